@@ -1,8 +1,9 @@
-"""A backlog by Spark: against the database's own floor, against Spark's to_xml, on one core and two, small and large.
+"""A backlog by Spark: against the database's own floor, against Spark's to_xml, on one core and
+two, small and large.
 
-Each run is the real command in processes of its own, JVM start and marking included, on a log that has been loaded
-anew, vacuumed and checkpointed. The floor is that of drain.py: COPY of the rows to nowhere and one UPDATE of their
-status.
+Each run is the real command in processes of its own, JVM start and marking included, on a log that
+has been loaded anew, vacuumed and checkpointed. The floor is that of drain.py: COPY of the rows to
+nowhere and one UPDATE of their status.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ SAVED = f"{common.SCHEMA}.saved"
 
 
 class Run(NamedTuple):
-    """``converted`` and ``marked`` seconds as the command tells; ``memory`` bytes of all its processes together."""
+    """``converted`` and ``marked`` seconds as the command tells; ``memory`` bytes of all its
+    processes together.
+    """
 
     wall: float
     converted: float
@@ -38,10 +41,20 @@ class Run(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=5_000_000, help="rows of the log (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="times that floor and job are run (%(default)s)")
-    parser.add_argument("--scale", type=int, nargs=2, metavar=("SMALL", "LARGE"), default=(2_000_000, 10_000_000),
-                        help="rows of the two logs whose time a row is compared; 0 0 = not")  # fmt: skip
+    parser.add_argument(
+        "--rows", type=int, default=5_000_000, help="rows of the log (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="times that floor and job are run (%(default)s)"
+    )
+    parser.add_argument(
+        "--scale",
+        type=int,
+        nargs=2,
+        metavar=("SMALL", "LARGE"),
+        default=(2_000_000, 10_000_000),
+        help="rows of the two logs whose time a row is compared; 0 0 = not",
+    )
     parser.add_argument("--to-xml", nargs=2, metavar=("URL_FILE", "OUT"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.to_xml:
@@ -61,9 +74,12 @@ def main() -> None:
             _by_size(bench, file, directory, options.scale)
 
 
-def _against_floor(bench: common.Server, file: Path, directory: Path, rows: int, rounds: int) -> list[Run]:
+def _against_floor(
+    bench: common.Server, file: Path, directory: Path, rows: int, rounds: int
+) -> list[Run]:
     print(
-        "\n| round | floor s | job s | of it converting | marking | memory MiB | ratio |\n|---|---|---|---|---|---|---|"
+        "\n| round | floor s | job s | of it converting | marking | memory MiB | ratio "
+        "|\n|---|---|---|---|---|---|---|"
     )
     floors, runs = [], []
     for number in range(1, rounds + 1):
@@ -83,16 +99,24 @@ def _against_floor(bench: common.Server, file: Path, directory: Path, rows: int,
     return runs
 
 
-def _against_one_core(bench: common.Server, file: Path, directory: Path, rows: int, two: Sequence[Run]) -> None:
+def _against_one_core(
+    bench: common.Server, file: Path, directory: Path, rows: int, two: Sequence[Run]
+) -> None:
     load(bench, rows)
     one = job(bench, file, directory, rows, "local[1]")
     both = median(run.converted for run in two)
-    print(f"one core   converting {one.converted:.2f} s, two {both:.2f} s: {one.converted / both:.2f} times; "
-          f"with start and marks {one.wall / median(run.wall for run in two):.2f} times", flush=True)  # fmt: skip
+    print(
+        f"one core   converting {one.converted:.2f} s, two {both:.2f} s: "
+        f"{one.converted / both:.2f} times; with start and marks "
+        f"{one.wall / median(run.wall for run in two):.2f} times",
+        flush=True,
+    )
 
 
 def _against_to_xml(bench: common.Server, directory: Path, rows: int, ours: Sequence[Run]) -> None:
-    """Spark's own way, JVM start included: read, group by object and type, to_xml, write text. It marks nothing."""
+    """Spark's own way, JVM start included: read, group by object and type, to_xml, write text. It
+    marks nothing.
+    """
     load(bench, rows)
     url_file = directory / "url"
     url_file.write_text(bench.url)
@@ -102,7 +126,10 @@ def _against_to_xml(bench: common.Server, directory: Path, rows: int, ours: Sequ
     seconds = time.perf_counter() - began
     shutil.rmtree(out)
     mine = median(run.wall - run.marked for run in ours)
-    print(f"to_xml     {seconds:.2f} s, ours without marks {mine:.2f} s: {mine / seconds:.2f}", flush=True)
+    print(
+        f"to_xml     {seconds:.2f} s, ours without marks {mine:.2f} s: {mine / seconds:.2f}",
+        flush=True,
+    )
 
 
 def _to_xml_job(url_file: str, out: str) -> None:
@@ -114,12 +141,18 @@ def _to_xml_job(url_file: str, out: str) -> None:
     spark = open_session("local[2]")
     spark.conf.set("spark.sql.shuffle.partitions", "8")
     register(spark)
-    log = spark.read.format("eventlog").options(url_file=url_file, schema_name=common.SCHEMA, status="N").load()
+    log = (
+        spark.read.format("eventlog")
+        .options(url_file=url_file, schema_name=common.SCHEMA, status="N")
+        .load()
+    )
     steps = f.struct("record_id", "column_name", "old_value", "new_value")
     groups = log.groupBy("table_name", "table_key", "event_type").agg(
         f.sort_array(f.collect_list(steps)).alias("step"), f.min("record_id").alias("event_id")
     )
-    events = f.to_xml(f.struct("event_id", "event_type", "table_name", "table_key", "step"), {"indent": ""})
+    events = f.to_xml(
+        f.struct("event_id", "event_type", "table_name", "table_key", "step"), {"indent": ""}
+    )
     groups.select(events.alias("value")).write.text(out)
 
 
@@ -129,8 +162,11 @@ def _by_size(bench: common.Server, file: Path, directory: Path, sizes: Sequence[
         load(bench, rows)
         run = job(bench, file, directory, rows, "local[2]")
         each.append(run.wall / rows)
-        print(f"{rows} rows  {run.wall:.2f} s, {1e6 * run.wall / rows:.2f} us a row, converting {run.converted:.2f}, "
-              f"marking {run.marked:.2f}, {run.memory / 2**20:.0f} MiB", flush=True)  # fmt: skip
+        print(
+            f"{rows} rows  {run.wall:.2f} s, {1e6 * run.wall / rows:.2f} us a row, converting "
+            f"{run.converted:.2f}, marking {run.marked:.2f}, {run.memory / 2**20:.0f} MiB",
+            flush=True,
+        )
     print(f"a row of the large log costs {each[1] / each[0] - 1:+.1%}", flush=True)
 
 
@@ -156,8 +192,8 @@ def _floor(bench: common.Server) -> float:
 def job(bench: common.Server, file: Path, directory: Path, rows: int, master: str) -> Run:
     out = directory / "documents"
     shutil.rmtree(out, ignore_errors=True)
-    command = [str(Path(sys.executable).with_name("eventlog")), "--quiet", "--config", str(file), "backlog", "--json",
-               "--out", str(out), "--master", master, "--mark"]  # fmt: skip
+    command = [str(Path(sys.executable).with_name("eventlog")), "--quiet", "--config", str(file),
+               "backlog", "--json", "--out", str(out), "--master", master, "--mark"]  # fmt: skip
     began = time.perf_counter()
     with subprocess.Popen(
         command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url}, stdout=subprocess.PIPE,
@@ -166,14 +202,18 @@ def job(bench: common.Server, file: Path, directory: Path, rows: int, master: st
         most = 0
         while process.poll() is None:
             most = max(most, memory(process.pid))
-            with suppress(subprocess.TimeoutExpired):  # to look at their pages costs a tenth of a second
+            with suppress(
+                subprocess.TimeoutExpired
+            ):  # to look at their pages costs a tenth of a second
                 process.wait(3)
         wall = time.perf_counter() - began
         assert process.stdout is not None
         told = process.stdout.read()
     left = bench.value(f"SELECT count(*) FROM {common.LOG} WHERE status <> 'S'")
     if process.returncode or left:
-        raise SystemExit(f"eventlog backlog ended with {process.returncode}; {left} of {rows} rows are not done")
+        raise SystemExit(
+            f"eventlog backlog ended with {process.returncode}; {left} of {rows} rows are not done"
+        )
     report = json.loads(told)
     return Run(wall, report["converting_seconds"], report["marking_seconds"], most)
 

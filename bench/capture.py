@@ -1,14 +1,16 @@
-"""What capturing a change costs its writer: each style and kind of capture, against no trigger and PgQ's C trigger.
+"""What capturing a change costs its writer: each style and kind of capture, against no trigger and
+PgQ's C trigger.
 
-Bulk: one INSERT of every row (7 columns), one UPDATE of 2 columns, one DELETE; the time of the statement less that of
-the same statement on the same table without a trigger, a changed row. Single rows: pgbench, transactions a second of an
-UPDATE of 2 columns of one row; and the CPU that the server's session takes for one INSERT, UPDATE or DELETE a
-transaction, by `field` by row, in small batches in turn. Everything is run in turn, round after round, on one server.
-With --before, the triggers and the log of another checkout are part of the comparison. With --consumers, so are a log
+Bulk: one INSERT of every row (7 columns), one UPDATE of 2 columns, one DELETE; the time of the
+statement less that of the same statement on the same table without a trigger, a changed row. Single
+rows: pgbench, transactions a second of an UPDATE of 2 columns of one row; and the CPU that the
+server's session takes for one INSERT, UPDATE or DELETE a transaction, by `field` by row, in small
+batches in turn. Everything is run in turn, round after round, on one server. With --before, the
+triggers and the log of another checkout are part of the comparison. With --consumers, so are a log
 whose publisher runs, and one beside whose publisher so many consumers run.
 
-PgQ needs Debian's PostgreSQL 15 with postgresql-15-pgq3: a cluster of its own is made for the run in a temporary
-directory. Without it the embedded PostgreSQL is measured, and PgQ is left out.
+PgQ needs Debian's PostgreSQL 15 with postgresql-15-pgq3: a cluster of its own is made for the run
+in a temporary directory. Without it the embedded PostgreSQL is measured, and PgQ is left out.
 """
 
 from __future__ import annotations
@@ -67,7 +69,11 @@ AIMS = {
     ("field, statement", "insert of 7 columns"): 1.2,
     ("field, statement", "update of 2 columns"): 0.85,
     ("field, statement", "delete"): 0.25,
-    **{("row_query_back, statement", operation): 0.5 for operation in OPERATIONS if operation != "delete"},
+    **{
+        ("row_query_back, statement", operation): 0.5
+        for operation in OPERATIONS
+        if operation != "delete"
+    },
 }
 SCRIPT = r"""\set id random(1, {rows})
 UPDATE {name} SET lname = 'Last ' || :id || clock_timestamp(), salary = salary + 1 WHERE id = :id;
@@ -95,21 +101,41 @@ def variants(has_pgq: bool) -> list[Variant]:
     if has_pgq:
         found.append(Variant("PgQ", "pgq"))
     for capture in CAPTURES:
-        found += (Variant(f"{style}, {capture}", f"{style}_{capture}", style, capture) for style in STYLES)
+        found += (
+            Variant(f"{style}, {capture}", f"{style}_{capture}", style, capture) for style in STYLES
+        )
     return found
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=50_000, help="rows of a bulk statement (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="times that everything is run (%(default)s)")
-    parser.add_argument("--seconds", type=int, default=5, help="seconds of a pgbench run (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", type=int, default=50_000, help="rows of a bulk statement (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="times that everything is run (%(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=5, help="seconds of a pgbench run (%(default)s)"
+    )
     parser.add_argument("--clients", type=int, default=2, help="pgbench's clients (%(default)s)")
-    parser.add_argument("--batches", type=int, default=300, help="batches of 100 single rows (%(default)s)")
-    parser.add_argument("--only-cpu", action="store_true", help="the CPU of single rows, and of bulk by `field`, alone")
+    parser.add_argument(
+        "--batches", type=int, default=300, help="batches of 100 single rows (%(default)s)"
+    )
+    parser.add_argument(
+        "--only-cpu",
+        action="store_true",
+        help="the CPU of single rows, and of bulk by `field`, alone",
+    )
     parser.add_argument("--before", type=Path, help="a checkout to compare with")
-    parser.add_argument("--consumers", type=int, default=0, help="consumers beside the publisher of a log")
-    parser.add_argument("--install", metavar="URL", help=argparse.SUPPRESS)  # what --before runs with its code
+    parser.add_argument(
+        "--consumers", type=int, default=0, help="consumers beside the publisher of a log"
+    )
+    parser.add_argument(
+        "--install", metavar="URL", help=argparse.SUPPRESS
+    )  # what --before runs with its code
     options = parser.parse_args()
     if options.install:
         install_fields(options.install, BEFORE)
@@ -119,20 +145,32 @@ def main() -> None:
         print(common.machine(bench), flush=True)
         if not has_pgq:
             print(
-                "\nPgQ is left out: apt-get install postgresql-15 postgresql-15-pgq3 makes it part of the comparison."
+                "\nPgQ is left out: apt-get install postgresql-15 postgresql-15-pgq3 makes it "
+                "part of the comparison."
             )
         install(bench, found)
         if options.before is not None:
             command = [sys.executable, __file__, "--install", bench.url]
-            subprocess.run(command, env=os.environ | {"PYTHONPATH": str(options.before.resolve())}, check=True)
-            found += (Variant(f"field, {one} (before)", f"field_{one}", schema=BEFORE) for one in CAPTURES)
+            subprocess.run(
+                command, env=os.environ | {"PYTHONPATH": str(options.before.resolve())}, check=True
+            )
+            found += (
+                Variant(f"field, {one} (before)", f"field_{one}", schema=BEFORE) for one in CAPTURES
+            )
         if options.consumers:
             for schema, consumers in ((PUBLISHED, 0), (CONSUMED, options.consumers)):
                 install_fields(bench.url, schema)
                 stack.enter_context(publishing(bench, schema, consumers))
                 who = "publisher" if not consumers else f"publisher, {consumers} consumers"
-                found += (Variant(f"field, {one} ({who})", f"field_{one}", schema=schema) for one in CAPTURES)
-        few = [one for one in found if one.name in ("no trigger", "PgQ") or one.name.startswith("field, ")]
+                found += (
+                    Variant(f"field, {one} ({who})", f"field_{one}", schema=schema)
+                    for one in CAPTURES
+                )
+        few = [
+            one
+            for one in found
+            if one.name in ("no trigger", "PgQ") or one.name.startswith("field, ")
+        ]
         bulk(bench, few if options.only_cpu else found, options.rows, options.rounds)
         single_cpu(bench, [one for one in few if "statement" not in one.name], options.batches)
         if not options.only_cpu:
@@ -143,13 +181,23 @@ def main() -> None:
 def server(extra: str = "", port: int | None = None) -> Iterator[tuple[common.Server, bool]]:
     """A server and whether it has PgQ: Debian's in a cluster of its own, else the embedded one.
 
-    ``extra`` are settings of that cluster; with ``port`` it listens on 127.0.0.1, too, where it asks for passwords.
+    ``extra`` are settings of that cluster; with ``port`` it listens on 127.0.0.1, too, where it
+    asks for passwords.
     """
-    if not (PGQ.exists() and (DEBIAN / "bin" / "initdb").exists()) or os.environ.get("EVENTLOG_BENCH_POSTGRES_URL"):
+    if not (PGQ.exists() and (DEBIAN / "bin" / "initdb").exists()) or os.environ.get(
+        "EVENTLOG_BENCH_POSTGRES_URL"
+    ):
         with common.server() as bench:
-            yield bench, bool(bench.value("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgq'"))
+            yield (
+                bench,
+                bool(
+                    bench.value("SELECT count(*) FROM pg_available_extensions WHERE name = 'pgq'")
+                ),
+            )
         return
-    directory = Path(tempfile.mkdtemp(prefix="el-bench-", dir="/tmp"))  # a socket's path must be short
+    directory = Path(
+        tempfile.mkdtemp(prefix="el-bench-", dir="/tmp")
+    )  # a socket's path must be short
     user = unprivileged()
     if user is not None:
         shutil.chown(directory, user)
@@ -161,11 +209,18 @@ def server(extra: str = "", port: int | None = None) -> Iterator[tuple[common.Se
     data = str(directory / "pg")
     authentication = ("--auth-local=trust", "--auth-host=scram-sha-256")
     run("initdb", "-D", data, "-U", "postgres", *authentication, "-E", "UTF8", "--locale=C.UTF-8")
-    listens = "-c listen_addresses=''" if port is None else f"-c listen_addresses=127.0.0.1 -p {port}"
-    settings = f"{listens} -k {directory} -c max_wal_size=4GB -c shared_buffers=512MB -c autovacuum=off {extra}"
+    listens = (
+        "-c listen_addresses=''" if port is None else f"-c listen_addresses=127.0.0.1 -p {port}"
+    )
+    settings = (
+        f"{listens} -k {directory} -c max_wal_size=4GB -c shared_buffers=512MB -c autovacuum=off "
+        f"{extra}"
+    )
     run("pg_ctl", "-D", data, "-o", settings, "-l", str(directory / "log"), "-w", "start")
     try:
-        url = sa.URL.create("postgresql", "postgres", port=port, database="postgres", query={"host": str(directory)})
+        url = sa.URL.create(
+            "postgresql", "postgres", port=port, database="postgres", query={"host": str(directory)}
+        )
         place = "Debian, a cluster of its own"
         with common._database(url.render_as_string(), place) as bench:
             yield bench, True
@@ -189,11 +244,18 @@ def unprivileged() -> str | None:
 
 def install(bench: common.Server, found: list[Variant]) -> None:
     """The tables, each with its trigger; one log for all of ours."""
-    bench.run(f"CREATE SCHEMA {common.SCHEMA}", *(TABLE.format(name=name(variant)) for variant in found))
+    bench.run(
+        f"CREATE SCHEMA {common.SCHEMA}", *(TABLE.format(name=name(variant)) for variant in found)
+    )
     watches = [
-        WatchedTable(variant.table, variant.style, variant.capture) for variant in found if variant.capture is not None
+        WatchedTable(variant.table, variant.style, variant.capture)
+        for variant in found
+        if variant.capture is not None
     ]
-    with bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn, conn.begin():
+    with (
+        bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn,
+        conn.begin(),
+    ):
         migrations.upgrade(conn, log_table="eventlog", schema=common.SCHEMA)
         log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
         database = DIALECT.reflect(conn, common.SCHEMA)
@@ -233,15 +295,25 @@ def publishing(bench: common.Server, schema: str, consumers: int) -> Iterator[No
             source = f'[source]\ntype = "eventlog"\nconsumer = "c{number}"\n' if number else ""
             watches = "".join(f'[[watch]]\ntable = "field_{one}"\n' for one in CAPTURES)
             file.write_text(
-                f'[database]\nschema_name = "{schema}"\n[publisher]\nallow_loopback = true\n{source}'
-                f'[sink]\ntype = "files"\ndirectory = "documents{number}"\n{watches}'
+                f'[database]\nschema_name = "{schema}"\n[publisher]\nallow_loopback = '
+                f'true\n{source}[sink]\ntype = "files"\ndirectory = "documents{number}"\n{watches}'
             )
-            command = [str(Path(sys.executable).with_name("eventlog")), "--quiet", "--config", str(file), "publish"]
-            running.append(subprocess.Popen(command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url}))
+            command = [
+                str(Path(sys.executable).with_name("eventlog")),
+                "--quiet",
+                "--config",
+                str(file),
+                "publish",
+            ]
+            running.append(
+                subprocess.Popen(command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url})
+            )
         try:
             yield
             if any(process.poll() is not None for process in running):
-                raise SystemExit("a publisher or consumer has ended: what was measured is not what was asked for")
+                raise SystemExit(
+                    "a publisher or consumer has ended: what was measured is not what was asked for"
+                )
         finally:
             for process in running:
                 process.terminate()
@@ -257,11 +329,13 @@ def empty_logs(bench: common.Server, variant: Variant) -> None:
     bench.run(f"TRUNCATE {variant.schema}.eventlog")
     if variant.name == "PgQ":
         events = "relname ~ '^event_1_' AND relkind = 'r'"
-        tables = bench.value(f"SELECT string_agg(oid::regclass::text, ', ') FROM pg_class WHERE {events}")
+        tables = bench.value(
+            f"SELECT string_agg(oid::regclass::text, ', ') FROM pg_class WHERE {events}"
+        )
         bench.run(f"TRUNCATE {tables}")
 
 
-# --- bulk -------------------------------------------------------------------------------------------------------------
+# --- bulk -----------------------------------------------------------------------------------------
 
 
 Times = dict[tuple[str, str], list[float]]
@@ -281,13 +355,18 @@ def bulk(bench: common.Server, found: list[Variant], rows: int, rounds: int) -> 
                     taken = timed(conn, statement.format(name=name(variant), rows=rows))
                 for times, seconds in zip((clock, cpu), taken, strict=True):
                     times.setdefault((variant.name, operation), []).append(seconds / rows * 1e6)
-    print(f"\nBulk: statements of {rows} rows, {rounds} rounds; microseconds a row, median (least to greatest).")
+    print(
+        f"\nBulk: statements of {rows} rows, {rounds} rounds; microseconds a row, median (least "
+        "to greatest)."
+    )
     report(found, clock, "By the clock")
     report(found, cpu, "CPU of the writer's session")
 
 
 def timed(conn: sa.Connection, statement: str) -> tuple[float, float]:
-    """Seconds that a statement takes: by the clock, and of the CPU of its session (0 if the server is elsewhere)."""
+    """Seconds that a statement takes: by the clock, and of the CPU of its session (0 if the server
+    is elsewhere).
+    """
     session = psutil.Process(conn.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
     before = used(session)
     begun = time.perf_counter()
@@ -324,19 +403,24 @@ def report(found: list[Variant], times: Times, title: str) -> None:
         print(f"| {variant.name} | " + " | ".join(cells) + " |", flush=True)
 
 
-# --- single rows ------------------------------------------------------------------------------------------------------
+# --- single rows ----------------------------------------------------------------------------------
 
 BATCH = 100
 SINGLE = {
-    "insert": "INSERT INTO {name} VALUES (%s, 'Name', 'Last', 'user@example.org', 1.01, date '2020-01-01', true)",
-    "update": "UPDATE {name} SET lname = 'Last ' || clock_timestamp(), salary = salary + 1 WHERE id = %s",
+    "insert": (
+        "INSERT INTO {name} VALUES (%s, 'Name', 'Last', 'user@example.org', 1.01, date "
+        "'2020-01-01', true)"
+    ),
+    "update": (
+        "UPDATE {name} SET lname = 'Last ' || clock_timestamp(), salary = salary + 1 WHERE id = %s"
+    ),
     "delete": "DELETE FROM {name} WHERE id = %s",
 }
 
 
 def single_cpu(bench: common.Server, found: list[Variant], batches: int) -> None:
-    """Microseconds of the server's CPU a transaction of one row, a low one of many small batches (a fifth are lower):
-    what else runs on the machine only adds to them.
+    """Microseconds of the server's CPU a transaction of one row, a low one of many small batches (a
+    fifth are lower): what else runs on the machine only adds to them.
     """
     url = sa.make_url(bench.url).set(drivername="postgresql").render_as_string(hide_password=False)
     sessions = {}
@@ -356,11 +440,17 @@ def single_cpu(bench: common.Server, found: list[Variant], batches: int) -> None
             for variant in order:
                 session, text = sessions[variant], statement.format(name=name(variant))
                 # Readers of the log are asleep at first; those who write keep them awake.
-                for first, readers in ((1_000_000, ""), (2_000_000, AWAKE))[: 2 if variant.is_read else 1]:
+                for first, readers in ((1_000_000, ""), (2_000_000, AWAKE))[
+                    : 2 if variant.is_read else 1
+                ]:
                     begun = time.perf_counter()
                     while readers and time.perf_counter() - begun < 0.1:
-                        session.execute(SINGLE["insert"].format(name=name(variant)), (next(others),))
-                    for key in range(5):  # the first ones are not counted: another session has had the processor
+                        session.execute(
+                            SINGLE["insert"].format(name=name(variant)), (next(others),)
+                        )
+                    for key in range(
+                        5
+                    ):  # the first ones are not counted: another session has had the processor
                         session.execute(text, (-first - key - 1 - 5 * batch,))
                     before = on_cpu(session.info.backend_pid)
                     for key in range(BATCH):
@@ -370,7 +460,10 @@ def single_cpu(bench: common.Server, found: list[Variant], batches: int) -> None
     for session in sessions.values():
         session.close()
     low = {key: sorted(values)[len(values) // 5] for key, values in times.items()}
-    print(f"\nSingle rows: the server's CPU a transaction, microseconds; {batches} batches of {BATCH}, in turn.\n")
+    print(
+        f"\nSingle rows: the server's CPU a transaction, microseconds; {batches} batches of "
+        f"{BATCH}, in turn.\n"
+    )
     print("| | " + " | ".join(SINGLE) + " |\n|---|" + "---|" * len(SINGLE))
     for who in (variant.name + readers for variant in found for readers in ("", AWAKE)):
         if (who, "insert") not in low:
@@ -380,7 +473,10 @@ def single_cpu(bench: common.Server, found: list[Variant], batches: int) -> None
             added = low[who, operation] - low["no trigger", operation]
             cell = f"+{added:.1f}" if who != "no trigger" else f"{low[who, operation]:.1f}"
             if who.startswith("field") and ("PgQ", operation) in low:
-                cell += f"; **{added / (low['PgQ', operation] - low['no trigger', operation]):.2f}** of PgQ"
+                cell += (
+                    f"; **{added / (low['PgQ', operation] - low['no trigger', operation]):.2f}** "
+                    "of PgQ"
+                )
             cells.append(cell)
         print(f"| {who} | " + " | ".join(cells) + " |", flush=True)
 
@@ -390,7 +486,9 @@ def on_cpu(pid: int) -> float:
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
 
 
-def single(bench: common.Server, found: list[Variant], rows: int, rounds: int, seconds: int, clients: int) -> None:
+def single(
+    bench: common.Server, found: list[Variant], rows: int, rounds: int, seconds: int, clients: int
+) -> None:
     program = pgbench()
     if program is None:
         print("\nSingle rows are left out: there is no pgbench.")
@@ -405,10 +503,12 @@ def single(bench: common.Server, found: list[Variant], rows: int, rounds: int, s
                 bench.run(f"VACUUM (ANALYZE) {name(variant)}", "CHECKPOINT")
                 script = Path(directory) / "update.sql"
                 script.write_text(SCRIPT.format(name=name(variant), rows=rows))
-                rates.setdefault(variant.name, []).append(run_pgbench(program, bench, script, seconds, clients))
+                rates.setdefault(variant.name, []).append(
+                    run_pgbench(program, bench, script, seconds, clients)
+                )
     print(
-        f"\nSingle rows: pgbench, {clients} clients, {seconds} s, {rounds} rounds, synchronous_commit off. "
-        "Transactions a second, median (least to greatest).\n"
+        f"\nSingle rows: pgbench, {clients} clients, {seconds} s, {rounds} rounds, "
+        "synchronous_commit off. Transactions a second, median (least to greatest).\n"
     )
     print("| | transactions/s | of no trigger | of PgQ |\n|---|---|---|---|")
     for variant in found:
@@ -416,7 +516,10 @@ def single(bench: common.Server, found: list[Variant], rows: int, rounds: int, s
         of: Callable[[str], str] = lambda other, middle=middle: (  # type: ignore[misc]  # noqa: E731
             f"{middle / median(rates[other]):.2f}" if other in rates else "-"
         )
-        print(f"| {variant.name} | {common.spread(rates[variant.name], 0)} | {of('no trigger')} | {of('PgQ')} |")
+        print(
+            f"| {variant.name} | {common.spread(rates[variant.name], 0)} | {of('no trigger')} | "
+            f"{of('PgQ')} |"
+        )
 
 
 def pgbench() -> Path | None:
@@ -431,7 +534,9 @@ def pgbench() -> Path | None:
     return None if any_ is None else Path(any_)
 
 
-def run_pgbench(program: Path, bench: common.Server, script: Path, seconds: int, clients: int) -> float:
+def run_pgbench(
+    program: Path, bench: common.Server, script: Path, seconds: int, clients: int
+) -> float:
     url = sa.make_url(bench.url)
     environment = os.environ | {
         "PGHOST": str(url.query.get("host") or url.host or ""),
@@ -441,8 +546,21 @@ def run_pgbench(program: Path, bench: common.Server, script: Path, seconds: int,
         **({"PGPORT": str(url.port)} if url.port else {}),
         **({"PGPASSWORD": str(url.password)} if url.password else {}),
     }
-    command = [str(program), "-n", "-M", "prepared", "-c", str(clients), "-j", str(clients), "-T", str(seconds)]
-    shown = subprocess.run([*command, "-f", str(script)], env=environment, check=True, capture_output=True, text=True)
+    command = [
+        str(program),
+        "-n",
+        "-M",
+        "prepared",
+        "-c",
+        str(clients),
+        "-j",
+        str(clients),
+        "-T",
+        str(seconds),
+    ]
+    shown = subprocess.run(
+        [*command, "-f", str(script)], env=environment, check=True, capture_output=True, text=True
+    )
     found = re.search(r"tps = ([0-9.]+)", shown.stdout)
     assert found, shown.stdout
     return float(found[1])

@@ -1,8 +1,10 @@
-"""The stream of changes (format eventlog-changes): what a row, a small batch and an idle look cost in Python.
+"""The stream of changes (format eventlog-changes): what a row, a small batch and an idle look cost
+in Python.
 
-CPU counts, since it does not depend on what else runs. A row's cost is that of planning and of the tasks, Arrow batches
-included, in this process; with --spark also by Spark itself, to a sink that keeps nothing, as the CPU of its Python
-processes. The memory is that of a process which reads one part.
+CPU counts, since it does not depend on what else runs. A row's cost is that of planning and of the
+tasks, Arrow batches included, in this process; with --spark also by Spark itself, to a sink that
+keeps nothing, as the CPU of its Python processes. The memory is that of a process which reads one
+part.
 """
 
 from __future__ import annotations
@@ -27,11 +29,19 @@ PART = 200_000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=2_000_000, help="rows of the log (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="times that the log is read (%(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=2_000_000, help="rows of the log (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="times that the log is read (%(default)s)"
+    )
     parser.add_argument("--batches", type=int, default=200, help="small batches (%(default)s)")
-    parser.add_argument("--idle", type=float, default=20.0, help="seconds of the idle stream (%(default)s)")
-    parser.add_argument("--spark", action="store_true", help="by Spark too, with Trigger.AvailableNow")
+    parser.add_argument(
+        "--idle", type=float, default=20.0, help="seconds of the idle stream (%(default)s)"
+    )
+    parser.add_argument(
+        "--spark", action="store_true", help="by Spark too, with Trigger.AvailableNow"
+    )
     parser.add_argument("--part", nargs=1, metavar="CONFIG", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part:
@@ -71,13 +81,18 @@ def _rows(config: str, rows: int, rounds: int) -> None:
             events += sum(batch.num_rows for batch in reader.read(part))
         reader.stop()
         spent.append(1e6 * (time.process_time() - began) / rows)
-        print(f"{rows:,} rows, {events:,} events: {spent[-1]:.2f} us a row of Python, planning {planned:.2f} s, "
-              f"by the clock {time.perf_counter() - clock:.1f} s", flush=True)  # fmt: skip
+        print(
+            f"{rows:,} rows, {events:,} events: {spent[-1]:.2f} us a row of Python, planning "
+            f"{planned:.2f} s, by the clock {time.perf_counter() - clock:.1f} s",
+            flush=True,
+        )
     print(f"a row: {common.spread(spent)} us of Python; the aim is 12", flush=True)
 
 
 def _memory(config: str) -> None:
-    done = subprocess.run([sys.executable, __file__, "--part", config], check=True, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, __file__, "--part", config], check=True, capture_output=True, text=True
+    )
     print(done.stdout.strip(), flush=True)
 
 
@@ -89,11 +104,16 @@ def _read_part(config: str) -> None:
     before = _most_memory()
     for _ in reader.read(part):
         pass
-    print(f"a part of {part.value.count:,} rows: {_most_memory():.0f} MiB, {before:.0f} before; the aim is 400")
+    print(
+        f"a part of {part.value.count:,} rows: {_most_memory():.0f} MiB, {before:.0f} before; the "
+        "aim is 400"
+    )
 
 
 def _most_memory() -> float:
-    """The most memory that this process has held, in MiB; what it is told by getrusage is that of its parent."""
+    """The most memory that this process has held, in MiB; what it is told by getrusage is that of
+    its parent.
+    """
     lines = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
     return int(lines["VmHWM"].split()[0]) / 1024
 
@@ -114,12 +134,16 @@ def _by_spark(config: str, place: Path, rows: int) -> None:
 
     spark = open_session("local[2]")
     register(spark)
-    # A query of ten rows, twice: the first one starts workers, the second one shows what every query costs.
+    # A query of ten rows, twice: the first one starts workers, the second one shows what every
+    # query costs.
     _query(spark, config, place, "first", rows - 9)
     start, _ = _query(spark, config, place, "second", rows - 9)
     seconds, clock = _query(spark, config, place, "whole", 1)
-    print(f"by Spark: {1e6 * (seconds - start) / rows:.2f} us a row of Python and {start:.1f} s a query, by the clock "
-          f"{clock:.1f} s", flush=True)  # fmt: skip
+    print(
+        f"by Spark: {1e6 * (seconds - start) / rows:.2f} us a row of Python and {start:.1f} s a "
+        f"query, by the clock {clock:.1f} s",
+        flush=True,
+    )
     spark.stop()
 
 
@@ -154,14 +178,19 @@ def _small_batches(bench: common.Server, config: str, rows: int, batches: int) -
         )
         began, clock = time.process_time(), time.perf_counter()
         end = reader.latestOffset(offset, reader.getDefaultReadLimit())
-        found = sum(batch.num_rows for part in reader.partitions(offset, end) for batch in reader.read(part))
+        found = sum(
+            batch.num_rows for part in reader.partitions(offset, end) for batch in reader.read(part)
+        )
         spent.append(1e3 * (time.process_time() - began))
         clocks.append(1e3 * (time.perf_counter() - clock))
         assert found == 10
         offset = end
     reader.stop()
-    print(f"a batch of 10 rows: latestOffset, partitions and read {median(spent):.2f} ms of CPU; the aim is 10; "
-          f"by the clock {median(clocks):.2f} ms (greatest {max(clocks):.1f})", flush=True)  # fmt: skip
+    print(
+        f"a batch of 10 rows: latestOffset, partitions and read {median(spent):.2f} ms of CPU; "
+        f"the aim is 10; by the clock {median(clocks):.2f} ms (greatest {max(clocks):.1f})",
+        flush=True,
+    )
 
 
 def _idle(config: str, seconds: float) -> None:
@@ -178,7 +207,10 @@ def _idle(config: str, seconds: float) -> None:
         looks += 1
     share = (time.process_time() - began) / (time.perf_counter() - clock)
     reader.stop()
-    print(f"idle: {share:.2%} of a core, {looks / seconds:.1f} looks a second; the aim is 1 %", flush=True)
+    print(
+        f"idle: {share:.2%} of a core, {looks / seconds:.1f} looks a second; the aim is 1 %",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":

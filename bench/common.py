@@ -1,4 +1,6 @@
-"""What the benchmarks share: a server, a log full of rows, the real command line, and what a run cost."""
+"""What the benchmarks share: a server, a log full of rows, the real command line, and what a run
+cost.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,15 @@ import sqlalchemy as sa
 from eventlog import __version__
 from eventlog.sql import embedded, migrations
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))  # the mock cluster is that of the tests
+sys.path.append(
+    str(Path(__file__).resolve().parents[1] / "tests")
+)  # the mock cluster is that of the tests
 
 SCHEMA = "bench"
 LOG = f"{SCHEMA}.eventlog"
 COLUMNS = (
-    "record_id, status, event_type, event_time, perpetrator, table_name, table_key, column_name, old_value, new_value"
+    "record_id, status, event_type, event_time, perpetrator, table_name, table_key, column_name, "
+    "old_value, new_value"
 )
 
 _TABLE = f"""
@@ -41,8 +46,9 @@ CREATE TABLE {SCHEMA}.usr (
     hired date
 )"""
 
-# Of ten changes three insert a user (3 rows each), three update one column, three update two, one deletes:
-# 19 rows that make 10 events. Users that are changed lie scattered, as they do when many sessions write.
+# Of ten changes three insert a user (3 rows each), three update one column, three update two, one
+# deletes: 19 rows that make 10 events. Users that are changed lie scattered, as they do when many
+# sessions write.
 _FILL = f"""
 INSERT INTO {LOG} (event_type, event_time, perpetrator, table_name, table_key, column_name, old_value, new_value)
 SELECT event_type, timestamp '2026-01-01' + change * interval '1 ms', 'hr_app', 'usr', 'idu=' || idu, column_name,
@@ -86,7 +92,9 @@ class Server:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a run cost, in seconds: by the clock, CPU of the client process, CPU of the server (None: not seen)."""
+    """What a run cost, in seconds: by the clock, CPU of the client process, CPU of the server
+    (None: not seen).
+    """
 
     wall: float
     client: float
@@ -95,13 +103,17 @@ class Cost:
 
 @contextmanager
 def server() -> Iterator[Server]:
-    """EVENTLOG_BENCH_POSTGRES_URL (of a superuser), else the embedded PostgreSQL with its settings as installed."""
+    """EVENTLOG_BENCH_POSTGRES_URL (of a superuser), else the embedded PostgreSQL with its settings
+    as installed.
+    """
     given = os.environ.get("EVENTLOG_BENCH_POSTGRES_URL")
     if given:
         with _database(given, "a server of its own") as made:
             yield made
         return
-    directory = Path(tempfile.mkdtemp(prefix="el-bench-", dir="/tmp"))  # a socket's path must be short
+    directory = Path(
+        tempfile.mkdtemp(prefix="el-bench-", dir="/tmp")
+    )  # a socket's path must be short
     try:
         with embedded.running(directory / "pg") as url, _database(url, "embedded") as made:
             yield made
@@ -142,7 +154,9 @@ def fill(bench: Server, rows: int) -> None:
 
 
 def configuration(directory: Path, *, delete: bool = False) -> Path:
-    """The file that ``eventlog`` is run with: files sink, one envelope a line; everything else as by default."""
+    """The file that ``eventlog`` is run with: files sink, one envelope a line; everything else as
+    by default.
+    """
     file = directory / "eventlog.toml"
     file.write_text(
         f'[database]\nschema_name = "{SCHEMA}"\n'
@@ -155,7 +169,9 @@ def configuration(directory: Path, *, delete: bool = False) -> Path:
 
 @contextmanager
 def kafka_brokers() -> Iterator[str]:
-    """The address of a mock cluster of its own, which holds nothing of the runs before (``tests/kafka_cluster.py``)."""
+    """The address of a mock cluster of its own, which holds nothing of the runs before
+    (``tests/kafka_cluster.py``).
+    """
     from kafka_cluster import cluster
 
     with cluster() as made:
@@ -164,12 +180,21 @@ def kafka_brokers() -> Iterator[str]:
 
 def start_publisher(bench: Server, file: Path) -> subprocess.Popen[bytes]:
     """``eventlog publish --once`` as a process of its own."""
-    command = [str(Path(sys.executable).with_name("eventlog")), "--quiet", "--config", str(file), "publish", "--once"]
+    command = [
+        str(Path(sys.executable).with_name("eventlog")),
+        "--quiet",
+        "--config",
+        str(file),
+        "publish",
+        "--once",
+    ]
     return subprocess.Popen(command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url})
 
 
 class Meter:
-    """Clock and CPU from ``start`` to ``stop``; the client's CPU is that of the processes waited for in between."""
+    """Clock and CPU from ``start`` to ``stop``; the client's CPU is that of the processes waited
+    for in between.
+    """
 
     def __init__(self, bench: Server) -> None:
         self._postmaster = _postmaster(bench)
@@ -179,7 +204,11 @@ class Meter:
         wall = time.perf_counter() - self._begin[0]
         server = self._server()
         client = self._client() - self._begin[1]
-        return Cost(wall, client, None if server is None or self._begin[2] is None else server - self._begin[2])
+        return Cost(
+            wall,
+            client,
+            None if server is None or self._begin[2] is None else server - self._begin[2],
+        )
 
     @staticmethod
     def _client() -> float:
@@ -192,20 +221,26 @@ class Meter:
         while True:
             children = self._postmaster.children()
             try:
-                used = sum(process.cpu_times().user + process.cpu_times().system for process in children)
+                used = sum(
+                    process.cpu_times().user + process.cpu_times().system for process in children
+                )
             except psutil.NoSuchProcess:
                 continue
             times = self._postmaster.cpu_times()  # the children's: of sessions that have ended
             # A session that ended meanwhile would be counted twice or not at all.
             if children == self._postmaster.children():
-                return float(used + times.user + times.system + times.children_user + times.children_system)
+                return float(
+                    used + times.user + times.system + times.children_user + times.children_system
+                )
 
 
 def _postmaster(bench: Server) -> psutil.Process | None:
     """The server's main process, if it runs on this machine."""
     try:
         with bench.engine.connect() as connection:
-            session = psutil.Process(connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one())
+            session = psutil.Process(
+                connection.execute(sa.text("SELECT pg_backend_pid()")).scalar_one()
+            )
             return session.parent() if session.name().startswith("postgres") else None
     except psutil.Error:
         return None
@@ -218,15 +253,29 @@ def spread(values: list[float], digits: int = 2) -> str:
 
 def machine(bench: Server) -> str:
     """What the figures were measured on, as lines of a Markdown table."""
-    settings = ("fsync", "synchronous_commit", "full_page_writes", "shared_buffers", "max_wal_size", "autovacuum")
+    settings = (
+        "fsync",
+        "synchronous_commit",
+        "full_page_writes",
+        "shared_buffers",
+        "max_wal_size",
+        "autovacuum",
+    )
     shown = ", ".join(f"{name} {bench.value(f'SHOW {name}')}" for name in settings)
     facts = {
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "CPU": f"{_cpu_model()}, {os.cpu_count()} cores, {psutil.virtual_memory().total / 2**30:.0f} GiB memory",
+        "CPU": (
+            f"{_cpu_model()}, {os.cpu_count()} cores, "
+            f"{psutil.virtual_memory().total / 2**30:.0f} GiB memory"
+        ),
         "PostgreSQL": f"{bench.value('SHOW server_version')} ({bench.place}), {shown}",
-        "client": f"{python()}, eventlog {__version__}, psycopg binary, Unix socket or as the URL says",
+        "client": (
+            f"{python()}, eventlog {__version__}, psycopg binary, Unix socket or as the URL says"
+        ),
     }
-    return "\n".join(["| machine | |", "|---|---|", *(f"| {what} | {value} |" for what, value in facts.items())])
+    return "\n".join(
+        ["| machine | |", "|---|---|", *(f"| {what} | {value} |" for what, value in facts.items())]
+    )
 
 
 def python(options: str | None = None) -> str:
@@ -237,7 +286,11 @@ def python(options: str | None = None) -> str:
     given = (sysconfig.get_config_var("CONFIG_ARGS") or "") if options is None else options
     words = {word.strip("'\"") for word in given.split()}
     optimized = "with" if "--enable-optimizations" in words else "without"
-    linked = "with" if any(word == "--with-lto" or word.startswith("--with-lto=") for word in words) else "without"
+    linked = (
+        "with"
+        if any(word == "--with-lto" or word.startswith("--with-lto=") for word in words)
+        else "without"
+    )
     version = ".".join(map(str, sys.version_info[:3]))
     return f"Python {version}, built {optimized} --enable-optimizations and {linked} LTO"
 

@@ -1,4 +1,5 @@
-"""What ``concurrency`` gives with a receiver that takes its time: one publisher, 1 or N envelopes in the air.
+"""What ``concurrency`` gives with a receiver that takes its time: one publisher, 1 or N envelopes
+in the air.
 
 The receiver is a Python callable that sleeps for 5 ms an envelope, as one behind a network does.
 """
@@ -30,12 +31,21 @@ def receive(_document: str, _events: object) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=4000, help="rows of the log (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="times that each is run (default %(default)s)")
-    parser.add_argument("--concurrency", type=int, default=8, help="envelopes in the air (default %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=4000, help="rows of the log (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="times that each is run (default %(default)s)"
+    )
+    parser.add_argument(
+        "--concurrency", type=int, default=8, help="envelopes in the air (default %(default)s)"
+    )
     options = parser.parse_args()
     seconds: dict[int, list[float]] = {1: [], options.concurrency: []}
-    with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+    with (
+        common.server() as bench,
+        tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
+    ):
         common.install(bench)
         file = common.configuration(Path(directory))
         print(common.machine(bench), flush=True)

@@ -2,10 +2,10 @@
 
 idle: beside the publisher on an idle log, in turn: CPU of the client, WAL of the server.
 polls: what a poll costs by the number of ranges in the set, at idle and while eight sessions write.
-writers: from commit to document while eight sessions write without a pause, first so, then while a transaction is open
-all the time.
-latency: from commit to document of rows that come one at a time, publisher and consumer in turn.
-snapshot: a consumer that begins with a snapshot: its memory and its speed.
+writers: from commit to document while eight sessions write without a pause, first so, then while a
+transaction is open all the time. latency: from commit to document of rows that come one at a time,
+publisher and consumer in turn. snapshot: a consumer that begins with a snapshot: its memory and its
+speed.
 
 What consumers cost those who write: ``bench/capture.py --consumers``.
 """
@@ -50,18 +50,36 @@ _KEYS = re.compile(rb">idu=([0-9]+),")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("what", nargs="*", help=f"of {', '.join(_FIGURES)}; default all")
-    parser.add_argument("--rows", type=int, help="rows of the log (200,000), of the snapshot's table (1,000,000)")
-    parser.add_argument("--rounds", type=int, default=3, help="times that each is run (default %(default)s)")
-    parser.add_argument("--seconds", type=int, default=40, help="seconds of writing (default %(default)s)")
-    parser.add_argument("--open", type=int, default=120, help="seconds of the open transaction (default %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, help="rows of the log (200,000), of the snapshot's table (1,000,000)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="times that each is run (default %(default)s)"
+    )
+    parser.add_argument(
+        "--seconds", type=int, default=40, help="seconds of writing (default %(default)s)"
+    )
+    parser.add_argument(
+        "--open",
+        type=int,
+        default=120,
+        help="seconds of the open transaction (default %(default)s)",
+    )
     parser.add_argument("--rate", type=int, default=100, help="rows a second (default %(default)s)")
-    parser.add_argument("--changes", type=int, default=300, help="changes of a round, for the latency (%(default)s)")
+    parser.add_argument(
+        "--changes", type=int, default=300, help="changes of a round, for the latency (%(default)s)"
+    )
     options = parser.parse_args()
     if unknown := set(options.what) - set(_FIGURES):
         parser.error(f"{', '.join(sorted(unknown))}: write any of {', '.join(_FIGURES)}")
-    with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+    with (
+        common.server() as bench,
+        tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
+    ):
         common.install(bench)
         print(common.machine(bench), flush=True)
         for what in options.what or _FIGURES:
@@ -75,11 +93,14 @@ def _configuration(directory: Path, name: str, consumer: str | None, begin: str 
     place.mkdir()
     file = common.configuration(place)
     if consumer is not None:
-        file.write_text(file.read_text() + f'[source]\ntype = "eventlog"\nconsumer = "{consumer}"\nbegin = "{begin}"\n')
+        file.write_text(
+            file.read_text()
+            + f'[source]\ntype = "eventlog"\nconsumer = "{consumer}"\nbegin = "{begin}"\n'
+        )
     return file
 
 
-# --- beside the publisher ---------------------------------------------------------------------------------------------
+# --- beside the publisher -------------------------------------------------------------------------
 
 
 def _idle(bench: common.Server, directory: Path, options: argparse.Namespace) -> None:
@@ -100,36 +121,58 @@ def _idle(bench: common.Server, directory: Path, options: argparse.Namespace) ->
                 raise SystemExit(f"{who} ended with {code}")
             client[who].append(cost.client)
             wal[who].append(written)
-            print(f"{number} {who}: client {cost.client:.2f} s, WAL {written / 2**20:.2f} MiB", flush=True)
+            print(
+                f"{number} {who}: client {cost.client:.2f} s, WAL {written / 2**20:.2f} MiB",
+                flush=True,
+            )
     for who, costs in client.items():
         speed = f"{rows / median(costs):,.0f} rows a CPU second"
-        print(f"{who}: {common.spread(costs)} s of client CPU, {speed}; WAL {common.spread(wal[who])} bytes")
+        print(
+            f"{who}: {common.spread(costs)} s of client CPU, {speed}; WAL "
+            f"{common.spread(wal[who])} bytes"
+        )
     of_speed = median(client["publisher"]) / median(client["consumer"])
     of_wal = median(wal["consumer"]) / median(wal["publisher"])
-    print(f"the consumer has {of_speed:.3f} of the publisher's speed and writes {of_wal:.2%} of its WAL")
+    print(
+        f"the consumer has {of_speed:.3f} of the publisher's speed and writes {of_wal:.2%} of its "
+        "WAL"
+    )
 
 
-# --- polls ------------------------------------------------------------------------------------------------------------
+# --- polls ----------------------------------------------------------------------------------------
 
 
 def _polls(bench: common.Server, directory: Path, _: argparse.Namespace) -> None:
-    behind = f"SELECT setval(pg_get_serial_sequence('{common.LOG}', 'record_id'), {10**9})"  # what the set below has
+    # what the set below has
+    behind = f"SELECT setval(pg_get_serial_sequence('{common.LOG}', 'record_id'), {10**9})"
     bench.run(f"TRUNCATE {common.LOG}", behind)
-    config = load(_configuration(directory, "polls", "polls", "first"), {"EVENTLOG_DATABASE_URL": bench.url})
+    config = load(
+        _configuration(directory, "polls", "polls", "first"), {"EVENTLOG_DATABASE_URL": bench.url}
+    )
     with _session(bench.url) as long:
         long.execute(_INSERT, (0,))
         for ranges in _RANGES:
             with open_context(config, Counters()) as context:
-                done = RecordSet(10, [(number * 10, number * 10 + 5) for number in range(2, ranges + 2)])
-                write_done(context.connection, context.dialect, context.log, "polls", done, moved=True)
+                done = RecordSet(
+                    10, [(number * 10, number * 10 + 5) for number in range(2, ranges + 2)]
+                )
+                write_done(
+                    context.connection, context.dialect, context.log, "polls", done, moved=True
+                )
                 context.connection.commit()
                 state = recover(context)
                 print(f"{ranges:,} ranges: {_cycles(context, state, 1)} the first poll", flush=True)
                 _cycles(context, state, 3, 0.5)  # the writers that it has met are old now
-                print(f"{ranges:,} ranges: {_cycles(context, state, 50)} a poll that finds nothing", flush=True)
+                print(
+                    f"{ranges:,} ranges: {_cycles(context, state, 50)} a poll that finds nothing",
+                    flush=True,
+                )
                 with _writers(bench, 100):
                     _cycles(context, state, 40, 0.1)
-                    print(f"{ranges:,} ranges: {_cycles(context, state, 100, 0.05)} a poll at load", flush=True)
+                    print(
+                        f"{ranges:,} ranges: {_cycles(context, state, 100, 0.05)} a poll at load",
+                        flush=True,
+                    )
 
 
 def _cycles(context: Context, state: State, number: int, pause: float = 0.0) -> str:
@@ -138,10 +181,16 @@ def _cycles(context: Context, state: State, number: int, pause: float = 0.0) -> 
     for _ in range(number):
         begun = time.process_time(), time.perf_counter()
         run_cycle(context, state, Taking(), lambda: False)  # type: ignore[arg-type]
-        client, wall = client + time.process_time() - begun[0], wall + time.perf_counter() - begun[1]
+        client, wall = (
+            client + time.process_time() - begun[0],
+            wall + time.perf_counter() - begun[1],
+        )
         time.sleep(pause)
     rows = context.counters.rows_read - rows
-    return f"{client / number * 1000:.1f} ms of client CPU, {wall / number * 1000:.1f} ms by the clock, {rows} rows,"
+    return (
+        f"{client / number * 1000:.1f} ms of client CPU, {wall / number * 1000:.1f} ms by the "
+        f"clock, {rows} rows,"
+    )
 
 
 class Taking:
@@ -155,7 +204,7 @@ class Taking:
     def close(self) -> None: ...
 
 
-# --- from commit to document ------------------------------------------------------------------------------------------
+# --- from commit to document ----------------------------------------------------------------------
 
 
 def _from_commit(bench: common.Server, directory: Path, options: argparse.Namespace) -> None:
@@ -178,7 +227,9 @@ def _from_commit(bench: common.Server, directory: Path, options: argparse.Namesp
 
 
 class _Reader:
-    """A process that publishes, and when it has told of which key: read by a thread. ``seen`` has the first time."""
+    """A process that publishes, and when it has told of which key: read by a thread. ``seen`` has
+    the first time.
+    """
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.process, self.seen = process, dict[int, float]()
@@ -238,11 +289,13 @@ def _let_run(bench: common.Server, reader: _Reader, seconds: int) -> str:
 
 
 def _report(what: str, written: dict[int, float], reader: _Reader, cost: str) -> None:
-    milliseconds = sorted(max(reader.wait(key) - moment, 0) * 1000 for key, moment in written.items())
+    milliseconds = sorted(
+        max(reader.wait(key) - moment, 0) * 1000 for key, moment in written.items()
+    )
     p99 = quantiles(milliseconds, n=100)[-1]
     print(
-        f"commit to document, {what}, {len(milliseconds)} rows: median {median(milliseconds):.1f} ms, "
-        f"99 % within {p99:.1f} ms, longest {milliseconds[-1]:.1f} ms; the consumer: {cost}",
+        f"commit to document, {what}, {len(milliseconds)} rows: median {median(milliseconds):.1f} "
+        f"ms, 99 % within {p99:.1f} ms, longest {milliseconds[-1]:.1f} ms; the consumer: {cost}",
         flush=True,
     )
 
@@ -257,7 +310,9 @@ def _one_at_a_time(bench: common.Server, directory: Path, options: argparse.Name
             seconds = []
             bench.run(f"TRUNCATE {common.LOG}")
             with (
-                _publishing(bench, _configuration(directory, f"latency-{who}{round_}", consumer)) as reader,
+                _publishing(
+                    bench, _configuration(directory, f"latency-{who}{round_}", consumer)
+                ) as reader,
                 _session(bench.url) as connection,
             ):
                 for _ in range(changes + 20):
@@ -271,34 +326,40 @@ def _one_at_a_time(bench: common.Server, directory: Path, options: argparse.Name
             print(f"{round_} {who}: median {median(seconds[20:]):.2f} ms", flush=True)
     for who, all_of_it in found.items():
         p95 = quantiles(all_of_it, n=20)[-1]
-        print(f"{who}: median {median(all_of_it):.2f} ms, 95 % within {p95:.2f} ms, longest {max(all_of_it):.2f} ms")
+        print(
+            f"{who}: median {median(all_of_it):.2f} ms, 95 % within {p95:.2f} ms, longest "
+            f"{max(all_of_it):.2f} ms"
+        )
     print(f"consumer / publisher: {median(found['consumer']) / median(found['publisher']):.2f}")
 
 
-# --- snapshot ---------------------------------------------------------------------------------------------------------
+# --- snapshot -------------------------------------------------------------------------------------
 
 
 def _snapshot(bench: common.Server, directory: Path, options: argparse.Namespace) -> None:
     rows = options.rows or 1_000_000
     bench.run(
-        f"INSERT INTO {common.SCHEMA}.usr SELECT i, 'Ann', 'Smith ' || i, 'u' || i || '@example.org', i % 1000, "
-        f"date '2020-01-01' + i % 1000 FROM generate_series(1, {rows}) AS i",
+        f"INSERT INTO {common.SCHEMA}.usr SELECT i, 'Ann', 'Smith ' || i, 'u' || i || "
+        f"'@example.org', i % 1000, date '2020-01-01' + i % 1000 FROM generate_series(1, {rows}) "
+        "AS i",
         f"VACUUM (ANALYZE) {common.SCHEMA}.usr",
     )
     begun = time.perf_counter()
-    process = common.start_publisher(bench, _configuration(directory, "snapshot", "snapshot", "snapshot"))
+    process = common.start_publisher(
+        bench, _configuration(directory, "snapshot", "snapshot", "snapshot")
+    )
     _, status, used = os.wait4(process.pid, 0)
     wall = time.perf_counter() - begun
     if status:
         raise SystemExit(f"the consumer ended with {os.waitstatus_to_exitcode(status)}")
     cpu = used.ru_utime + used.ru_stime
     print(
-        f"snapshot of {rows:,} rows: at most {used.ru_maxrss / 1024:.0f} MiB resident, {cpu:.1f} s of client CPU "
-        f"({rows / cpu:,.0f} rows a CPU second), {wall:.1f} s by the clock"
+        f"snapshot of {rows:,} rows: at most {used.ru_maxrss / 1024:.0f} MiB resident, {cpu:.1f} "
+        f"s of client CPU ({rows / cpu:,.0f} rows a CPU second), {wall:.1f} s by the clock"
     )
 
 
-# --- who writes -------------------------------------------------------------------------------------------------------
+# --- who writes -----------------------------------------------------------------------------------
 
 
 def _session(url: str) -> psycopg.Connection[tuple[object, ...]]:
@@ -307,15 +368,17 @@ def _session(url: str) -> psycopg.Connection[tuple[object, ...]]:
 
 @contextmanager
 def _writers(bench: common.Server, rate: int) -> Iterator[dict[int, float]]:
-    """Sessions in a process of their own that write so many rows a second together: transactions of a row, one after
-    the other without a pause, of which one in ten is rolled back. At the end the keys of those that were committed,
-    each with the moment after its commit.
+    """Sessions in a process of their own that write so many rows a second together: transactions of
+    a row, one after the other without a pause, of which one in ten is rolled back. At the end the
+    keys of those that were committed, each with the moment after its commit.
     """
     spawn = get_context("spawn")
     begun, stop = spawn.Event(), spawn.Event()
     found: Queue[dict[int, float]] = spawn.Queue()
     first = int(time.time() * 1000) % 10**9
-    process = spawn.Process(target=_write, args=(bench.url, _SESSIONS / rate, first, begun, stop, found))
+    process = spawn.Process(
+        target=_write, args=(bench.url, _SESSIONS / rate, first, begun, stop, found)
+    )
     process.start()
     begun.wait()
     written: dict[int, float] = {}
@@ -327,7 +390,14 @@ def _writers(bench: common.Server, rate: int) -> Iterator[dict[int, float]]:
         process.join()
 
 
-def _write(url: str, seconds: float, first: int, has_begun: Event, stop: Event, found: Queue[dict[int, float]]) -> None:
+def _write(
+    url: str,
+    seconds: float,
+    first: int,
+    has_begun: Event,
+    stop: Event,
+    found: Queue[dict[int, float]],
+) -> None:
     written: dict[int, float] = {}
 
     def write(number: int) -> None:
@@ -344,7 +414,9 @@ def _write(url: str, seconds: float, first: int, has_begun: Event, stop: Event, 
                     written[number] = time.monotonic()
                 number += _SESSIONS
 
-    threads = [threading.Thread(target=write, args=(first + number,)) for number in range(_SESSIONS)]
+    threads = [
+        threading.Thread(target=write, args=(first + number,)) for number in range(_SESSIONS)
+    ]
     for thread in threads:
         thread.start()
     has_begun.set()

@@ -1,4 +1,6 @@
-"""The CPU seconds that change events of an update of eight columns take, without schemas (spec/debezium.md)."""
+"""The CPU seconds that change events of an update of eight columns take, without schemas
+(spec/debezium.md).
+"""
 
 from __future__ import annotations
 
@@ -16,27 +18,32 @@ from eventlog.debezium.writer import EnvelopeWriter, WriteOptions
 from eventlog.model import Change, ChangeOp, Value
 
 COLUMNS = {
-    "id": "integer", "a": "varchar(20)", "p": "decimal(9,2)", "t": "timestamp", "z": "timestamptz", "d": "date",
-    "f": "double", "c": "time",
+    "id": "integer", "a": "varchar(20)", "p": "decimal(9,2)", "t": "timestamp", "z": "timestamptz",
+    "d": "date", "f": "double", "c": "time",
 }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=30_000, help="events a round (default %(default)s)")
+    parser.add_argument(
+        "--events", type=int, default=30_000, help="events a round (default %(default)s)"
+    )
     options = parser.parse_args()
     print(common.python(), flush=True)
     columns = [{"name": name, "type": type} for name, type in COLUMNS.items()]
     tables = [{"name": "t", "kind": "table", "columns": columns, "primary_key": ["id"]}]
-    catalog = build_catalog(database_from_json({"dialect": "postgresql", "schema": "app", "tables": tables}))
+    catalog = build_catalog(
+        database_from_json({"dialect": "postgresql", "schema": "app", "tables": tables})
+    )
     moment = datetime(2024, 5, 10, 12, 0, 0, 5)
     row: dict[str, Value] = {
-        "id": 1, "a": "abc", "p": Decimal("1.50"), "t": moment, "z": moment.replace(tzinfo=UTC), "f": 1.5,
-        "d": date(2024, 1, 1), "c": clock(1, 2, 3),
+        "id": 1, "a": "abc", "p": Decimal("1.50"), "t": moment, "z": moment.replace(tzinfo=UTC),
+        "f": 1.5, "d": date(2024, 1, 1), "c": clock(1, 2, 3),
     }  # fmt: skip
     key = (("id", 1),)
     change = Change(
-        "app", "t", ChangeOp.UPDATE, key, before=row, after={**row, "a": "x"}, changed=frozenset({"a"})
+        "app", "t", ChangeOp.UPDATE, key, before=row, after={**row, "a": "x"},
+        changed=frozenset({"a"})
     )  # fmt: skip
     writer = EnvelopeWriter(WriteOptions(schemas_enable=False), catalog)
     for _ in range(3):

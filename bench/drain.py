@@ -1,7 +1,9 @@
-"""How long it takes to publish a full log to files, against the least that the database itself needs for the same rows.
+"""How long it takes to publish a full log to files, against the least that the database itself
+needs for the same rows.
 
-The floor: COPY of the ten columns in record_id order to nowhere, and one UPDATE of their status. Both are run in turn
-on the same server and the same rows, each on a log that has been loaded anew, vacuumed and checkpointed.
+The floor: COPY of the ten columns in record_id order to nowhere, and one UPDATE of their status.
+Both are run in turn on the same server and the same rows, each on a log that has been loaded anew,
+vacuumed and checkpointed.
 """
 
 from __future__ import annotations
@@ -19,22 +21,35 @@ _SAVED = f"{common.SCHEMA}.saved"
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=500_000, help="rows of the log (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="times that floor and publisher are run (%(default)s)")
-    parser.add_argument("--delete", action="store_true", help="delete_from_log, and a floor that deletes")
+    parser.add_argument(
+        "--rows", type=int, default=500_000, help="rows of the log (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="times that floor and publisher are run (%(default)s)"
+    )
+    parser.add_argument(
+        "--delete", action="store_true", help="delete_from_log, and a floor that deletes"
+    )
     options = parser.parse_args()
     floors: list[common.Cost] = []
     drains: list[common.Cost] = []
-    with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+    with (
+        common.server() as bench,
+        tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
+    ):
         common.install(bench)
         common.fill(bench, options.rows)
         bench.run(
             f"CREATE UNLOGGED TABLE {_SAVED} AS SELECT * FROM {common.LOG} ORDER BY record_id",
-            f"VACUUM (ANALYZE) {_SAVED}",  # now, so that autovacuum does not come to it while something is measured
+            # now, so that autovacuum does not come to it while something is measured
+            f"VACUUM (ANALYZE) {_SAVED}",
         )
         file = common.configuration(Path(directory), delete=options.delete)
         print(common.machine(bench), flush=True)
-        print("\n| round | floor s | its CPU | publish s | client CPU | server CPU | ratio | CPU ratio |")
+        print(
+            "\n| round | floor s | its CPU | publish s | client CPU | server CPU | ratio | CPU "
+            "ratio |"
+        )
         print("|---|---|---|---|---|---|---|---|")
         for number in range(1, options.rounds + 1):
             _load(bench)
@@ -44,23 +59,33 @@ def main() -> None:
             floors.append(floor)
             drains.append(drain)
             print(
-                f"| {number} | {floor.wall:.2f} | {_cpu(floor.server)} | {drain.wall:.2f} | {drain.client:.2f} "
-                f"| {_cpu(drain.server)} | {drain.wall / floor.wall:.2f} | {_cpu(_cpu_ratio(drain, floor))} |",
+                f"| {number} | {floor.wall:.2f} | {_cpu(floor.server)} | {drain.wall:.2f} | "
+                f"{drain.client:.2f} | {_cpu(drain.server)} | {drain.wall / floor.wall:.2f} | "
+                f"{_cpu(_cpu_ratio(drain, floor))} |",
                 flush=True,
             )
-    print(f"\nrows: {options.rows}, {'deleted' if options.delete else 'marked'}; median (least to greatest)")
+    print(
+        f"\nrows: {options.rows}, {'deleted' if options.delete else 'marked'}; median (least to "
+        "greatest)"
+    )
     for name, costs in (("floor", floors), ("publish", drains)):
         walls = [cost.wall for cost in costs]
         print(f"{name}: {common.spread(walls)} s, {options.rows / median(walls):,.0f} rows/s")
     pairs = list(zip(drains, floors, strict=True))
     print(f"ratio: {common.spread([drain.wall / floor.wall for drain, floor in pairs])}")
-    cpu_ratios = [ratio for drain, floor in pairs if (ratio := _cpu_ratio(drain, floor)) is not None]
+    cpu_ratios = [
+        ratio for drain, floor in pairs if (ratio := _cpu_ratio(drain, floor)) is not None
+    ]
     if cpu_ratios:
         print(f"CPU ratio, client and server: {common.spread(cpu_ratios)}")
 
 
 def _cpu_ratio(drain: common.Cost, floor: common.Cost) -> float | None:
-    return None if drain.server is None or not floor.server else (drain.client + drain.server) / floor.server
+    return (
+        None
+        if drain.server is None or not floor.server
+        else (drain.client + drain.server) / floor.server
+    )
 
 
 def _cpu(value: float | None) -> str:
@@ -95,7 +120,9 @@ def _publish(bench: common.Server, file: Path, rows: int, delete: bool) -> commo
     in_log = bench.value(f"SELECT count(*) FROM {common.LOG}")
     marked = bench.value(f"SELECT count(*) FROM {common.LOG} WHERE status = 'S'")
     if code or (in_log, marked) != ((0, 0) if delete else (rows, rows)):
-        raise SystemExit(f"eventlog publish ended with {code}: {marked} of {in_log} rows in the log are marked")
+        raise SystemExit(
+            f"eventlog publish ended with {code}: {marked} of {in_log} rows in the log are marked"
+        )
     return cost
 
 

@@ -1,9 +1,10 @@
-"""GBase 8s streams: rows decoded to Changes a second on one core, and memory over a long stream of the emulator.
+"""GBase 8s streams: rows decoded to Changes a second on one core, and memory over a long stream of
+the emulator.
 
-Decoding: a stream in memory of transactions of a hundred inserts each, 8 columns of mixed types (integer, bigint,
-decimal, date, datetime, char, two varchar), fed in pieces of 64 KiB; processor time of the fastest round. Memory: the
-resident size while the emulator makes a stream and the reader follows it, nothing of it on disk; for the stream of 2 GB
-of issue 7: --bytes 2000000000.
+Decoding: a stream in memory of transactions of a hundred inserts each, 8 columns of mixed types
+(integer, bigint, decimal, date, datetime, char, two varchar), fed in pieces of 64 KiB; processor
+time of the fastest round. Memory: the resident size while the emulator makes a stream and the
+reader follows it, nothing of it on disk; for the stream of 2 GB of issue 7: --bytes 2000000000.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ from eventlog.gbase.writer import write_stream
 from eventlog.model import Change, ChangeOp
 
 COLUMNS = (
-    "id integer, big bigint, price decimal(10,2), day date, made datetime year to fraction(5), code char(10), "
-    "name varchar(40,0), note varchar(80,0)"
+    "id integer, big bigint, price decimal(10,2), day date, made datetime year to fraction(5), "
+    "code char(10), name varchar(40,0), note varchar(80,0)"
 )
 AIM = 150_000
 PIECE = 1 << 16
@@ -36,10 +37,15 @@ PIECE = 1 << 16
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=200_000, help="rows to decode (default %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=200_000, help="rows to decode (default %(default)s)"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="rounds (default %(default)s)")
     parser.add_argument(
-        "--bytes", type=int, default=30_000_000, help="bytes of the emulator's stream, 0 = none (default %(default)s)"
+        "--bytes",
+        type=int,
+        default=30_000_000,
+        help="bytes of the emulator's stream, 0 = none (default %(default)s)",
     )
     options = parser.parse_args()
     print(common.python(), flush=True)
@@ -64,7 +70,11 @@ def decoding(rows: int, rounds: int) -> None:
         best = min(best, time.process_time() - begun)
         assert count == rows
     rate = rows / best
-    print(f"decode to Change: {rate:,.0f} rows/s a core ({len(data) / rows:.0f} bytes a row), aim {AIM:,}", flush=True)
+    print(
+        f"decode to Change: {rate:,.0f} rows/s a core ({len(data) / rows:.0f} bytes a row), aim "
+        f"{AIM:,}",
+        flush=True,
+    )
 
 
 def changes(rows: int) -> Iterator[Change]:
@@ -101,8 +111,9 @@ def memory(size: int) -> None:
     took = time.monotonic() - begun
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(
-        f"stream of {read / 1e6:,.0f} MB, {count:,} changes in {took:.0f} s: resident {first / 1e6:.0f} MB after a "
-        f"quarter, {last / 1e6:.0f} MB at the end, {peak / 1e6:.0f} MB at most",
+        f"stream of {read / 1e6:,.0f} MB, {count:,} changes in {took:.0f} s: resident "
+        f"{first / 1e6:.0f} MB after a quarter, {last / 1e6:.0f} MB at the end, {peak / 1e6:.0f} "
+        "MB at most",
         flush=True,
     )
 

@@ -1,8 +1,10 @@
-"""How long a change takes from its commit to its document, and what waking the publisher costs those who write.
+"""How long a change takes from its commit to its document, and what waking the publisher costs
+those who write.
 
-Latency: one row at a time is written to a watched table; ``eventlog publish`` is a process that sleeps in between and
-writes its documents to a pipe. Cost: pgbench sessions that insert a row of the log and commit, in turn without a
-trigger on the log, with ours while the publisher is awake and while it sleeps, and with one that always notifies.
+Latency: one row at a time is written to a watched table; ``eventlog publish`` is a process that
+sleeps in between and writes its documents to a pipe. Cost: pgbench sessions that insert a row of
+the log and commit, in turn without a trigger on the log, with ours while the publisher is awake and
+while it sleeps, and with one that always notifies.
 """
 
 from __future__ import annotations
@@ -47,23 +49,34 @@ _MODES = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--changes", type=int, default=500, help="changes for the latency (default %(default)s)")
+    parser.add_argument(
+        "--changes", type=int, default=500, help="changes for the latency (default %(default)s)"
+    )
     parser.add_argument("--rounds", type=int, default=5, help="rounds for the cost (%(default)s)")
     parser.add_argument("--seconds", type=int, default=5, help="seconds of each run (%(default)s)")
-    parser.add_argument("--sessions", type=int, default=16, help="sessions that write at once (%(default)s)")
+    parser.add_argument(
+        "--sessions", type=int, default=16, help="sessions that write at once (%(default)s)"
+    )
     options = parser.parse_args()
-    with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+    with (
+        common.server() as bench,
+        tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
+    ):
         common.install(bench)
         print(common.machine(bench), flush=True)
         for synchronous in ("on", "off"):
-            _print_latency(_latencies(bench, Path(directory), options.changes, synchronous), synchronous)
+            _print_latency(
+                _latencies(bench, Path(directory), options.changes, synchronous), synchronous
+            )
         _cost(bench, Path(directory), options.rounds, options.seconds, options.sessions)
 
 
 # Latency
 
 
-def _latencies(bench: common.Server, directory: Path, changes: int, synchronous: str) -> list[float]:
+def _latencies(
+    bench: common.Server, directory: Path, changes: int, synchronous: str
+) -> list[float]:
     """Seconds from the return of COMMIT to the document, for changes that come one at a time."""
     file = common.configuration(directory)
     _eventlog(bench, file, "triggers", "apply")
@@ -72,7 +85,9 @@ def _latencies(bench: common.Server, directory: Path, changes: int, synchronous:
     bench.run(f"TRUNCATE {common.SCHEMA}.usr", f"TRUNCATE {common.LOG}")
     with _publisher(bench, file, synchronous) as publisher, bench.engine.connect() as connection:
         assert publisher.stdout is not None
-        statement = sa.text(f"INSERT INTO {common.SCHEMA}.usr (idu, fname, lname) VALUES (:idu, 'Ann', 'Smith')")
+        statement = sa.text(
+            f"INSERT INTO {common.SCHEMA}.usr (idu, fname, lname) VALUES (:idu, 'Ann', 'Smith')"
+        )
         connection.exec_driver_sql(f"SET synchronous_commit = {synchronous}")
         for idu in range(1, changes + 21):
             time.sleep(dice.uniform(0.02, 0.06))
@@ -86,12 +101,27 @@ def _latencies(bench: common.Server, directory: Path, changes: int, synchronous:
 
 
 @contextmanager
-def _publisher(bench: common.Server, file: Path, synchronous: str) -> Iterator[subprocess.Popen[bytes]]:
+def _publisher(
+    bench: common.Server, file: Path, synchronous: str
+) -> Iterator[subprocess.Popen[bytes]]:
     """``eventlog publish`` with a polling interval that nobody waits for."""
-    url = sa.make_url(bench.url).update_query_dict({"options": f"-c synchronous_commit={synchronous}"})
+    url = sa.make_url(bench.url).update_query_dict(
+        {"options": f"-c synchronous_commit={synchronous}"}
+    )
     # One user writes and publishes here.
-    settings = ("publisher.polling_interval=3600", "publisher.allow_loopback=yes", "sink.type=stdout")
-    command = [_program(), "--quiet", "--config", str(file), *(f"--set={setting}" for setting in settings), "publish"]
+    settings = (
+        "publisher.polling_interval=3600",
+        "publisher.allow_loopback=yes",
+        "sink.type=stdout",
+    )
+    command = [
+        _program(),
+        "--quiet",
+        "--config",
+        str(file),
+        *(f"--set={setting}" for setting in settings),
+        "publish",
+    ]
     environ = os.environ | {"EVENTLOG_DATABASE_URL": url.render_as_string(hide_password=False)}
     running = subprocess.Popen(command, stdout=subprocess.PIPE, env=environ)
     try:
@@ -105,8 +135,9 @@ def _print_latency(seconds: list[float], synchronous: str) -> None:
     milliseconds = sorted(second * 1000 for second in seconds)
     p95 = quantiles(milliseconds, n=20)[-1]
     print(
-        f"\ncommit to document, synchronous_commit {synchronous}, {len(milliseconds)} changes one at a time: "
-        f"median {median(milliseconds):.2f} ms, 95 % within {p95:.2f} ms, longest {milliseconds[-1]:.2f} ms",
+        f"\ncommit to document, synchronous_commit {synchronous}, {len(milliseconds)} changes one "
+        f"at a time: median {median(milliseconds):.2f} ms, 95 % within {p95:.2f} ms, longest "
+        f"{milliseconds[-1]:.2f} ms",
         flush=True,
     )
 
@@ -114,7 +145,11 @@ def _print_latency(seconds: list[float], synchronous: str) -> None:
 def _eventlog(bench: common.Server, file: Path, *arguments: str) -> None:
     command = [_program(), "--quiet", "--config", str(file), *arguments]
     done = subprocess.run(
-        command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url}, capture_output=True, text=True, check=False
+        command,
+        env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise SystemExit(f"eventlog {' '.join(arguments)} failed: {done.stderr}")
@@ -147,9 +182,15 @@ def _cost(bench: common.Server, directory: Path, rounds: int, seconds: int, sess
                 bench.run(f"ALTER TABLE {common.LOG} {enabled} TRIGGER {name}")
             with _sleeper(bench, asleep):
                 figures[mode].append(_transactions(pgbench, bench, script, seconds, sessions))
-        print(f"| {number} | {' | '.join(f'{figures[mode][-1]:,.0f}' for mode in _MODES)} |", flush=True)
+        print(
+            f"| {number} | {' | '.join(f'{figures[mode][-1]:,.0f}' for mode in _MODES)} |",
+            flush=True,
+        )
     without = median(figures["no trigger on the log"])
-    print(f"\ncommits/s of {sessions} sessions, one row each, synchronous_commit off; median (least to greatest)")
+    print(
+        f"\ncommits/s of {sessions} sessions, one row each, synchronous_commit off; median (least "
+        "to greatest)"
+    )
     for mode, values in figures.items():
         print(f"{mode:36} {common.spread(values, 0)}, {median(values) / without:.2f} of no trigger")
 
@@ -165,10 +206,12 @@ def _sleeper(bench: common.Server, asleep: bool) -> Iterator[None]:
         yield
 
 
-def _transactions(pgbench: str, bench: common.Server, script: Path, seconds: int, sessions: int) -> float:
+def _transactions(
+    pgbench: str, bench: common.Server, script: Path, seconds: int, sessions: int
+) -> float:
     url = sa.make_url(bench.url).set(drivername="postgresql")
-    command = [pgbench, "-n", "-M", "prepared", "-c", str(sessions), "-j", "2", "-T", str(seconds), "-f", str(script),
-               url.render_as_string(hide_password=False)]  # fmt: skip
+    command = [pgbench, "-n", "-M", "prepared", "-c", str(sessions), "-j", "2", "-T", str(seconds),
+               "-f", str(script), url.render_as_string(hide_password=False)]  # fmt: skip
     environ = os.environ | {"PGOPTIONS": "-c synchronous_commit=off"}
     done = subprocess.run(command, env=environ, check=True, capture_output=True, text=True)
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("tps = ")]

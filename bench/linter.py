@@ -1,6 +1,7 @@
 """How many rows of a Linter queue a core takes from the columns of a table to Changes.
 
-The rows are those of the emulator's workload (one server, rows of one part but for the DOCUMENT table), held in memory
+The rows are those of the emulator's workload (one server, rows of one part but for the DOCUMENT
+table), held in memory
 as a driver returns them. Measured by CPU time of this process, in turn:
 
 columns    columns of any order -> rows of the queue
@@ -26,10 +27,18 @@ from eventlog.linter.reader import QueueReader, ReaderOptions
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=60_000, help="rows of the queue (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="times that each is run (default %(default)s)")
-    parser.add_argument("--tables", default="ITEM", help="ITEM, READING, DOCUMENT (default %(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", type=int, default=60_000, help="rows of the queue (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="times that each is run (default %(default)s)"
+    )
+    parser.add_argument(
+        "--tables", default="ITEM", help="ITEM, READING, DOCUMENT (default %(default)s)"
+    )
     options = parser.parse_args()
     print(common.python(), flush=True)
     values = _columns(options.rows, options.tables.split(","))
@@ -42,7 +51,10 @@ def main() -> None:
         "raw": lambda: _changes(dispatch_rows(QUEUE_COLUMNS, values), "none"),
         "emulator": lambda: _changes(dispatch_rows(QUEUE_COLUMNS, values), "eventlog-emulator-1"),
     }
-    print(f"rows: {len(values):,} of {options.tables}; rows a second of CPU, median (least to greatest)\n")
+    print(
+        f"rows: {len(values):,} of {options.tables}; rows a second of CPU, median (least to "
+        "greatest)\n"
+    )
     for name, run in runs.items():
         speeds = []
         for _ in range(options.rounds):
@@ -55,7 +67,9 @@ def main() -> None:
 
 def _columns(count: int, tables: list[str]) -> list[tuple[Any, ...]]:
     steps = emulate(Workload(1, transactions=count, at_once=4, operations=12, tables=tables))
-    return [column_values(row) for row in islice((row for step in steps for row in step.rows), count)]
+    return [
+        column_values(row) for row in islice((row for step in steps for row in step.rows), count)
+    ]
 
 
 def _changes(rows: Iterable[DispatchRow], codec: str) -> Iterable[Any]:

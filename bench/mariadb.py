@@ -1,11 +1,13 @@
-"""What capturing and publishing cost on MariaDB, beside the least that the server itself needs for the same rows.
+"""What capturing and publishing cost on MariaDB, beside the least that the server itself needs for
+the same rows.
 
-Capture: one INSERT, UPDATE and DELETE of every row of a table; CPU seconds of the server, less those of the same
-statement without a trigger, a changed row. The floor is a trigger of one INSERT of constants into the log.
+Capture: one INSERT, UPDATE and DELETE of every row of a table; CPU seconds of the server, less
+those of the same statement without a trigger, a changed row. The floor is a trigger of one INSERT
+of constants into the log.
 
-Drain: `eventlog publish --once` to files. The floor: SELECT ... INTO OUTFILE of the ten columns in record_id order, and
-one UPDATE of their status. Then the parts of a Spark job are made, by one statement. All is run in turn, round after
-round, on one server in a directory of its own.
+Drain: `eventlog publish --once` to files. The floor: SELECT ... INTO OUTFILE of the ten columns in
+record_id order, and one UPDATE of their status. Then the parts of a Spark job are made, by one
+statement. All is run in turn, round after round, on one server in a directory of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +49,8 @@ FLOOR = """CREATE TRIGGER floor_{0} AFTER {0} ON usr FOR EACH ROW INSERT INTO ev
     (status, event_type, event_time, perpetrator, table_name, table_key)
     VALUES ('N', 6, UTC_TIMESTAMP(6), NULL, 'usr', CONCAT('id=', {1}.id))"""
 COLUMNS = (
-    "record_id, status, event_type, event_time, perpetrator, table_name, table_key, column_name, old_value, new_value"
+    "record_id, status, event_type, event_time, perpetrator, table_name, table_key, column_name, "
+    "old_value, new_value"
 )
 
 
@@ -82,7 +85,9 @@ class Bench:
             database = DIALECT.reflect(conn, None)
             watches = () if style is None else (WatchedTable("usr", style=style),)
             catalog = build_catalog(database, tables=["usr"])
-            DIALECT.triggers.apply(conn, DIALECT.triggers.plan(conn, database, catalog, log, watches))
+            DIALECT.triggers.apply(
+                conn, DIALECT.triggers.plan(conn, database, catalog, log, watches)
+            )
 
 
 def capture(bench: Bench, rows: int, rounds: int) -> None:
@@ -96,16 +101,23 @@ def capture(bench: Bench, rows: int, rounds: int) -> None:
                     bench.run(FLOOR.format(event, row))
             for name, statement in OPERATIONS.items():
                 bench.run("TRUNCATE eventlog")
-                taken.setdefault((way, name), []).append(bench.run(statement.format(rows=rows)) / rows * 1e6)
+                taken.setdefault((way, name), []).append(
+                    bench.run(statement.format(rows=rows)) / rows * 1e6
+                )
         bench.run("DROP TRIGGER IF EXISTS floor_INSERT")
-    print(f"\n| CPU of the server, us a row ({rows} rows, {rounds} rounds) | {' | '.join(OPERATIONS)} |")
+    print(
+        f"\n| CPU of the server, us a row ({rows} rows, {rounds} rounds) | "
+        f"{' | '.join(OPERATIONS)} |"
+    )
     print("|---" * (len(OPERATIONS) + 1) + "|")
     for way in ("no trigger", "floor", *STYLES):
         cells = []
         for name in OPERATIONS:
             own = taken[way, name]
             if way != "no trigger":
-                own = [cost - bare for cost, bare in zip(own, taken["no trigger", name], strict=True)]
+                own = [
+                    cost - bare for cost, bare in zip(own, taken["no trigger", name], strict=True)
+                ]
             cells.append(f"{'' if way == 'no trigger' else '+'}{common.spread(own, 1)}")
         print(f"| {way} | {' | '.join(cells)} |")
 
@@ -116,7 +128,10 @@ def drain(bench: Bench, rows: int, rounds: int) -> None:
     bench.run("CREATE TABLE kept SELECT * FROM eventlog")
     with bench.root.connect() as conn:
         total = int(conn.exec_driver_sql("SELECT COUNT(*) FROM kept").scalar_one())
-    print(f"\n| round | floor: server CPU s | publish: client CPU s | server CPU s | ratio |  ({total} rows)")
+    print(
+        "\n| round | floor: server CPU s | publish: client CPU s | server CPU s | ratio |  "
+        f"({total} rows)"
+    )
     print("|---|---|---|---|---|")
     ratios = []
     for number in range(1, rounds + 1):
@@ -131,17 +146,28 @@ def drain(bench: Bench, rows: int, rounds: int) -> None:
             file = Path(place) / "eventlog.toml"
             url = bench.url.render_as_string(hide_password=False)
             file.write_text(
-                f'[database]\nurl = "{url}"\n[[watch]]\ntable = "usr"\n[publisher]\nallow_loopback = true\n'
-                '[sink]\ntype = "files"\ndirectory = "documents"\n'
+                f'[database]\nurl = "{url}"\n[[watch]]\ntable = '
+                '"usr"\n[publisher]\nallow_loopback = true\n[sink]\ntype = "files"\ndirectory = '
+                '"documents"\n'
             )
             before, client = bench.cpu(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            command = [str(Path(sys.executable).with_name("eventlog")), "-c", str(file), "-q", "publish", "--once"]
+            command = [
+                str(Path(sys.executable).with_name("eventlog")),
+                "-c",
+                str(file),
+                "-q",
+                "publish",
+                "--once",
+            ]
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
             server = bench.cpu() - before
             spent = after.ru_utime + after.ru_stime - client.ru_utime - client.ru_stime
             ratios.append((spent + server) / floor)
-            print(f"| {number} | {floor:.2f} | {spent:.2f} | {server:.2f} | {ratios[-1]:.2f} |", flush=True)
+            print(
+                f"| {number} | {floor:.2f} | {spent:.2f} | {server:.2f} | {ratios[-1]:.2f} |",
+                flush=True,
+            )
     print(f"\nCPU ratio, client and server: {common.spread(ratios)}")
 
 
@@ -156,19 +182,33 @@ def parts(bench: Bench) -> None:
         seconds, cpu = time.perf_counter() - begun, bench.cpu() - before
         conn.rollback()
     rows, runs = sum(part.rows for part in found), sum(len(part.ids or ()) for part in found)
-    print(f"\nParts of {rows} rows ({len(found)}, of {runs} runs): {seconds:.2f} s, {cpu:.2f} s of the server's CPU")
+    print(
+        f"\nParts of {rows} rows ({len(found)}, of {runs} runs): {seconds:.2f} s, {cpu:.2f} s of "
+        "the server's CPU"
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rows", type=int, default=20_000, help="rows of a bulk statement (default %(default)s)")
-    parser.add_argument("--drained", type=int, default=200_000, help="rows of the log (%(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="times that everything is run (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--rows", type=int, default=20_000, help="rows of a bulk statement (default %(default)s)"
+    )
+    parser.add_argument(
+        "--drained", type=int, default=200_000, help="rows of the log (%(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="times that everything is run (%(default)s)"
+    )
     options = parser.parse_args()
     with mariadb_server.server() as server, server.database() as url:
         bench = Bench(server, url)
         with bench.root.connect() as conn:
-            print(f"MariaDB {conn.exec_driver_sql('SELECT VERSION()').scalar_one()}, {common.python()}")
+            print(
+                f"MariaDB {conn.exec_driver_sql('SELECT VERSION()').scalar_one()}, "
+                f"{common.python()}"
+            )
         capture(bench, options.rows, options.rounds)
         drain(bench, options.drained, options.rounds)
         parts(bench)

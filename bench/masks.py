@@ -22,7 +22,9 @@ HEADERS = 7
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--masks", type=int, default=20_000, help="masks a line (default %(default)s)")
+    parser.add_argument(
+        "--masks", type=int, default=20_000, help="masks a line (default %(default)s)"
+    )
     parser.add_argument("--seed", type=int, default=6, help="of the masks (default %(default)s)")
     options = parser.parse_args()
     print(common.python(), flush=True)
@@ -57,7 +59,9 @@ def _rates(sets: Sequence[frozenset[str]]) -> list[tuple[str, float]]:
     ]
 
 
-def _rate(stored: Sequence[bytes] | Sequence[str], read: Callable[[MaskLayout, object], object]) -> float:
+def _rate(
+    stored: Sequence[bytes] | Sequence[str], read: Callable[[MaskLayout, object], object]
+) -> float:
     layout = masks.layout(COLUMNS, HEADERS)  # new, so that nothing of it has been read yet
     begin = time.process_time()
     for one in stored:

@@ -1,6 +1,8 @@
-"""How much memory the publisher needs while millions of rows wait: the greatest resident memory of its process.
+"""How much memory the publisher needs while millions of rows wait: the greatest resident memory of
+its process.
 
-Twice: stopped by SIGTERM after the first flights, and run until the whole log is published. Linux only (VmHWM).
+Twice: stopped by SIGTERM after the first flights, and run until the whole log is published. Linux
+only (VmHWM).
 """
 
 from __future__ import annotations
@@ -26,15 +28,27 @@ class Run(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=5_000_000, help="rows that wait (default %(default)s)")
-    parser.add_argument("--flights", type=int, default=10, help="flights before SIGTERM (default %(default)s)")
-    parser.add_argument("--limit", type=int, default=300, help="MiB that must not be reached (default %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=5_000_000, help="rows that wait (default %(default)s)"
+    )
+    parser.add_argument(
+        "--flights", type=int, default=10, help="flights before SIGTERM (default %(default)s)"
+    )
+    parser.add_argument(
+        "--limit", type=int, default=300, help="MiB that must not be reached (default %(default)s)"
+    )
     options = parser.parse_args()
-    with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+    with (
+        common.server() as bench,
+        tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
+    ):
         common.install(bench)
         file = common.configuration(Path(directory))
         print(common.machine(bench), flush=True)
-        print("\n| rows waiting | published | seconds | rows/s | peak MiB |\n|---|---|---|---|---|", flush=True)
+        print(
+            "\n| rows waiting | published | seconds | rows/s | peak MiB |\n|---|---|---|---|---|",
+            flush=True,
+        )
         runs = []
         for flights in (options.flights, None):
             common.fill(bench, options.rows)
@@ -43,7 +57,8 @@ def main() -> None:
                 raise SystemExit(f"{run.rows} of {options.rows} rows were published")
             runs.append(run)
             print(
-                f"| {options.rows} | {run.rows} | {run.seconds:.1f} | {run.rows / run.seconds:,.0f} | {run.peak:.0f} |",
+                f"| {options.rows} | {run.rows} | {run.seconds:.1f} | "
+                f"{run.rows / run.seconds:,.0f} | {run.peak:.0f} |",
                 flush=True,
             )
     if max(run.peak for run in runs) >= options.limit:
@@ -67,7 +82,9 @@ def _run(bench: common.Server, file: Path, flights: int | None) -> Run:
     seconds = time.perf_counter() - begin
     if publisher.returncode:
         raise SystemExit(f"eventlog publish ended with {publisher.returncode}")
-    return Run(seconds, peak / 1024, bench.value(f"SELECT count(*) FROM {common.LOG} WHERE status = 'S'"))
+    return Run(
+        seconds, peak / 1024, bench.value(f"SELECT count(*) FROM {common.LOG} WHERE status = 'S'")
+    )
 
 
 def _peak(pid: int) -> int:

@@ -1,10 +1,11 @@
 """What [monitor] costs a publisher that drains a full log to files, as ``drain.py`` has it.
 
-Two runs on a busy machine differ by more than the monitor costs, so the cost is taken within one run: the CPU of the
-publisher's thread inside what only the monitor asks for, the CPU of the monitor's threads, and the server's CPU for the
-statements that only the monitor asks for (how many there were, times what one of them takes, measured on the full log),
-against the CPU of client and server for the rest. Prometheus scrapes every five seconds. Pairs of whole runs, without
-and with a monitor in turn, stand beside it. The start (imports) is once, whatever the rows, and is told apart.
+Two runs on a busy machine differ by more than the monitor costs, so the cost is taken within one
+run: the CPU of the publisher's thread inside what only the monitor asks for, the CPU of the
+monitor's threads, and the server's CPU for the statements that only the monitor asks for (how many
+there were, times what one of them takes, measured on the full log), against the CPU of client and
+server for the rest. Prometheus scrapes every five seconds. Pairs of whole runs, without and with a
+monitor in turn, stand beside it. The start (imports) is once, whatever the rows, and is told apart.
 """
 
 from __future__ import annotations
@@ -102,7 +103,16 @@ def cpu_of_counting() -> float:
 @contextmanager
 def counting(spent: Spent) -> Iterator[None]:
     """Count, while the block runs, what is called for the monitor alone."""
-    told = ("answered", "flight_begins", "flushed", "window_read", "look_due", "looked", "progressed", "does")
+    told = (
+        "answered",
+        "flight_begins",
+        "flushed",
+        "window_read",
+        "look_due",
+        "looked",
+        "progressed",
+        "does",
+    )
     places: list[tuple[Any, str]] = [(Activity, name) for name in told]
     places += [(daemon, "look"), (PostgreSQL, "read_rows")]
     before = [getattr(owner, name) for owner, name in places]
@@ -116,8 +126,8 @@ def counting(spent: Spent) -> Iterator[None]:
 
 
 def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
-    """Seconds of the server's CPU for the first look, for a later one, and for event_time of the first rows of a
-    flight, on the full log.
+    """Seconds of the server's CPU for the first look, for a later one, and for event_time of the
+    first rows of a flight, on the full log.
     """
     with open_to_publish(config, Counters()) as opened:
         context, state = opened, recover(opened)
@@ -132,7 +142,10 @@ def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
         for name, ask in (
             ("first look", lambda: daemon.look(watched(), state)),
             ("look", lambda: daemon.look(later, state)),
-            ("read_rows", lambda: context.dialect.read_rows(context.connection, context.log, firsts)),
+            (
+                "read_rows",
+                lambda: context.dialect.read_rows(context.connection, context.log, firsts),
+            ),
         ):
             meter = common.Meter(bench)
             for _ in range(_REPEATED):
@@ -190,33 +203,47 @@ def publish(bench: common.Server, config: Config, is_on: bool, rows: int, spent:
 
 
 def cpu_of_imports() -> tuple[float, float]:
-    """Seconds of CPU that a new process takes for what a publisher imports, and more for what its monitor does."""
+    """Seconds of CPU that a new process takes for what a publisher imports, and more for what its
+    monitor does.
+    """
     program = """import time
 import eventlog.cli.publish, eventlog.sql.dialects.postgresql, eventlog.publisher.sinks.files
 publisher = time.process_time()
 import eventlog.cli.triggers, eventlog.publisher.monitor, eventlog.publisher.monitor.server
 print(publisher, time.process_time() - publisher)"""
     runs = [
-        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout.split()
         for _ in range(9)
     ]
-    return median(float(publisher) for publisher, _ in runs), median(float(monitor) for _, monitor in runs)
+    return median(float(publisher) for publisher, _ in runs), median(
+        float(monitor) for _, monitor in runs
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=300_000, help="rows of the log (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=8, help="pairs of runs, in turn (default %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=300_000, help="rows of the log (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=8, help="pairs of runs, in turn (default %(default)s)"
+    )
     options = parser.parse_args()
     imported, start = cpu_of_imports()
     tune_collector()
     shares: list[float] = []
     pairs: list[float] = []
-    with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory:
+    with (
+        common.server() as bench,
+        tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
+    ):
         common.install(bench)
         common.fill(bench, options.rows)
         bench.run(
-            f"CREATE UNLOGGED TABLE {drain._SAVED} AS SELECT * FROM {common.LOG} ORDER BY record_id",
+            f"CREATE UNLOGGED TABLE {drain._SAVED} AS SELECT * FROM {common.LOG} ORDER BY "
+            "record_id",
             f"VACUUM (ANALYZE) {drain._SAVED}",
         )
         file = common.configuration(Path(directory))
@@ -224,7 +251,10 @@ def main() -> None:
         print(common.machine(bench), flush=True)
         drain._load(bench)
         each = server_cpu(bench, config)
-        print("\n| round | calls | looks | reads | in calls | of the thread | monitor's threads | server | share |")
+        print(
+            "\n| round | calls | looks | reads | in calls | of the thread | monitor's threads | "
+            "server | share |"
+        )
         print("|---|---|---|---|---|---|---|---|---|")
         publish(bench, config, True, options.rows, Spent())  # what is loaded and compiled once
         for number in range(1, options.rounds + 1):
@@ -236,21 +266,37 @@ def main() -> None:
                     shown = spent
             on, off = runs[True], runs[False]
             calls = {**shown.calls, "look": shown.calls["look"] - 1, "first look": 1}
-            more = shown.cpu + on.others + sum(calls.get(name, 0) * cpu for name, cpu in each.items())
+            more = (
+                shown.cpu + on.others + sum(calls.get(name, 0) * cpu for name, cpu in each.items())
+            )
             shares.append(more / (sum(on) - more))
             pairs.append(sum(on) / sum(off) - 1)
             print(
-                f"| {number} | {shown.calls.total()} | {shown.calls['look']} | {shown.calls['read_rows']} "
-                f"| {shown.cpu * 1000:.1f} ms | {on.thread:.3f} s | {on.others * 1000:.1f} ms | {on.server:.2f} s "
-                f"| {shares[-1]:.2%} |",
+                f"| {number} | {shown.calls.total()} | {shown.calls['look']} | "
+                f"{shown.calls['read_rows']} | {shown.cpu * 1000:.1f} ms | {on.thread:.3f} s | "
+                f"{on.others * 1000:.1f} ms | {on.server:.2f} s | {shares[-1]:.2%} |",
                 flush=True,
             )
-            told = ", ".join(f"{name} {cpu * 1000:.1f}" for name, cpu in shown.by_name.most_common())
+            told = ", ".join(
+                f"{name} {cpu * 1000:.1f}" for name, cpu in shown.by_name.most_common()
+            )
             print(f"|  | in ms: {told} |", flush=True)
-    print("\nserver's CPU for one: " + ", ".join(f"{name} {cpu * 1000:.2f} ms" for name, cpu in each.items()))
-    print(f"share of client and server: median {median(shares):.2%} ({min(shares):.2%} to {max(shares):.2%})")
-    print(f"whole runs, with against without: median {median(pairs):+.1%} ({min(pairs):+.1%} to {max(pairs):+.1%})")
-    print(f"once, at the start: {start:.3f} s CPU for imports beside the {imported:.3f} s of the publisher's own")
+    print(
+        "\nserver's CPU for one: "
+        + ", ".join(f"{name} {cpu * 1000:.2f} ms" for name, cpu in each.items())
+    )
+    print(
+        f"share of client and server: median {median(shares):.2%} ({min(shares):.2%} to "
+        f"{max(shares):.2%})"
+    )
+    print(
+        f"whole runs, with against without: median {median(pairs):+.1%} ({min(pairs):+.1%} to "
+        f"{max(pairs):+.1%})"
+    )
+    print(
+        f"once, at the start: {start:.3f} s CPU for imports beside the {imported:.3f} s of the "
+        "publisher's own"
+    )
 
 
 if __name__ == "__main__":

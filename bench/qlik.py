@@ -1,7 +1,8 @@
-"""Change tables and Qlik messages by Spark against XDS of the same rows, and messages a second to Kafka.
+"""Change tables and Qlik messages by Spark against XDS of the same rows, and messages a second to
+Kafka.
 
-Each run of the first table is the real command in processes of its own, JVM start included; formats take turns. Kafka
-is the mock cluster of librdkafka, which the publisher sends to by its protocol.
+Each run of the first table is the real command in processes of its own, JVM start included; formats
+take turns. Kafka is the mock cluster of librdkafka, which the publisher sends to by its protocol.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _MOST = 1.3
 
 
 class Run(NamedTuple):
-    """Seconds of the whole command, CPU seconds of all its processes, seconds that it says it took to ``_SUCCESS``;
-    events, rows or messages, bytes.
+    """Seconds of the whole command, CPU seconds of all its processes, seconds that it says it took
+    to ``_SUCCESS``; events, rows or messages, bytes.
     """
 
     wall: float
@@ -40,10 +41,20 @@ class Run(NamedTuple):
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=100_000, help="rows of the log (%(default)s; asked for: 2000000)")
-    parser.add_argument("--rounds", type=int, default=1, help="times that each format is run (%(default)s)")
     parser.add_argument(
-        "--kafka-rows", type=int, default=40_000, help="rows published to Kafka, 0 = none (%(default)s)"
+        "--rows",
+        type=int,
+        default=100_000,
+        help="rows of the log (%(default)s; asked for: 2000000)",
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="times that each format is run (%(default)s)"
+    )
+    parser.add_argument(
+        "--kafka-rows",
+        type=int,
+        default=40_000,
+        help="rows published to Kafka, 0 = none (%(default)s)",
     )
     options = parser.parse_args()
     with common.server() as bench, tempfile.TemporaryDirectory(prefix="eventlog-bench-") as place:
@@ -66,22 +77,27 @@ def _to_files(bench: common.Server, directory: Path, rows: int, rounds: int) -> 
         for name in FORMATS:
             run = _backlog(bench, directory, name)
             runs[name].append(run)
-            print(f"| {name} | {run.wall:.2f} | {run.cpu:.2f} | {run.converting:.2f} | {run.events:,} "
-                  f"| {run.documents:,} | {run.bytes / 2**20:.1f} |", flush=True)  # fmt: skip
+            print(
+                f"| {name} | {run.wall:.2f} | {run.cpu:.2f} | {run.converting:.2f} | "
+                f"{run.events:,} | {run.documents:,} | {run.bytes / 2**20:.1f} |",
+                flush=True,
+            )
     base = median(run.wall for run in runs["xds"])
     for name in FORMATS[1:]:
         wall = median(run.wall for run in runs[name])
         cpu = median(run.cpu for run in runs[name]) / median(run.cpu for run in runs["xds"])
-        print(f"{name}: {wall / base:.2f} times XDS (asked for: at most {_MOST}), "
-              f"by CPU without the server's {cpu:.2f}, "
-              f"{rows / wall:,.0f} log rows/s")  # fmt: skip
+        print(
+            f"{name}: {wall / base:.2f} times XDS (asked for: at most {_MOST}), "
+            f"by CPU without the server's {cpu:.2f}, "
+            f"{rows / wall:,.0f} log rows/s"
+        )
 
 
 def _backlog(bench: common.Server, directory: Path, name: str) -> Run:
     out = directory / "out"
     shutil.rmtree(out, ignore_errors=True)
-    command = [_eventlog(), "--quiet", "--config", str(directory / "eventlog.toml"), "backlog", "--json", "--format",
-               name, "--out", str(out), "--master", "local[2]"]  # fmt: skip
+    command = [_eventlog(), "--quiet", "--config", str(directory / "eventlog.toml"), "backlog",
+               "--json", "--format", name, "--out", str(out), "--master", "local[2]"]  # fmt: skip
     began = time.perf_counter()
     cpu: dict[int, float] = {}
     with subprocess.Popen(
@@ -98,7 +114,10 @@ def _backlog(bench: common.Server, directory: Path, name: str) -> Run:
     report = json.loads(told)
     totals = report["manifest"]["totals"]
     return Run(
-        wall, sum(cpu.values()), report["converting_seconds"], *(totals[n] for n in ("events", "documents", "bytes"))
+        wall,
+        sum(cpu.values()),
+        report["converting_seconds"],
+        *(totals[n] for n in ("events", "documents", "bytes")),
     )
 
 
@@ -115,7 +134,10 @@ def _cpu(pid: int) -> dict[int, float]:
 
 
 def _to_kafka(bench: common.Server, directory: Path, rows: int, rounds: int) -> None:
-    print(f"\n{rows} rows published to the mock cluster, marks included\n\n| format | s | log rows/s | messages/s |")
+    print(
+        f"\n{rows} rows published to the mock cluster, marks included\n\n| format | s | log "
+        "rows/s | messages/s |"
+    )
     print("|---|---|---|---|")
     times: dict[str, list[float]] = {"xds": [], "qlik-messages": []}
     for _ in range(rounds):
@@ -124,20 +146,30 @@ def _to_kafka(bench: common.Server, directory: Path, rows: int, rounds: int) -> 
             with common.kafka_brokers() as brokers:
                 seconds, events = _publish(bench, directory, name, brokers)
             each.append(seconds)
-            print(f"| {name} | {seconds:.2f} | {rows / seconds:,.0f} | {events / seconds:,.0f} |", flush=True)
+            print(
+                f"| {name} | {seconds:.2f} | {rows / seconds:,.0f} | {events / seconds:,.0f} |",
+                flush=True,
+            )
     ratio = median(times["qlik-messages"]) / median(times["xds"])
     print(f"qlik-messages: {ratio:.2f} times XDS (asked for: at most {_MOST})")
 
 
 def _publish(bench: common.Server, directory: Path, name: str, brokers: str) -> tuple[float, int]:
-    command = [_eventlog(), "--config", str(directory / "eventlog.toml"), "--set", "sink.type=kafka", "--set",
-               f"sink.brokers={brokers}", "publish", "--once", "--format", name]  # fmt: skip
+    command = [_eventlog(), "--config", str(directory / "eventlog.toml"), "--set",
+               "sink.type=kafka", "--set", f"sink.brokers={brokers}", "publish", "--once",
+               "--format", name]  # fmt: skip
     began = time.perf_counter()
-    told = subprocess.run(command, env=_environment(bench), stderr=subprocess.PIPE, text=True, check=False)
+    told = subprocess.run(
+        command, env=_environment(bench), stderr=subprocess.PIPE, text=True, check=False
+    )
     seconds = time.perf_counter() - began
     if told.returncode or bench.value(f"SELECT count(*) FROM {common.LOG} WHERE status <> 'S'"):
         raise SystemExit(f"eventlog publish ended with {told.returncode}: {told.stderr[-2000:]}")
-    events = next(line for line in told.stderr.splitlines() if "events in" in line).split(" rows read, ")[1].split()[0]
+    events = (
+        next(line for line in told.stderr.splitlines() if "events in" in line)
+        .split(" rows read, ")[1]
+        .split()[0]
+    )
     return seconds, int(events.replace(",", ""))
 
 

@@ -1,7 +1,8 @@
-"""What a row costs between the log and its text, in this process alone: check, fold, build, in-flight line, write.
+"""What a row costs between the log and its text, in this process alone: check, fold, build,
+in-flight line, write.
 
-The rows are those of the other benchmarks, made in memory. Times are CPU of this process, the best of several rounds.
-``--format``: XDS in lines, as records of Kafka, or messages in JSON or Avro.
+The rows are those of the other benchmarks, made in memory. Times are CPU of this process, the best
+of several rounds. ``--format``: XDS in lines, as records of Kafka, or messages in JSON or Avro.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from eventlog.xds.writer import Header
 
 
 def _cloudevents(mode: str, in_records: bool = False) -> CloudEventWriter:
-    return CloudEventWriter(CloudEventsOptions("/bench/log", mode=mode), Publishing(in_records=in_records))
+    return CloudEventWriter(
+        CloudEventsOptions("/bench/log", mode=mode), Publishing(in_records=in_records)
+    )
 
 
 _FORMATS: Final[Mapping[str, Callable[[], EventWriter[Any]]]] = {
@@ -46,7 +49,8 @@ _FORMATS: Final[Mapping[str, Callable[[], EventWriter[Any]]]] = {
     "binary": lambda: _cloudevents("binary", in_records=True),
     "batched": lambda: _cloudevents("batched"),
     "debezium": lambda: DebeziumWriter(
-        DebeziumOptions(missing_columns="placeholder", schemas_enable=False), Publishing(in_records=True)
+        DebeziumOptions(missing_columns="placeholder", schemas_enable=False),
+        Publishing(in_records=True),
     ),
     "avro": lambda: QlikWriter(PublishOptions(encoding="avro"), Publishing()),
 }
@@ -70,16 +74,23 @@ _TABLE = {
 
 
 def catalog() -> Catalog:
-    return build_catalog(database_from_json({"dialect": "postgresql", "schema": "bench", "tables": [_TABLE]}))
+    return build_catalog(
+        database_from_json({"dialect": "postgresql", "schema": "bench", "tables": [_TABLE]})
+    )
 
 
 def log_rows(count: int) -> list[LogRow]:
-    """Of ten changes three inserts of 3 rows, three updates of one column, three of two, one delete."""
+    """Of ten changes three inserts of 3 rows, three updates of one column, three of two, one
+    delete.
+    """
     rows: list[LogRow] = []
     change = 0
     while len(rows) < count:
         change += 1
-        kind, time = change % 10, (_BEGIN + timedelta(milliseconds=change)).isoformat(" ", "milliseconds")
+        kind, time = (
+            change % 10,
+            (_BEGIN + timedelta(milliseconds=change)).isoformat(" ", "milliseconds"),
+        )
         idu = 1_000_000 + change if kind < 3 else change * 7919 % 199_999 + 1
         values = {
             "fname": _NAMES[idu % 8],
@@ -101,8 +112,12 @@ def log_rows(count: int) -> list[LogRow]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=300_000, help="rows (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the best counts (%(default)s)")
-    parser.add_argument("--format", choices=_FORMATS, default="lines", help="what is written (%(default)s)")
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds, of which the best counts (%(default)s)"
+    )
+    parser.add_argument(
+        "--format", choices=_FORMATS, default="lines", help="what is written (%(default)s)"
+    )
     options = parser.parse_args()
     print(common.python(), flush=True)
     classes, rows = catalog(), log_rows(options.rows)
@@ -115,7 +130,9 @@ def main() -> None:
         print(f"{stage:7} {seconds / len(rows) * 1e6:5.2f} us a row")
 
 
-def run(windows: list[list[LogRow]], classes: Catalog, output: EventWriter[Any]) -> dict[str, float]:
+def run(
+    windows: list[list[LogRow]], classes: Catalog, output: EventWriter[Any]
+) -> dict[str, float]:
     options = EventOptions()
     spent = dict.fromkeys(("check", "fold", "build", "line", "write"), 0.0)
 
@@ -128,16 +145,23 @@ def run(windows: list[list[LogRow]], classes: Catalog, output: EventWriter[Any])
     gc.collect()
     gc.disable()  # as the publisher's windows are read
     for number, window in enumerate(windows, 1):
-        good = timed("check", lambda window=window: check_rows(queue_rows(window), classes, "eventlog").good)
+        good = timed(
+            "check", lambda window=window: check_rows(queue_rows(window), classes, "eventlog").good
+        )
         groups = timed("fold", lambda good=good: fold(good, 1000, 10_000))
-        events = timed("build", lambda groups=groups: [build_event(group, options) for group in groups])
-        packed = partial(pack, number, events, 128, output.first(number, "", None), origins_of(window))
+        events = timed(
+            "build", lambda groups=groups: [build_event(group, options) for group in groups]
+        )
+        packed = partial(
+            pack, number, events, 128, output.first(number, "", None), origins_of(window)
+        )
         flight = timed("line", packed)
         timed("line", lambda flight=flight: encode(flight))
         timed(
             "write",
             lambda flight=flight: [
-                output.document(classes, flight, number, events) for number, events in flight.envelopes.items()
+                output.document(classes, flight, number, events)
+                for number, events in flight.envelopes.items()
             ],
         )
     gc.enable()

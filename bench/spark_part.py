@@ -1,7 +1,8 @@
-"""What a row costs a Spark task, in this process alone: from the rows of a part of the log to the blobs of its events.
+"""What a row costs a Spark task, in this process alone: from the rows of a part of the log to the
+blobs of its events.
 
-The rows are those of ``bench/rows.py``. Times are CPU of this process, the best of several rounds. To read the rows
-from the database, and Spark itself, are not in them.
+The rows are those of ``bench/rows.py``. Times are CPU of this process, the best of several rounds.
+To read the rows from the database, and Spark itself, are not in them.
 """
 
 from __future__ import annotations
@@ -35,8 +36,12 @@ _PIECE = 1000
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, default=200_000, help="rows of the part (default %(default)s)")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds, of which the best counts (%(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=200_000, help="rows of the part (default %(default)s)"
+    )
+    parser.add_argument(
+        "--rounds", type=int, default=5, help="rounds, of which the best counts (%(default)s)"
+    )
     options = parser.parse_args()
     print(common.python(), flush=True)
     rows = bench_rows.log_rows(options.rows)
@@ -58,7 +63,9 @@ def job_over(rows: list[LogRow], directory: str) -> Job:
     output = Output(directory, "lines", "none", 2**28, 128, options=options)
     options = PublisherOptions(driver_user="eventlog")
     now, config = datetime.now(UTC), load(None, {})
-    job = Job("bench", place, "", config, nothing, None, options, parts, frozenset(), 4, output, now)
+    job = Job(
+        "bench", place, "", config, nothing, None, options, parts, frozenset(), 4, output, now
+    )
     jobs._catalogs[job.name] = bench_rows.catalog()
     return job
 
@@ -67,7 +74,9 @@ def round_of(job: Job, rows: list[LogRow]) -> float:
     """CPU seconds of the task."""
 
     pick = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
-    pieces = [list(map(pick, rows[start : start + _PIECE])) for start in range(0, len(rows), _PIECE)]
+    pieces = [
+        list(map(pick, rows[start : start + _PIECE])) for start in range(0, len(rows), _PIECE)
+    ]
     dialect = SimpleNamespace(read_fields=lambda *_: iter(pieces))
     Builder.context = SimpleNamespace(dialect=dialect, connection=None, catalog=jobs.catalog(job))
     gc.collect()

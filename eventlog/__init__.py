@@ -1,7 +1,8 @@
 """eventlog: a database-trigger publisher emulator and event-log processor.
 
-Public, and under semantic versioning, are the names of ``__all__`` (docs/python.md); everything else is private.
-They are resolved when they are first used: ``import eventlog`` loads no database driver and no parser.
+Public, and under semantic versioning, are the names of ``__all__`` (docs/python.md); everything
+else is private. They are resolved when they are first used: ``import eventlog`` loads no database
+driver and no parser.
 """
 
 from __future__ import annotations
@@ -21,7 +22,19 @@ if TYPE_CHECKING:
         FormatError,
         ReceiverAway,
     )
-    from eventlog.model import Answer, AttributeSteps, Change, ChangeOp, Event, Level, Lob, Op, Operation, Step, Verdict
+    from eventlog.model import (
+        Answer,
+        AttributeSteps,
+        Change,
+        ChangeOp,
+        Event,
+        Level,
+        Lob,
+        Op,
+        Operation,
+        Step,
+        Verdict,
+    )
     from eventlog.publisher.context import Counters
     from eventlog.publisher.daemon import Publisher
 
@@ -59,12 +72,12 @@ _HOMES: Final = {
         "changes.format": ("Report",),
         "conversion": ("convert", "read_changes", "write_changes"),
         "errors": (
-            "AnotherPublisher", "ConfigError", "DatabaseError", "EventlogError", "FatalAnswer", "FormatError",
-            "ReceiverAway",
+            "AnotherPublisher", "ConfigError", "DatabaseError", "EventlogError", "FatalAnswer",
+            "FormatError", "ReceiverAway",
         ),
         "model": (
-            "Answer", "AttributeSteps", "Change", "ChangeOp", "Event", "Level", "Lob", "Op", "Operation", "Step",
-            "Verdict",
+            "Answer", "AttributeSteps", "Change", "ChangeOp", "Event", "Level", "Lob", "Op",
+            "Operation", "Step", "Verdict",
         ),
         "publisher.context": ("Counters",),
         "publisher.daemon": ("Publisher",),

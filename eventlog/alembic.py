@@ -1,12 +1,15 @@
 """Alembic support for users' own migration trees, imported by an ``env.py``
 (docs/migrations-in-your-own-tree.md).
 
-Importing it adds the operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table`` and
-``op.unwatch_table``, and lets ``alembic revision --autogenerate`` and ``alembic check`` see the watches::
+Importing it adds the operations ``op.create_event_log``, ``op.drop_event_log``, ``op.watch_table``
+and
+``op.unwatch_table``, and lets ``alembic revision --autogenerate`` and ``alembic check`` see the
+watches::
 
     import eventlog.alembic
 
-    context.configure(connection=connection, target_metadata=metadata, **eventlog.alembic.options("eventlog.toml"))
+    context.configure(connection=connection, target_metadata=metadata,
+    **eventlog.alembic.options("eventlog.toml"))
 """
 
 from __future__ import annotations
@@ -53,10 +56,15 @@ def options(
         loaded = load(Path(config), os.environ)
         if patterns := [watch.name for watch in loaded.watches if watch.tables is not None]:
             raise ConfigError(
-                f"{config}: watch {patterns[0]}: a migration names its tables, since patterns would mean others later: "
-                "write a [[watch]] for each table; `eventlog init --tables` does"
+                f"{config}: watch {patterns[0]}: a migration names its tables, since patterns "
+                "would mean others later: write a [[watch]] for each table; `eventlog init "
+                "--tables` does"
             )
-        log_table, schema, watches = loaded.database.log_table, loaded.database.schema_name, declared_watches(loaded)
+        log_table, schema, watches = (
+            loaded.database.log_table,
+            loaded.database.schema_name,
+            declared_watches(loaded),
+        )
     log_schema, log = split_name(log_table)
     keep = hides(log_table)
 
@@ -76,6 +84,8 @@ def hides(log_table: str = "eventlog") -> IncludeObject:
     log_tables = {table.casefold() for table in LogTable(None, name, LogRow._fields).own_tables}
 
     def include(_item: Any, name: str | None, kind: str, reflected: bool, _compare_to: Any) -> bool:
-        return not (reflected and kind == "table" and name is not None and name.casefold() in log_tables)
+        return not (
+            reflected and kind == "table" and name is not None and name.casefold() in log_tables
+        )
 
     return include

@@ -73,7 +73,10 @@ def _check_target(format: str, target: str, source_format: str, source: str) -> 
     out, read = Path(target).resolve(), Path(source).resolve()
     is_path = "://" not in source and (read.is_file() or read.is_dir())
     if is_path and (read in (out, out.parent) or (source_format == format and out == read.parent)):
-        raise ConfigError(f"OUT {target} is IN, holds it or lies in it, and could overwrite it: name another place")
+        raise ConfigError(
+            f"OUT {target} is IN, holds it or lies in it, and could overwrite it: name another "
+            "place"
+        )
 
 
 def convert(
@@ -110,7 +113,9 @@ def convert(
     return done
 
 
-def read_changes(format: str, source: str | Path, *, report: Report | None = None, **options: Any) -> Iterator[Change]:
+def read_changes(
+    format: str, source: str | Path, *, report: Report | None = None, **options: Any
+) -> Iterator[Change]:
     """Return an iterator over the changes of ``source``, a path or a URL, which reads them one by
     one.
 
@@ -127,7 +132,12 @@ def read_changes(format: str, source: str | Path, *, report: Report | None = Non
 
 
 def write_changes(
-    format: str, changes: Iterable[Change], target: str | Path, *, report: Report | None = None, **options: Any
+    format: str,
+    changes: Iterable[Change],
+    target: str | Path,
+    *,
+    report: Report | None = None,
+    **options: Any,
 ) -> Report:
     """Write changes to ``target``, a path or a URL, and return the report of changes written, lost
     and skipped. A file appears whole or not at all.
@@ -144,7 +154,13 @@ def write_changes(
     return done
 
 
-def write(format: Format, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+def write(
+    format: Format,
+    changes: Iterable[Change],
+    target: str,
+    options: Mapping[str, Any],
+    report: Report,
+) -> None:
     """Write changes to a target by the format's ``write``.
 
     A format that can only be published writes the documents that a publisher would send to a file.
@@ -157,7 +173,10 @@ def write(format: Format, changes: Iterable[Change], target: str, options: Mappi
     catalog = catalog_of(named.pop("catalog", None))
     kind = format.publish_options
     chosen = None if kind is None else parse_options(kind, named, f"the {format.name} writer")
-    with closing(format.publish(chosen, Publishing(catalog=catalog))) as writer, whole_file(target) as file:
+    with (
+        closing(format.publish(chosen, Publishing(catalog=catalog))) as writer,
+        whole_file(target) as file,
+    ):
 
         def pieces_of(change: Change, event_id: str) -> list[Any]:
             object_class = class_of_change(catalog, change)
@@ -180,7 +199,9 @@ def by_reason(counters: Mapping[str, int]) -> Counter[str]:
     return added
 
 
-def _followed(changes: Iterator[Change], report: Report, progress: Callable[[Report], None] | None) -> Iterator[Change]:
+def _followed(
+    changes: Iterator[Change], report: Report, progress: Callable[[Report], None] | None
+) -> Iterator[Change]:
     for change in changes:
         yield change
         if progress is not None:
@@ -220,7 +241,9 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
         if name not in ("reader", "writer", "catalog"):
             near = difflib.get_close_matches(name, ("reader", "writer", "catalog"), n=1)
             hint = f"do you mean {near[0]}?" if near else "put it into reader or writer"
-            raise ConfigError(f"member {name!r} of the map is not known beside reader and writer: {hint}")
+            raise ConfigError(
+                f"member {name!r} of the map is not known beside reader and writer: {hint}"
+            )
     sides = {}
     for name in ("reader", "writer"):
         side = map.get(name, {})
@@ -294,7 +317,9 @@ class JsonLinesFormat(Format):
                     continue
                 yield change
 
-    def write_changes(self, changes: Iterable[Change], target: str, options: JsonlOptions, report: Report) -> None:
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: JsonlOptions, report: Report
+    ) -> None:
         with whole_file(target) as file:
             for change in changes:
                 file.write(dumps(change).encode("utf-8", "surrogatepass") + b"\n")

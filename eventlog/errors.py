@@ -54,14 +54,19 @@ class ConfigError(EventlogError):
     """A wrong configuration file, environment variable or flag."""
 
     code = "config"
-    cure = "Correct the setting that the message names. `eventlog config` shows each setting and where it comes from."
+    cure = (
+        "Correct the setting that the message names. `eventlog config` shows each setting and "
+        "where it comes from."
+    )
 
 
 def together(errors: Sequence[EventlogError]) -> EventlogError:
     """Return one error of the first one's class with the messages of all, at least one, so that
     nobody meets them run by run.
     """
-    messages = tuple(dict.fromkeys(message for error in errors for message in error.refusals or (str(error),)))
+    messages = tuple(
+        dict.fromkeys(message for error in errors for message in error.refusals or (str(error),))
+    )
     if len(messages) == 1:
         return errors[0]
     one = type(errors[0])("; ".join(messages))
@@ -101,7 +106,10 @@ class BadValue(RowError):
     """Text in a row of the log that is no value of its column's type (spec/xds.md 6.1)."""
 
     code = "bad_value"
-    cure = "Correct what writes the log, then `eventlog requeue`; `eventlog resync` logs the object as it is now."
+    cure = (
+        "Correct what writes the log, then `eventlog requeue`; `eventlog resync` logs the object "
+        "as it is now."
+    )
 
     def __init__(self, message: str) -> None:
         super().__init__("bad_value", message)
@@ -112,8 +120,8 @@ class BadXmlChar(RowError):
 
     code = "bad_xml_char"
     cure = (
-        "Take the character out of the value in the application, or the column out of the watch (`exclude`); "
-        "formats other than XDS hold it."
+        "Take the character out of the value in the application, or the column out of the watch "
+        "(`exclude`); formats other than XDS hold it."
     )
 
     def __init__(self, message: str) -> None:
@@ -124,14 +132,20 @@ class XdsError(EventlogError):
     """A document that is not well-formed, has a DOCTYPE, or leaves the XDS vocabulary."""
 
     code = "xds"
-    cure = "Correct the document; the message names the line. Raise `limit` for a document that is longer."
+    cure = (
+        "Correct the document; the message names the line. Raise `limit` for a document that is "
+        "longer."
+    )
 
 
 class DatabaseError(EventlogError):
     """A database that cannot be reached, lacks something, or refuses a right."""
 
     code = "database"
-    cure = "Check the URL, the network and the user's rights; `eventlog doctor` lists the GRANTs that are missing."
+    cure = (
+        "Check the URL, the network and the user's rights; `eventlog doctor` lists the GRANTs "
+        "that are missing."
+    )
 
 
 class LogTableError(DatabaseError):
@@ -176,7 +190,10 @@ class TriggerError(EventlogError):
     """A watch for which no triggers can be made, or triggers that the database refuses."""
 
     code = "trigger"
-    cure = "Correct the `[[watch]]` that the message names; `eventlog triggers plan` shows what comes of it."
+    cure = (
+        "Correct the `[[watch]]` that the message names; `eventlog triggers plan` shows what "
+        "comes of it."
+    )
 
 
 class FormatError(EventlogError):
@@ -187,7 +204,10 @@ class FormatError(EventlogError):
     """
 
     code = "format"
-    cure = "Check the format's name and the reader's options; the message names the place in the input."
+    cure = (
+        "Check the format's name and the reader's options; the message names the place in the "
+        "input."
+    )
     offset: int | None = None
 
     def __init__(self, message: str, column: str | None = None) -> None:
@@ -228,7 +248,10 @@ class NeedsQueryBack(FormatError):
     """A change without its row, which only the source database has (spec/change-model.md 3.1)."""
 
     code = "needs_query_back"
-    cure = "Give the reader the database that holds the row: `database_url`, or the log's URL as the source."
+    cure = (
+        "Give the reader the database that holds the row: `database_url`, or the log's URL as the "
+        "source."
+    )
 
 
 class NeedsRowCodec(FormatError):
@@ -249,7 +272,9 @@ class SchemaMissing(FormatError):
     """A row of a table whose columns are unknown."""
 
     code = "schema_missing"
-    cure = "Describe the table by the option `catalog`, or by the format's own option for its columns."
+    cure = (
+        "Describe the table by the option `catalog`, or by the format's own option for its columns."
+    )
 
 
 class ReceiverAway(EventlogError):
@@ -271,7 +296,10 @@ class FatalAnswer(EventlogError):
     """An answer of the receiver that is fatal: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
-    cure = "Mend what the receiver names, `eventlog requeue` the rows of status F, and start the publisher again."
+    cure = (
+        "Mend what the receiver names, `eventlog requeue` the rows of status F, and start the "
+        "publisher again."
+    )
 
 
 Placed = TypeVar("Placed", bound=EventlogError)
@@ -307,7 +335,9 @@ def shown(text: str) -> str:
     return line if len(line) <= 62 else f"{line[:60]}..."
 
 
-_INVISIBLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_INVISIBLE: Final = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 """Control characters, line separators, and characters that change the direction of a text."""
 
 
@@ -330,6 +360,9 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
         if len(secret) >= _NEVER_BY_CHANCE:
             text = text.replace(secret, "***")
             continue
-        before, behind = (r"(?<!\w)" if secret[0].isalnum() else ""), (r"(?!\w)" if secret[-1].isalnum() else "")
+        before, behind = (
+            (r"(?<!\w)" if secret[0].isalnum() else ""),
+            (r"(?!\w)" if secret[-1].isalnum() else ""),
+        )
         text = re.sub(before + re.escape(secret) + behind, "***", text)
     return text

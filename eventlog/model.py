@@ -64,7 +64,9 @@ class LogRow(NamedTuple):
 log_row: Final = partial(tuple.__new__, LogRow)
 """A function that does the work of ``LogRow._make`` without a Python frame for each row."""
 
-QueueRow: TypeAlias = tuple[int, int | None, str | None, str | None, str | None, str | None, str | None, str | None]
+QueueRow: TypeAlias = tuple[
+    int, int | None, str | None, str | None, str | None, str | None, str | None, str | None
+]
 """The columns that are read of a row of the queue: record_id, event_type, perpetrator, table_name,
 table_key, column_name, old_value, new_value.
 
@@ -72,7 +74,8 @@ The status of such a row is N, and its event_time matters for the order alone.
 """
 
 QUEUE_FIELDS: Final = (
-    "record_id", "event_type", "perpetrator", "table_name", "table_key", "column_name", "old_value", "new_value",
+    "record_id", "event_type", "perpetrator", "table_name", "table_key", "column_name", "old_value",
+    "new_value",
 )  # fmt: skip
 
 _queue_row = itemgetter(*map(LogRow._fields.index, QUEUE_FIELDS))
@@ -95,7 +98,10 @@ class Origins(NamedTuple):
 def origins_of(rows: Iterable[LogRow]) -> Origins:
     """Return the origins of whole rows."""
     rows = list(rows)
-    return Origins({row.record_id: row.event_time for row in rows}, {row.record_id: row.perpetrator for row in rows})
+    return Origins(
+        {row.record_id: row.event_time for row in rows},
+        {row.record_id: row.perpetrator for row in rows},
+    )
 
 
 def queue_rows(rows: Iterable[LogRow]) -> Iterable[QueueRow]:
@@ -186,7 +192,20 @@ class Lob(NamedTuple):
     data: bytes
 
 
-Value: TypeAlias = str | int | Decimal | float | bool | bytes | date | time | datetime | Lob | tuple[Any, ...] | None
+Value: TypeAlias = (
+    str
+    | int
+    | Decimal
+    | float
+    | bool
+    | bytes
+    | date
+    | time
+    | datetime
+    | Lob
+    | tuple[Any, ...]
+    | None
+)
 """A value of a column: None is NULL, a tuple holds the values of a multi-valued attribute (formats
 E and X only).
 """
@@ -249,12 +268,16 @@ class Change(_ChangeFields):
         extras: Mapping[str, Any] = _NO_EXTRAS,
     ) -> Self:
         if op is not _UPDATE and changed is not None:
-            raise InvalidChange("changed", f"{op} of {table!r} has changed columns: only UPDATE has")
+            raise InvalidChange(
+                "changed", f"{op} of {table!r} has changed columns: only UPDATE has"
+            )
         if op is _DELETE:
             if after is not None:
                 raise InvalidChange("after", f"DELETE of {table!r} has a row after it")
             if before is None and key is None and "part1" not in extras:
-                raise InvalidChange("before", f"DELETE of {table!r} has neither a row before it nor a key")
+                raise InvalidChange(
+                    "before", f"DELETE of {table!r} has neither a row before it nor a key"
+                )
         elif op is _TRUNCATE:
             for name, value in (("before", before), ("after", after), ("key", key)):
                 if value is not None:
@@ -266,9 +289,14 @@ class Change(_ChangeFields):
                 raise InvalidChange("after", f"{op} of {table!r} has no row after it")
             if changed is not None and after is not None and not changed <= after.keys():
                 unknown = min(changed - after.keys())
-                raise InvalidChange("changed", f"UPDATE of {table!r} changed {unknown!r}, which its row does not hold")
+                raise InvalidChange(
+                    "changed",
+                    f"UPDATE of {table!r} changed {unknown!r}, which its row does not hold",
+                )
         if commit_time is not None and commit_time.tzinfo is None:
-            raise InvalidChange("commit_time", f"commit time {commit_time} of {table!r} has no time zone")
+            raise InvalidChange(
+                "commit_time", f"commit time {commit_time} of {table!r} has no time zone"
+            )
         fields = (
             schema, table, op, key, before, after, changed, position, transaction_id, event_number,
             last_in_transaction, commit_time, user, extras,
@@ -331,10 +359,14 @@ def changes_nothing(change: Change) -> bool:
         return False
     if change.changed is not None:
         return not change.changed
-    return change.before is not None and change.after is not None and dict(change.before) == dict(change.after)
+    return (
+        change.before is not None
+        and change.after is not None
+        and dict(change.before) == dict(change.after)
+    )
 
 
-# --- records and answers --------------------------------------------------------------------------------------------
+# --- records and answers --------------------------------------------------------------------------
 
 
 class KafkaRecord(NamedTuple):
@@ -439,7 +471,9 @@ LEVELS: Final = {level.name.lower(): level for level in Level}
 """The levels by the words of an answer. Any other word is an error (spec/event-log.md 8.4)."""
 
 
-def answer_of(statuses: Iterable[tuple[str | None, Verdict]], event_ids: Collection[str], ignored: int = 0) -> Answer:
+def answer_of(
+    statuses: Iterable[tuple[str | None, Verdict]], event_ids: Collection[str], ignored: int = 0
+) -> Answer:
     """Return the answer to an envelope of ``event_ids`` from statuses with their event-ids; None
     stands for every event.
 
@@ -454,7 +488,11 @@ def answer_of(statuses: Iterable[tuple[str | None, Verdict]], event_ids: Collect
             unknown[event_id] = None
             continue
         before = worst.get(event_id)
-        if before is None or verdict.level > before.level or (verdict.level == before.level and not before.message):
+        if (
+            before is None
+            or verdict.level > before.level
+            or (verdict.level == before.level and not before.message)
+        ):
             worst[event_id] = verdict
     general = worst.pop(None, None)
     verdicts = {event_id: verdict for event_id, verdict in worst.items() if event_id is not None}

@@ -1,9 +1,10 @@
 """The names of formats, sinks and sources: ours, and those that installed packages bring.
 
-This is the one place that knows built-in names. A package brings further ones by entry points of the groups
-``eventlog.formats``, ``eventlog.sinks`` and ``eventlog.sources``: a format as an object of
-``eventlog.changes.format.Format``, a sink or a source as a class. What has a name is imported when it is asked for.
-The packages are looked through when a name is asked for that is not ours, or when all names are.
+This is the one place that knows built-in names. A package brings further ones by entry points of
+the groups ``eventlog.formats``, ``eventlog.sinks`` and ``eventlog.sources``: a format as an object
+of ``eventlog.changes.format.Format``, a sink or a source as a class. What has a name is imported
+when it is asked for. The packages are looked through when a name is asked for that is not ours, or
+when all names are.
 """
 
 from __future__ import annotations
@@ -57,7 +58,10 @@ _BUILT_IN: Final[Mapping[str, Mapping[str, str]]] = {
 }
 """By group, each name with the place of what it stands for, as ``module:attribute``."""
 
-_BASES: Final = {SINKS: "eventlog.publisher.sinks:Sink", SOURCES: "eventlog.publisher.stream:Source"}
+_BASES: Final = {
+    SINKS: "eventlog.publisher.sinks:Sink",
+    SOURCES: "eventlog.publisher.stream:Source",
+}
 """By group of classes, the place of the class that those of packages extend."""
 
 _KINDS: Final = {FORMATS: "format", SINKS: "sink", SOURCES: "source"}
@@ -68,10 +72,12 @@ _KNOWN_PACKAGES: Final[Mapping[str, Mapping[str, str]]] = {
     SINKS: {"sqlite": "eventlog-sqlite-sink"},
     SOURCES: {"jsonl-file": "eventlog-jsonl-source"},
 }
-"""By group, names that are not ours and the package that brings them: those of ``examples/plugins``."""
+"""By group, names that are not ours and the package that brings them: those of
+``examples/plugins``.
+"""
 
 
-# --- by name ----------------------------------------------------------------------------------------------------------
+# --- by name --------------------------------------------------------------------------------------
 
 
 def format_named(name: str) -> Format:
@@ -107,7 +113,9 @@ def names(group: str) -> tuple[str, ...]:
 
 
 def installed(group: str) -> Iterator[tuple[str, Any]]:
-    """Return what all names of a group stand for; what a package brings and cannot be loaded is left out."""
+    """Return what all names of a group stand for; what a package brings and cannot be loaded is
+    left out.
+    """
     for name in names(group):
         try:
             yield name, named(group, name)
@@ -148,13 +156,13 @@ def _unknown(group: str, name: str) -> ConfigError:
     return ConfigError(message)
 
 
-# --- what packages bring ----------------------------------------------------------------------------------------------
+# --- what packages bring --------------------------------------------------------------------------
 
 
 @cache
 def _brought(group: str) -> Mapping[str, EntryPoint]:
-    """Return the entry points of a group by name. One that has a name of ours, or of another package's, is left out
-    with a warning.
+    """Return the entry points of a group by name. One that has a name of ours, or of another
+    package's, is left out with a warning.
     """
     # Takes 50 ms, which a configuration with our names alone does without.
     from importlib.metadata import distributions
@@ -168,9 +176,12 @@ def _brought(group: str) -> Mapping[str, EntryPoint]:
         first = brought.get(entry.name)
         if entry.name in _BUILT_IN[group]:
             _log.warning(
-                "the package %s has a %s named %r, which is a name of eventlog's own: eventlog's own is used",
-                _package(entry), _KINDS[group], entry.name,
-            )  # fmt: skip
+                "the package %s has a %s named %r, which is a name of eventlog's own: eventlog's "
+                "own is used",
+                _package(entry),
+                _KINDS[group],
+                entry.name,
+            )
         elif first is not None and _package(first) != _package(entry):
             _log.warning(
                 "the packages %s and %s both have a %s named %r: that of %s is used",
@@ -188,7 +199,9 @@ def _entries(distribution: Distribution, group: str) -> list[EntryPoint]:
         text = distribution.read_text("entry_points.txt") or ""
         if group in text:
             _log.warning(
-                "the entry points of the package %s cannot be read: %r", _distribution_name(distribution), error
+                "the entry points of the package %s cannot be read: %r",
+                _distribution_name(distribution),
+                error,
             )
         return []
 
@@ -206,7 +219,9 @@ _broken: Final[dict[tuple[str, str], ConfigError]] = {}
 
 
 def _loaded(group: str, entry: EntryPoint) -> Any:
-    """Return what an entry point leads to, or the error of one that cannot be loaded or is no such thing."""
+    """Return what an entry point leads to, or the error of one that cannot be loaded or is no such
+    thing.
+    """
     if (known := _broken.get((group, entry.name))) is not None:
         return known
     try:
@@ -218,7 +233,9 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
         return found
     kind, package = _KINDS[group], _package(entry)
     _log.warning("the %s %r of the package %s cannot be used: %s", kind, entry.name, package, why)
-    refusal = ConfigError(f"{kind} {entry.name!r} of the package {package} cannot be used: {why}; mend or remove it")
+    refusal = ConfigError(
+        f"{kind} {entry.name!r} of the package {package} cannot be used: {why}; mend or remove it"
+    )
     _broken[group, entry.name] = refusal
     return refusal
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Draw docs/diagrams/*.dot to docs/pictures/*.svg with Graphviz (``dot``, Debian's package graphviz).
+"""Draw docs/diagrams/*.dot to docs/pictures/*.svg with Graphviz (``dot``, Debian's package
+graphviz).
 
-Each picture holds the hash of what it was drawn from, so that a test sees without Graphviz whether it is current. Fonts
-are those of the reader: a picture asks no other host for anything.
+Each picture holds the hash of what it was drawn from, so that a test sees without Graphviz whether
+it is current. Fonts are those of the reader: a picture asks no other host for anything.
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ SOURCES: Final = ROOT / "docs" / "diagrams"
 PICTURES: Final = ROOT / "docs" / "pictures"
 
 LOOK: Final = (
-    "-Gbgcolor=white", "-Gpad=0.2", "-Gnodesep=0.35", "-Granksep=0.5", "-Gfontname=sans-serif", "-Gfontsize=12",
-    "-Gcolor=#90a4ae", "-Nshape=box", "-Nfontname=sans-serif", "-Nfontsize=12", "-Ncolor=#546e7a", "-Nmargin=0.15,0.08",
-    "-Efontname=sans-serif", "-Efontsize=11", "-Ecolor=#546e7a", "-Efontcolor=#37474f",
+    "-Gbgcolor=white", "-Gpad=0.2", "-Gnodesep=0.35", "-Granksep=0.5", "-Gfontname=sans-serif",
+    "-Gfontsize=12", "-Gcolor=#90a4ae", "-Nshape=box", "-Nfontname=sans-serif", "-Nfontsize=12",
+    "-Ncolor=#546e7a", "-Nmargin=0.15,0.08", "-Efontname=sans-serif", "-Efontsize=11",
+    "-Ecolor=#546e7a", "-Efontcolor=#37474f",
 )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""The pictures of the status page in docs/pictures: a real publisher under a load, seen by a real browser.
+"""The pictures of the status page in docs/pictures: a real publisher under a load, seen by a real
+browser.
 
 ``.venv/bin/python scripts/pictures.py`` takes about a minute. It needs chromium and chromedriver.
 """
@@ -27,8 +28,8 @@ ROOT = Path(__file__).parent.parent
 PICTURES = ROOT / "docs" / "pictures"
 ANSWER = b'<nds dtdversion="2.0"><output/></nds>'
 WRITE = sa.text(
-    "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) "
-    "SELECT 1, 'usr', 'idu=' || (:first + i), 'fname', 'Jack ' || i FROM generate_series(1, :rows) AS i"
+    "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) SELECT 1, "
+    "'usr', 'idu=' || (:first + i), 'fname', 'Jack ' || i FROM generate_series(1, :rows) AS i"
 )
 
 
@@ -56,7 +57,10 @@ class Receiver(BaseHTTPRequestHandler):
 
 def main() -> None:
     PICTURES.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="eventlog-pictures-") as directory, running(Path(directory) / "pg") as url:
+    with (
+        tempfile.TemporaryDirectory(prefix="eventlog-pictures-") as directory,
+        running(Path(directory) / "pg") as url,
+    ):
         engine = sa.create_engine(url)
         with engine.begin() as conn:
             conn.exec_driver_sql("CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
@@ -74,7 +78,8 @@ def main() -> None:
         flags = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
         publisher = subprocess.Popen(  # noqa: S603 - what is installed beside this interpreter
             [str(Path(sys.executable).with_name("eventlog")), *flags, "publish"],
-            env=os.environ | {"EVENTLOG_DATABASE_URL": engine.url.render_as_string(hide_password=False)},
+            env=os.environ
+            | {"EVENTLOG_DATABASE_URL": engine.url.render_as_string(hide_password=False)},
         )
         browser = _browser()
         try:
@@ -108,7 +113,13 @@ def main() -> None:
 def _browser() -> Any:
     options = webdriver.ChromeOptions()
     options.binary_location = shutil.which("chromium") or ""
-    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--window-size=1280,1060"):
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--window-size=1280,1060",
+    ):
         options.add_argument(argument)
     return webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
 

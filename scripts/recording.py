@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Record the first scenes of ``eventlog demo`` to docs/pictures/demo.svg, line after line as they appear.
+"""Record the first scenes of ``eventlog demo`` to docs/pictures/demo.svg, line after line as they
+appear.
 
-The picture is text with a style of its own: no script, no font of another host. Who asks for less motion
-sees all of it at once.
+The picture is text with a style of its own: no script, no font of another host. Who asks for less
+motion sees all of it at once.
 """
 
 from __future__ import annotations
@@ -45,13 +46,18 @@ def main() -> None:
             break
         console.print(text, soft_wrap=True, crop=True)
     svg = console.export_svg(title="make demo")
-    svg = svg.replace("#272822", "#292929")  # the ground of highlighted text: no bars before the text appears
+    svg = svg.replace(
+        "#272822", "#292929"
+    )  # the ground of highlighted text: no bars before the text appears
     svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
     svg = re.sub(r"font-family: [^;]*;", f"font-family: {FONTS};", svg)
     svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL).replace("<style>", f"<style>{MOTION}", 1)
     svg = re.sub(
         r'<text (class="[^"]*-r\d+)("[^>]*clip-path="url\(#[\w-]*-line-(\d+)\)")',
-        lambda line: f'<text {line[1]} line{line[2]} style="animation-delay: {int(line[3]) * SECONDS_A_LINE:.2f}s"',
+        lambda line: (
+            f'<text {line[1]} line{line[2]} style="animation-delay: '
+            f'{int(line[3]) * SECONDS_A_LINE:.2f}s"'
+        ),
         svg,
     )
     PICTURE.write_text(svg, encoding="utf-8")

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Write the parts of the documentation that repeat the code: options, commands, metrics, error codes.
+"""Write the parts of the documentation that repeat the code: options, commands, metrics, error
+codes.
 
-They stand between ``<!-- reference: NAME -->`` and ``<!-- end of reference -->``. To be run when an option, a command,
-a metric or an error has changed (``make reference``); ``tests/packaging/test_documents.py`` says if it was forgotten.
+They stand between ``<!-- reference: NAME -->`` and ``<!-- end of reference -->``. To be run when an
+option, a command, a metric or an error has changed (``make reference``);
+``tests/packaging/test_documents.py`` says if it was forgotten.
 """
 
 from __future__ import annotations
@@ -39,7 +41,14 @@ import eventlog.spark  # noqa: E402
 from eventlog import cli  # noqa: E402
 from eventlog.cli import examples_of, grouped_options  # noqa: E402
 from eventlog.cli.settings import SELF_EXPLAINING  # noqa: E402
-from eventlog.config.settings import SECTIONS, Declared, WatchSettings, installed_options, installed_sections, variable  # noqa: E402
+from eventlog.config.settings import (  # noqa: E402
+    SECTIONS,
+    Declared,
+    WatchSettings,
+    installed_options,
+    installed_sections,
+    variable,
+)
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
@@ -57,7 +66,9 @@ BLOCK: Final = re.compile(r"(<!-- reference: (\w+) -->\n).*?(<!-- end of referen
 
 def written(text: str) -> str:
     """Return the text of a page with its blocks as the code has them now."""
-    return BLOCK.sub(lambda block: block[1] + "\n" + "\n".join(PARTS[block[2]]()) + "\n\n" + block[3], text)
+    return BLOCK.sub(
+        lambda block: block[1] + "\n" + "\n".join(PARTS[block[2]]()) + "\n\n" + block[3], text
+    )
 
 
 def _settings() -> Iterator[str]:
@@ -70,7 +81,12 @@ def _formats() -> Iterator[str]:
     for name in names(FORMATS):
         format = format_named(name)
         readers, writers = _declared(format.reader_options), _declared(format.writer_options)
-        yield from ("", f"### {name}", "", *_options(readers, f"{name}.reader", "option of the reader"))
+        yield from (
+            "",
+            f"### {name}",
+            "",
+            *_options(readers, f"{name}.reader", "option of the reader"),
+        )
         yield from ("", *_options(writers, f"{name}.writer", "option of the writer"))
 
 
@@ -79,7 +95,9 @@ def _declared(kinds: Iterable[type]) -> dict[str, Declared]:
     return {key: Declared(option) for kind in kinds for key, option in options_of(kind).items()}
 
 
-def _options(options: Mapping[str, Declared], section: str, heading: str = "option") -> Iterator[str]:
+def _options(
+    options: Mapping[str, Declared], section: str, heading: str = "option"
+) -> Iterator[str]:
     """Yield a table of options."""
     yield from (f"| {heading} | default | values | what it does |", "|---|---|---|---|")
     for key, declared in options.items():
@@ -100,7 +118,11 @@ def _values(option: Option) -> str:
     legal = re.sub(rf"^(\d+)\.\.{MANY}$", r"\1 or more", option.kind.legal)
     legal = "" if option.kind in SELF_EXPLAINING and option.example else _cell(legal)
     example = toml(option.example) if option.example else ""
-    return "; ".join(filter(None, (legal, f"such as {_cell(f'`{example}`')}" if 0 < len(example) < _LONG else "")))
+    return "; ".join(
+        filter(
+            None, (legal, f"such as {_cell(f'`{example}`')}" if 0 < len(example) < _LONG else "")
+        )
+    )
 
 
 def _commands() -> Iterator[str]:
@@ -117,17 +139,30 @@ def _commands() -> Iterator[str]:
 def _command(name: str, command: click.Command) -> Iterator[str]:
     usage = " ".join(("eventlog", name, *command.collect_usage_pieces(click.Context(command))))
     yield from ("", f"### {name}", "", f"`{usage}`", "")
-    yield from (paragraph.replace("\n", " ") + "\n" for paragraph in cleandoc(command.help or "").split("\n\n"))
+    yield from (
+        paragraph.replace("\n", " ") + "\n"
+        for paragraph in cleandoc(command.help or "").split("\n\n")
+    )
     yield from _parameters(name, command)
     examples = examples_of(name)
     width = max(map(len, examples))
-    yield from ("", "```sh", *(f"{line.ljust(width)}  # {purpose}" for line, purpose in examples.items()), "```")
+    yield from (
+        "",
+        "```sh",
+        *(f"{line.ljust(width)}  # {purpose}" for line, purpose in examples.items()),
+        "```",
+    )
 
 
 def _parameters(name: str, command: click.Command) -> Iterator[str]:
     """Yield a table of the options of a command, those of a group of --help beside each other."""
     context = click.Context(command, show_default=True)
-    options = [one for group in grouped_options(command, context).values() for one in group if "--help" not in one.opts]
+    options = [
+        one
+        for group in grouped_options(command, context).values()
+        for one in group
+        if "--help" not in one.opts
+    ]
     if options:
         yield from ("| option | what it does |", "|---|---|")
     for option in options:
@@ -138,14 +173,18 @@ def _parameters(name: str, command: click.Command) -> Iterator[str]:
 
 def _metrics() -> Iterator[str]:
     activity = Activity(Counters(), interval=1.0, patience=1.0)
-    activity.looked(Looked(queue_rows=0, cap=QUEUE_CAP, clock=datetime.now(UTC), behind=0, behind_unit="rows"))
+    activity.looked(
+        Looked(queue_rows=0, cap=QUEUE_CAP, clock=datetime.now(UTC), behind=0, behind_unit="rows")
+    )
     labels = {"log": "", "sink": ""}
     yield from _metric_table(PublisherMetrics(activity, labels), labels, "metric")
 
 
 def _job_metrics() -> Iterator[str]:
     labels = {"log": "", "format": ""}
-    yield from _metric_table(JobMetrics(JobActivity(interval=1.0, patience=1.0), labels), labels, "job-metric")
+    yield from _metric_table(
+        JobMetrics(JobActivity(interval=1.0, patience=1.0), labels), labels, "job-metric"
+    )
 
 
 _ENDINGS: Final = {"counter": "_total", "info": "_info"}
@@ -153,7 +192,9 @@ _ENDINGS: Final = {"counter": "_total", "info": "_info"}
 
 
 def _metric_table(metrics: Collector, common: Iterable[str], place: str) -> Iterator[str]:
-    """Yield a table of metrics. ``common``: the labels that all of them have. ``place`` begins their anchors."""
+    """Yield a table of metrics. ``common``: the labels that all of them have. ``place`` begins
+    their anchors.
+    """
     yield from ("| metric | type, unit | what it is, and its labels |", "|---|---|---|")
     for metric in metrics.collect():
         labels: dict[str, dict[str, None]] = {}
@@ -188,17 +229,24 @@ def _errors() -> Iterator[str]:
 
 
 ROW_CODES: Final = {
-    "bad_event_type": ("event_type is not 1 to 8, or a delete names a child table", "Correct what writes the log."),
+    "bad_event_type": (
+        "event_type is not 1 to 8, or a delete names a child table",
+        "Correct what writes the log.",
+    ),
     "missing_table": ("table_name is empty", "Correct what writes the log."),
     "unknown_table": (
         "table_name is neither a class nor a child table of one",
-        "Add the table to `tables` or `[[watch]]` and `eventlog requeue` the row, or correct what writes the log.",
+        "Add the table to `tables` or `[[watch]]` and `eventlog requeue` the row, or correct what "
+        "writes the log.",
     ),
-    "missing_column": ("column_name is empty in a row that is about a column", "Correct what writes the log."),
+    "missing_column": (
+        "column_name is empty in a row that is about a column",
+        "Correct what writes the log.",
+    ),
     "unknown_column": (
         "column_name is no attribute of the class",
-        "Take the column into the watch (`columns`, `exclude`) and `eventlog requeue` the row, or correct what writes "
-        "the log.",
+        "Take the column into the watch (`columns`, `exclude`) and `eventlog requeue` the row, or "
+        "correct what writes the log.",
     ),
     "receiver": (
         "the receiver answered *error* or *fatal*, and the message is its own",
@@ -210,7 +258,9 @@ ROW_CODES: Final = {
 
 def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:
     for one in error.__subclasses__():
-        if one.__module__.startswith("eventlog."):  # no errors of tests, which may run in this process
+        if one.__module__.startswith(
+            "eventlog."
+        ):  # no errors of tests, which may run in this process
             yield one
         yield from _below(one)
 
@@ -237,18 +287,34 @@ def _interface(package: ModuleType) -> Iterator[str]:
             )
             continue
         if not inspect.isclass(public):
-            yield from (f"### {name}", "", f"```text\n{name}{_signature(public)}\n```", "", _prose(public), "")
+            yield from (
+                f"### {name}",
+                "",
+                f"```text\n{name}{_signature(public)}\n```",
+                "",
+                _prose(public),
+                "",
+            )
             continue
         yield from (f"### {name}", "", _prose(public), "")
         for member, value in () if name in _COUNTED else vars(public).items():
             function = getattr(value, "__func__", getattr(value, "fget", value))
             if member.startswith("_") or not inspect.isfunction(function):
                 continue
-            shown = f".{member}" if isinstance(value, property) else f".{member}{_signature(getattr(public, member))}"
+            shown = (
+                f".{member}"
+                if isinstance(value, property)
+                else f".{member}{_signature(getattr(public, member))}"
+            )
             yield from (f"```text\n{name}{shown}\n```", "", _prose(function), "")
         if issubclass(public, Enum):
-            yield from (f"Members: {', '.join(f'`{member}`' for member in public.__members__)}.", "")
-        elif fields := list(getattr(public, "_fields", getattr(public, "__dataclass_fields__", ()))):
+            yield from (
+                f"Members: {', '.join(f'`{member}`' for member in public.__members__)}.",
+                "",
+            )
+        elif fields := list(
+            getattr(public, "_fields", getattr(public, "__dataclass_fields__", ()))
+        ):
             yield from (f"Fields: {', '.join(f'`{field}`' for field in fields)}.", "")
 
 
@@ -259,7 +325,11 @@ def _signature(function: Callable[..., object]) -> str:
 def _prose(public: object) -> str:
     """Return a docstring as Markdown."""
     text = cleandoc(public.__doc__ or "").replace("``", "`")
-    return text if text and not text.startswith(f"{getattr(public, '__name__', '')}(") else "A tuple by names."
+    return (
+        text
+        if text and not text.startswith(f"{getattr(public, '__name__', '')}(")
+        else "A tuple by names."
+    )
 
 
 _REFERENCE: Final = re.compile(r"spec/([a-z-]+\.md)((?:[ ,]*(?:and )?\d+(?:\.\d+)*(?![\w/]))*)")
@@ -276,7 +346,9 @@ def _rules() -> Iterator[str]:
     """Yield the sections of the specification, each with the code whose docstring refers to it."""
     holders = _holders()
     for page in sorted((ROOT / "docs" / "spec").glob("*.md")):
-        sections = re.findall(r"(?m)^#{2,4} (\d+(?:\.\d+)*)\.? (.*)$", page.read_text(encoding="utf-8"))
+        sections = re.findall(
+            r"(?m)^#{2,4} (\d+(?:\.\d+)*)\.? (.*)$", page.read_text(encoding="utf-8")
+        )
         if not sections:
             continue
         yield from (f"### {page.name}", "", "| section | what | where |", "|---|---|---|")
@@ -287,11 +359,15 @@ def _rules() -> Iterator[str]:
                 words = _UNBUILT[page.name, number]
             elif where:
                 words = ", ".join(f"`{name}`" for name in where[:_MOST_HOLDERS])
-                words += f" and {len(where) - _MOST_HOLDERS} more" if len(where) > _MOST_HOLDERS else ""
+                words += (
+                    f" and {len(where) - _MOST_HOLDERS} more" if len(where) > _MOST_HOLDERS else ""
+                )
             elif below:
                 words = f"{below[0]} to {below[-1]}" if len(below) > 1 else below[0]
             else:
-                raise SystemExit(f"docs/spec/{page.name} {number} {title}: no docstring refers to it")
+                raise SystemExit(
+                    f"docs/spec/{page.name} {number} {title}: no docstring refers to it"
+                )
             yield f"| {number} | {_cell(re.sub(r'[*`]', '', title)).strip()} | {words} |"
         yield ""
 
@@ -300,26 +376,36 @@ _MOST_HOLDERS: Final = 6
 
 
 def _holders() -> dict[tuple[str, str], list[str]]:
-    """By page and section: the modules, classes and functions whose docstrings refer to it, functions first."""
+    """By page and section: the modules, classes and functions whose docstrings refer to it,
+    functions first.
+    """
     found: dict[tuple[str, str], dict[str, None]] = {}
     modules: dict[tuple[str, str], dict[str, None]] = {}
     for file in sorted((ROOT / "eventlog").rglob("*.py")):
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef) or not ast.get_docstring(node):
+            if not isinstance(
+                node, ast.Module | ast.FunctionDef | ast.ClassDef
+            ) or not ast.get_docstring(node):
                 continue
             is_module = isinstance(node, ast.Module)
             name = module if isinstance(node, ast.Module) else f"{module}.{node.name}"
-            for page, numbers in _REFERENCE.findall(re.sub(r"\s+", " ", ast.get_docstring(node) or "")):
+            for page, numbers in _REFERENCE.findall(
+                re.sub(r"\s+", " ", ast.get_docstring(node) or "")
+            ):
                 for number in re.findall(r"\d+(?:\.\d+)*", numbers):
-                    (modules if is_module else found).setdefault((page, number), {})[name.removeprefix("eventlog.")] = (
-                        None
-                    )
-    return {key: [*found.get(key, ()), *modules.get(key, ())] for key in found.keys() | modules.keys()}
+                    (modules if is_module else found).setdefault((page, number), {})[
+                        name.removeprefix("eventlog.")
+                    ] = None
+    return {
+        key: [*found.get(key, ()), *modules.get(key, ())] for key in found.keys() | modules.keys()
+    }
 
 
 def _cell(text: str) -> str:
-    """Text for a cell of a table, as every kind of Markdown shows it: a bar within code needs HTML's own elements."""
+    """Text for a cell of a table, as every kind of Markdown shows it: a bar within code needs
+    HTML's own elements.
+    """
     parts = re.split(r"(`[^`]*`)", text)
     parts[::2] = [part.replace("<", "&lt;").replace("|", "\\|") for part in parts[::2]]
     parts[1::2] = [
@@ -330,7 +416,9 @@ def _cell(text: str) -> str:
 
 
 def _cells() -> Iterator[str]:
-    """Yield a table of what is followed: of each source and format the sinks, and why not where refused."""
+    """Yield a table of what is followed: of each source and format the sinks, and why not where
+    refused.
+    """
     yield from ("| source | format | sinks | not to |", "|---|---|---|---|")
     for source in names(SOURCES):
         kind = source_named(source)()
@@ -344,11 +432,14 @@ def _cells() -> Iterator[str]:
             for sink, why in refusals.items():
                 if why is not None:
                     reasons.setdefault(why, []).append(sink)
-            texts = (f"{', '.join(f'`{sink}`' for sink in sinks)}: {_cell(why)}" for why, sinks in reasons.items())
+            texts = (
+                f"{', '.join(f'`{sink}`' for sink in sinks)}: {_cell(why)}"
+                for why, sinks in reasons.items()
+            )
             yield f"| `{source}` | `{name}` | {takes or 'none'} | {'; '.join(texts)} |"
 
 
-# --- what the trigger functions of PostgreSQL log ---------------------------------------------------------------------
+# --- what the trigger functions of PostgreSQL log -------------------------------------------------
 
 _TRIGGER_EXAMPLE: Final = {
     "dialect": "postgresql",
@@ -398,7 +489,9 @@ _TRIGGER_PARTS: Final = {
         "update": ("ELSE", "END IF;\n    RETURN NULL;\nEND"),
     },
 }
-"""By template of a body and capture, the operations, each with the expressions of what stands before and behind it."""
+"""By template of a body and capture, the operations, each with the expressions of what stands
+before and behind it.
+"""
 
 
 def _triggers() -> Iterator[str]:
@@ -420,14 +513,30 @@ def _triggers() -> Iterator[str]:
 
 def _trigger_functions(capture: str) -> list[str]:
     """Return the texts of the trigger functions of the example, captured by row or by statement."""
-    with TemporaryDirectory() as directory, redirect_stdout(StringIO()) as script, redirect_stderr(StringIO()) as said:
+    with (
+        TemporaryDirectory() as directory,
+        redirect_stdout(StringIO()) as script,
+        redirect_stderr(StringIO()) as said,
+    ):
         catalog, config = Path(directory, "catalog.json"), Path(directory, "eventlog.toml")
         catalog.write_text(json.dumps(_TRIGGER_EXAMPLE), encoding="utf-8")
         config.write_text(f'[[watch]]\ntable = "item"\ncapture = "{capture}"\n', encoding="utf-8")
-        command = ["triggers", "show", "--sql", "--dialect", "postgresql", "--catalog", str(catalog)]
+        command = [
+            "triggers",
+            "show",
+            "--sql",
+            "--dialect",
+            "postgresql",
+            "--catalog",
+            str(catalog),
+        ]
         if cli.run(["--config", str(config), *command]):
             raise SystemExit(f"`eventlog triggers show` of the example: {said.getvalue()}")
-    return re.findall(r"RETURNS pg_catalog\.trigger\n.*?AS \$eventlog\$(.*?)\$eventlog\$", script.getvalue(), re.DOTALL)
+    return re.findall(
+        r"RETURNS pg_catalog\.trigger\n.*?AS \$eventlog\$(.*?)\$eventlog\$",
+        script.getvalue(),
+        re.DOTALL,
+    )
 
 
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {

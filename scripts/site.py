@@ -1,6 +1,8 @@
-"""Hooks of MkDocs (mkdocs.yml): pages that stand outside docs/ are pages of the site, README.md is its first.
+"""Hooks of MkDocs (mkdocs.yml): pages that stand outside docs/ are pages of the site, README.md is
+its first.
 
-Their links and those that lead to them are written for the tree; on the site they lead to the same pages.
+Their links and those that lead to them are written for the tree; on the site they lead to the same
+pages.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the links of the tree into those of the site; of a link to a file that is no page the text stays."""
+    """Turn the links of the tree into those of the site; of a link to a file that is no page the
+    text stays.
+    """
     uri = page.file.src_uri
     place = {site: tree for tree, site in OUTSIDE.items()}.get(uri, f"docs/{uri}")
 
@@ -47,6 +51,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         target = OUTSIDE.get(path, path.removeprefix("docs/"))
         if files.get_file_from_path(target) is None and (ROOT / path).exists():
             return text
-        return f"{mark}[{text}]({posixpath.relpath(target, posixpath.dirname(uri) or '.')}{heading})"
+        return (
+            f"{mark}[{text}]({posixpath.relpath(target, posixpath.dirname(uri) or '.')}{heading})"
+        )
 
     return _LINK.sub(on_site, markdown)

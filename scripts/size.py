@@ -16,7 +16,9 @@ def main() -> None:
     python = [file for file in files if file.suffix == ".py"]
     texts = [file.read_text(encoding="utf-8") for file in python]
     sql = [file for file in files if file.suffix in {".sql", ".j2"}]
-    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"][
+        "importlinter"
+    ]["contracts"]
     golden = (ROOT / "tests" / "dialects").rglob("golden/*")
     table = {
         "Python files in eventlog/": len(python),

@@ -1,4 +1,6 @@
-"""``spark-submit spark/convert.py --from FORMAT --to FORMAT IN OUT``: the arguments of ``eventlog convert``."""
+"""``spark-submit spark/convert.py --from FORMAT --to FORMAT IN OUT``: the arguments of ``eventlog
+convert``.
+"""
 
 import sys
 

@@ -33,8 +33,8 @@ class Store:
 
     def sink(self, **options: Any) -> dict[str, Any]:
         return {
-            "type": "objects", "location": f"s3://{BUCKET}/hr", "endpoint": self.url, "region": "us-east-1",
-            "timeout": 2, **options,
+            "type": "objects", "location": f"s3://{BUCKET}/hr", "endpoint": self.url,
+            "region": "us-east-1", "timeout": 2, **options,
         }  # fmt: skip
 
     def config(self, **options: Any) -> Config:
@@ -53,7 +53,9 @@ class Store:
     def count_keys_after(self, requests: int) -> None:
         """From then on the server knows no key: none has been made there."""
         plain = {"Content-Type": "text/plain"}
-        urlopen(Request(f"{self.url}/moto-api/reset-auth", str(requests).encode(), plain, method="POST")).close()
+        urlopen(
+            Request(f"{self.url}/moto-api/reset-auth", str(requests).encode(), plain, method="POST")
+        ).close()
 
     def clear(self) -> None:
         """Delete what is there: all servers of a process have one store."""

@@ -1,13 +1,14 @@
 """A real PostgreSQL for the tests, and an empty database of it for each test that asks.
 
-``postgres_url``  the server: EVENTLOG_TEST_POSTGRES_URL, else Docker through testcontainers, else the embedded one.
-``database``      an engine on a new, empty database, dropped after the test.
-``uncommitted``   a connection to an empty database, where a test commits nothing: a tenth of the cost.
-``filled_database``  the same with a content that many tests begin with; it is made once.
+``postgres_url``  the server: EVENTLOG_TEST_POSTGRES_URL, else Docker through testcontainers, else
+the embedded one. ``database``      an engine on a new, empty database, dropped after the test.
+``uncommitted``   a connection to an empty database, where a test commits nothing: a tenth of the
+cost. ``filled_database``  the same with a content that many tests begin with; it is made once.
 
 ``site``          the documentation, built as a site, once for all whose group is "site".
 
-And a place for the command line: ``empty_home``, a directory of its own without settings; ``run``, a command there.
+And a place for the command line: ``empty_home``, a directory of its own without settings; ``run``,
+a command there.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ from eventlog import cli
 from eventlog.sql import embedded
 
 # How long an example takes says how busy the machine is, not whether the code is right.
-hypothesis.settings.register_profile("eventlog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.register_profile(
+    "eventlog", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("eventlog")
 
 _numbers = itertools.count(1)
@@ -44,7 +47,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The directory of the documentation's site, built with all warnings as errors."""
     directory = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)]
-    built = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False
+    )
     assert built.returncode == 0, built.stderr
     return directory
 
@@ -71,14 +76,17 @@ def _container() -> Iterator[str]:
 
 
 def _memory() -> str | None:
-    """Where files are memory, if there is room: a database is some 300 files, and each test may make one."""
+    """Where files are memory, if there is room: a database is some 300 files, and each test may
+    make one.
+    """
     place = Path("/dev/shm")
     return str(place) if place.is_dir() and shutil.disk_usage(place).free > 4 << 30 else None
 
 
 @contextmanager
 def _embedded() -> Iterator[str]:
-    # Not pytest's own temporary directory: its path is too long for a socket, and closed to the server's user.
+    # Not pytest's own temporary directory: its path is too long for a socket, and closed to the
+    # server's user.
     directory = Path(tempfile.mkdtemp(prefix="el-", dir=_memory() or "/tmp"))
     try:
         with embedded.running(directory / "pg") as url:
@@ -90,7 +98,11 @@ def _embedded() -> Iterator[str]:
 def _server() -> Iterator[str]:
     given = os.environ.get("EVENTLOG_TEST_POSTGRES_URL")
     if given:
-        yield sa.make_url(given).set(drivername="postgresql+psycopg").render_as_string(hide_password=False)
+        yield (
+            sa.make_url(given)
+            .set(drivername="postgresql+psycopg")
+            .render_as_string(hide_password=False)
+        )
         return
     with _container() if _docker_answers() else _embedded() as url:
         # Nothing here outlives the machine: no test needs its data on the disk.
@@ -129,14 +141,19 @@ FilledDatabase = Callable[[Callable[[sa.Engine], None]], AbstractContextManager[
 
 @pytest.fixture(scope="session")
 def new_database(postgres_url: str, _postgres_admin: sa.Connection) -> NewDatabase:
-    """``with new_database() as engine``: a new and empty database, or a copy of the database named ``template``."""
-    # Files are copied, not written through the log page by page: a fifth of the time. Older servers know no other way.
+    """``with new_database() as engine``: a new and empty database, or a copy of the database named
+    ``template``.
+    """
+    # Files are copied, not written through the log page by page: a fifth of the time. Older servers
+    # know no other way.
     strategy = "STRATEGY FILE_COPY" if _postgres_admin.dialect.server_version_info >= (15,) else ""
 
     @contextmanager
     def made(template: str = "template0") -> Iterator[sa.Engine]:
         name = f"eventlog_test_{os.getpid()}_{next(_numbers)}"
-        _postgres_admin.execute(sa.text(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8' {strategy}"))
+        _postgres_admin.execute(
+            sa.text(f"CREATE DATABASE {name} TEMPLATE {template} ENCODING 'UTF8' {strategy}")
+        )
         engine = sa.create_engine(sa.make_url(postgres_url).set(database=name))
         try:
             yield engine
@@ -149,7 +166,8 @@ def new_database(postgres_url: str, _postgres_admin: sa.Connection) -> NewDataba
 
 @pytest.fixture(scope="session")
 def filled_database(new_database: NewDatabase) -> Iterator[FilledDatabase]:
-    """``with filled_database(fill) as engine``: a new database as the function ``fill`` leaves an empty one.
+    """``with filled_database(fill) as engine``: a new database as the function ``fill`` leaves an
+    empty one.
 
     It runs once in a worker, and each test has a copy.
     """
@@ -183,7 +201,9 @@ def never_committed(new_database: NewDatabase) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def uncommitted(never_committed: sa.Engine) -> Iterator[sa.Connection]:
-    """A connection to an empty database, rolled back after the test: what it makes, no other connection sees."""
+    """A connection to an empty database, rolled back after the test: what it makes, no other
+    connection sees.
+    """
     with never_committed.connect() as conn:
         yield conn
 

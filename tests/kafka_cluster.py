@@ -1,6 +1,8 @@
-"""The mock cluster of librdkafka, which speaks the protocol over TCP, in a process that can be stopped and killed.
+"""The mock cluster of librdkafka, which speaks the protocol over TCP, in a process that can be
+stopped and killed.
 
-What a broker has not read from its sockets when it is stopped, it reads when it goes on: as after a long pause.
+What a broker has not read from its sockets when it is stopped, it reads when it goes on: as after a
+long pause.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ class Cluster:
 @contextmanager
 def cluster() -> Iterator[Cluster]:
     command = [sys.executable, "-c", HOST]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             yield Cluster(process.stdout.readline().strip(), process)

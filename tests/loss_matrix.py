@@ -20,10 +20,16 @@ CODES: Final[Mapping[str, str]] = {
     "CHG": "the set of changed columns where it cannot be derived (before image unknown)",
     "NIN": "NULLs of an inserted row: not written, so read back as not known",
     "NOP": "updates that change nothing",
-    "TRN": "TRUNCATE (E, X: one delete per key if the keys are given; K: skipped; L: refused or deletes)",
+    "TRN": (
+        "TRUNCATE (E, X: one delete per key if the keys are given; K: skipped; L: refused or "
+        "deletes)"
+    ),
     "REF": "the difference between REFRESH and INSERT (T: REFRESH skipped by default)",
     "KCH": "a key change becomes DELETE + INSERT",
-    "INC": "nothing is lost, but inserted and updated rows with unknown columns need complete, otherwise refused",
+    "INC": (
+        "nothing is lost, but inserted and updated rows with unknown columns need complete, "
+        "otherwise refused"
+    ),
     "INC*": "the same, only where before images were off at the source",
     "MVA": "multi-valued attributes: refused with NotExpressible",
     "KEY": "which columns form the key (configuration needed to read it back)",
@@ -47,11 +53,13 @@ G | TRN BEF UNC DEL NIN NOP KCH POS TXN | TRN BEF UNC DEL NIN NOP KCH TXN TIM US
 L | BEF UNC DEL NIN NOP KCH POS TXN | BEF UNC DEL NIN NOP KCH TXN TIM | NOP CNT | TIM-ms | KEY POS TXI TIM-s | POS TXI | none | KCH TXN
 C | TRN REF BEF UNC DEL NIN NOP KCH POS TXN | TRN REF BEF UNC DEL NIN NOP KCH TXN TIM USR | REF NOP ABS MVA CNT USR | TRN MVA USR TIM-ms | REF INC ABS MVA CHG KEY POS TXI TIM-s USR | TRN REF INC ABS MVA CHG POS TXI USR | none | INC MVA BEU CHG KCH TXN USR
 D | TRN REF BEF UNC DEL NIN NOP POS TXN | TRN REF BEF UNC DEL NIN NOP TXN TIM | REF NOP ABS CNT | TRN TIM-ms | REF INC ABS KEY POS TXI TIM-s | TRN REF INC ABS POS TXI | BEU | INC BEU TXN
-"""  # noqa: E501 - the table of the specification, cell by cell
+"""
 
 
 def _matrix() -> dict[tuple[str, str], frozenset[str]]:
-    heading, *lines = ([cell.strip() for cell in line.split("|")] for line in _TABLE.strip().splitlines())
+    heading, *lines = (
+        [cell.strip() for cell in line.split("|")] for line in _TABLE.strip().splitlines()
+    )
     return {
         (source, target): frozenset() if cell == "none" else frozenset(cell.split())
         for source, *cells in lines
@@ -98,11 +106,15 @@ def _before_of_changed(change: Change) -> Change:
 def _after_of_changed(change: Change) -> Change:
     if change.op is not ChangeOp.UPDATE:
         return change
-    return change._replace(after=_only(change.after, (*_key_names(change), *written_columns(change))))
+    return change._replace(
+        after=_only(change.after, (*_key_names(change), *written_columns(change)))
+    )
 
 
 def _deleted_key(change: Change) -> Change:
-    return change._replace(before=dict(change.key or ())) if change.op is ChangeOp.DELETE else change
+    return (
+        change._replace(before=dict(change.key or ())) if change.op is ChangeOp.DELETE else change
+    )
 
 
 def _is_inserted(change: Change) -> bool:
@@ -112,7 +124,9 @@ def _is_inserted(change: Change) -> bool:
 def _without_nulls(change: Change) -> Change:
     if not _is_inserted(change):
         return change
-    return change._replace(after={name: value for name, value in (change.after or {}).items() if value is not None})
+    return change._replace(
+        after={name: value for name, value in (change.after or {}).items() if value is not None}
+    )
 
 
 def _split_key_changes(changes: list[Change], target: str) -> list[Change]:
@@ -130,12 +144,19 @@ def _parts(change: Change) -> Iterator[Change]:
 def _without_refresh(changes: list[Change], target: str) -> list[Change]:
     if target == "T":
         return [change for change in changes if change.op is not ChangeOp.REFRESH]
-    return [change._replace(op=ChangeOp.INSERT) if change.op is ChangeOp.REFRESH else change for change in changes]
+    return [
+        change._replace(op=ChangeOp.INSERT) if change.op is ChangeOp.REFRESH else change
+        for change in changes
+    ]
 
 
 def has_several_values(change: Change) -> bool:
     """Whether a change has a multi-valued attribute."""
-    return any(isinstance(value, tuple) for image in (change.before, change.after) for value in (image or {}).values())
+    return any(
+        isinstance(value, tuple)
+        for image in (change.before, change.after)
+        for value in (image or {}).values()
+    )
 
 
 def _completed(changes: list[Change], target: str) -> list[Change]:
@@ -156,7 +177,9 @@ def _complete(change: Change, target: str) -> Change:
 
 
 def _completed_by_after(change: Change) -> Change:
-    """Whole rows; what an UPDATE has not changed is before it as after it, where all changed columns are known."""
+    """Whole rows; what an UPDATE has not changed is before it as after it, where all changed
+    columns are known.
+    """
     after = {**complete(change.schema, change.table, change.key), **(change.after or {})}
     before = change.before
     if change.op is ChangeOp.UPDATE and before is not None and _knows_changed(change):
@@ -201,7 +224,9 @@ def _whole(row: Row | None) -> Row | None:
 
 
 def _whole_deleted(change: Change, target: str) -> Row | None:
-    """All columns; a change table shows the key alone where nothing else is there (spec/change-model.md 3.3)."""
+    """All columns; a change table shows the key alone where nothing else is there
+    (spec/change-model.md 3.3).
+    """
     known = change.before or {}
     if target == "T" and all(value is None for name, value in known.items() if name not in KEY):
         return _only(known, KEY)
@@ -211,16 +236,24 @@ def _whole_deleted(change: Change, target: str) -> Row | None:
 def _derived_changed(change: Change) -> Change:
     if change.op is not ChangeOp.UPDATE:
         return change
-    derived = None if change.before is None or change.after is None else differing(change.before, change.after)
+    derived = (
+        None
+        if change.before is None or change.after is None
+        else differing(change.before, change.after)
+    )
     return change._replace(changed=derived)
 
 
 def _recounted(changes: list[Change], target: str) -> list[Change]:
-    """Numbered by runs of one transaction id, of which TRUNCATE is none, as change tables are (spec/qlik.md 7)."""
+    """Numbered by runs of one transaction id, of which TRUNCATE is none, as change tables are
+    (spec/qlik.md 7).
+    """
     return [
         change
         for transaction_id, run in groupby(changes, key=lambda change: change.transaction_id)
-        for change in (run if transaction_id is None else _numbered(list(run), but=ChangeOp.TRUNCATE))
+        for change in (
+            run if transaction_id is None else _numbered(list(run), but=ChangeOp.TRUNCATE)
+        )
     ]
 
 
@@ -246,7 +279,9 @@ def _named_by_order(changes: list[Change], target: str) -> list[Change]:
             number, ended = number + 1, False
         ended = ended or bool(change.last_in_transaction)
         previous = change
-        named.append(change if change.transaction_id is None else change._replace(transaction_id=str(number)))
+        named.append(
+            change if change.transaction_id is None else change._replace(transaction_id=str(number))
+        )
     return named
 
 
@@ -267,21 +302,25 @@ def _whole_units(unit: int) -> Callable[[Change], Change]:
         moment = change.commit_time
         if moment is None:
             return change
-        return change._replace(commit_time=moment.replace(microsecond=moment.microsecond // unit * unit))
+        return change._replace(
+            commit_time=moment.replace(microsecond=moment.microsecond // unit * unit)
+        )
 
     return cut
 
 
 def _without_user(changes: list[Change], target: str) -> list[Change]:
     return [
-        change._replace(user=change.user if target == "G" and (change.user or "").isdigit() else None)
+        change._replace(
+            user=change.user if target == "G" and (change.user or "").isdigit() else None
+        )
         for change in changes
     ]
 
 
 LOSSES: Final[tuple[tuple[str, Lose], ...]] = (
-    # In the order in which they are applied; of what a code does in two steps, the second stands after what drops
-    # changes.
+    # In the order in which they are applied; of what a code does in two steps, the second stands
+    # after what drops changes.
     ("TXI", _named_by_order),
     ("TRN", _without(lambda change: change.op is ChangeOp.TRUNCATE)),
     ("NOP", _without(changes_nothing)),
@@ -299,7 +338,14 @@ LOSSES: Final[tuple[tuple[str, Lose], ...]] = (
     ("CHG", _each(_derived_changed)),
     ("CNT", _recounted),
     ("TXI", _counted_by_name),
-    ("TXN", _each(lambda change: change._replace(transaction_id=None, event_number=None, last_in_transaction=None))),
+    (
+        "TXN",
+        _each(
+            lambda change: change._replace(
+                transaction_id=None, event_number=None, last_in_transaction=None
+            )
+        ),
+    ),
     ("TIM", _each(lambda change: change._replace(commit_time=None))),
     ("TIM-ms", _each(_whole_units(1000))),
     ("TIM-s", _each(_whole_units(1_000_000))),

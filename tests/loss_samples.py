@@ -1,4 +1,6 @@
-"""Sources of each format: one that shows all it can hold, and so all that each conversion loses; and any history."""
+"""Sources of each format: one that shows all it can hold, and so all that each conversion loses;
+and any history.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ INSERT, UPDATE, DELETE, TRUNCATE, REFRESH = (
     ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE, ChangeOp.REFRESH
 )  # fmt: skip
 
-# --- the log: rows as triggers write them -----------------------------------------------------------------------------
+# --- the log: rows as triggers write them ---------------------------------------------------------
 
 _ROWS: Final = [
     # type, key, column, old, new, perpetrator
@@ -57,35 +59,47 @@ def _make_log(path: Path) -> None:
             file.write(json.dumps(row) + "\n")
 
 
-# --- documents --------------------------------------------------------------------------------------------------------
+# --- documents ------------------------------------------------------------------------------------
 
 _EVENTS: Final = [
-    '<add class-name="item" event-id="10"><association>id=1+code="a,b",table=item,schema=app</association>'
-    '<add-attr attr-name="name"><value>nut</value></add-attr>'
-    '<add-attr attr-name="item_tag.tag"><value>red</value><value>big</value></add-attr></add>',
-    '<add class-name="item" event-id="11"><association>id=2+code=x,table=item,schema=app</association>'
-    '<add-attr attr-name="name"><value>nut</value></add-attr></add>',
-    '<modify class-name="item" event-id="12"><association>id=3+code=x,table=item,schema=app</association>'
+    '<add class-name="item" '
+    'event-id="10"><association>id=1+code="a,b",table=item,schema=app</association><add-attr '
+    'attr-name="name"><value>nut</value></add-attr><add-attr '
+    'attr-name="item_tag.tag"><value>red</value><value>big</value></add-attr></add>',
+    '<add class-name="item" '
+    'event-id="11"><association>id=2+code=x,table=item,schema=app</association><add-attr '
+    'attr-name="name"><value>nut</value></add-attr></add>',
+    '<modify class-name="item" '
+    'event-id="12"><association>id=3+code=x,table=item,schema=app</association>'
     '<modify-attr attr-name="price"><remove-value><value>1.50</value></remove-value>'
     "<add-value><value>1.75</value></add-value></modify-attr>"
     '<modify-attr attr-name="name"><add-value><value></value></add-value></modify-attr>'
     '<modify-attr attr-name="note"><remove-all-values/></modify-attr></modify>',
-    '<modify class-name="item" event-id="13"><association>id=4+code=x,table=item,schema=app</association>'
-    '<modify-attr attr-name="made"><remove-value><value type="time">1715342400</value></remove-value></modify-attr>'
-    '<modify-attr attr-name="item_tag.tag"><remove-value><value>red</value></remove-value></modify-attr></modify>',
-    '<modify class-name="item" event-id="14"><association>id=5+code=x,table=item,schema=app</association>'
-    '<modify-attr attr-name="note"><remove-all-values/><add-value><value>new</value></add-value></modify-attr>'
+    '<modify class-name="item" '
+    'event-id="13"><association>id=4+code=x,table=item,schema=app</association><modify-attr '
+    'attr-name="made"><remove-value><value '
+    'type="time">1715342400</value></remove-value></modify-attr><modify-attr '
+    'attr-name="item_tag.tag"><remove-value><value>red</value></remove-value></modify-attr></modify>',
+    '<modify class-name="item" '
+    'event-id="14"><association>id=5+code=x,table=item,schema=app</association>'
+    "<modify-attr "
+    'attr-name="note"><remove-all-values/><add-value><value>new</value></add-value></modify-attr>'
     "</modify>",
-    '<delete class-name="item" event-id="15"><association>id=7+code=x,table=item,schema=app</association></delete>',
+    '<delete class-name="item" '
+    'event-id="15"><association>id=7+code=x,table=item,schema=app</association></delete>',
 ]
 
 
 def _make_documents(path: Path) -> None:
     source = '<source><product version="1">other</product></source>'
-    path.write_text("".join(f'<nds dtdversion="2.0">{source}<input>{event}</input></nds>\n' for event in _EVENTS))
+    path.write_text(
+        "".join(
+            f'<nds dtdversion="2.0">{source}<input>{event}</input></nds>\n' for event in _EVENTS
+        )
+    )
 
 
-# --- changes, which the other formats' own writers put down -----------------------------------------------------------
+# --- changes, which the other formats' own writers put down ---------------------------------------
 
 _AT: Final = datetime(2024, 5, 10, 12, 0, 0, 15_625, UTC)
 """A 64th of a second: a queue counts in parts of 1/65536."""
@@ -104,13 +118,17 @@ def _row(number: int, **values: Any) -> Row:
     }
 
 
-def _change(op: ChangeOp, before: Row | None = None, after: Row | None = None, **fields: Any) -> Change:
+def _change(
+    op: ChangeOp, before: Row | None = None, after: Row | None = None, **fields: Any
+) -> Change:
     image = before if op is DELETE else after
     key = None if image is None else tuple((name, image[name]) for name in KEY)
     if op is UPDATE and "changed" not in fields:
         assert before is not None
         assert after is not None
-        fields["changed"] = frozenset(name for name in after if name in before and before[name] != after[name])
+        fields["changed"] = frozenset(
+            name for name in after if name in before and before[name] != after[name]
+        )
     return Change("app", "item", op, key, before, after, **fields)
 
 
@@ -120,13 +138,17 @@ def _transaction(id: str | None, *changes: Change, **fields: Any) -> list[Change
         change._replace(event_number=number, last_in_transaction=number == len(changes))
         for number, change in enumerate(changes, 1)
     ]
-    return [change._replace(transaction_id=id, **{"commit_time": _AT, **fields}) for change in numbered]
+    return [
+        change._replace(transaction_id=id, **{"commit_time": _AT, **fields}) for change in numbered
+    ]
 
 
 def _sequenced(changes: Iterable[Change]) -> list[Change]:
     """Changes at places of a change table's source."""
     return [
-        change._replace(position=f"2024051012000001{number:019}", extras={"stream_position": f"log:{number}"})
+        change._replace(
+            position=f"2024051012000001{number:019}", extras={"stream_position": f"log:{number}"}
+        )
         for number, change in enumerate(changes, 5)
     ]
 
@@ -141,7 +163,8 @@ _HIGH_ID: Final = "0123456789ABCDEF0123456789ABCDEF"
 _TABLES: Final = _sequenced((
     *_transaction(_HIGH_ID, _change(INSERT, after=_row(1)), _UPDATED, _MOVED, _TRUNCATED, _DELETED),
     *_transaction(
-        f"{0xB2:032X}", _change(UPDATE, after=_row(8, name=None), changed=frozenset({"name"})), commit_time=None
+        f"{0xB2:032X}", _change(UPDATE, after=_row(8, name=None), changed=frozenset({"name"})),
+        commit_time=None
     ),
     *_transaction(None, _change(INSERT, after=_row(9))),
 ))  # fmt: skip
@@ -159,7 +182,9 @@ _MESSAGES: Final = [
                 _HIGH_ID,
                 _change(INSERT, after=_part(_row(1), "name", "note")),
                 _change(
-                    UPDATE, _part(_row(3), "name", "price"), _part(_row(3, price=Decimal(2)), "name", "price", "note")
+                    UPDATE,
+                    _part(_row(3), "name", "price"),
+                    _part(_row(3, price=Decimal(2)), "name", "price", "note"),
                 ),
                 _change(
                     UPDATE,
@@ -176,7 +201,9 @@ _MESSAGES: Final = [
                 change._replace(event_number=None, last_in_transaction=None)
                 for change in _transaction(
                     f"{0xB2:032X}",
-                    _change(UPDATE, after=_part(_row(8), "name", "price"), changed=frozenset({"name"})),
+                    _change(
+                        UPDATE, after=_part(_row(8), "name", "price"), changed=frozenset({"name"})
+                    ),
                     _change(DELETE, _part(_row(9))),
                     commit_time=_IN_MILLISECONDS,
                 )
@@ -188,7 +215,16 @@ _MESSAGES: Final = [
 ]
 
 _STREAMS: Final = [
-    _transaction("A1", _change(INSERT, after=_row(1)), _UPDATED, _TRUNCATED, _REPEATED, _MOVED, _DELETED, user="2005"),
+    _transaction(
+        "A1",
+        _change(INSERT, after=_row(1)),
+        _UPDATED,
+        _TRUNCATED,
+        _REPEATED,
+        _MOVED,
+        _DELETED,
+        user="2005",
+    ),
     _transaction("A2", _change(UPDATE, _row(9), _row(9)), user="2005"),
 ]
 
@@ -213,10 +249,14 @@ _EVENTS_OF_ALL: Final = [
                 commit_time=_AT.replace(microsecond=15_625),
             ),
             *_transaction(
-                f"{0xB2:032X}", _change(UPDATE, after=_row(8, name=None), changed=frozenset({"name"})), user="2005"
+                f"{0xB2:032X}",
+                _change(UPDATE, after=_row(8, name=None), changed=frozenset({"name"})),
+                user="2005",
             ),
             *_transaction(
-                f"{0xB3:032X}", _change(INSERT, after=_row(12)), _change(UPDATE, _row(12), _row(12, name=None))
+                f"{0xB3:032X}",
+                _change(INSERT, after=_row(12)),
+                _change(UPDATE, _row(12), _row(12, name=None)),
             ),
             _change(UPDATE, after=_part(_row(13), "name", "note"), changed=frozenset({"name"})),
             _change(
@@ -236,16 +276,17 @@ _EVENTS_OF_ALL: Final = [
 _EVENTS_OF_ROWS: Final = [
     change._replace(position=str(number), commit_time=_AT)
     for number, change in enumerate(
-        (_change(INSERT, after=_row(1)), _UPDATED, _REPEATED, _TRUNCATED, _DELETED, _change(DELETE, _part(_row(8))),
-         _change(REFRESH, after=_row(10)),
+        (_change(INSERT, after=_row(1)), _UPDATED, _REPEATED, _TRUNCATED, _DELETED, _change(DELETE,
+         _part(_row(8))), _change(REFRESH, after=_row(10)),
          *(_change(UPDATE, after=_row(number), changed=None) for number in (11, 12))), 1,
     )
 ]  # fmt: skip
 
 
 def _make_topics(path: Path) -> None:
-    """As Debezium's connector of PostgreSQL writes them beside ours: with txId, and of an update whose table has its
-    default replica identity the key before it; a value out of line is not there.
+    """As Debezium's connector of PostgreSQL writes them beside ours: with txId, and of an update
+    whose table has its default replica identity the key before it; a value out of line is not
+    there.
     """
     TRIED["D"].write(_EVENTS_OF_ROWS, path)
     lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -275,13 +316,20 @@ SAMPLES: Final[Mapping[str, Callable[[Path], None]]] = {
 """Letter -> what makes the source."""
 
 
-# --- any history of the table, as a source can hold it ----------------------------------------------------------------
+# --- any history of the table, as a source can hold it --------------------------------------------
 
 _OF_XML: Final = st.characters(
-    codec="utf-8", exclude_categories=["Cc"], include_characters="\t\r\n", exclude_characters="\ufffe\uffff"
+    codec="utf-8",
+    exclude_categories=["Cc"],
+    include_characters="\t\r\n",
+    exclude_characters="\ufffe\uffff",
 )
-_OF_UNICODE: Final = st.characters(codec="utf-8") | st.sampled_from("\0\x01\x7f\x85\u2028\ufffe\uffff")
-_WITHOUT_NUL: Final = st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from("\x01\x7f\ufffe\uffff")
+_OF_UNICODE: Final = st.characters(codec="utf-8") | st.sampled_from(
+    "\0\x01\x7f\x85\u2028\ufffe\uffff"
+)
+_WITHOUT_NUL: Final = st.characters(codec="utf-8", exclude_characters="\0") | st.sampled_from(
+    "\x01\x7f\ufffe\uffff"
+)
 _MOMENTS: Final = st.datetimes(datetime(1601, 1, 1), datetime(9000, 1, 1)).map(
     lambda moment: moment.replace(microsecond=0)
 )
@@ -312,10 +360,11 @@ _BIRTH: Final = datetime(1990, 1, 2, tzinfo=UTC)  # a queue counts from 1990
 
 @st.composite
 def histories(draw: st.DrawFn, letter: str, target: str) -> list[Change]:
-    """Up to five changes of rows of their own: two of one row would become one where a log is folded.
+    """Up to five changes of rows of their own: two of one row would become one where a log is
+    folded.
 
-    Only XML lacks characters, so all of Unicode is in what neither comes from XDS nor goes there; the images of GBase
-    and Linter tell NULL by a byte 0.
+    Only XML lacks characters, so all of Unicode is in what neither comes from XDS nor goes there;
+    the images of GBase and Linter tell NULL by a byte 0.
     """
     characters = _OF_UNICODE if {letter, target}.isdisjoint("XGL") else _WITHOUT_NUL
     if "X" in (letter, target):
@@ -323,11 +372,15 @@ def histories(draw: st.DrawFn, letter: str, target: str) -> list[Change]:
     changes: list[Change] = []
     for number in range(draw(st.integers(0, 2))):
         size = draw(st.integers(1, 1 if letter in "EX" else 3))
-        transaction = [_drawn_change(draw, letter, 10 * number + place, characters) for place in range(size)]
+        transaction = [
+            _drawn_change(draw, letter, 10 * number + place, characters) for place in range(size)
+        ]
         changes += _committed(draw, letter, number, transaction)
     if letter in "TK":
         changes = [
-            change if change.op is REFRESH else change._replace(position=f"2024051012000001{place:019}")
+            change
+            if change.op is REFRESH
+            else change._replace(position=f"2024051012000001{place:019}")
             for place, change in enumerate(changes, 1)
         ]
     return changes
@@ -360,11 +413,17 @@ def _committed(draw: st.DrawFn, letter: str, number: int, changes: list[Change])
 def _refreshed(change: Change) -> Change:
     """A row of an initial load has no place, time or transaction."""
     return change._replace(
-        position=None, commit_time=None, transaction_id=None, event_number=None, last_in_transaction=None
+        position=None,
+        commit_time=None,
+        transaction_id=None,
+        event_number=None,
+        last_in_transaction=None,
     )
 
 
-def _drawn_change(draw: st.DrawFn, letter: str, number: int, characters: st.SearchStrategy[str]) -> Change:
+def _drawn_change(
+    draw: st.DrawFn, letter: str, number: int, characters: st.SearchStrategy[str]
+) -> Change:
     values = _values(characters)
     op = draw(st.sampled_from(_OPS[letter]))
     if op is TRUNCATE:
@@ -374,10 +433,14 @@ def _drawn_change(draw: st.DrawFn, letter: str, number: int, characters: st.Sear
         lambda text: "\0" not in text
     )  # which no key of a log has
     key = {"id": number, "code": draw(code)}
-    known = _OTHERS if is_whole else draw(st.lists(st.sampled_from(_OTHERS), min_size=1, unique=True))
+    known = (
+        _OTHERS if is_whole else draw(st.lists(st.sampled_from(_OTHERS), min_size=1, unique=True))
+    )
     row = {**key, **{name: draw(values[name] | st.none()) for name in known}}
     if op is not UPDATE:
-        row[known[0]] = draw(values[known[0]])  # a row of NULLs is no more than its key, but to some formats
+        row[known[0]] = draw(
+            values[known[0]]
+        )  # a row of NULLs is no more than its key, but to some formats
     if op is DELETE:
         return _of(op, key, before=key if letter in "EX" else row)
     if op is not UPDATE:
@@ -390,7 +453,12 @@ def _of(op: ChangeOp, key: Row, **fields: Any) -> Change:
 
 
 def _update(
-    draw: st.DrawFn, letter: str, key: Row, after: Row, known: Any, values: Mapping[str, st.SearchStrategy[Any]]
+    draw: st.DrawFn,
+    letter: str,
+    key: Row,
+    after: Row,
+    known: Any,
+    values: Mapping[str, st.SearchStrategy[Any]],
 ) -> Change:
     names = draw(st.lists(st.sampled_from(sorted(known)), min_size=letter in "EXT", unique=True))
     if letter in "EX":
@@ -398,14 +466,18 @@ def _update(
     before: dict[str, Any] | None = dict(after)
     assert before is not None
     for name in names:
-        before[name] = draw((values[name] | st.none()).filter(lambda old, new=after[name]: old != new))
+        before[name] = draw(
+            (values[name] | st.none()).filter(lambda old, new=after[name]: old != new)
+        )
     changed = frozenset(names)
     # A row of NULLs that a key change inserts reads back from a log with one NULL of them known.
     if letter in "TKGLC" and any(after[name] is not None for name in known) and draw(st.booleans()):
         before["id"] = -1 - before["id"]
         changed |= {"id"}
     elif letter in "EXTKCD":
-        unknown = draw(st.sets(st.sampled_from(sorted(known)))) if letter not in "TD" else frozenset()
+        unknown = (
+            draw(st.sets(st.sampled_from(sorted(known)))) if letter not in "TD" else frozenset()
+        )
         before = {name: value for name, value in before.items() if name not in unknown}
         if draw(st.booleans()) or (letter in "EXK" and before.keys() == key.keys()):
             before = None

@@ -1,6 +1,8 @@
-"""A real MariaDB for the compliance suite: Debian's server, in a directory and on a socket of its own.
+"""A real MariaDB for the compliance suite: Debian's server, in a directory and on a socket of its
+own.
 
-Nothing of an installed server is used but its programs: the tests begin a server of their own, and end it.
+Nothing of an installed server is used but its programs: the tests begin a server of their own, and
+end it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ import sqlalchemy as sa
 from sqlalchemy import URL
 
 REQUIRED_VARIABLE: Final = "EVENTLOG_TEST_MARIADB_REQUIRED"
-"""Set to 1, it turns what would be skipped for want of a server into a failure: for continuous integration."""
+"""Set to 1, it turns what would be skipped for want of a server into a failure: for continuous
+integration.
+"""
 START: Final = 120
 """Seconds that the server has to be ready."""
 SETTINGS: Final = (
@@ -62,7 +66,13 @@ class Server:
         """Make the system's own tables."""
         program = _program("mariadb-install-db", "mysql_install_db")
         subprocess.run(
-            [program, "--no-defaults", *self._place(), "--auth-root-authentication-method=normal", "--skip-test-db"],
+            [
+                program,
+                "--no-defaults",
+                *self._place(),
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+            ],
             check=True,
             capture_output=True,
             timeout=START,
@@ -71,9 +81,16 @@ class Server:
     def start(self, *settings: str) -> None:
         """Start the server, and wait until it answers."""
         program = _program("mariadbd", "mysqld")
-        arguments = [f"--socket={self.socket}", f"--pid-file={self.place / 'pid'}", *SETTINGS, *settings]
+        arguments = [
+            f"--socket={self.socket}",
+            f"--pid-file={self.place / 'pid'}",
+            *SETTINGS,
+            *settings,
+        ]
         with (self.place / "log").open("ab") as log:
-            self._process = subprocess.Popen([program, "--no-defaults", *self._place(), *arguments], stderr=log)
+            self._process = subprocess.Popen(
+                [program, "--no-defaults", *self._place(), *arguments], stderr=log
+            )
         end = time.monotonic() + START
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > end:
@@ -99,7 +116,9 @@ class Server:
 
     @contextmanager
     def database(self) -> Iterator[URL]:
-        """Return the URL of a database of its own. Its user has all rights on it, and none on others."""
+        """Return the URL of a database of its own. Its user has all rights on it, and none on
+        others.
+        """
         self.run(
             "CREATE DATABASE app CHARACTER SET utf8mb4",
             "CREATE USER IF NOT EXISTS app@localhost IDENTIFIED BY 'app'",
@@ -111,16 +130,22 @@ class Server:
             self.run("DROP DATABASE app")
 
     def _place(self) -> list[str]:
-        # A server that starts removes the temporary tables of others that share its directory for them. One that root
-        # starts wants to be told that it is meant.
+        # A server that starts removes the temporary tables of others that share its directory for
+        # them. One that root starts wants to be told that it is meant.
         temporary = self.place / "tmp"
         temporary.mkdir(exist_ok=True)
-        return [f"--datadir={self.place / 'data'}", f"--tmpdir={temporary}", f"--user={getpass.getuser()}"]
+        return [
+            f"--datadir={self.place / 'data'}",
+            f"--tmpdir={temporary}",
+            f"--user={getpass.getuser()}",
+        ]
 
 
 @contextmanager
 def server(*settings: str) -> Iterator[Server]:
-    """Return a server of its own, which ends with the block. The place is short, since a socket's path is."""
+    """Return a server of its own, which ends with the block. The place is short, since a socket's
+    path is.
+    """
     try:
         _program("mariadb-install-db", "mysql_install_db")
         _program("mariadbd", "mysqld")
@@ -142,7 +167,9 @@ def server(*settings: str) -> Iterator[Server]:
 
 def _program(*names: str) -> str:
     """Return where a program is; Debian has the server beside the programs of the system."""
-    path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/libexec"])
+    path = os.pathsep.join(
+        [os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin", "/usr/libexec"]
+    )
     for name in names:
         found = shutil.which(name, path=path)
         if found is not None:

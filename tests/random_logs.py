@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Publish random logs by two commits and say where they differ: documents, statuses, errors, counters, how a run ended.
+"""Publish random logs by two commits and say where they differ: documents, statuses, errors,
+counters, how a run ended.
 
-``python tests/random_logs.py COMMIT [--logs 3000] [--format NAME]`` compares COMMIT with the working tree; nothing said
-is equal. XDS and Avro are compared byte for byte, JSON parsed. The other commit is checked out beside a temporary
-directory and run with this environment. Log N is the same in every run: ``--first N --logs 1 --whole`` prints all that
-both made of it.
+``python tests/random_logs.py COMMIT [--logs 3000] [--format NAME]`` compares COMMIT with the
+working tree; nothing said is equal. XDS and Avro are compared byte for byte, JSON parsed. The other
+commit is checked out beside a temporary directory and run with this environment. Log N is the same
+in every run: ``--first N --logs 1 --whole`` prints all that both made of it.
 """
 
 from __future__ import annotations
@@ -46,11 +47,19 @@ VALUES = [None, "", "a", "b", "c<&>\"'", "é\u0001", "00ff", "x" * 70, "1", "2",
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("commit", help="the commit to compare the working tree with")
-    parser.add_argument("--logs", type=int, default=3000, help="how many logs (default %(default)s)")
-    parser.add_argument("--first", type=int, default=0, help="number of the first one (default %(default)s)")
-    parser.add_argument("--format", choices=FORMATS, default="xds", help="what is published (default %(default)s)")
+    parser.add_argument(
+        "--logs", type=int, default=3000, help="how many logs (default %(default)s)"
+    )
+    parser.add_argument(
+        "--first", type=int, default=0, help="number of the first one (default %(default)s)"
+    )
+    parser.add_argument(
+        "--format", choices=FORMATS, default="xds", help="what is published (default %(default)s)"
+    )
     parser.add_argument("--whole", action="store_true", help="print what was made, not its digest")
     parser.add_argument("--tree", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -62,7 +71,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="eventlog-logs-") as place:
         before = Path(place) / "tree"
         git = ["git", "-C", str(HERE), "worktree"]
-        subprocess.run([*git, "add", "--quiet", "--detach", str(before), options.commit], check=True)
+        subprocess.run(
+            [*git, "add", "--quiet", "--detach", str(before), options.commit], check=True
+        )
         try:
             sides = [_run(tree) for tree in (before, HERE)]
             different = 0
@@ -82,12 +93,16 @@ def _run(tree: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-# --- formats ----------------------------------------------------------------------------------------------------------
+# --- formats --------------------------------------------------------------------------------------
 
 NOW = datetime(2026, 5, 6, 8, 0, tzinfo=UTC)
 SOURCE, TYPE = "/hr", "{schema}.{class}.{operation}"
 _QLIK = {"qlik-json": "json", "qlik-avro": "avro"}
-_MODES = {"cloudevents": "structured", "cloudevents-batched": "batched", "cloudevents-binary": "binary"}
+_MODES = {
+    "cloudevents": "structured",
+    "cloudevents-batched": "batched",
+    "cloudevents-binary": "binary",
+}
 _IN_RECORDS = ("cloudevents-binary", "debezium", *_QLIK)
 FORMATS = ("xds", *_MODES, *_QLIK, "debezium")
 
@@ -102,7 +117,10 @@ def _writer(name: str) -> Any:
 
     publishing = Publishing(in_records=name in _IN_RECORDS, utc_now=lambda: NOW)
     if name in _MODES:
-        format, chosen = format_named("cloudevents"), {"source": SOURCE, "event_type": TYPE, "mode": _MODES[name]}
+        format, chosen = (
+            format_named("cloudevents"),
+            {"source": SOURCE, "event_type": TYPE, "mode": _MODES[name]},
+        )
     elif name in _QLIK:
         format, chosen = format_named("qlik-messages"), {"encoding": _QLIK[name]}
     elif name == "debezium":
@@ -130,12 +148,16 @@ def _former_writer(name: str) -> Any:
     if name in _QLIK:
         return QlikMessages(WriteOptions(encoding=_QLIK[name]), values, utc_now=lambda: NOW)
     if name == "debezium":
-        return DebeziumEvents(DebeziumOptions(missing_columns="read_back"), values, has_records=True)
+        return DebeziumEvents(
+            DebeziumOptions(missing_columns="read_back"), values, has_records=True
+        )
     return XdsFormat(Header())
 
 
 def _content(body: str | bytes | None) -> Any:
-    """What a body says: of JSON its values without the time of processing, else its characters or bytes."""
+    """What a body says: of JSON its values without the time of processing, else its characters or
+    bytes.
+    """
     if body is None:
         return None
     data = body.encode() if isinstance(body, str) else body
@@ -158,11 +180,19 @@ def _said(document: Any) -> Any:
         else str(each)
         for each in document.records
     ]
-    return document.flight, document.envelope, list(document.event_ids), _content(document.body), records
+    return (
+        document.flight,
+        document.envelope,
+        list(document.event_ids),
+        _content(document.body),
+        records,
+    )
 
 
 def published(tree: Path, numbers: range, format: str, *, whole: bool) -> Iterator[str]:
-    """What a tree's own code makes of each log: its number, its documents, and a digest of all that can be seen."""
+    """What a tree's own code makes of each log: its number, its documents, and a digest of all that
+    can be seen.
+    """
     sys.path[:0] = [str(tree), str(tree / "tests" / "unit"), str(tree / "tests")]
     import fake_publisher
     from samples import catalog
@@ -182,7 +212,9 @@ def published(tree: Path, numbers: range, format: str, *, whole: bool) -> Iterat
             driver_user=chance.choice([None, "own"]),
             delete_from_log=chance.random() < 0.2,
         )
-        world = fake_publisher.FakePublisher(options, chance.choice(catalogs), contents=_contents(chance))
+        world = fake_publisher.FakePublisher(
+            options, chance.choice(catalogs), contents=_contents(chance)
+        )
         world.log(rows)
         writer, made = _writer(format), world.context
         world.context = partial(_context_with, made, writer)
@@ -196,7 +228,10 @@ def published(tree: Path, numbers: range, format: str, *, whole: bool) -> Iterat
         errors = [(record_id, code) for record_id, code, _ in world.errors()]
         seen = repr((result, documents, world.statuses(), errors, str(world.counters)))
         world.close()
-        yield f"{number} {len(documents)} {seen if whole else hashlib.sha256(seen.encode()).hexdigest()[:16]}"
+        yield (
+            f"{number} {len(documents)} "
+            f"{seen if whole else hashlib.sha256(seen.encode()).hexdigest()[:16]}"
+        )
 
 
 def _receiver(kind: Any) -> Any:
@@ -233,7 +268,9 @@ def random_rows(chance: random.Random) -> list[Any]:
                 times.choice(TIMES),
                 chance.choice(["app", "app", "app", "own", None]),
                 chance.choice(
-                    ["usr", "usr", "usr", "usr_phone", "tag"] if is_plain else ["USR", "nope", None, "indirect.usr"]
+                    ["usr", "usr", "usr", "usr_phone", "tag"]
+                    if is_plain
+                    else ["USR", "nope", None, "indirect.usr"]
                 ),
                 chance.choice(PLAIN_KEYS if is_plain else KEYS),
                 chance.choice(PLAIN_COLUMNS if is_plain else COLUMNS),
@@ -256,14 +293,16 @@ def _contents(chance: random.Random) -> dict[str, Any]:
         for key in PLAIN_KEYS
         if chance.random() < 0.6
     }
-    return contents | {f"{key},table=usr,schema=indirect": values for key, values in contents.items()}
+    return contents | {
+        f"{key},table=usr,schema=indirect": values for key, values in contents.items()
+    }
 
 
 def _judge(seed: int) -> Any:
     """A receiver's verdicts: the first time that an event comes by chance, then success.
 
-    They hang on the event alone, not on those before it: what a writer refuses is judged by some trees and not by
-    others.
+    They hang on the event alone, not on those before it: what a writer refuses is judged by some
+    trees and not by others.
     """
     judged: set[str] = set()
 

@@ -26,11 +26,16 @@ PATIENCE = 60.0
 
 
 def validate(document: bytes | str) -> None:
-    """Raise XdsError, with line and reason, for a document that is not of the vocabulary as ``xds.rng`` has it."""
+    """Raise XdsError, with line and reason, for a document that is not of the vocabulary as
+    ``xds.rng`` has it.
+    """
     schema = _schema()
     if not schema.validate(parse_document(document)):
-        # The first line alone says which alternative did not fit, which is no help; the innermost element comes next.
-        said = [error for error in schema.error_log if not error.message.startswith("failed to compare")]
+        # The first line alone says which alternative did not fit, which is no help; the innermost
+        # element comes next.
+        said = [
+            error for error in schema.error_log if not error.message.startswith("failed to compare")
+        ]
         raise XdsError(f"line {said[0].line}: {'; '.join(error.message for error in said[:2])}")
 
 
@@ -47,7 +52,7 @@ def wait_until(holds: Callable[[], object], what: str = "it holds") -> None:
         time.sleep(0.01)
 
 
-# --- databases --------------------------------------------------------------------------------------------------------
+# --- databases ------------------------------------------------------------------------------------
 
 
 def url_of(database: sa.Engine) -> str:
@@ -64,7 +69,10 @@ def execute(database: sa.Engine, *scripts: str) -> None:
 def fetch(database: sa.Engine, statement: str) -> list[tuple[Any, ...]]:
     """The rows of a statement as it stands."""
     with database.connect() as conn:
-        return [tuple(row) for row in conn.exec_driver_sql(statement, execution_options={"no_parameters": True})]
+        return [
+            tuple(row)
+            for row in conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
+        ]
 
 
 def statuses(database: sa.Engine, log: str = "eventlog") -> dict[int, str]:
@@ -72,14 +80,16 @@ def statuses(database: sa.Engine, log: str = "eventlog") -> dict[int, str]:
     return dict(fetch(database, f"SELECT record_id, status FROM {log} ORDER BY record_id"))  # type: ignore[arg-type]
 
 
-# --- receivers --------------------------------------------------------------------------------------------------------
+# --- receivers ------------------------------------------------------------------------------------
 
 Objects = dict[str, dict[str, set[str]]]
 """What a receiver holds: object -> attribute -> values."""
 
 
 def apply_event(objects: Objects, event: Event, key: str | None = None) -> None:
-    """What a receiver does with an event; ``key``: what it calls the object, None = by its association."""
+    """What a receiver does with an event; ``key``: what it calls the object, None = by its
+    association.
+    """
     key = event.association if key is None else key
     if event.operation == Operation.DELETE:
         objects.pop(key, None)
@@ -99,7 +109,9 @@ def apply_event(objects: Objects, event: Event, key: str | None = None) -> None:
 
 
 class PlainSink:
-    """A sink that has nothing to make durable and nothing to close; a test's own class says what it answers."""
+    """A sink that has nothing to make durable and nothing to close; a test's own class says what it
+    answers.
+    """
 
     def flush(self) -> None:
         pass

@@ -2,8 +2,8 @@
 
     python qlik_consumer.py localhost:9092 hr.usr [hr.grp ...]
 
-Prints a line a change: sequence, operation, table, what the row is now, which columns changed. JSON and Avro are both
-read. Ends when the topics have been read to their ends; ``--follow`` goes on.
+Prints a line a change: sequence, operation, table, what the row is now, which columns changed. JSON
+and Avro are both read. Ends when the topics have been read to their ends; ``--follow`` goes on.
 """
 
 from __future__ import annotations
@@ -54,11 +54,18 @@ def line_of(message: dict[str, Any], columns: dict[str, Any]) -> str:
     headers = message["headers"]
     changed, present = bits(headers["changeMask"]), bits(headers["columnMask"])
     names = sorted(columns, key=lambda name: columns[name]["ordinal"])
-    known = [name for name in names if headers["columnMask"] is None or present >> columns[name]["ordinal"] - 1 & 1]
+    known = [
+        name
+        for name in names
+        if headers["columnMask"] is None or present >> columns[name]["ordinal"] - 1 & 1
+    ]
     row = {name: message["data"][name] for name in known}
     marked = [name for name in names if changed >> columns[name]["ordinal"] - 1 & 1]
     table = f"{message['schema']}.{message['table']}"
-    return f"{headers['changeSequence']} {headers['operation']} {table} {json.dumps(row, default=str)} {marked}"
+    return (
+        f"{headers['changeSequence']} {headers['operation']} {table} "
+        f"{json.dumps(row, default=str)} {marked}"
+    )
 
 
 def read(consumer: Consumer, topics: list[str], follow: bool) -> Any:
@@ -66,7 +73,9 @@ def read(consumer: Consumer, topics: list[str], follow: bool) -> Any:
     partitions = []
     for topic in topics:
         about = consumer.list_topics(topic, timeout=30).topics[topic]
-        partitions += [TopicPartition(topic, number, OFFSET_BEGINNING) for number in about.partitions]
+        partitions += [
+            TopicPartition(topic, number, OFFSET_BEGINNING) for number in about.partitions
+        ]
     consumer.assign(partitions)
     open_partitions = len(partitions)
     while open_partitions or follow:
@@ -111,14 +120,19 @@ def main() -> None:
                         metadata[envelope["message"]["schemaId"]] = envelope["message"]
                     else:
                         about = metadata[envelope["messageSchemaId"]]
-                        print(line_of(envelope["message"], about["tableStructure"]["tableColumns"]), flush=True)
+                        print(
+                            line_of(envelope["message"], about["tableStructure"]["tableColumns"]),
+                            flush=True,
+                        )
                 except KeyError:
                     break
                 del waiting[0]
     finally:
         consumer.close()
     if waiting:
-        sys.exit(f"{len(waiting)} messages wait for metadata that are not in {options.metadata_topic}")
+        sys.exit(
+            f"{len(waiting)} messages wait for metadata that are not in {options.metadata_topic}"
+        )
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
-"""A receiver of XDS documents that applies every event once, to a SQLite file, and answers for each event.
+"""A receiver of XDS documents that applies every event once, to a SQLite file, and answers for each
+event.
 
-Run: python receiver.py objects.sqlite 8080, with [sink] type = "http" and url = "http://localhost:8080/xds".
+Run: python receiver.py objects.sqlite 8080, with [sink] type = "http" and url =
+"http://localhost:8080/xds".
 """
 
 import json
@@ -16,7 +18,9 @@ CREATE TABLE IF NOT EXISTS object (key TEXT PRIMARY KEY, class TEXT, attributes 
 
 
 def apply(db, event):
-    """Merge one event into its object. A modify of an unknown object makes it: so do query-back inserts."""
+    """Merge one event into its object. A modify of an unknown object makes it: so do query-back
+    inserts.
+    """
     key = event.findtext("association")
     db.execute("DELETE FROM object WHERE key = ? AND ? <> 'modify'", (key, event.tag))
     if event.tag == "delete":
@@ -33,7 +37,10 @@ def apply(db, event):
                 values[:] = [text for text in values if text not in texts]
             else:
                 values += [text for text in texts if text not in values]
-    db.execute("INSERT OR REPLACE INTO object VALUES (?, ?, ?)", (key, event.get("class-name"), json.dumps(attributes)))
+    db.execute(
+        "INSERT OR REPLACE INTO object VALUES (?, ?, ?)",
+        (key, event.get("class-name"), json.dumps(attributes)),
+    )
 
 
 def receive(db, body):
@@ -43,14 +50,18 @@ def receive(db, body):
     for event in document.iterfind("input/*[@event-id]"):  # a heartbeat holds none
         event_id, level, why = event.get("event-id"), "success", ""
         try:
-            with db:  # one transaction: the event-id is remembered if, and only if, the event is applied
+            with (
+                db
+            ):  # one transaction: the event-id is remembered if, and only if, the event is applied
                 if db.execute("INSERT OR IGNORE INTO applied VALUES (?)", (event_id,)).rowcount:
                     apply(db, event)
         except sqlite3.OperationalError as error:  # busy, disk full: the same event may do later
             level, why = "retry", str(error)
         except (sqlite3.Error, ValueError) as error:  # it will never do
             level, why = "error", str(error)
-        statuses.append(f'<status level="{level}" event-id={quoteattr(event_id)}>{escape(why)}</status>')
+        statuses.append(
+            f'<status level="{level}" event-id={quoteattr(event_id)}>{escape(why)}</status>'
+        )
     return f'<nds dtdversion="2.0"><output>{"".join(statuses)}</output></nds>'.encode()
 
 

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 from typing import Generic
 
 from eventlog.changes.events import ReadOutgoing, outgoing_reader
-from eventlog.changes.publishing import EventWriter, FlightState, Need, P, Publishing, of_first_row, time_reader
+from eventlog.changes.publishing import (
+    EventWriter,
+    FlightState,
+    Need,
+    P,
+    Publishing,
+    of_first_row,
+    time_reader,
+)
 from eventlog.core.catalog import Catalog
 from eventlog.core.events import Outgoing
 from eventlog.errors import FormatError, RowError
@@ -30,7 +38,9 @@ class ChangeWriter(EventWriter[P], Generic[P]):
         self._time_of = time_reader(publishing.values.time_zone)
         self._of_catalog: tuple[Catalog, ReadOutgoing] | None = None
 
-    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[P | Verdict]:
+    def write(
+        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+    ) -> list[P | Verdict]:
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, outgoing_reader(catalog, self._values)
         _, read = self._of_catalog
@@ -44,5 +54,7 @@ class ChangeWriter(EventWriter[P], Generic[P]):
             except (FormatError, RowError) as error:
                 written.append(Verdict(Level.ERROR, str(error)))
                 continue
-            written.append(Verdict(Level.ERROR, "the format has nothing for it") if piece is None else piece)
+            written.append(
+                Verdict(Level.ERROR, "the format has nothing for it") if piece is None else piece
+            )
         return written

@@ -65,7 +65,9 @@ _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half t
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
-def event_to_change(event: Event, catalog: Catalog | None = None, values: ValueOptions = _DEFAULTS) -> Change:
+def event_to_change(
+    event: Event, catalog: Catalog | None = None, values: ValueOptions = _DEFAULTS
+) -> Change:
     """Return the change that an event says (spec/change-model.md 3.2); a modify gives the net
     effect of its steps.
 
@@ -80,7 +82,9 @@ def event_to_change(event: Event, catalog: Catalog | None = None, values: ValueO
 @lru_cache(maxsize=16)
 def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Event], Change]:
     """Return the function behind ``event_to_change``, which looks up each class once."""
-    reader_of = lru_cache(maxsize=_MOST_CLASSES)(lambda name: _ClassReader(class_of(catalog, name), values))
+    reader_of = lru_cache(maxsize=_MOST_CLASSES)(
+        lambda name: _ClassReader(class_of(catalog, name), values)
+    )
 
     def read(event: Event) -> Change:
         operation, class_name, association, event_id, attributes = event
@@ -91,13 +95,15 @@ def _event_reader(catalog: Catalog | None, values: ValueOptions) -> Callable[[Ev
             before, after, changed = reader.images(operation, key, attributes)
         except (BadValue, BadTableKey) as error:
             raise FormatError(
-                f"{operation} of {class_name!r}, event {event_id!r}, association {shown(association)}: {error}"
+                f"{operation} of {class_name!r}, event {event_id!r}, association "
+                f"{shown(association)}: {error}"
             ) from error
         # The code above makes valid changes only, so they are not checked again.
         return _new(
             Change,
-            (schema, class_name, OPERATIONS[operation], key, before, after, changed, event_id or None,
-             None, None, None, None, None, {"event_id": event_id} if event_id else _NO_EXTRAS),
+            (schema, class_name, OPERATIONS[operation], key, before, after, changed,
+             event_id or None, None, None, None, None, None,
+             {"event_id": event_id} if event_id else _NO_EXTRAS),
         )  # fmt: skip
 
     return read
@@ -116,7 +122,9 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
     The position of a change is the event-id without the number of its sendings. The function raises
     FormatError.
     """
-    reader_of = lru_cache(maxsize=_MOST_CLASSES)(lambda object_class: _ClassReader(object_class, values))
+    reader_of = lru_cache(maxsize=_MOST_CLASSES)(
+        lambda object_class: _ClassReader(object_class, values)
+    )
     schema = catalog.schema
 
     def read(event: Outgoing, commit_time: datetime | None, user: str | None) -> Change:
@@ -135,8 +143,8 @@ def outgoing_reader(catalog: Catalog, values: ValueOptions) -> ReadOutgoing:
         # The code above makes valid changes only, so they are not checked again.
         return _new(
             Change,
-            (schema, object_class.name, operation_of(event), key, before, after, changed, event.event_id,
-             None, None, None, commit_time, user, _NO_EXTRAS),
+            (schema, object_class.name, operation_of(event), key, before, after, changed,
+             event.event_id, None, None, None, commit_time, user, _NO_EXTRAS),
         )  # fmt: skip
 
     return read
@@ -167,7 +175,9 @@ def parse_association(text: str) -> tuple[tuple[table_key.Part, ...], str | None
             break
     if at <= len(text):
         raise BadTableKey("unterminated_quote", at - 1, text)
-    named = {part.name.casefold(): part.value for piece in pieces[1:] for part in table_key.parse(piece)}
+    named = {
+        part.name.casefold(): part.value for piece in pieces[1:] for part in table_key.parse(piece)
+    }
     return table_key.parse(pieces[0]), named.get("table"), named.get("schema")
 
 
@@ -184,10 +194,14 @@ class _ClassReader:
     def __init__(self, object_class: ObjectClass | None, values: ValueOptions) -> None:
         self.object_class = object_class
         self._values = values
-        self._attributes = {} if object_class is None else {one.name: one for one in object_class.attributes}
+        self._attributes = (
+            {} if object_class is None else {one.name: one for one in object_class.attributes}
+        )
         self._readers: dict[str, _AttributeReader] = {}
 
-    def images(self, operation: Operation, key: Key, attributes: Sequence[AttributeSteps]) -> _Images:
+    def images(
+        self, operation: Operation, key: Key, attributes: Sequence[AttributeSteps]
+    ) -> _Images:
         """Return the rows before and after, and the names of the changed columns."""
         after: dict[str, Value] = dict(key)
         if operation == _IS_DELETE:
@@ -246,7 +260,11 @@ class _ClassReader:
         multi_valued = ("." in name or None) if attribute is None else attribute.multi_valued
         if len(self._readers) >= _MOST_ATTRIBUTES:
             self._readers.clear()
-        reader = self._readers[name] = value_type, attribute_reader(value_type, attribute, self._values), multi_valued
+        reader = self._readers[name] = (
+            value_type,
+            attribute_reader(value_type, attribute, self._values),
+            multi_valued,
+        )
         return reader
 
 
@@ -256,7 +274,9 @@ None = its steps show whether it is.
 """
 
 
-def attribute_reader(value_type: str, attribute: Attribute | None, values: ValueOptions) -> ReadValue:
+def attribute_reader(
+    value_type: str, attribute: Attribute | None, values: ValueOptions
+) -> ReadValue:
     """Return the function that reads the texts of an attribute of this XDS type. ``attribute`` is
     None if it is unknown.
     """
@@ -276,7 +296,9 @@ For a multi-valued attribute these are tuples of the removed and of the added va
 """
 
 
-def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], operation: Operation, read: ReadValue) -> _Net:
+def net_of_rows(
+    attribute: Attribute, rows: Sequence[CheckedRow], operation: Operation, read: ReadValue
+) -> _Net:
     """Return the net effect of the rows of one attribute in an event of a log."""
     # Nearly all attributes have one row of one value, so the row itself gives the net effect: 0.4
     # us instead of 1.8 us a column (bench/RESULTS.md, "One path to JSON").
@@ -286,7 +308,11 @@ def net_of_rows(attribute: Attribute, rows: Sequence[CheckedRow], operation: Ope
         assert not isinstance(old, tuple)
         assert not isinstance(new, tuple)
         is_known = old is not ALL
-        return is_known, None if old is None or old is ALL else read(old), None if new is None else read(new)
+        return (
+            is_known,
+            None if old is None or old is ALL else read(old),
+            None if new is None else read(new),
+        )
     steps = public_steps(rows, operation)
     if attribute.multi_valued:
         return net_of_many((op, tuple(map(read, texts))) for op, texts in steps)
@@ -341,7 +367,7 @@ def net_of_many(steps: Iterable[ValueStep]) -> _Net:
     return is_known, tuple(removed) if is_known else None, tuple(added)
 
 
-# --- Change -> events -------------------------------------------------------------------------------------------------
+# --- Change -> events -----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +392,10 @@ _AS_IT_COMES: Final = EventWriting()
 
 
 def change_to_events(
-    change: Change, event_id: str, catalog: Catalog | None = None, options: EventWriting = _AS_IT_COMES
+    change: Change,
+    event_id: str,
+    catalog: Catalog | None = None,
+    options: EventWriting = _AS_IT_COMES,
 ) -> list[Event]:
     """Return the events that say a change (spec/change-model.md 4).
 
@@ -397,7 +426,11 @@ def change_to_events(
     if change.op is not ChangeOp.UPDATE:
         return [_insert(change, object_class, options, new, event_id)]
     attributes = _update(change, object_class, options)
-    return [_event(change, object_class, Operation.MODIFY, new, event_id, attributes)] if attributes else []
+    return (
+        [_event(change, object_class, Operation.MODIFY, new, event_id, attributes)]
+        if attributes
+        else []
+    )
 
 
 def _numbered(event_id: str, number: int) -> str:
@@ -430,10 +463,14 @@ def _check_written(change: Change, what: str, text: str) -> None:
     try:
         check_xml(text)
     except RowError as error:
-        raise NotExpressible(f"the {what} of {change.table!r} cannot be written: {error}") from error
+        raise NotExpressible(
+            f"the {what} of {change.table!r} cannot be written: {error}"
+        ) from error
 
 
-def _insert(change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str) -> Event:
+def _insert(
+    change: Change, object_class: ObjectClass | None, options: EventWriting, key: Key, event_id: str
+) -> Event:
     """Return the add of an inserted row. A row that was queried back becomes a modify, unless it
     has no columns to write (spec/xds.md 4.1, 4.3).
     """
@@ -448,7 +485,9 @@ def _insert(change: Change, object_class: ObjectClass | None, options: EventWrit
     return _event(change, object_class, Operation.ADD, key, event_id, attributes)
 
 
-def _update(change: Change, object_class: ObjectClass | None, options: EventWriting) -> list[AttributeSteps]:
+def _update(
+    change: Change, object_class: ObjectClass | None, options: EventWriting
+) -> list[AttributeSteps]:
     """Return the steps of each changed attribute (spec/xds.md 4.3): the old value removed and the
     new one added if the old one is known, else all values removed and the new one added.
     """
@@ -473,7 +512,11 @@ def _replaced(new: Value) -> tuple[ValueStep, ...]:
 
 
 def _attribute(
-    change: Change, object_class: ObjectClass | None, options: EventWriting, name: str, steps: Sequence[ValueStep]
+    change: Change,
+    object_class: ObjectClass | None,
+    options: EventWriting,
+    name: str,
+    steps: Sequence[ValueStep],
 ) -> AttributeSteps:
     attributes = () if object_class is None else object_class.attributes
     attribute = next((one for one in attributes if one.name == name), None)
@@ -482,12 +525,18 @@ def _attribute(
     values = [value for _, several in steps for value in several]
     value_type, write = _value_writer(attribute, values, options.values)
     try:
-        written = tuple(Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps)
+        written = tuple(
+            Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps
+        )
     except RowError as error:
         raise refused_column(change, name, error) from error
-    if value_type == "int" and any(text in EXACT_WORDS for _, several in written for text in several):
+    if value_type == "int" and any(
+        text in EXACT_WORDS for _, several in written for text in several
+    ):
         value_type = "string"
-    if options.truncated is not None and any(_loses_fraction(value, value_type) for value in values):
+    if options.truncated is not None and any(
+        _loses_fraction(value, value_type) for value in values
+    ):
         options.truncated(column_name(change, name))
     return AttributeSteps(name, value_type, written)
 
@@ -501,7 +550,11 @@ def _value_writer(
     if attribute is not None:
         return attribute.value_type, attribute.convert
     types = {type_of(value) for value in values}
-    if len(types) == 2 and type_of("") in types and all(is_special(one) for one in values if isinstance(one, str)):
+    if (
+        len(types) == 2
+        and type_of("") in types
+        and all(is_special(one) for one in values if isinstance(one, str))
+    ):
         # Special times such as infinity are texts; beside values of one temporal type they take
         # that type.
         types = {replace(type, special=True) for type in types if type.kind in TEMPORAL} or types

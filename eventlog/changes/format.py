@@ -94,7 +94,10 @@ class NothingWritten(FormatError):
     """
 
     code = "nothing_written"
-    cure = "Check the format's name in --from, and the options in --map; what was passed over says what is wrong."
+    cure = (
+        "Check the format's name in --from, and the options in --map; what was passed over says "
+        "what is wrong."
+    )
 
     def __init__(self, report: Report) -> None:
         passed_over = f"{number_of(report.passed_over, 'thing')} passed over"
@@ -221,7 +224,9 @@ class Format:
         """
         return None
 
-    def lines(self, source: str, options: Mapping[str, Any], report: Report, block: Block) -> Iterator[str]:
+    def lines(
+        self, source: str, options: Mapping[str, Any], report: Report, block: Block
+    ) -> Iterator[str]:
         """Return the lines of text that show a source to people; ``block`` returns the lines of a
         change. Raises as ``read`` does.
         """
@@ -260,7 +265,9 @@ class Format:
 
     def lacks(self, method: str) -> ConfigError:
         """Return the error for a method that the format lacks."""
-        return ConfigError(f"the format {self.name} ({self.title}) cannot be {_DONE[method]}: name another one")
+        return ConfigError(
+            f"the format {self.name} ({self.title}) cannot be {_DONE[method]}: name another one"
+        )
 
     def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
         """Return the changes of a source, counted, with the reader's options of ``--map``. Raises
@@ -269,7 +276,9 @@ class Format:
         chosen = parse_all_options(self.reader_options, options, f"the {self.name} reader")
         return counted(self.read_changes(source, *chosen, report), report)
 
-    def write(self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report) -> None:
+    def write(
+        self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report
+    ) -> None:
         """Write changes to a target, with the writer's options of ``--map``. Raises ConfigError for
         wrong options.
         """
@@ -309,7 +318,7 @@ def written(
     report.refuse_nothing()
 
 
-# --- class and key ----------------------------------------------------------------------------------------------------
+# --- class and key --------------------------------------------------------------------------------
 
 
 def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
@@ -351,7 +360,10 @@ def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
     """Return the function that makes typed keys of the class's canonical table_keys; it raises
     BadValue.
     """
-    columns = [(column.name, len(column.name) + 1, value_reader(column.type)) for column in object_class.key]
+    columns = [
+        (column.name, len(column.name) + 1, value_reader(column.type))
+        for column in object_class.key
+    ]
     (first, start_of_first, read_first), *more = columns
 
     def read(text: str) -> Key:
@@ -362,7 +374,9 @@ def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
         if not more:
             return ((first, read_first(text[start_of_first:])),)
         parts = zip(columns, text.split("+"), strict=True)
-        return tuple([(name, read_value(part[start:])) for (name, start, read_value), part in parts])
+        return tuple(
+            [(name, read_value(part[start:])) for (name, start, read_value), part in parts]
+        )
 
     return read
 
@@ -376,12 +390,18 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
     if change.key is not None:
         return change
     image = change.before if change.op is ChangeOp.DELETE else change.after
-    if object_class is None or image is None or not all(column.name in image for column in object_class.key):
+    if (
+        object_class is None
+        or image is None
+        or not all(column.name in image for column in object_class.key)
+    ):
         raise NotExpressible(
-            f"{change.op} of {change.table!r} at {change.position} has no key, which is needed to name its row: "
-            "give the key columns by the option of its reader, or by a catalog"
+            f"{change.op} of {change.table!r} at {change.position} has no key, which is needed to "
+            "name its row: give the key columns by the option of its reader, or by a catalog"
         )
-    return change._replace(key=tuple((column.name, image[column.name]) for column in object_class.key))
+    return change._replace(
+        key=tuple((column.name, image[column.name]) for column in object_class.key)
+    )
 
 
 def old_and_new_key(change: Change) -> tuple[Key, Key]:
@@ -405,17 +425,23 @@ def key_text(change: Change, key: Key, object_class: ObjectClass | None) -> str:
         if object_class is not None:
             text = object_class.canonical_key(text)
     except RowError as error:
-        raise NotExpressible(f"the key of {change.op} of {change.table!r} at {change.position}: {error}") from error
+        raise NotExpressible(
+            f"the key of {change.op} of {change.table!r} at {change.position}: {error}"
+        ) from error
     return text
 
 
 def _normal_text(change: Change, name: str, value: Value) -> str:
     if value is None:
-        raise NotExpressible(f"key column {name!r} of {change.op} of {change.table!r} at {change.position} is NULL")
+        raise NotExpressible(
+            f"key column {name!r} of {change.op} of {change.table!r} at {change.position} is NULL"
+        )
     return key_normalizer(type_of(value))(to_text(value))
 
 
-EXISTING_KEYS: Final = Option(None, ANY, "keys that a TRUNCATE deletes, by table, or a function of the table")
+EXISTING_KEYS: Final = Option(
+    None, ANY, "keys that a TRUNCATE deletes, by table, or a function of the table"
+)
 
 
 ExistingKeys: TypeAlias = Callable[[str], Iterable[Key] | None]
@@ -434,23 +460,34 @@ def keys_of(option: Any, catalog: Catalog | None) -> ExistingKeys | None:
         function: ExistingKeys = option
         return function
     if not isinstance(option, Mapping):
-        raise ConfigError('existing_keys is an object of tables to lists of keys: {"item": [{"id": 7}]}')
+        raise ConfigError(
+            'existing_keys is an object of tables to lists of keys: {"item": [{"id": 7}]}'
+        )
     return {table: _keys(table, keys, catalog) for table, keys in option.items()}.get
 
 
 def _keys(table: str, keys: Any, catalog: Catalog | None) -> list[Key]:
     if not isinstance(keys, list | tuple):
-        raise ConfigError(f'the keys of {table!r} in existing_keys are no list, such as [{{"id": 7}}]')
+        raise ConfigError(
+            f'the keys of {table!r} in existing_keys are no list, such as [{{"id": 7}}]'
+        )
     return [_key(table, key, catalog) for key in keys]
 
 
 def _key(table: str, key: Any, catalog: Catalog | None) -> Key:
     if not isinstance(key, Mapping):
-        raise ConfigError(f'a key of {table!r} in existing_keys is no object of its columns, such as {{"id": 7}}')
+        raise ConfigError(
+            f'a key of {table!r} in existing_keys is no object of its columns, such as {{"id": 7}}'
+        )
     object_class = class_of(catalog, table)
-    types = {} if object_class is None else {column.name: column.type for column in object_class.key}
+    types = (
+        {} if object_class is None else {column.name: column.type for column in object_class.key}
+    )
     return tuple(
-        (name, value_reader(types[name])(value) if isinstance(value, str) and name in types else value)
+        (
+            name,
+            value_reader(types[name])(value) if isinstance(value, str) and name in types else value,
+        )
         for name, value in key.items()
     )
 
@@ -462,13 +499,13 @@ def existing_keys(change: Change, keys_of: ExistingKeys | None) -> Iterable[Key]
     keys = None if keys_of is None else keys_of(change.table)
     if keys is None:
         raise NotExpressible(
-            f"TRUNCATE of {change.table!r} at {change.position}: one delete a key is written, and its keys are not "
-            "known; give them by existing_keys"
+            f"TRUNCATE of {change.table!r} at {change.position}: one delete a key is written, and "
+            "its keys are not known; give them by existing_keys"
         )
     return keys
 
 
-# --- rows and transactions --------------------------------------------------------------------------------------------
+# --- rows and transactions ------------------------------------------------------------------------
 
 
 def refuse_without_row(change: Change) -> None:
@@ -476,7 +513,9 @@ def refuse_without_row(change: Change) -> None:
     3.1, 3.4).
     """
     is_gone = change.op in (ChangeOp.DELETE, ChangeOp.TRUNCATE)
-    if (change.before if is_gone else change.after) is not None or (is_gone and change.key is not None):
+    if (change.before if is_gone else change.after) is not None or (
+        is_gone and change.key is not None
+    ):
         return
     what = f"{change.op} of {change.table!r} at {change.position}"
     if "part1" in change.extras:
@@ -487,7 +526,9 @@ def refuse_without_row(change: Change) -> None:
 
 def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:
     """Return the error that a writer raises for a column's value that has no text in its format."""
-    return NotExpressible(f"{change.op} of {change.table!r}, column {column!r}: {error}", column_name(change, column))
+    return NotExpressible(
+        f"{change.op} of {change.table!r}, column {column!r}: {error}", column_name(change, column)
+    )
 
 
 def written_columns(change: Change) -> list[str]:
@@ -538,7 +579,9 @@ def whole_images(
     """
     table = full_name(change.schema, change.table)
     if change.before is None and change.after is None and "part1" in change.extras:
-        raise NeedsRowCodec(f"a row of {table!r} is there in raw parts alone: give the reader a row codec")
+        raise NeedsRowCodec(
+            f"a row of {table!r} is there in raw parts alone: give the reader a row codec"
+        )
     key = dict(change.key or ())
     is_deleted = change.op is ChangeOp.DELETE
     images = [{**key, **((change.before if is_deleted else change.after) or {})}]
@@ -547,8 +590,8 @@ def whole_images(
     for image in images:
         if unknown := image.keys() - names:
             raise NotExpressible(
-                f"{change.op} of {table!r} has the column {min(unknown)!r}, which its description in the target does "
-                "not list: add it there, with a type that the format has",
+                f"{change.op} of {table!r} has the column {min(unknown)!r}, which its description "
+                "in the target does not list: add it there, with a type that the format has",
                 column_name(change, min(unknown)),
             )
     if is_deleted:
@@ -565,8 +608,8 @@ def whole_images(
     for image in images:
         if missing := names - image.keys() - row.keys():
             raise NotExpressible(
-                f"{change.op} of {table!r} with key {key} lacks the columns {', '.join(sorted(missing))}, and the "
-                f"format holds whole rows: {way_out}"
+                f"{change.op} of {table!r} with key {key} lacks the columns "
+                f"{', '.join(sorted(missing))}, and the format holds whole rows: {way_out}"
             )
     return [{**{name: row[name] for name in names - image.keys()}, **image} for image in images]
 
@@ -590,7 +633,9 @@ def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
             following = next(coming, None)
             if following is None or following.transaction_id != change.transaction_id:
                 return
-            if ended and (following.op is not ChangeOp.TRUNCATE or following.event_number is not None):
+            if ended and (
+                following.op is not ChangeOp.TRUNCATE or following.event_number is not None
+            ):
                 return
             ended = ended or bool(following.last_in_transaction)
             yield following

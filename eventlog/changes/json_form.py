@@ -15,7 +15,15 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 from eventlog.changes.format import class_of_change
-from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table, build_catalog, complete_catalog
+from eventlog.core.catalog import (
+    Catalog,
+    Column,
+    Database,
+    ForeignKey,
+    Table,
+    build_catalog,
+    complete_catalog,
+)
 from eventlog.core.moments import aware_utc, without_zeros
 from eventlog.core.options import Kind, Option, instance_of
 from eventlog.core.typed import decimal_text, typed_by
@@ -34,7 +42,9 @@ def to_json(change: Change) -> dict[str, Any]:
         "schema": change.schema,
         "table": change.table,
         "op": change.op.value,
-        "key": None if change.key is None else [[name, value_to_json(value)] for name, value in change.key],
+        "key": None
+        if change.key is None
+        else [[name, value_to_json(value)] for name, value in change.key],
         "before": _row_to_json(change.before),
         "after": _row_to_json(change.after),
         "changed": None if change.changed is None else sorted(change.changed),
@@ -65,7 +75,9 @@ def from_json(value: Mapping[str, Any]) -> Change:
     if not isinstance(table, str):
         raise FormatError(f"a change needs the name of its table as text, not {table!r}")
     if not isinstance(op, str) or op not in ChangeOp.__members__:
-        raise FormatError(f"op {op!r} of a change of {table!r} is none of {', '.join(ChangeOp.__members__)}")
+        raise FormatError(
+            f"op {op!r} of a change of {table!r} is none of {', '.join(ChangeOp.__members__)}"
+        )
     try:
         key, changed = member(value, "key", list), member(value, "changed", list)
         return Change(
@@ -82,7 +94,10 @@ def from_json(value: Mapping[str, Any]) -> Change:
             member(value, "last_in_transaction", bool),
             None if commit_time is None else aware_utc(datetime.fromisoformat(commit_time)),
             member(value, "user", str),
-            {name: _extra_from_json(part) for name, part in (member(value, "extras", dict) or {}).items()},
+            {
+                name: _extra_from_json(part)
+                for name, part in (member(value, "extras", dict) or {}).items()
+            },
         )
     except (TypeError, ValueError, OverflowError) as error:
         raise FormatError(f"the change of {table!r} cannot be read: {error}") from error
@@ -108,12 +123,16 @@ def typed_change(change: Change, catalog: Catalog | None) -> Change:
     types |= {attribute.name: attribute.column.type for attribute in object_class.attributes}
     try:
         return change._replace(
-            key=None if change.key is None else tuple((name, _typed(types, name, value)) for name, value in change.key),
+            key=None
+            if change.key is None
+            else tuple((name, _typed(types, name, value)) for name, value in change.key),
             before=None if change.before is None else _image(types, change.before),
             after=None if change.after is None else _image(types, change.after),
         )
     except RowError as error:
-        raise FormatError(f"{change.op} of {change.table!r} at {change.position}: {error}") from error
+        raise FormatError(
+            f"{change.op} of {change.table!r} at {change.position}: {error}"
+        ) from error
 
 
 def _image(types: Mapping[str, ColumnType], row: Mapping[str, Value]) -> dict[str, Value]:
@@ -152,7 +171,10 @@ def value_from_json(value: Any) -> Value:
     """Return the value of JSON that ``value_to_json`` made; text stays text."""
     if isinstance(value, dict):
         if value.keys() != {"hex"}:
-            raise ValueError(f'an object of {", ".join(value) or "nothing"} is no value: bytes are {{"hex": ...}}')
+            raise ValueError(
+                f'an object of {", ".join(value) or "nothing"} is no value: bytes are {{"hex": '
+                "...}"
+            )
         return bytes.fromhex(value["hex"])
     if isinstance(value, list):
         return tuple(value_from_json(part) for part in value)
@@ -207,7 +229,7 @@ def utc_text(moment: datetime) -> str:
     return without_zeros(aware_utc(moment).isoformat().removesuffix("+00:00")) + "Z"
 
 
-# --- catalogues -------------------------------------------------------------------------------------------------------
+# --- catalogues -----------------------------------------------------------------------------------
 
 CatalogOption: TypeAlias = str | Database | Mapping[str, Any] | None
 """A JSON catalogue: its path, its content (the form of the ``database`` member of spec/xds.md 9),
@@ -269,7 +291,9 @@ def database_from_json(value: Mapping[str, Any]) -> Database:
     schema = value.get("schema")
     if schema is not None:
         schema = _name("database", value, "schema")
-    tables = tuple(_table_from_json(table, dialect) for table in _objects("database", value, "tables"))
+    tables = tuple(
+        _table_from_json(table, dialect) for table in _objects("database", value, "tables")
+    )
     _refuse_twice("database", "table", [table.name for table in tables])
     return Database(dialect, schema, tables)
 
@@ -277,11 +301,15 @@ def database_from_json(value: Mapping[str, Any]) -> Database:
 def _table_from_json(value: Mapping[str, Any], dialect: str) -> Table:
     name = _name("table", value, "name")
     what = f"table {name!r}"
-    _refuse_unknown("table", value, {"name", "kind", "columns", "primary_key", "foreign_keys", "unique_keys"})
+    _refuse_unknown(
+        "table", value, {"name", "kind", "columns", "primary_key", "foreign_keys", "unique_keys"}
+    )
     kind = value.get("kind")
     if kind not in ("table", "view"):
         raise _no_member(what, value, "kind", "table or view")
-    columns = tuple(_column_from_json(what, column, dialect) for column in _objects(what, value, "columns"))
+    columns = tuple(
+        _column_from_json(what, column, dialect) for column in _objects(what, value, "columns")
+    )
     positions = {column.name: position for position, column in enumerate(columns)}
     _refuse_twice(what, "column", [column.name for column in columns])
     primary_key = _names(what, value, "primary_key") if value.get("primary_key") else ()
@@ -322,14 +350,18 @@ def _foreign_key_from_json(what: str, value: Mapping[str, Any]) -> ForeignKey:
     columns, ref_columns = _names(what, value, "columns"), _names(what, value, "ref_columns")
     if len(columns) != len(ref_columns):
         referred = number_of(len(ref_columns), "ref_column")
-        raise ConfigError(f"{what} of the catalog has {number_of(len(columns), 'column')} and {referred}")
+        raise ConfigError(
+            f"{what} of the catalog has {number_of(len(columns), 'column')} and {referred}"
+        )
     return ForeignKey(columns, _name(what, value, "table"), ref_columns)
 
 
 def _no_member(what: str, value: Mapping[str, Any], member: str, needed: str) -> ConfigError:
     if member not in value:
         return ConfigError(f"{what} of the catalog lacks the member {member!r}: {needed} is needed")
-    return ConfigError(f"{member} of {what} of the catalog is {reprlib.repr(value[member])}: {needed} is needed")
+    return ConfigError(
+        f"{member} of {what} of the catalog is {reprlib.repr(value[member])}: {needed} is needed"
+    )
 
 
 def _name(what: str, value: Mapping[str, Any], member: str) -> str:
@@ -341,14 +373,20 @@ def _name(what: str, value: Mapping[str, Any], member: str) -> str:
 
 def _names(what: str, value: Mapping[str, Any], member: str) -> tuple[str, ...]:
     names = value.get(member)
-    if not isinstance(names, list | tuple) or not names or not all(isinstance(name, str) and name for name in names):
+    if (
+        not isinstance(names, list | tuple)
+        or not names
+        or not all(isinstance(name, str) and name for name in names)
+    ):
         raise _no_member(what, value, member, "a list of names")
     return tuple(names)
 
 
 def _objects(what: str, value: Mapping[str, Any], member: str) -> Sequence[Mapping[str, Any]]:
     objects = value.get(member)
-    if not isinstance(objects, list | tuple) or not all(isinstance(one, Mapping) for one in objects):
+    if not isinstance(objects, list | tuple) or not all(
+        isinstance(one, Mapping) for one in objects
+    ):
         raise _no_member(what, value, member, "a list of objects")
     return objects
 
@@ -363,5 +401,6 @@ def _refuse_unknown(what: str, value: Mapping[str, Any], known: set[str]) -> Non
     unknown = sorted(str(name) for name in set(value) - known)
     if unknown:
         raise ConfigError(
-            f"unknown member {unknown[0]!r} in a {what} of the catalog; known: {', '.join(sorted(known))}"
+            f"unknown member {unknown[0]!r} in a {what} of the catalog; known: "
+            f"{', '.join(sorted(known))}"
         )

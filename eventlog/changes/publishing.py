@@ -14,7 +14,15 @@ from enum import Enum
 from typing import ClassVar, Final, Generic, Protocol, TypeVar, cast
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
-from eventlog.core.events import CurrentRow, Fates, Outgoing, QueryBack, association_of, public_event, sent_ids
+from eventlog.core.events import (
+    CurrentRow,
+    Fates,
+    Outgoing,
+    QueryBack,
+    association_of,
+    public_event,
+    sent_ids,
+)
 from eventlog.core.typed import moment_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadValue
@@ -28,7 +36,9 @@ class Need(Enum):
     """A writer's need of the engine beside the events."""
 
     TIMES = "time and user of the first row of each event: Flight.origins"
-    WHOLE_ROWS = "the current row of every event that does not say all its columns: Flight.current_rows"
+    WHOLE_ROWS = (
+        "the current row of every event that does not say all its columns: Flight.current_rows"
+    )
     NUMBERS = "a number for each event that is the same whenever it is sent: Flight.first"
 
 
@@ -106,7 +116,9 @@ class EventWriter(ABC, Generic[P]):
     joins_new_key: ClassVar[bool] = False
 
     @abstractmethod
-    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[P | Verdict]:
+    def write(
+        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+    ) -> list[P | Verdict]:
         """Return the piece of each event, or the error verdict of an event that the format cannot
         hold.
 
@@ -134,17 +146,31 @@ class EventWriter(ABC, Generic[P]):
             for key, piece in zip(keys(), pieces, strict=True)
         ]
 
-    def document(self, catalog: Catalog, flight: FlightState, envelope: int, events: Sequence[Outgoing]) -> Document:
+    def document(
+        self, catalog: Catalog, flight: FlightState, envelope: int, events: Sequence[Outgoing]
+    ) -> Document:
         """Return the document of an envelope. Raises as ``write`` does."""
         ids, written = sent_ids(events), self.write(catalog, flight, events)
         if self.in_records:
-            records = self.records_of(written, lambda: [association_of(event).encode() for event in events])
-            return Document(flight.number, envelope, ids, b"", records, lambda: tuple(map(public_event, events)))
+            records = self.records_of(
+                written, lambda: [association_of(event).encode() for event in events]
+            )
+            return Document(
+                flight.number, envelope, ids, b"", records, lambda: tuple(map(public_event, events))
+            )
         pieces = [one for one in written if not isinstance(one, Verdict)]
         refused: dict[str, Verdict] = {}
         if len(pieces) < len(written):
-            refused = {event_id: one for event_id, one in zip(ids, written, strict=True) if isinstance(one, Verdict)}
-            events = [event for event, one in zip(events, written, strict=True) if not isinstance(one, Verdict)]
+            refused = {
+                event_id: one
+                for event_id, one in zip(ids, written, strict=True)
+                if isinstance(one, Verdict)
+            }
+            events = [
+                event
+                for event, one in zip(events, written, strict=True)
+                if not isinstance(one, Verdict)
+            ]
         return Document(
             flight.number,
             envelope,
@@ -199,7 +225,9 @@ class EventWriter(ABC, Generic[P]):
         document that will be sent, except that an unrecorded flight has no number yet.
         """
         return "".join(
-            f"# {one.message}\n" if isinstance(one, Verdict) else self.body([one]).decode("utf-8", "backslashreplace")
+            f"# {one.message}\n"
+            if isinstance(one, Verdict)
+            else self.body([one]).decode("utf-8", "backslashreplace")
             for one in self.write(catalog, flight, events)
         )
 
@@ -222,7 +250,9 @@ class EventWriter(ABC, Generic[P]):
 class NoWriter(EventWriter[None]):
     """The writer of a target without documents, such as a job that makes tables."""
 
-    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[Verdict | None]:
+    def write(
+        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+    ) -> list[Verdict | None]:
         return [None] * len(events)
 
     def body(self, pieces: Sequence[None]) -> bytes:
@@ -232,7 +262,7 @@ class NoWriter(EventWriter[None]):
         return None
 
 
-# --- functions that several formats share -----------------------------------------------------------------------------
+# --- functions that several formats share ---------------------------------------------------------
 
 
 def of_first_row(event: Outgoing, texts: Mapping[int, str | None]) -> str | None:
@@ -264,17 +294,21 @@ def time_reader(time_zone: str) -> Callable[[str | None], datetime | None]:
     return time_of
 
 
-# --- whole rows, for formats whose consumers store them (spec/debezium.md 4) ------------------------------------------
+# --- whole rows, for formats whose consumers store them (spec/debezium.md 4) ----------------------
 
 
 def row_attributes(cls: ObjectClass) -> tuple[Attribute, ...]:
     """Return the attributes that are columns of the class's one row, without its key."""
     return tuple(
-        one for one in cls.attributes if not one.is_key and not one.multi_valued and one.table == cls.table.name
+        one
+        for one in cls.attributes
+        if not one.is_key and not one.multi_valued and one.table == cls.table.name
     )
 
 
-def read_whole_rows(events: Sequence[Outgoing], query_back: QueryBack) -> tuple[list[Outgoing], CurrentRows]:
+def read_whole_rows(
+    events: Sequence[Outgoing], query_back: QueryBack
+) -> tuple[list[Outgoing], CurrentRows]:
     """Return the events, and the current rows of events that lack columns, read by one statement a
     class.
 
@@ -301,7 +335,9 @@ def read_whole_rows(events: Sequence[Outgoing], query_back: QueryBack) -> tuple[
     }
     return [
         _gone(event)
-        if event.operation == Operation.MODIFY and event.event_id in lacking and event.object_id not in current
+        if event.operation == Operation.MODIFY
+        and event.event_id in lacking
+        and event.object_id not in current
         else event
         for event in events
     ], current
@@ -310,5 +346,7 @@ def read_whole_rows(events: Sequence[Outgoing], query_back: QueryBack) -> tuple[
 def _gone(event: Outgoing) -> Outgoing:
     fates = event.fates or Fates(event.ids)
     return event._replace(
-        operation=None, steps=(), fates=fates._replace(contributed=(), gone=[*fates.gone, *fates.contributed])
+        operation=None,
+        steps=(),
+        fates=fates._replace(contributed=(), gone=[*fates.gone, *fates.contributed]),
     )

@@ -42,7 +42,10 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "top": ("monitor", "Show live in a terminal what a publisher does."),
         "tail": ("monitor", "Show what a publisher sent lately, and what follows."),
         "errors": ("log_rows", "Show what was refused, by cause, and what puts it back."),
-        "show": ("log_rows", "Explain one row of the log: its group, its document, what became of it."),
+        "show": (
+            "log_rows",
+            "Explain one row of the log: its group, its document, what became of it.",
+        ),
         "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
         "doctor": ("status", "Say what is wrong with log, triggers and rows, and what mends it."),
         "health": ("health", "Say whether the publisher makes progress, by its health file."),
@@ -60,27 +63,31 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
 }
 """The commands by purpose, each with its module in ``eventlog.cli`` and its line of help."""
 
-COMMANDS: Final = {name: command for commands in _BY_PURPOSE.values() for name, command in commands.items()}
+COMMANDS: Final = {
+    name: command for commands in _BY_PURPOSE.values() for name, command in commands.items()
+}
 """All commands, each with its module and its line of help."""
 
 OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     "Configuration and database": (
-        "--config", "--database-url", "--schema", "--log-table", "--set", "--database", "--url", "--file", "--dialect",
-        "--catalog",
+        "--config", "--database-url", "--schema", "--log-table", "--set", "--database", "--url",
+        "--file", "--dialect", "--catalog",
     ),
     "What to work on": (
-        "--tables", "--companions-only", "--tablespace", "--index-tablespace", "--name", "--drop-log", "--key",
-        "--keys", "--where", "--deleted", "--status", "--ids", "--event-id",
-        "--loopback", "--consumer", "--begin", "--older-than", "--limit", "--sample", "--ignore", "--lines",
+        "--tables", "--companions-only", "--tablespace", "--index-tablespace", "--name",
+        "--drop-log", "--key", "--keys", "--where", "--deleted", "--status", "--ids", "--event-id",
+        "--loopback", "--consumer", "--begin", "--older-than", "--limit", "--sample", "--ignore",
+        "--lines",
     ),
     "Formats and files": (
-        "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out", "--file-layout",
-        "--compression", "--max-file-size", "--keep",
+        "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out",
+        "--file-layout", "--compression", "--max-file-size", "--keep",
     ),
     "Behaviour": (
-        "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy", "--abandon", "--as-update",
-        "--rate", "--batch", "--pause", "--resume", "--restart", "--strict", "--lock-timeout", "--no-backlog",
-        "--estimate", "--check", "--dry-run", "--force", "--yes",
+        "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy",
+        "--abandon", "--as-update", "--rate", "--batch", "--pause", "--resume", "--restart",
+        "--strict", "--lock-timeout", "--no-backlog", "--estimate", "--check", "--dry-run",
+        "--force", "--yes",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
     "Output": ("--sql", "--json"),
@@ -95,11 +102,15 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "init": {
         "eventlog init": "a file to fill in, every option in it",
-        "eventlog --database-url postgresql+psycopg://me@db/shop init --tables": "with a [[watch]] for each table",
+        "eventlog --database-url postgresql+psycopg://me@db/shop init --tables": (
+            "with a [[watch]] for each table"
+        ),
     },
     "config": {
         "eventlog config": "all settings, and where each came from",
-        "eventlog --set publisher.batch_size=1 config --json": "what a flag would change, for a program",
+        "eventlog --set publisher.batch_size=1 config --json": (
+            "what a flag would change, for a program"
+        ),
     },
     "db upgrade": {
         "eventlog db upgrade": "the log and its companions, in one transaction",
@@ -164,7 +175,9 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "schema": {
         "eventlog schema usr > usr.json": "what the data of the events of usr are",
-        "eventlog --set format.cloudevents.integers=text schema usr": "with integers of wide types as text",
+        "eventlog --set format.cloudevents.integers=text schema usr": (
+            "with integers of wide types as text"
+        ),
     },
     "errors": {
         "eventlog errors": "rows with E and F by cause",
@@ -176,11 +189,17 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog consumers list --json": "the same for a program",
     },
     "consumers reset": {
-        "eventlog consumers reset search --begin snapshot": "all objects once more, then what comes",
-        "eventlog consumers reset search --begin first --yes": "what the log still holds, without asking",
+        "eventlog consumers reset search --begin snapshot": (
+            "all objects once more, then what comes"
+        ),
+        "eventlog consumers reset search --begin first --yes": (
+            "what the log still holds, without asking"
+        ),
     },
     "consumers drop": {
-        "eventlog consumers drop search": "forget it, so that purge keeps nothing for it; asks first",
+        "eventlog consumers drop search": (
+            "forget it, so that purge keeps nothing for it; asks first"
+        ),
         "eventlog consumers drop search --yes": "without asking",
     },
     "requeue": {
@@ -200,7 +219,9 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog backlog --out documents --mark": "and mark their rows afterwards",
     },
     "convert": {
-        "eventlog convert --from gbase --to jsonl capture.cdc changes.jsonl": "a capture as lines of JSON",
+        "eventlog convert --from gbase --to jsonl capture.cdc changes.jsonl": (
+            "a capture as lines of JSON"
+        ),
         "eventlog convert --from jsonl --to xds - - < changes.jsonl": "from a pipe to a pipe",
     },
     "decode": {
@@ -215,7 +236,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
 """Example command lines by the command's name, each with its effect."""
 
 
-# --- help -------------------------------------------------------------------------------------------------------------
+# --- help -----------------------------------------------------------------------------------------
 
 
 def examples_of(name: str) -> Mapping[str, str]:
@@ -226,8 +247,15 @@ def examples_of(name: str) -> Mapping[str, str]:
 
 def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, list[click.Option]]:
     """Return the options of a command by the group that shows them."""
-    by_flag = {max(one.opts, key=len): one for one in command.get_params(ctx) if isinstance(one, click.Option)}
-    groups = {title: [by_flag[flag] for flag in flags if flag in by_flag] for title, flags in OPTIONS.items()}
+    by_flag = {
+        max(one.opts, key=len): one
+        for one in command.get_params(ctx)
+        if isinstance(one, click.Option)
+    }
+    groups = {
+        title: [by_flag[flag] for flag in flags if flag in by_flag]
+        for title, flags in OPTIONS.items()
+    }
     return {title: options for title, options in groups.items() if options}
 
 
@@ -237,10 +265,14 @@ class Command(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, options in grouped_options(self, ctx).items():
             with formatter.section(title):
-                formatter.write_dl([record for one in options if (record := one.get_help_record(ctx))])
+                formatter.write_dl(
+                    [record for one in options if (record := one.get_help_record(ctx))]
+                )
         if ctx.parent is not None:
             formatter.write_paragraph()
-            formatter.write_text("Options of all commands stand before the command: see `eventlog --help`.")
+            formatter.write_text(
+                "Options of all commands stand before the command: see `eventlog --help`."
+            )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Examples"):
@@ -259,7 +291,12 @@ class Group(Command, click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(1000)) for name, command in self.commands.items()])
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(1000))
+                    for name, command in self.commands.items()
+                ]
+            )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -299,11 +336,15 @@ class _LazyGroup(Group):
                 formatter.write_dl([(name, line) for name, (_, line) in commands.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        named = [CompletionItem(name, help=line) for name, (_, line) in COMMANDS.items() if name.startswith(incomplete)]
+        named = [
+            CompletionItem(name, help=line)
+            for name, (_, line) in COMMANDS.items()
+            if name.startswith(incomplete)
+        ]
         return named or click.Command.shell_complete(self, ctx, incomplete)
 
 
-# --- running a command ------------------------------------------------------------------------------------------------
+# --- running a command ----------------------------------------------------------------------------
 
 DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -316,13 +357,20 @@ def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]
     for assignment in assignments:
         name, equals, value = assignment.partition("=")
         if not equals:
-            raise ConfigError(f"--set {assignment}: write it as SECTION.KEY=VALUE, such as publisher.batch_size=10")
+            raise ConfigError(
+                f"--set {assignment}: write it as SECTION.KEY=VALUE, such as "
+                "publisher.batch_size=10"
+            )
         flags[name.strip()] = value
-    flags.update({name.replace("__", "."): value for name, value in named.items() if value is not None})
+    flags.update(
+        {name.replace("__", "."): value for name, value in named.items() if value is not None}
+    )
     return flags
 
 
-def _settings_of(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def _settings_of(
+    _ctx: click.Context, _param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Return the completions of ``--set``: the settings, including those of all installed types."""
     # This loads all installed packages, and only shell completion calls it.
     from eventlog.config.settings import installed_options, installed_sections
@@ -337,18 +385,36 @@ def _settings_of(_ctx: click.Context, _param: click.Parameter, incomplete: str) 
 
 @click.group(
     cls=_LazyGroup,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120, "show_default": True},
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 120,
+        "show_default": True,
+    },
 )
 @click.option("--config", "-c", "config_file", type=FILE, envvar="EVENTLOG_CONFIG",
-              show_envvar=True, metavar="FILE", help="Configuration file; eventlog.toml if it is there.")  # fmt: skip
-@click.option("--database-url", metavar="URL", help="SQLAlchemy URL of the database, in place of [database] url.")
-@click.option("--schema", metavar="NAME", help="Schema of the log and the classes, in place of [database] schema_name.")
-@click.option("--log-table", metavar="NAME", help="The log table, in place of [database] log_table.")
-@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", shell_complete=_settings_of,
-              help="Any setting of eventlog.toml, such as publisher.batch_size=10; repeatable.")  # fmt: skip
+              show_envvar=True, metavar="FILE", help=("Configuration file; eventlog.toml "
+"if it is there."))  # fmt: skip
+@click.option(
+    "--database-url",
+    metavar="URL",
+    help="SQLAlchemy URL of the database, in place of [database] url.",
+)
+@click.option(
+    "--schema",
+    metavar="NAME",
+    help="Schema of the log and the classes, in place of [database] schema_name.",
+)
+@click.option(
+    "--log-table", metavar="NAME", help="The log table, in place of [database] log_table."
+)
+@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE",
+              shell_complete=_settings_of,
+              help=("Any setting of eventlog.toml, such as publisher.batch_size=10; "
+"repeatable."))  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
 @click.option("--verbose", "-v", count=True, show_default=False,
-              help="Say each window and flight; twice: each statement, and errors with their traceback.")  # fmt: skip
+              help=("Say each window and flight; twice: each statement, and errors with their "
+"traceback."))  # fmt: skip
 @click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
@@ -372,7 +438,10 @@ def cli(
     """
     configure_logging(LogSettings(), quiet=quiet, verbose=verbose)
     flags = _settings(
-        assignments, database__url=database_url, database__schema_name=schema, database__log_table=log_table
+        assignments,
+        database__url=database_url,
+        database__schema_name=schema,
+        database__log_table=log_table,
     )
     ctx.obj = CommandContext(config_file, flags, quiet, verbose)
 
@@ -380,7 +449,9 @@ def cli(
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors go to standard error, a line each."""
     # The flag is searched by hand, since parsing the command line may itself fail.
-    is_asked_for = "-vv" in arguments or sum(argument in ("-v", "--verbose") for argument in arguments) > 1
+    is_asked_for = (
+        "-vv" in arguments or sum(argument in ("-v", "--verbose") for argument in arguments) > 1
+    )
     with_traceback = is_asked_for or os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0")
     try:
         result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
@@ -389,7 +460,11 @@ def run(arguments: Sequence[str]) -> int:
         return USAGE
     except click.ClickException as error:
         where = getattr(error, "ctx", None)
-        if isinstance(error, click.NoSuchOption) and where is not None and (usage := _global_usage(error, where)):
+        if (
+            isinstance(error, click.NoSuchOption)
+            and where is not None
+            and (usage := _global_usage(error, where))
+        ):
             error_line(usage)
             return USAGE
         message = " ".join(error.format_message().split()).rstrip(".")
@@ -407,7 +482,13 @@ def run(arguments: Sequence[str]) -> int:
             traceback.print_exc()
         for message in getattr(error, "refusals", ()) or (_message(error),):
             error_line(message, code=getattr(error, "code", ""))
-        return USAGE if isinstance(error, ConfigError) else FATAL if isinstance(error, FatalAnswer) else FAILED
+        return (
+            USAGE
+            if isinstance(error, ConfigError)
+            else FATAL
+            if isinstance(error, FatalAnswer)
+            else FAILED
+        )
     return result if isinstance(result, int) else DONE
 
 
@@ -419,7 +500,10 @@ def _global_usage(error: click.NoSuchOption, where: click.Context) -> str | None
         if error.option_name in option.opts:
             value = f" {option.metavar}" if option.metavar else ""
             command = where.command_path.removeprefix("eventlog ")
-            return f"{error.option_name} stands before the command: eventlog {error.option_name}{value} {command}"
+            return (
+                f"{error.option_name} stands before the command: eventlog "
+                f"{error.option_name}{value} {command}"
+            )
     return None
 
 

@@ -55,19 +55,39 @@ class _Size(click.ParamType[int]):
 @click.command(cls=Command)
 @click.option("--config", "-c", "config_file", type=FILE, metavar="FILE",
               help="Configuration file, here as well as before the command.")  # fmt: skip
-@name_option("--format", "file_format", group=FORMATS, can=("publish", "tables"), default=DEFAULT_FORMAT,
-             metavar="FORMAT", help="What is written: {names}.")  # fmt: skip
+@name_option("--format", "file_format", group=FORMATS, can=("publish", "tables"),
+             default=DEFAULT_FORMAT, metavar="FORMAT",
+             help="What is written: {names}.")  # fmt: skip
 @click.option("--map", "map_file", type=FILE, metavar="FILE",
-              help="Options of the format's writer, TOML or JSON, as of `eventlog convert`; XDS: none.")  # fmt: skip
-@click.option("--last-sequence", metavar="SEQUENCE", help="Qlik formats: the change sequence to number on from.")
-@click.option("--out", required=True, metavar="DIR", help="Directory or URI for the output, empty or not there yet.")
+              help=("Options of the format's writer, TOML or JSON, as of `eventlog convert`; "
+"XDS: none."))  # fmt: skip
+@click.option(
+    "--last-sequence",
+    metavar="SEQUENCE",
+    help="Qlik formats: the change sequence to number on from.",
+)
+@click.option(
+    "--out",
+    required=True,
+    metavar="DIR",
+    help="Directory or URI for the output, empty or not there yet.",
+)
 @master_option
-@click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of the Spark that is started; repeatable.")
-@click.option("--mark", is_flag=True, help="When all documents are complete, mark exactly the rows that were read.")
+@click.option(
+    "--conf",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="A setting of the Spark that is started; repeatable.",
+)
+@click.option(
+    "--mark",
+    is_flag=True,
+    help="When all documents are complete, mark exactly the rows that were read.",
+)
 @click.option("--file-layout", type=click.Choice(_FILE_LAYOUTS), metavar="LAYOUT",
-              help="How files hold it. Lines, documents (a file an envelope) or parquet (an event a row); Qlik "
-                   "messages: lines; change tables: parquet, csv or json.  "
-                   "[default: the first of these]")  # fmt: skip
+              help=("How files hold it. Lines, documents (a file an envelope) or parquet (an "
+"event a row); Qlik messages: lines; change tables: parquet, csv or json.  "
+"[default: the first of these]"))  # fmt: skip
 @click.option("--compression", type=click.Choice(["none", "gzip", "zstd"]), default="none",
               help="Compression of the files.")  # fmt: skip
 @click.option("--max-file-size", type=_Size(), default="256MiB", metavar="SIZE",
@@ -75,14 +95,23 @@ class _Size(click.ParamType[int]):
 @click.option("--partition-rows", type=click.IntRange(min=1), default=200_000, metavar="ROWS",
               help="Rows that one task reads and writes at most.")  # fmt: skip
 @click.option("--connections", type=click.IntRange(min=0), default=0, metavar="NUMBER",
-              help="Connections open at once at most, beside the driver's two; 0 = as many as tasks run.")  # fmt: skip
+              help=("Connections open at once at most, beside the driver's two; 0 = as many as "
+"tasks run."))  # fmt: skip
 @click.option("--acknowledge", type=click.Choice(["mark", "delete"]),
-              help="With --mark: set the status of the rows (about 4 us each on the server, and a dead row to vacuum) "
-                   "or delete them (0.6 us).  [default: delete if delete_from_log is set]")  # fmt: skip
-@click.option("--estimate", is_flag=True, help="Convert nothing: print rows, parts, bytes and expected times.")
-@click.option("--copy", is_flag=True, help="Hold no row: publishers send them all the same, and --mark is refused.")
+              help=("With --mark: set the status of the rows (about 4 us each on the server, "
+"and a dead row to vacuum) or delete them (0.6 us).  [default: delete if "
+"delete_from_log is set]"))  # fmt: skip
+@click.option(
+    "--estimate", is_flag=True, help="Convert nothing: print rows, parts, bytes and expected times."
+)
+@click.option(
+    "--copy",
+    is_flag=True,
+    help="Hold no row: publishers send them all the same, and --mark is refused.",
+)
 @click.option("--abandon", is_flag=True,
-              help="Convert nothing: give the rows of DIR back to the publisher; its files count no more.")  # fmt: skip
+              help=("Convert nothing: give the rows of DIR back to the publisher; its files "
+"count no more."))  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="With --abandon: also if marking has begun.")
 @json_option
 @click.pass_obj
@@ -119,16 +148,20 @@ def backlog(
         context = replace(context, config_file=config_file)
     if estimate:
         config = context.config(format__type=DEFAULT_FORMAT)
-        expected = spark_module("eventlog.spark.preflight").estimate(config, master_of(master), partition_rows)
+        expected = spark_module("eventlog.spark.preflight").estimate(
+            config, master_of(master), partition_rows
+        )
         print_json(asdict(expected)) if as_json else _print_estimate(expected)
         return
     if abandon:
         if mark:
             raise ConfigError("--mark and --abandon exclude each other")
-        held = spark_module("eventlog.spark.hold").abandon(context.config(format__type=DEFAULT_FORMAT), out, force=yes)
+        held = spark_module("eventlog.spark.hold").abandon(
+            context.config(format__type=DEFAULT_FORMAT), out, force=yes
+        )
         result(
-            f"{number_of(held.rows, 'row')} up to record_id {held.last} given back to the publisher; {held.directory} "
-            "counts no more"
+            f"{number_of(held.rows, 'row')} up to record_id {held.last} given back to the "
+            f"publisher; {held.directory} counts no more"
         )
         return
     spark = spark_module("eventlog.spark.backlog")
@@ -157,7 +190,9 @@ def backlog(
         note("Spark starts, which takes some seconds")
     with _monitoring(config, location, file_format) as progress:
         try:
-            report = spark.run(config, request if progress is None else replace(request, progress=progress))
+            report = spark.run(
+                config, request if progress is None else replace(request, progress=progress)
+            )
         except BaseException as error:
             for said in getattr(error, "__notes__", ()):
                 note(said)
@@ -177,7 +212,9 @@ def _monitoring(config: Config, out: str, file_format: str) -> Iterator[Any]:
     from eventlog.cli.triggers import planned_triggers
     from eventlog.publisher.monitor import monitoring_job
 
-    with monitoring_job(config, config.monitor.listen, out, file_format, planned_triggers) as activity:
+    with monitoring_job(
+        config, config.monitor.listen, out, file_format, planned_triggers
+    ) as activity:
         yield activity.during
 
 
@@ -189,11 +226,15 @@ def _print_estimate(expected: Any) -> None:
     whole = expected.bytes + expected.temporary_bytes
     result(f"under --out as much again until the job ends: {whole / mib:,.0f} MiB")
     result(
-        f"converting: about {expected.converting_seconds:,.0f} s with {number_of(expected.cores, 'task')} at once; "
-        f"--mark: about {expected.mark_seconds:,.0f} s, with --acknowledge delete {expected.delete_seconds:,.0f} s"
+        f"converting: about {expected.converting_seconds:,.0f} s with "
+        f"{number_of(expected.cores, 'task')} at once; --mark: about {expected.mark_seconds:,.0f} "
+        f"s, with --acknowledge delete {expected.delete_seconds:,.0f} s"
     )
     if expected.held:
-        note("rows are held by another directory: `eventlog status` says which; until then only --copy converts")
+        note(
+            "rows are held by another directory: `eventlog status` says which; until then only "
+            "--copy converts"
+        )
 
 
 def _setting(text: str) -> tuple[str, str]:
@@ -218,23 +259,29 @@ def _print_report(report: Any, out: str, copy: bool) -> None:
     totals = report.manifest.totals
     rows = totals["rows_read"]
     if report.resumed:
-        result(f"{out} is finished already, since {report.manifest.finished}: {number_of(totals['events'], 'event')}")
+        result(
+            f"{out} is finished already, since {report.manifest.finished}: "
+            f"{number_of(totals['events'], 'event')}"
+        )
     else:
         rate = rows / report.converting_seconds if report.converting_seconds else 0
         in_flight = totals.get("rows_in_flight", 0)
         more = f" and {number_of(in_flight, 'row')} in flight" if in_flight else ""
-        events, documents, files = (number_of(totals[f"{noun}s"], noun) for noun in ("event", "document", "file"))
+        events, documents, files = (
+            number_of(totals[f"{noun}s"], noun) for noun in ("event", "document", "file")
+        )
         bad, loopback = number_of(totals.get("rows_bad", 0), "row"), totals["rows_loopback"]
         told = remarks(totals.get("old_unreadable", 0), totals.get("truncated", 0))
         result(
-            f"{number_of(rows, 'row')} read{more}: {events} in {documents}, {files}, {totals['bytes'] / 2**20:,.1f} "
-            f"MiB; {', '.join([f'{bad} bad', f'{loopback:,} loopback', *told])}"
+            f"{number_of(rows, 'row')} read{more}: {events} in {documents}, {files}, "
+            f"{totals['bytes'] / 2**20:,.1f} MiB; "
+            f"{', '.join([f'{bad} bad', f'{loopback:,} loopback', *told])}"
         )
         result(f"converted in {report.converting_seconds:,.1f} s, {rate:,.0f} rows/s")
     if report.marked is not None:
         result(f"{number_of(report.marked, 'row')} marked in {report.marking_seconds:,.1f} s")
     elif not copy:
         note(
-            "no row was marked: publishers read past the rows until you run the same command with --mark, when the "
-            "receiver has the documents, or with --abandon"
+            "no row was marked: publishers read past the rows until you run the same command with "
+            "--mark, when the receiver has the documents, or with --abandon"
         )

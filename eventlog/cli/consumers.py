@@ -84,7 +84,12 @@ def show(context: CommandContext, as_json: bool) -> None:
 
 @consumers.command()
 @click.argument("name")
-@click.option("--begin", default="now", metavar="WHERE", help="Where it begins: now, first, snapshot or a record_id.")
+@click.option(
+    "--begin",
+    default="now",
+    metavar="WHERE",
+    help="Where it begins: now, first, snapshot or a record_id.",
+)
 @yes_option
 @click.pass_obj
 def reset(context: CommandContext, name: str, begin: str, yes: bool) -> None:

@@ -53,15 +53,19 @@ class CommandContext:
         Without --config, eventlog.toml is read if it exists. Prints warnings. Raises ConfigError.
         """
         path = self.config_file or (DEFAULT_FILE if DEFAULT_FILE.exists() else None)
-        of_command = {name.replace("__", "."): value for name, value in flags.items() if value is not None}
+        of_command = {
+            name.replace("__", "."): value for name, value in flags.items() if value is not None
+        }
         config = load(path, os.environ, {**self.flags, **of_command})
-        configure_logging(config.log, quiet=self.quiet, verbose=self.verbose, log=config.publication)
+        configure_logging(
+            config.log, quiet=self.quiet, verbose=self.verbose, log=config.publication
+        )
         for warning in config.warnings:
             note(f"warning: {warning}")
         return config
 
 
-# --- options of several commands --------------------------------------------------------------------------------------
+# --- options of several commands ------------------------------------------------------------------
 
 
 class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.5 on
@@ -89,7 +93,9 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
             self.fail(str(error), param, ctx)
         return str(value)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
         return [CompletionItem(name) for name in self.names() if name.startswith(incomplete)]
 
 
@@ -114,15 +120,25 @@ def name_option(
 
 
 FILE: Final = click.Path(path_type=Path)
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON, for programs.")
-sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
-master_option = click.option("--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]")
-source_option = name_option(
-    "--from", "source", group=SOURCES, metavar="SOURCE", help="What is published: {names}; in place of source.type."
+json_option = click.option(
+    "--json", "as_json", is_flag=True, help="Print the result as JSON, for programs."
 )
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts.")
+sql_option = click.option("--sql", "as_sql", is_flag=True, help="Print the SQL and run none of it.")
+master_option = click.option(
+    "--master", metavar="URL", help="Spark master.  [default: spark-submit's, else local[*]]"
+)
+source_option = name_option(
+    "--from",
+    "source",
+    group=SOURCES,
+    metavar="SOURCE",
+    help="What is published: {names}; in place of source.type.",
+)
+yes_option = click.option(
+    "--yes", "-y", is_flag=True, help="Do not ask, also on a terminal; for scripts."
+)
 
-# --- the database; SQLAlchemy loads slowly, and `eventlog --help` does without it -------------------------------------
+# --- the database; SQLAlchemy loads slowly, and `eventlog --help` does without it -----------------
 
 
 def engine_of(config: Config) -> tuple[Engine, Dialect]:
@@ -163,7 +179,7 @@ def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
         yield conn, dialect
 
 
-# --- Spark ------------------------------------------------------------------------------------------------------------
+# --- Spark ----------------------------------------------------------------------------------------
 
 
 def spark_module(name: str) -> Any:
@@ -174,7 +190,8 @@ def spark_module(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise ConfigError(
-            f"Spark is not installed ({error}): install eventlog-publisher[spark], and Java 17 or later"
+            f"Spark is not installed ({error}): install eventlog-publisher[spark], and Java 17 or "
+            "later"
         ) from error
 
 
@@ -185,7 +202,7 @@ def master_of(option: str | None) -> str | None:
     return option or (None if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")
 
 
-# --- log lines, on standard error -------------------------------------------------------------------------------------
+# --- log lines, on standard error -----------------------------------------------------------------
 
 _LOG_FIELDS: Final = ("log", "flight", "envelope", "event_id", "code")
 """The fields that a log line may have beside its message."""
@@ -199,20 +216,32 @@ def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: 
     ``log`` names the log of the command, for lines in JSON. ``quiet`` and ``verbose`` come from the
     command line; SQL statements are logged only if --verbose is given twice.
     """
-    level = "warning" if quiet and settings.level != "error" else "debug" if verbose else settings.level
-    formatter = _JsonLines(log) if settings.format == "json" else _TextLines("%(asctime)s %(levelname)s %(message)s")
+    level = (
+        "warning" if quiet and settings.level != "error" else "debug" if verbose else settings.level
+    )
+    formatter = (
+        _JsonLines(log)
+        if settings.format == "json"
+        else _TextLines("%(asctime)s %(levelname)s %(message)s")
+    )
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     for handler in _own_handlers():
         handler.setFormatter(formatter)
     logging.getLogger("eventlog").setLevel(level.upper())
-    logging.getLogger("eventlog.statements").setLevel(logging.DEBUG if verbose > 1 else logging.INFO)
+    logging.getLogger("eventlog.statements").setLevel(
+        logging.DEBUG if verbose > 1 else logging.INFO
+    )
 
 
 def _own_handlers() -> list[logging.StreamHandler[Any]]:
     """Return the handlers that write to standard error; none if the calling application has its own
     logging.
     """
-    return [handler for handler in logging.getLogger().handlers if type(handler) is logging.StreamHandler]
+    return [
+        handler
+        for handler in logging.getLogger().handlers
+        if type(handler) is logging.StreamHandler
+    ]
 
 
 class _TextLines(logging.Formatter):
@@ -253,7 +282,9 @@ class _JsonLines(logging.Formatter):
         }
         if self._log and record.name.startswith(_ABOUT_A_LOG):
             line["log"] = self._log
-        line.update({name: getattr(record, name) for name in _LOG_FIELDS if getattr(record, name, "") != ""})
+        line.update(
+            {name: getattr(record, name) for name in _LOG_FIELDS if getattr(record, name, "") != ""}
+        )
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
         return visible(json.dumps(line, ensure_ascii=False))  # visible escapes as JSON does
@@ -267,7 +298,7 @@ def error_line(message: str, *, code: str = "") -> None:
         click.echo(f"eventlog: {_with_code(_one_line(message), code)}", err=True)
 
 
-# --- output: the result, and notes beside it --------------------------------------------------------------------------
+# --- output: the result, and notes beside it ------------------------------------------------------
 
 
 def note(message: str) -> None:
@@ -275,7 +306,9 @@ def note(message: str) -> None:
     click.echo("\n".join(map(visible, message.split("\n"))), err=True)
 
 
-def result(message: str, *, colour: str | None = None, bold: bool | None = None, end: str = "\n") -> None:
+def result(
+    message: str, *, colour: str | None = None, bold: bool | None = None, end: str = "\n"
+) -> None:
     """Write a line of the result to standard output. Characters that its encoding lacks are
     escaped.
     """
@@ -304,7 +337,9 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: boo
     lines = [list(headings), *texts]
     widths = [max(_width(line[column]) for line in lines) for column in range(len(headings))]
     for number, line in enumerate(lines):
-        text = "  ".join(cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)).rstrip()
+        text = "  ".join(
+            cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)
+        ).rstrip()
         click.secho(text if err else _encodable(text), err=err, bold=number == 0)
 
 
@@ -325,19 +360,28 @@ def _width(text: str) -> int:
     ones none.
     """
     return sum(
-        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        for char in text
     )
 
 
 @contextmanager
-def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") -> Iterator[Callable[[int], None]]:
+def progress(
+    label: str, total: int, quiet: bool = False, unit: str = "rows"
+) -> Iterator[Callable[[int], None]]:
     """Show a progress bar on standard error if that is a terminal. The block calls the yielded
     function with the number of units done.
 
     ``unit`` names the units. Log lines stay above the bar.
     """
     from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     if quiet or not console.is_terminal:
@@ -360,7 +404,9 @@ def progress(label: str, total: int, quiet: bool = False, unit: str = "rows") ->
         def advance(done: int) -> None:
             bar.advance(task, done)
             completed = bar.tasks[0].completed
-            bar.update(task, rate=f", {completed / max(time.monotonic() - began, 0.001):,.0f} a second")
+            bar.update(
+                task, rate=f", {completed / max(time.monotonic() - began, 0.001):,.0f} a second"
+            )
 
         try:
             yield advance

@@ -54,23 +54,28 @@ _STEP: Final = 1000
 _PROBLEMS_SHOWN: Final = 20
 
 _from_option = name_option(
-    "--from", "source_format", group=FORMATS, can=("read_changes",), required=True, metavar="FORMAT",
-    help="Format of IN: {names}.",
+    "--from", "source_format", group=FORMATS, can=("read_changes",), required=True,
+    metavar="FORMAT", help="Format of IN: {names}.",
 )  # fmt: skip
-_map_option = click.option("--map", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON.")
+_map_option = click.option(
+    "--map", "map_file", type=FILE, metavar="FILE", help="Options of the formats, TOML or JSON."
+)
 
 
 @click.command(cls=Command)
 @_from_option
 @name_option(
-    "--to", "target_format", group=FORMATS, can=("write_changes", "publish"), required=True, metavar="FORMAT",
-    help="Format of OUT: {names}.",
+    "--to", "target_format", group=FORMATS, can=("write_changes", "publish"), required=True,
+    metavar="FORMAT", help="Format of OUT: {names}.",
 )  # fmt: skip
 @_map_option
-@click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read or written.")
+@click.option(
+    "--strict", is_flag=True, help="Stop at the first thing that cannot be read or written."
+)
 @json_option
 @click.option("--spark", "on_spark", is_flag=True,
-              help="In bulk: IN is a directory of captures, OUT a directory; each capture is a task.")  # fmt: skip
+              help=("In bulk: IN is a directory of captures, OUT a directory; each capture is a "
+"task."))  # fmt: skip
 @master_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
@@ -105,17 +110,27 @@ def convert(
     target = _url_with_password(context, target_format, target)
     if on_spark:
         if _STANDARD in (source, target):
-            raise ConfigError("with --spark IN and OUT are directories, not standard input or output")
+            raise ConfigError(
+                "with --spark IN and OUT are directories, not standard input or output"
+            )
         run = spark_module("eventlog.spark.convert").convert
         converted = run(source_format, target_format, source, target, options, strict=strict,
                         master=master_of(master), quiet=context.quiet)  # fmt: skip
         if as_json:
-            print_json({**_as_data(converted.report()), "captures": [asdict(one) for one in converted.captures]})
+            print_json(
+                {
+                    **_as_data(converted.report()),
+                    "captures": [asdict(one) for one in converted.captures],
+                }
+            )
         elif not context.quiet:
             _print_captures(converted, target)
         return
     if target == _STANDARD and format_named(target_format).is_several_files:
-        raise ConfigError(f"{target_format} is written to several files, not to standard output: name a place for OUT")
+        raise ConfigError(
+            f"{target_format} is written to several files, not to standard output: name a place "
+            "for OUT"
+        )
     with ExitStack() as stack:
         stack.enter_context(_stopped_by_signals())
         path, named = stack.enter_context(_standard_input(source, source_format))
@@ -123,7 +138,14 @@ def convert(
         follow = stack.enter_context(_progress(context.quiet))
         try:
             done = conversion.convert(
-                source_format, target_format, path, out, options, strict=strict, report=True, progress=follow
+                source_format,
+                target_format,
+                path,
+                out,
+                options,
+                strict=strict,
+                report=True,
+                progress=follow,
             )
         except NothingWritten as error:
             error.report.problems = list(map(named, error.report.problems))
@@ -150,7 +172,8 @@ def _print_captures(converted: Any, target: str) -> None:
     captures = converted.captures
     failed = sum(one.failed is not None for one in captures)
     result(
-        f"{number_of(len(captures) - failed, 'capture')} in {target}" + (f", {failed} not converted" if failed else "")
+        f"{number_of(len(captures) - failed, 'capture')} in {target}"
+        + (f", {failed} not converted" if failed else "")
     )
 
 
@@ -164,7 +187,9 @@ def _as_data(report: Report) -> dict[str, Any]:
     }
 
 
-def _print_report(report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False) -> None:
+def _print_report(
+    report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False
+) -> None:
     """Print the numbers of changes read and written, the reasons of skipped and lost input, and the
     first problems.
 
@@ -175,7 +200,10 @@ def _print_report(report: Report, what: Sequence[str] = ("read", "written"), *, 
     for problem, times in islice(problems.items(), _PROBLEMS_SHOWN):
         note(f"passed over: {problem}" + (f" ({times:,} times or more)" if times > 1 else ""))
     if len(problems) > _PROBLEMS_SHOWN:
-        note(f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; --strict stops at the first")
+        note(
+            f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; --strict stops at "
+            "the first"
+        )
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
     table(("what", "number"), [*lines, *sorted(report.counters.items())], err=err)
 
@@ -207,7 +235,10 @@ def _output(target: str) -> Iterator[str]:
         path = Path(directory) / "standard-output.jsonl"
         yield str(path)
         if [one.name for one in Path(directory).iterdir() if one.is_file()] != [path.name]:
-            raise ConfigError("this format is written to several files, not to standard output: name a place for OUT")
+            raise ConfigError(
+                "this format is written to several files, not to standard output: name a place "
+                "for OUT"
+            )
         with path.open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)
         sys.stdout.buffer.flush()
@@ -228,7 +259,9 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
 
         def follow(report: Report) -> None:
             if report.read % _STEP == 0:
-                status.update(f"{number_of(report.read, 'change')} read, {report.written:,} written")
+                status.update(
+                    f"{number_of(report.read, 'change')} read, {report.written:,} written"
+                )
 
         yield follow
 
@@ -239,7 +272,9 @@ def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
 @click.option("--strict", is_flag=True, help="Stop at the first thing that cannot be read.")
 @click.argument("source", metavar="IN")
 @click.pass_obj
-def decode(context: CommandContext, source_format: str, map_file: Path | None, strict: bool, source: str) -> None:
+def decode(
+    context: CommandContext, source_format: str, map_file: Path | None, strict: bool, source: str
+) -> None:
     """Show the changes of IN, a path or `-` for standard input, as text for people.
 
     Of gbase and linter each record is listed with its place in the file.
@@ -253,7 +288,9 @@ def decode(context: CommandContext, source_format: str, map_file: Path | None, s
         if isinstance(sys.stdout, TextIOWrapper):
             sys.stdout.reconfigure(errors="backslashreplace")  # the terminal may lack characters
         try:  # without a flush for each line, since a dump has millions
-            sys.stdout.writelines(f"{line}\n" for line in readable(source_format, path, options, report))
+            sys.stdout.writelines(
+                f"{line}\n" for line in readable(source_format, path, options, report)
+            )
         finally:
             sys.stdout.flush()
     report.problems = list(map(named, report.problems))
@@ -261,7 +298,9 @@ def decode(context: CommandContext, source_format: str, map_file: Path | None, s
         _print_report(report, ("read",), err=True)
 
 
-def readable(source_format: str, source: str, options: Mapping[str, Any], report: Report) -> Iterator[str]:
+def readable(
+    source_format: str, source: str, options: Mapping[str, Any], report: Report
+) -> Iterator[str]:
     """Yield the lines of text that show a source. Raises FormatError after the lines of the
     readable part.
     """
@@ -274,7 +313,12 @@ def block(change: Change) -> list[str]:
     new.
     """
     table = full_name(change.schema, change.table)
-    return [f"{change.op} {_line(table)}{_key(change)}", *_circumstances(change), *_columns(change), *_extras(change)]
+    return [
+        f"{change.op} {_line(table)}{_key(change)}",
+        *_circumstances(change),
+        *_columns(change),
+        *_extras(change),
+    ]
 
 
 def _key(change: Change) -> str:
@@ -282,7 +326,11 @@ def _key(change: Change) -> str:
         return ""
     old = old_key(change) or ()
     text = ", ".join(f"{name}={_shown(value)}" for name, value in change.key)
-    return f" {text}" if old == change.key else f" {', '.join(f'{n}={_shown(v)}' for n, v in old)} -> {text}"
+    return (
+        f" {text}"
+        if old == change.key
+        else f" {', '.join(f'{n}={_shown(v)}' for n, v in old)} -> {text}"
+    )
 
 
 def _circumstances(change: Change) -> list[str]:
@@ -341,7 +389,7 @@ def _line(text: str) -> str:
     return text if text.isprintable() else repr(text)[1:-1]
 
 
-# --- input of both commands -------------------------------------------------------------------------------------------
+# --- input of both commands -----------------------------------------------------------------------
 
 
 @contextmanager
@@ -413,7 +461,9 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
     return named.set(password=database.password).render_as_string(hide_password=False)
 
 
-def _map_with_password(context: CommandContext, format: str, options: Mapping[str, Any]) -> Mapping[str, Any]:
+def _map_with_password(
+    context: CommandContext, format: str, options: Mapping[str, Any]
+) -> Mapping[str, Any]:
     """Return the options of a map; ``database_url`` of the reader gets the configured password in
     the same way.
     """

@@ -50,7 +50,11 @@ def db() -> None:
 
 @db.command()
 @click.argument("revision", default="head")
-@click.option("--companions-only", is_flag=True, help="Make the companions alone, for a log that is there already.")
+@click.option(
+    "--companions-only",
+    is_flag=True,
+    help="Make the companions alone, for a log that is there already.",
+)
 @click.option("--tablespace", metavar="NAME", help="Oracle: where the tables are made.")
 @click.option("--index-tablespace", metavar="NAME", help="Oracle: where the indexes are made.")
 @click.option("--name", "renamed", multiple=True, metavar="NAME=OTHER",
@@ -77,7 +81,12 @@ def upgrade(
     if as_sql:
         whose = offline(config, dialect_name)
         migrations.upgrade(
-            None, revision=revision, companions_only=companions_only, sql=sys.stdout, storage=storage, **whose
+            None,
+            revision=revision,
+            companions_only=companions_only,
+            sql=sys.stdout,
+            storage=storage,
+            **whose,
         )
         return
     _refuse_dialect(dialect_name)
@@ -85,7 +94,13 @@ def upgrade(
     dialect_of(url).prepare(url)
     with transaction(config) as (conn, _):
         before = migrations.current(conn, **names(config))
-        migrations.upgrade(conn, revision=revision, companions_only=companions_only, storage=storage, **names(config))
+        migrations.upgrade(
+            conn,
+            revision=revision,
+            companions_only=companions_only,
+            storage=storage,
+            **names(config),
+        )
         after = migrations.current(conn, **names(config))
     if not context.quiet:
         what = "nothing to do" if after == before else "upgraded"
@@ -105,7 +120,8 @@ def current(context: CommandContext, as_json: bool) -> None:
         return
     newer = [revision for revision in newest if revision not in reached]
     table(
-        ("log", "current", "not applied"), [(config.database.log_table, _revisions(reached), ", ".join(newer) or None)]
+        ("log", "current", "not applied"),
+        [(config.database.log_table, _revisions(reached), ", ".join(newer) or None)],
     )
 
 
@@ -127,10 +143,13 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
         server = dialect.server_parts(conn, log)
         LETTERS.lock(conn, dialect, log)
         if running := [
-            one.name for one in read_consumers(conn, log) if dialect.is_consumer_locked(conn, log, one.name)
+            one.name
+            for one in read_consumers(conn, log)
+            if dialect.is_consumer_locked(conn, log, one.name)
         ]:
             raise ConsumerRuns(
-                f"{first_of(running, 3)} of the log {log} runs, and would go on under the old epoch: stop it first"
+                f"{first_of(running, 3)} of the log {log} runs, and would go on under the old "
+                "epoch: stop it first"
             )
         line = read_epoch(conn, log)
         epoch, _ = raise_epoch(conn, dialect, log, {**line.server, **server})
@@ -143,8 +162,12 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
 
 @db.command()
 @click.argument("revision")
-@click.option("--companions-only", is_flag=True, help="With --sql: leave a log that was not made by eventlog.")
-@click.option("--force", is_flag=True, help="Go on although rows wait to be published. They are lost.")
+@click.option(
+    "--companions-only", is_flag=True, help="With --sql: leave a log that was not made by eventlog."
+)
+@click.option(
+    "--force", is_flag=True, help="Go on although rows wait to be published. They are lost."
+)
 @yes_option
 @sql_option
 @dialect_option
@@ -167,12 +190,16 @@ def downgrade(
     config = context.config()
     if as_sql:
         whose = offline(config, dialect_name)
-        migrations.downgrade(None, revision=revision, companions_only=companions_only, sql=sys.stdout, **whose)
+        migrations.downgrade(
+            None, revision=revision, companions_only=companions_only, sql=sys.stdout, **whose
+        )
         return
     _refuse_dialect(dialect_name)
 
     def drops_log(conn: Connection) -> bool:
-        return revision == "base" or migrations.drops_log(migrations.current(conn, **names(config)), revision)
+        return revision == "base" or migrations.drops_log(
+            migrations.current(conn, **names(config)), revision
+        )
 
     def refuse_downgrade(conn: Connection, dialect: Dialect) -> None:
         if drops_log(conn):
@@ -198,7 +225,9 @@ def downgrade(
 def _pairs(renamed: Sequence[str]) -> dict[str, str]:
     """Return assignments ``OLD=NEW`` as a mapping. Raises ConfigError."""
     pairs = [one.partition("=") for one in renamed]
-    if wrong := next((one for one, (old, _, new) in zip(renamed, pairs, strict=True) if not (old and new)), None):
+    if wrong := next(
+        (one for one, (old, _, new) in zip(renamed, pairs, strict=True) if not (old and new)), None
+    ):
         raise ConfigError(f"--name {wrong}: write NAME=OTHER, such as IDX_EVENTLOG_5=LOG_QUEUE")
     return {old: new for old, _, new in pairs}
 
@@ -212,13 +241,18 @@ def offline(config: Config, dialect_name: str | None = None) -> dict[str, Any]:
     """Return the arguments of migrations that only write SQL. Without ``dialect_name`` the SQL is
     for the configured URL's database.
     """
-    return {**names(config), "dialect_name": dialect_name or dialect_of(connection_url(config.database)).name}
+    return {
+        **names(config),
+        "dialect_name": dialect_name or dialect_of(connection_url(config.database)).name,
+    }
 
 
 def _refuse_dialect(dialect_name: str | None) -> None:
     """Raise a usage error if --dialect is given without --sql."""
     if dialect_name is not None:
-        raise click.UsageError("--dialect goes with --sql, which prints the statements and runs none")
+        raise click.UsageError(
+            "--dialect goes with --sql, which prints the statements and runs none"
+        )
 
 
 def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> None:
@@ -230,18 +264,24 @@ def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> N
     last = tail(conn, log)
     if last is not None:
         raise ConfigError(
-            f"the log {log} holds rows that are not published (up to record_id {last}) and would be lost: "
-            "publish them, or give --force"
+            f"the log {log} holds rows that are not published (up to record_id {last}) and would "
+            "be lost: publish them, or give --force"
         )
 
 
 def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
     log = config.database.log_table
     if revision == "base":
-        return f"This drops the log {log} with all its rows, and its companion tables (each only if we made it)."
+        return (
+            f"This drops the log {log} with all its rows, and its companion tables (each only if "
+            "we made it)."
+        )
     if drops_log:
         return f"This drops the log {log} with all its rows."
-    return f"This takes away from the log {log} what the migrations after {revision} made, with what stands in it."
+    return (
+        f"This takes away from the log {log} what the migrations after {revision} made, with what "
+        "stands in it."
+    )
 
 
 def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Config) -> None:
@@ -260,8 +300,9 @@ def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Confi
     if installed:
         tables = ", ".join(sorted({one.table for one in installed}))
         raise ConfigError(
-            f"triggers on {tables} write the log {config.database.log_table}, and without it every statement on these "
-            "tables would fail: run `eventlog triggers drop` first, or `eventlog triggers drop --drop-log` for both"
+            f"triggers on {tables} write the log {config.database.log_table}, and without it "
+            "every statement on these tables would fail: run `eventlog triggers drop` first, or "
+            "`eventlog triggers drop --drop-log` for both"
         )
 
 

@@ -50,14 +50,16 @@ _TRANSACTIONS = 60
 """The number of random transactions of each writer."""
 
 _CONFIG = """\
-# Written by `eventlog demo`. Go on with `eventlog --config {file} status`, `publish`, `triggers plan`, ...
+# Written by `eventlog demo`. Go on with `eventlog --config {file} status`, `publish`,
+# `triggers plan`, ...
 
 [database]
 url = "{url}"
 schema_name = "hr"
 
 [publisher]
-loopback_rows = "consume"    # the publisher is the owner of the tables here; the application is hr_app
+# The publisher is the owner of the tables here; the application is hr_app.
+loopback_rows = "consume"
 
 [sink]
 type = "files"
@@ -122,8 +124,13 @@ if there are none.
 
 @click.command(cls=Command)
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help="Work in this directory and leave database, documents and eventlog.toml there.")  # fmt: skip
-@click.option("--no-backlog", is_flag=True, help="Leave out the last part, which needs Spark and most of the time.")
+              help=("Work in this directory and leave database, documents and eventlog.toml "
+"there."))  # fmt: skip
+@click.option(
+    "--no-backlog",
+    is_flag=True,
+    help="Leave out the last part, which needs Spark and most of the time.",
+)
 @click.pass_obj
 def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
     """Show the whole way on an embedded PostgreSQL: tables, triggers, changes, documents, marked
@@ -134,7 +141,9 @@ def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
     with ExitStack() as stack:
-        directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-")))
+        directory = keep or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="eventlog-demo-"))
+        )
         directory.mkdir(parents=True, exist_ok=True)
         directory = directory.resolve()
         _say(console, "Starting a PostgreSQL of its own", str(directory / "postgres"))
@@ -149,7 +158,11 @@ def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
             _show_backlog(console, file=directory / "eventlog.toml", directory=directory)
     if keep is not None:
         file = directory / "eventlog.toml"
-        _say(console, "Go on with", f"eventlog --config {file} status   (the database starts when it is needed)")
+        _say(
+            console,
+            "Go on with",
+            f"eventlog --config {file} status   (the database starts when it is needed)",
+        )
 
 
 def _say(console: Console, what: str, detail: str = "") -> None:
@@ -177,7 +190,11 @@ def _install(console: Console, directory: Path, url: str) -> Config:
 
 @contextmanager
 def _session(url: str, user: str = "postgres") -> Iterator[psycopg.Connection]:
-    address = make_url(url).set(drivername="postgresql", username=user).render_as_string(hide_password=False)
+    address = (
+        make_url(url)
+        .set(drivername="postgresql", username=user)
+        .render_as_string(hide_password=False)
+    )
     with closing(psycopg.connect(address, autocommit=True)) as session:
         yield session
 
@@ -203,13 +220,19 @@ def _play(console: Console, url: str, config: Config) -> list[_Rows]:
             writer.result()
     with _session(url) as owner:
         rows = _last_id(owner)
-    _say(console, "Changed", f"{len(_SCENES)} scenes, then {_WRITERS * _TRANSACTIONS} transactions of {_WRITERS} "
-         f"concurrent writers: {number_of(rows, 'row')} in the log")  # fmt: skip
+    _say(
+        console,
+        "Changed",
+        f"{len(_SCENES)} scenes, then {_WRITERS * _TRANSACTIONS} transactions of {_WRITERS} "
+        f"concurrent writers: {number_of(rows, 'row')} in the log",
+    )
     return played
 
 
 def _last_id(session: psycopg.Connection) -> int:
-    (last,) = session.execute("SELECT coalesce(max(record_id), 0) FROM hr.eventlog").fetchone() or (0,)
+    (last,) = session.execute("SELECT coalesce(max(record_id), 0) FROM hr.eventlog").fetchone() or (
+        0,
+    )
     return int(last)
 
 
@@ -235,7 +258,9 @@ def _write(url: str, seed: int) -> None:
 
 
 _USER = "(SELECT idu FROM hr.usr WHERE idu > 1 ORDER BY md5(idu::text || %(unique)s::text) LIMIT 1)"
-_GROUP = "(SELECT idg FROM hr.grp WHERE idg > 1 ORDER BY md5(idg::text || %(unique)s::text) LIMIT 1)"
+_GROUP = (
+    "(SELECT idg FROM hr.grp WHERE idg > 1 ORDER BY md5(idg::text || %(unique)s::text) LIMIT 1)"
+)
 # now() does not fit: two updates within a second would differ in the fraction alone, which XDS does
 # not send.
 _NEXT_LOGIN = "coalesce(last_login, date_trunc('day', now())) + interval '1 hour'"
@@ -244,10 +269,13 @@ _CHANGES = (
     "VALUES (1000 + nextval('hr.usr_idu_seq'), %(unique)s, %(fname)s, %(lname)s, %(mail)s, 1000)",
     f"UPDATE hr.usr SET lname = %(lname)s, salary = salary * 1.02 WHERE idu = {_USER}",  # noqa: S608 - constants
     f"UPDATE hr.usr SET fname = %(fname)s, last_login = {_NEXT_LOGIN} WHERE idu = {_USER}",  # noqa: S608
-    f"INSERT INTO hr.usr_phone SELECT idu, '555-' || %(unique)s::text FROM hr.usr WHERE idu = {_USER}",  # noqa: S608
+    "INSERT INTO hr.usr_phone SELECT idu, '555-' || %(unique)s::text FROM hr.usr "  # noqa: S608
+    f"WHERE idu = {_USER}",
     f"DELETE FROM hr.usr_phone WHERE idu = {_USER}",  # noqa: S608
-    "INSERT INTO hr.grp (idg, name) VALUES (1000 + nextval('hr.grp_idg_seq'), 'group ' || %(unique)s::text)",
-    f"INSERT INTO hr.grp_member SELECT idg, idu FROM hr.grp, hr.usr WHERE idg = {_GROUP} AND idu = {_USER} "  # noqa: S608
+    "INSERT INTO hr.grp (idg, name) VALUES (1000 + nextval('hr.grp_idg_seq'), 'group ' || "
+    "%(unique)s::text)",
+    f"INSERT INTO hr.grp_member SELECT idg, idu FROM hr.grp, hr.usr WHERE idg = {_GROUP} "  # noqa: S608
+    f"AND idu = {_USER} "
     "ON CONFLICT DO NOTHING",
     f"DELETE FROM hr.usr WHERE idu = {_USER} AND idu %% 7 = 0",  # noqa: S608
 )
@@ -281,13 +309,17 @@ def _show_published(console: Console, config: Config) -> None:
     )
 
 
-def _show_scenes(console: Console, config: Config, documents: Path, played: Sequence[_Rows]) -> None:
+def _show_scenes(
+    console: Console, config: Config, documents: Path, played: Sequence[_Rows]
+) -> None:
     """Show each scene's statements, the rows that the triggers logged, and the events that were
     sent.
     """
     events = [event for file in sorted(documents.glob("*.xmll")) for event in _events_of(file)]
     with open_context(config, Counters()) as context:
-        for number, ((about, statements), (first, last)) in enumerate(zip(_SCENES, played, strict=True), 1):
+        for number, ((about, statements), (first, last)) in enumerate(
+            zip(_SCENES, played, strict=True), 1
+        ):
             console.print()
             console.rule(f"{number}  {about}", align="left")
             console.print(Syntax(";\n".join(statements) + ";", "sql", word_wrap=True))
@@ -297,7 +329,8 @@ def _show_scenes(console: Console, config: Config, documents: Path, played: Sequ
                 console.print(Syntax(_broken(write_event(event)), "xml", word_wrap=True))
             if not caused and first <= last:
                 console.print(
-                    "[dim]these rows stand near others of their object: they are part of its event above[/dim]"
+                    "[dim]these rows stand near others of their object: they are part of its "
+                    "event above[/dim]"
                 )
 
 
@@ -318,7 +351,16 @@ def _show_rows(console: Console, context: Context, logged: _Rows) -> None:
     if not rows:
         console.print("[dim]no rows in the log[/dim]")
         return
-    shown = ("record_id", "status", "event_type", "perpetrator", "table_key", "column_name", "old_value", "new_value")
+    shown = (
+        "record_id",
+        "status",
+        "event_type",
+        "perpetrator",
+        "table_key",
+        "column_name",
+        "old_value",
+        "new_value",
+    )
     grid = Grid(*shown, box=None, pad_edge=False, header_style="dim")
     for row in rows:
         values = (getattr(row, name) for name in shown)
@@ -331,11 +373,16 @@ def _show_status(console: Console, config: Config) -> None:
         counts = count_by_status(context.connection, context.log)
         waiting = tail(context.connection, context.log) is not None
         in_flight = len(read_inflight(context.connection, context.log))
-        errors = context.connection.execute(text("SELECT count(*) FROM hr.eventlog_error")).scalar_one()
+        errors = context.connection.execute(
+            text("SELECT count(*) FROM hr.eventlog_error")
+        ).scalar_one()
         context.connection.commit()
     letters = ", ".join(f"{count} {letter}" for letter, count in sorted(counts.items()))
     console.rule("Status", align="left")
-    console.print(f"rows: {letters}; waiting: {'yes' if waiting else 'none'}; in flight: {in_flight}; errors: {errors}")
+    console.print(
+        f"rows: {letters}; waiting: {'yes' if waiting else 'none'}; in flight: {in_flight}; "
+        f"errors: {errors}"
+    )
 
 
 def _show_formats(console: Console, config: Config, logged: _Rows, directory: Path) -> None:
@@ -359,13 +406,23 @@ def _show_formats(console: Console, config: Config, logged: _Rows, directory: Pa
         return target
 
     events = _events_of(to("xds", "event.xmll"))
-    _show_format(console, "xds", *(Syntax(_broken(write_event(event)), "xml", word_wrap=True) for event in events))
+    _show_format(
+        console,
+        "xds",
+        *(Syntax(_broken(write_event(event)), "xml", word_wrap=True) for event in events),
+    )
 
     table = to("qlik-change-table", "change_table", file_format="json")
-    _show_format(console, "qlik-change-table", _side_by_side(list(_json_lines(*sorted(table.glob("*__ct/*.json*"))))))
+    _show_format(
+        console,
+        "qlik-change-table",
+        _side_by_side(list(_json_lines(*sorted(table.glob("*__ct/*.json*"))))),
+    )
 
     messages = _json_lines(to("qlik-messages", "messages.jsonl", metadata="none"))
-    _show_format(console, "qlik-messages", *(json.dumps(message, ensure_ascii=False) for message in messages))
+    _show_format(
+        console, "qlik-messages", *(json.dumps(message, ensure_ascii=False) for message in messages)
+    )
 
 
 def _show_format(console: Console, format_name: str, *shown: Syntax | Grid | str) -> None:
@@ -383,23 +440,31 @@ def _side_by_side(rows: Sequence[dict[str, Any]]) -> Grid:
     """Return a change table with a line for each column, since there are many."""
     operations = (row["header__operation"].casefold() for row in rows)
     grid = Grid(
-        "column of hr.usr__ct", *(f"row {name}" for name in operations), box=None, pad_edge=False, header_style="dim"
+        "column of hr.usr__ct",
+        *(f"row {name}" for name in operations),
+        box=None,
+        pad_edge=False,
+        header_style="dim",
     )
     for name in rows[0]:
         grid.add_row(name, *("NULL" if row[name] is None else str(row[name]) for row in rows))
     return grid
 
 
-# --- a backlog, by Spark ----------------------------------------------------------------------------------------------
+# --- a backlog, by Spark --------------------------------------------------------------------------
 
 _BACKLOG_ROWS: Final = 100_000
 """The least number of rows of the backlog."""
 
 _NEW_USERS: Final = """
 INSERT INTO hr.usr (idu, login, fname, lname, mail, salary)
-SELECT n, 'user' || n, (ARRAY['Ann', 'Béla', 'Chloë', 'Dmitri'])[n % 4 + 1], 'O''Neil & ' || n, n || '@x.org', 1000
-FROM (SELECT greatest(max(idu), 1000000) AS last FROM hr.usr) AS users, generate_series(last + 1, last + 12000) AS n"""
-_RAISES: Final = "UPDATE hr.usr SET salary = salary * 1.02, title = 'senior' WHERE idu > 1000000 AND idu % 3 = 0"
+SELECT n, 'user' || n, (ARRAY['Ann', 'Béla', 'Chloë', 'Dmitri'])[n % 4 + 1], 'O''Neil & ' || n,
+       n || '@x.org', 1000
+FROM (SELECT greatest(max(idu), 1000000) AS last FROM hr.usr) AS users,
+     generate_series(last + 1, last + 12000) AS n"""
+_RAISES: Final = (
+    "UPDATE hr.usr SET salary = salary * 1.02, title = 'senior' WHERE idu > 1000000 AND idu % 3 = 0"
+)
 _LEAVERS: Final = "DELETE FROM hr.usr WHERE idu > 1000000 AND idu % 50 = 0"
 
 
@@ -421,7 +486,9 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     while rows < _BACKLOG_ROWS:
         _change_many(config)
         with transaction(config) as (connection, _):
-            rows = connection.execute(text("SELECT count(*) FROM hr.eventlog WHERE status = 'N'")).scalar_one()
+            rows = connection.execute(
+                text("SELECT count(*) FROM hr.eventlog WHERE status = 'N'")
+            ).scalar_one()
     console.print(f"made: {number_of(rows, 'waiting row')}, by the triggers")
 
     out, published = directory / "backlog", directory / "published"
@@ -437,11 +504,18 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
     by_publisher = list(_event_texts(sorted(published.glob("*.xmll"))))
 
     if by_spark != by_publisher:
-        raise EventlogError(f"the events of Spark ({len(by_spark)}) and of the publisher ({len(by_publisher)}) differ")
+        raise EventlogError(
+            f"the events of Spark ({len(by_spark)}) and of the publisher ({len(by_publisher)}) "
+            "differ"
+        )
     read = report.manifest.totals["rows_read"]
-    console.print(f"Spark:     {read / report.converting_seconds:>9,.0f} rows/s ({report.converting_seconds:.1f} s, "
-                  "start of Java included; made for millions of rows)")  # fmt: skip
-    console.print(f"publisher: {counters.rows_read / seconds:>9,.0f} rows/s ({seconds:.1f} s, marks included)")
+    console.print(
+        f"Spark:     {read / report.converting_seconds:>9,.0f} rows/s "
+        f"({report.converting_seconds:.1f} s, start of Java included; made for millions of rows)"
+    )
+    console.print(
+        f"publisher: {counters.rows_read / seconds:>9,.0f} rows/s ({seconds:.1f} s, marks included)"
+    )
     if not by_spark:
         raise EventlogError("the backlog gave no events")
     console.print(f"equal: {number_of(len(by_spark), 'event')}, byte for byte, in the same order")

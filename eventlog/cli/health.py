@@ -14,7 +14,13 @@ from eventlog.publisher.health_file import read_health
 
 
 @click.command(cls=Command)
-@click.option("--file", "path", type=FILE, metavar="FILE", help="The health file, in place of publisher.health_file.")
+@click.option(
+    "--file",
+    "path",
+    type=FILE,
+    metavar="FILE",
+    help="The health file, in place of publisher.health_file.",
+)
 @json_option
 @click.pass_obj
 def health(context: CommandContext, path: Path | None, as_json: bool) -> int:

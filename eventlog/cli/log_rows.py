@@ -72,7 +72,9 @@ _SOURCES: Final = {
 
 
 consumer_option = click.option(
-    "--consumer", metavar="NAME", help="Of this consumer of the log.  [default: the one that the configuration is of]"
+    "--consumer",
+    metavar="NAME",
+    help="Of this consumer of the log.  [default: the one that the configuration is of]",
 )
 
 
@@ -81,11 +83,15 @@ class RowOrObject(click.ParamType[int | str]):
 
     name = "record_id"
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+    def convert(
+        self, value: str, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str:
         if is_of_snapshot(value):
             return value
         if not re.fullmatch("0*[1-9][0-9]{0,17}", value, re.ASCII):
-            self.fail(f"{value!r} is no record_id, and no event-id of an object in a snapshot", param, ctx)
+            self.fail(
+                f"{value!r} is no record_id, and no event-id of an object in a snapshot", param, ctx
+            )
         return int(value)
 
 
@@ -96,7 +102,9 @@ class RowOrObject(click.ParamType[int | str]):
 @json_option
 @source_option
 @click.pass_obj
-def errors(context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None) -> None:
+def errors(
+    context: CommandContext, consumer: str | None, limit: int, as_json: bool, source: str | None
+) -> None:
     """Show the rows of status E and F, grouped by cause, with the command that puts them back into
     the queue.
 
@@ -120,7 +128,11 @@ def errors(context: CommandContext, consumer: str | None, limit: int, as_json: b
         print_json({"log": str(log), "errors": refusals_data(groups)})
         return
     if not groups:
-        whose = "no row of status E or F" if consumer is None else f"nothing that was refused for consumer {consumer}"
+        whose = (
+            "no row of status E or F"
+            if consumer is None
+            else f"nothing that was refused for consumer {consumer}"
+        )
         result(f"log {log}: {whose} among the newest error lines")
         return
     table(
@@ -138,7 +150,9 @@ def errors(context: CommandContext, consumer: str | None, limit: int, as_json: b
             for one in groups
         ],
     )
-    note(f"once the cause is mended, {'sent once more' if consumer else 'back into the queue'} with:")
+    note(
+        f"once the cause is mended, {'sent once more' if consumer else 'back into the queue'} with:"
+    )
     for one in groups:
         note(f"  {one.command}")
 
@@ -160,7 +174,10 @@ def _print_failures(config: Config, limit: int, *, as_json: bool) -> None:
     else:
         table(
             ("code", "number", "newest (UTC)", "for example", "reason"),
-            [(one.code, one.number, f"{one.newest:%Y-%m-%d %H:%M:%S}", one.example, one.message) for one in groups],
+            [
+                (one.code, one.number, f"{one.newest:%Y-%m-%d %H:%M:%S}", one.example, one.message)
+                for one in groups
+            ],
         )
         note(f"each with its event or change: {config.source.options.position_table}_error")
 
@@ -202,15 +219,25 @@ def _print_explanation(explanation: Explanation) -> None:
         fields = {name: value for name, value in row._asdict().items() if name != "record_id"}
         table(
             ("column", "value"),
-            [(name, _short(value, _WIDEST) if isinstance(value, str) else value) for name, value in fields.items()],
+            [
+                (name, _short(value, _WIDEST) if isinstance(value, str) else value)
+                for name, value in fields.items()
+            ],
         )
     if explanation.problem is not None:
         result(f"it fails a check: {explanation.problem.code}: {explanation.problem.message}")
     elif explanation.class_name is None:
         result("no class that is published has it")
     else:
-        spelled = "" if row is None or explanation.key == row.table_key else ", spelled otherwise in the row"
-        result(f"it passes all checks: object {explanation.key} of class {explanation.class_name}{spelled}")
+        spelled = (
+            ""
+            if row is None or explanation.key == row.table_key
+            else ", spelled otherwise in the row"
+        )
+        result(
+            f"it passes all checks: object {explanation.key} of class "
+            f"{explanation.class_name}{spelled}"
+        )
     for line in explanation.errors:
         result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
     if explanation.in_flight is not None and explanation.in_flight.sendings > 1:
@@ -220,12 +247,22 @@ def _print_explanation(explanation: Explanation) -> None:
         table(
             ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
             [
-                (one.record_id, one.status, one.event_type, one.column_name, _short(one.old), _short(one.new), one.fate)
+                (
+                    one.record_id,
+                    one.status,
+                    one.event_type,
+                    one.column_name,
+                    _short(one.old),
+                    _short(one.new),
+                    one.fate,
+                )
                 for one in explanation.members
             ],
         )
         if explanation.read_back is not None:
-            result(f"read back from the object: {', '.join(explanation.read_back) or 'its existence'}")
+            result(
+                f"read back from the object: {', '.join(explanation.read_back) or 'its existence'}"
+            )
     if explanation.source is not None or row is None:
         if explanation.operation is None:
             result("it makes no event")
@@ -243,14 +280,23 @@ def _short(value: str | None, most: int = 40) -> str | None:
 
 
 @click.command(cls=Command)
-@click.option("--status", "statuses", metavar="LETTERS", help="Letters of the rows, of E, F, W, S.  [default: E,F]")
-@click.option("--loopback", is_flag=True, help="Rows S of the publisher's own user, which were not published.")
+@click.option(
+    "--status",
+    "statuses",
+    metavar="LETTERS",
+    help="Letters of the rows, of E, F, W, S.  [default: E,F]",
+)
+@click.option(
+    "--loopback", is_flag=True, help="Rows S of the publisher's own user, which were not published."
+)
 @click.option("--ids", metavar="IDS", help="Only these record_ids, such as 1,2,5-9.")
 @consumer_option
 @click.option("--event-id", "event_ids", metavar="ID", multiple=True,
               help="Only this object of the consumer's snapshot; repeatable.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Take rows that would bring an old value back, too.")
-@click.option("--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing.")
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Count what would be put back; change nothing."
+)
 @json_option
 @click.pass_obj
 def requeue(
@@ -280,9 +326,13 @@ def requeue(
     config = context.config()
     consumer = consumer or config.of_log.consumer
     if consumer is not None and (loopback or statuses is not None):
-        raise click.UsageError("a consumer goes with --ids, not with --status or --loopback: its rows have no letters")
+        raise click.UsageError(
+            "a consumer goes with --ids, not with --status or --loopback: its rows have no letters"
+        )
     if consumer is None and event_ids:
-        raise click.UsageError("--event-id goes with --consumer: its object is of a consumer's snapshot")
+        raise click.UsageError(
+            "--event-id goes with --consumer: its object is of a consumer's snapshot"
+        )
     if loopback and statuses is not None:
         raise click.UsageError("--loopback takes rows of status S; give it or --status")
     letters = parse_letters(statuses or "E,F")
@@ -293,7 +343,9 @@ def requeue(
             line = _consumer(conn, log, consumer)
             failed_rows, failed_objects = refused(conn, log, consumer=consumer)
             if unknown := [one for one in event_ids if one not in failed_objects]:
-                raise ConfigError(f"--event-id {unknown[0]}: no such object was refused for consumer {consumer}")
+                raise ConfigError(
+                    f"--event-id {unknown[0]}: no such object was refused for consumer {consumer}"
+                )
             if ranges is None and not event_ids:
                 ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
             done = requeue_for(conn, dialect, log, line, ranges or [], force=force, dry=dry)
@@ -303,28 +355,41 @@ def requeue(
             user = publisher_user(config, dialect, dialect.current_user(conn))
             user = own_user(config, user, dialect.fold_name)
             if not user:
-                raise ConfigError("--loopback: this database logs no users, so no row is the publisher's own")
+                raise ConfigError(
+                    "--loopback: this database logs no users, so no row is the publisher's own"
+                )
             done = rows.requeue_loopback(conn, log, user, ranges, force=force, dry=dry)
         else:
             done = rows.requeue(conn, log, letters, ranges, force=force, dry=dry)
     if as_json:
         objects = {} if consumer is None else {"objects": len(event_ids)}
-        print_json({**done._asdict(), **objects, "refused": [row._asdict() for row in done.refused]})
+        print_json(
+            {**done._asdict(), **objects, "refused": [row._asdict() for row in done.refused]}
+        )
     else:
         would, whose = "would be " if dry else "", f" of {user!r}" if loopback else ""
         if consumer is not None:
-            objects_too = f" and {number_of(len(event_ids), 'object')} of its snapshot" if event_ids else ""
-            result(f"{number_of(done.set_back, 'row')}{objects_too} {would}sent once more to consumer {consumer}")
+            objects_too = (
+                f" and {number_of(len(event_ids), 'object')} of its snapshot" if event_ids else ""
+            )
+            result(
+                f"{number_of(done.set_back, 'row')}{objects_too} {would}sent once more to "
+                f"consumer {consumer}"
+            )
         else:
-            result(f"{number_of(done.set_back, 'row')} {would}set back to N, {done.copied}{whose} {would}logged anew")
+            result(
+                f"{number_of(done.set_back, 'row')} {would}set back to N, {done.copied}{whose} "
+                f"{would}logged anew"
+            )
     if not done.refused:
         return 0
     if not as_json:
         table(("record_id", "type", "table", "key"), done.refused)
     later = "were published or wait" if loopback else "were processed"
     note(
-        f"{number_of(len(done.refused), 'row')} refused: later rows of their objects {later}, so they would bring "
-        "old values back; `eventlog resync CLASS --key KEY` logs their present state instead, or give --force"
+        f"{number_of(len(done.refused), 'row')} refused: later rows of their objects {later}, so "
+        "they would bring old values back; `eventlog resync CLASS --key KEY` logs their present "
+        "state instead, or give --force"
     )
     return 1
 
@@ -343,7 +408,10 @@ def parse_ids(text: str) -> list[tuple[int, int]]:
     for part in text.split(","):
         match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:-\s*([0-9]{1,18})\s*)?", part, re.ASCII)
         if match is None or int(match[2] or match[1]) < int(match[1]):
-            raise ConfigError(f"--ids {text}: {part.strip()!r} is no record_id and no range of them; write 1,2,5-9")
+            raise ConfigError(
+                f"--ids {text}: {part.strip()!r} is no record_id and no range of them; write "
+                "1,2,5-9"
+            )
         ranges.append((int(match[1]), int(match[2] or match[1])))
     return ranges
 
@@ -352,7 +420,13 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 @click.command(cls=Command)
-@click.option("--older-than", "age", required=True, metavar="AGE", help="By event_time: 30d, 12h, 90m, 45s or 2w.")
+@click.option(
+    "--older-than",
+    "age",
+    required=True,
+    metavar="AGE",
+    help="By event_time: 30d, 12h, 90m, 45s or 2w.",
+)
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=10_000, metavar="ROWS",
               help="Rows that one transaction looks at.")  # fmt: skip
 @click.option("--pause", type=click.FloatRange(0, 3600), default=0.0, metavar="SECONDS",
@@ -361,7 +435,9 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would go; remove nothing.")
 @json_option
 @click.pass_obj
-def purge(context: CommandContext, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool) -> None:
+def purge(
+    context: CommandContext, age: str, size: int, pause: float, yes: bool, dry: bool, as_json: bool
+) -> None:
     """Remove rows of status S and W that are older than AGE, and error lines whose rows are gone.
 
     Rows of any other status, rows in flight and rows that a consumer has not done stay. A publisher
@@ -374,14 +450,18 @@ def purge(context: CommandContext, age: str, size: int, pause: float, yes: bool,
         log = find_log(conn, dialect, config)
         if not dry:
             rows.check_purge_rights(conn, dialect, log)
-        event_time, error_time = rows.purge_cutoff(conn, dialect, log, config.publisher.event_time_zone, limit)
+        event_time, error_time = rows.purge_cutoff(
+            conn, dialect, log, config.publisher.event_time_zone, limit
+        )
         cutoff = event_time.isoformat(" ", "seconds")
         first, last = rows.extent(conn, log) or (1, 0)
         conn.commit()
         if not dry:
             older = f"older than {age.strip()} (before {cutoff})"
             confirm(
-                f"This removes from the log {log} all rows of status S and W {older}, and their error lines.", yes=yes
+                f"This removes from the log {log} all rows of status S and W {older}, and their "
+                "error lines.",
+                yes=yes,
             )
 
         def next_rows(after: int | None) -> rows.Purged | None:
@@ -409,11 +489,14 @@ def purge(context: CommandContext, age: str, size: int, pause: float, yes: bool,
             removed["error_lines"] += batch.removed
             removed["batches"] += 1
     if as_json:
-        print_json({"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)})
+        print_json(
+            {"log": str(log), "dry_run": dry, "cutoff": cutoff, **removed, "kept": dict(kept)}
+        )
     elif not context.quiet:
         verb = "would go" if dry else "removed"
         result(
-            f"log {log}, before {cutoff}: {removed['rows']:,} of {number_of(removed['looked_at'], 'row')} {verb}, "
+            f"log {log}, before {cutoff}: {removed['rows']:,} of "
+            f"{number_of(removed['looked_at'], 'row')} {verb}, "
             f"{number_of(removed['error_lines'], 'error line')} {verb}"
         )
         for name, number in kept.items():
@@ -440,8 +523,12 @@ def parse_age(text: str) -> timedelta:
     """Return the span of time of a text such as ``30d``. Raises ConfigError."""
     match = re.fullmatch(r"\s*([0-9]{1,9})\s*([smhdw])\s*", text, re.ASCII)
     if match is None:
-        raise ConfigError(f"--older-than {text}: write a number and its unit, such as 30d, 12h, 90m, 45s or 2w")
+        raise ConfigError(
+            f"--older-than {text}: write a number and its unit, such as 30d, 12h, 90m, 45s or 2w"
+        )
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
-        raise ConfigError(f"--older-than {text}: no log is that old; write 30d or the like") from None
+        raise ConfigError(
+            f"--older-than {text}: no log is that old; write 30d or the like"
+        ) from None

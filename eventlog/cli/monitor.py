@@ -18,7 +18,15 @@ from rich.table import Table
 from rich.text import Text
 
 from eventlog.cli import Command
-from eventlog.cli.context import CommandContext, error_line, json_option, note, reading, result, source_option
+from eventlog.cli.context import (
+    CommandContext,
+    error_line,
+    json_option,
+    note,
+    reading,
+    result,
+    source_option,
+)
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
@@ -33,18 +41,52 @@ _TIMEOUT: Final = 10.0
 _MOST_BYTES: Final = 16 * 1024 * 1024
 _SHOWN: Final = 8
 _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
-    ("parked", "parked", {"class": "class", "key": "key", "tries": "tries", "next try": "next_try_seconds",
-                          "reason": "reason"}),
-    ("in_flight", "in flight or parked (the times of next tries need the monitor)",
-     {"flight": "flight", "event-id": "event_id", "rows": "rows", "sent": "sendings", "table": "table_name",
-      "key": "table_key"}),
-    ("sent", "newest envelopes", {"flight": "flight", "envelope": "envelope", "events": "events",
-                                  "answer after": "seconds", "answer": "level", "reason": "reason"}),
-)  # fmt: skip
+    (
+        "parked",
+        "parked",
+        {
+            "class": "class",
+            "key": "key",
+            "tries": "tries",
+            "next try": "next_try_seconds",
+            "reason": "reason",
+        },
+    ),
+    (
+        "in_flight",
+        "in flight or parked (the times of next tries need the monitor)",
+        {
+            "flight": "flight",
+            "event-id": "event_id",
+            "rows": "rows",
+            "sent": "sendings",
+            "table": "table_name",
+            "key": "table_key",
+        },
+    ),
+    (
+        "sent",
+        "newest envelopes",
+        {
+            "flight": "flight",
+            "envelope": "envelope",
+            "events": "events",
+            "answer after": "seconds",
+            "answer": "level",
+            "reason": "reason",
+        },
+    ),
+)
 """The members of the status that are shown as tables: their titles, and the keys of their columns
 by heading.
 """
-_LEVELS: Final = {"success": "green", "warning": "yellow", "error": "red", "retry": "red", "fatal": "red"}
+_LEVELS: Final = {
+    "success": "green",
+    "warning": "yellow",
+    "error": "red",
+    "retry": "red",
+    "fatal": "red",
+}
 
 Status = Mapping[str, Any]
 Sent = Mapping[str, Any]
@@ -57,12 +99,23 @@ _url_option = click.option(
 
 @click.command(cls=Command)
 @_url_option
-@click.option("--database", "from_database", is_flag=True, help="Ask the database, though a monitor is configured.")
+@click.option(
+    "--database",
+    "from_database",
+    is_flag=True,
+    help="Ask the database, though a monitor is configured.",
+)
 @click.option("--interval", type=click.FloatRange(min=0.2), default=2.0, metavar="SECONDS",
               help="Pause between two looks.")  # fmt: skip
 @source_option
 @click.pass_obj
-def top(context: CommandContext, url: str | None, from_database: bool, interval: float, source: str | None) -> None:
+def top(
+    context: CommandContext,
+    url: str | None,
+    from_database: bool,
+    interval: float,
+    source: str | None,
+) -> None:
     """Show live what a publisher does, until Ctrl-C: its state, the queue, rates, parked objects,
     the newest envelopes.
 
@@ -110,10 +163,14 @@ def read_monitor(url: str, token: str | None) -> Read:
                 if answer.status == 401:
                     raise ConfigError(f"{client.shown} wants a token: set EVENTLOG_MONITOR_TOKEN")
                 if answer.status != 200:
-                    raise DatabaseError(f"{client.shown} answers {answer.status}; is it a publisher's monitor?")
+                    raise DatabaseError(
+                        f"{client.shown} answers {answer.status}; is it a publisher's monitor?"
+                    )
                 status: Status = json.loads(answer.body)
             except (HttpFailed, ValueError) as error:
-                raise DatabaseError(f"{client.shown} does not answer: {error}; does the publisher run?") from None
+                raise DatabaseError(
+                    f"{client.shown} does not answer: {error}; does the publisher run?"
+                ) from None
             return status
 
     return read
@@ -128,7 +185,12 @@ def _from_database(config: Config) -> Read:
     def read_source() -> Status:
         known = source_status(config)
         behind, unit = (None, None) if known.behind is None else known.behind
-        return shape(log=config.publication, publisher_runs=known.publisher_runs, behind=behind, behind_unit=unit)
+        return shape(
+            log=config.publication,
+            publisher_runs=known.publisher_runs,
+            behind=behind,
+            behind_unit=unit,
+        )
 
     def read() -> Status:
         with reading(config) as (conn, dialect):
@@ -170,7 +232,10 @@ def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
         else:
             words = "no publisher runs" if is_of_publisher else "it does not run"
         style = "bold green" if runs else "bold red"
-    parts: list[Text | Table] = [Text(f"{status['log']}: {words}", style=style), _figures(status, before)]
+    parts: list[Text | Table] = [
+        Text(f"{status['log']}: {words}", style=style),
+        _figures(status, before),
+    ]
     for member, title, columns in _TABLES:
         if rows := status[member]:
             table = Table(*columns, title=title, title_justify="left", expand=False)
@@ -199,7 +264,10 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
     oldest = status["oldest_seconds"]
     if status["behind"] is None:
         figures: list[tuple[str, str]] = [
-            ("rows in the queue", "-" if queue is None else f"{queue:,}{' or more' if capped else ''}"),
+            (
+                "rows in the queue",
+                "-" if queue is None else f"{queue:,}{' or more' if capped else ''}",
+            ),
             ("oldest row", "-" if oldest is None else age(oldest)),
         ]
     else:
@@ -207,10 +275,13 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
     if status["snapshot"] is not None:
         figures.append(("snapshot", SnapshotProgress.of_data(status["snapshot"]).in_words))
     figures += [
-        (f"rows that consumer {one['name']} has to do", f"{one['rows_behind']:,}") for one in status["consumers"] or ()
+        (f"rows that consumer {one['name']} has to do", f"{one['rows_behind']:,}")
+        for one in status["consumers"] or ()
     ]
     counters = status["counters"]
-    for name in () if counters is None else ("rows_published", "rows_bad", "events_sent", "answers_error"):
+    for name in (
+        () if counters is None else ("rows_published", "rows_bad", "events_sent", "answers_error")
+    ):
         rate = ""
         if before is not None and before[1]["counters"] is not None:
             seconds = max(time.monotonic() - before[0], 1e-9)
@@ -232,12 +303,21 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
 @_url_option
 @click.option("--lines", "-n", type=click.IntRange(min=0), default=10, metavar="N",
               help="Newest envelopes to begin with.")  # fmt: skip
-@click.option("--follow/--no-follow", default=True, help="Go on with each envelope that is sent, or end.")
+@click.option(
+    "--follow/--no-follow", default=True, help="Go on with each envelope that is sent, or end."
+)
 @click.option("--interval", type=click.FloatRange(min=0.2), default=1.0, metavar="SECONDS",
               help="Pause between two looks.")  # fmt: skip
 @json_option
 @click.pass_obj
-def tail(context: CommandContext, url: str | None, lines: int, follow: bool, interval: float, as_json: bool) -> None:
+def tail(
+    context: CommandContext,
+    url: str | None,
+    lines: int,
+    follow: bool,
+    interval: float,
+    as_json: bool,
+) -> None:
     """Show the envelopes that were sent lately, with their answers, and those that follow until
     Ctrl-C.
 
@@ -247,15 +327,18 @@ def tail(context: CommandContext, url: str | None, lines: int, follow: bool, int
     config = context.config()
     if (url := _monitor_url(config, url)) is None:
         raise ConfigError(
-            "tail needs the monitor of a running publisher, since the database does not keep what was sent: give "
-            "--url, or listen in [monitor]; `eventlog status` shows what is in flight"
+            "tail needs the monitor of a running publisher, since the database does not keep what "
+            "was sent: give --url, or listen in [monitor]; `eventlog status` shows what is in "
+            "flight"
         )
     read = read_monitor(url, config.monitor.token)
     for sent in _followed(read, lines, interval if follow else None):
         if as_json:
             click.echo(json.dumps(sent, ensure_ascii=False))
         else:
-            result(_line(sent), colour=None if sent["level"] == "success" else _LEVELS[sent["level"]])
+            result(
+                _line(sent), colour=None if sent["level"] == "success" else _LEVELS[sent["level"]]
+            )
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
@@ -274,17 +357,28 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
             continue
         if newest is not None and newest not in sent and sent:
             told = number_of(len(sent), "envelope")
-            note(f"more was sent than the {told} that the monitor tells of at once, or it began anew")
+            note(
+                f"more was sent than the {told} that the monitor tells of at once, or it began anew"
+            )
         new = sent[: sent.index(newest)] if newest in sent else sent
         yield from reversed(new)
         newest = sent[0] if sent else None
 
 
 def _line(sent: Sent) -> str:
-    at = datetime.fromtimestamp(sent["at"], UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    ids = sent["first_id"] if sent["first_id"] == sent["last_id"] else f"{sent['first_id']} to {sent['last_id']}"
+    at = (
+        datetime.fromtimestamp(sent["at"], UTC)
+        .isoformat(timespec="milliseconds")
+        .replace("+00:00", "Z")
+    )
+    ids = (
+        sent["first_id"]
+        if sent["first_id"] == sent["last_id"]
+        else f"{sent['first_id']} to {sent['last_id']}"
+    )
     reason = f": {sent['reason']}" if sent["reason"] else ""
     return (
-        f"{at} flight {sent['flight']} envelope {sent['envelope']}: {number_of(sent['events'], 'event')} ({ids}), "
-        f"{sent['level']} after {sent['seconds'] * 1000:.1f} ms{reason}"
+        f"{at} flight {sent['flight']} envelope {sent['envelope']}: "
+        f"{number_of(sent['events'], 'event')} ({ids}), {sent['level']} after "
+        f"{sent['seconds'] * 1000:.1f} ms{reason}"
     )

@@ -24,7 +24,14 @@ from eventlog.config.load import Config, said
 from eventlog.config.publishing import ignored_option
 from eventlog.core.options import toml
 from eventlog.errors import number_of
-from eventlog.publisher.context import Context, Counters, Used, remarks, stream_summary, warn_of_loopback
+from eventlog.publisher.context import (
+    Context,
+    Counters,
+    Used,
+    remarks,
+    stream_summary,
+    warn_of_loopback,
+)
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
@@ -52,12 +59,16 @@ _DONE: Final = (
 
 @click.command(cls=Command)
 @click.option("--once", is_flag=True, help="Send what the queue holds now, then end.")
-@click.option("--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing.")
+@click.option(
+    "--dry-run", "dry", is_flag=True, help="Print the documents; record, mark and send nothing."
+)
 @name_option("--format", "format_name", group=FORMATS, can=("publish",), metavar="FORMAT",
              help="What is sent: {names}; in place of format.type.")  # fmt: skip
 @source_option
 @click.pass_obj
-def publish(context: CommandContext, once: bool, dry: bool, format_name: str | None, source: str | None) -> None:
+def publish(
+    context: CommandContext, once: bool, dry: bool, format_name: str | None, source: str | None
+) -> None:
     """Read the log, send its events to the receiver, and mark the rows by the answers.
 
     Runs until SIGTERM or SIGINT. What is on its way is then still answered and marked. One
@@ -221,7 +232,9 @@ def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
     """
     open_its_sink = partial(open_sink, config, sys.stdout)
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "").strip()
-    endpoint = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get("OTEL_EXPORTER_OTLP_ENDPOINT")
+    endpoint = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or os.environ.get(
+        "OTEL_EXPORTER_OTLP_ENDPOINT"
+    )
     is_off = exporter == "none" or os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     if is_off or not (exporter or endpoint):
         yield SILENT, open_its_sink
@@ -233,7 +246,9 @@ def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
             observer = stack.enter_context(tracing(config))
         except ModuleNotFoundError as error:
             # This is no error, since an operator may set the variables for a whole cluster.
-            _log.warning("no traces: %s is missing; pip install 'eventlog-publisher[otel]'", error.name)
+            _log.warning(
+                "no traces: %s is missing; pip install 'eventlog-publisher[otel]'", error.name
+            )
             yield SILENT, open_its_sink
         else:
             yield observer, lambda: TracedSink(open_its_sink(), observer)
@@ -247,7 +262,9 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
     done = Report()
     followed, open_position = following(config, counters, done), position_of(config, is_dry=dry)
     if dry:
-        follow(followed, open_position, lambda: StreamSink(sys.stdout), _stop_on_signals(), once=True)
+        follow(
+            followed, open_position, lambda: StreamSink(sys.stdout), _stop_on_signals(), once=True
+        )
         return
     _log_settings(config)
     if ignored := ignored_options(config):
@@ -255,7 +272,15 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
     stop = _stop_on_signals()
     try:
         with _watching(config, counters) as (progress, observer, open_its_sink):
-            follow(followed, open_position, open_its_sink, stop, once=once, progress=progress, observer=observer)
+            follow(
+                followed,
+                open_position,
+                open_its_sink,
+                stop,
+                once=once,
+                progress=progress,
+                observer=observer,
+            )
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))
         _log.info("%s%s", stream_summary(counters), counted)
@@ -297,8 +322,8 @@ def tune_collector() -> None:
 def _log_summary(config: Config, counters: Counters) -> None:
     """Log a summary of the work at the end."""
     done = (
-        f"{number_of(counters.rows_read, 'row')} read, {number_of(counters.events_sent, 'event')} in "
-        f"{number_of(counters.documents_sent, 'document')} sent, {number_of(counters.rows_bad, 'row')} bad (see "
-        f"{config.database.log_table}_error)"
+        f"{number_of(counters.rows_read, 'row')} read, {number_of(counters.events_sent, 'event')} "
+        f"in {number_of(counters.documents_sent, 'document')} sent, "
+        f"{number_of(counters.rows_bad, 'row')} bad (see {config.database.log_table}_error)"
     )
     _log.info("%s", ", ".join([done, *remarks(counters.old_unreadable, counters.truncated)]))

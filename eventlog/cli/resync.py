@@ -17,10 +17,26 @@ import click
 from sqlalchemy import Connection
 
 from eventlog.cli import Command
-from eventlog.cli.context import FILE, CommandContext, json_option, note, print_json, progress, result, session
+from eventlog.cli.context import (
+    FILE,
+    CommandContext,
+    json_option,
+    note,
+    print_json,
+    progress,
+    result,
+    session,
+)
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.errors import BadTableKey, ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
+from eventlog.errors import (
+    BadTableKey,
+    ConfigError,
+    DatabaseAway,
+    DatabaseError,
+    LogTableError,
+    number_of,
+)
 from eventlog.files.text import spooled
 from eventlog.model import EventType
 from eventlog.publisher.configured_classes import read_catalog
@@ -83,17 +99,35 @@ class Report:
 
 @click.command(cls=Command)
 @click.argument("class_name", metavar="CLASS")
-@click.option("--key", "keys", multiple=True, metavar="KEY", help="The object of this key, such as idu=1; repeatable.")
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="The object of this key, such as idu=1; repeatable.",
+)
 @click.option("--keys", "keys_file", type=FILE, metavar="FILE",
               help="The objects whose keys stand in this file, one a line.")  # fmt: skip
-@click.option("--where", metavar="SQL", help="Objects whose rows fulfil this condition, which runs as it stands.")
-@click.option("--deleted", is_flag=True, help="Objects that the log knows and that are gone: rows of type 4.")
-@click.option("--as-update", is_flag=True, help="Write rows of type 6 (update row) in place of 5 (insert row).")
+@click.option(
+    "--where",
+    metavar="SQL",
+    help="Objects whose rows fulfil this condition, which runs as it stands.",
+)
+@click.option(
+    "--deleted", is_flag=True, help="Objects that the log knows and that are gone: rows of type 4."
+)
+@click.option(
+    "--as-update",
+    is_flag=True,
+    help="Write rows of type 6 (update row) in place of 5 (insert row).",
+)
 @click.option("--rate", type=click.FloatRange(0.001), metavar="ROWS", help="Rows a second at most.")
 @click.option("--batch", "size", type=click.IntRange(1, 1_000_000), default=1000, metavar="ROWS",
               help="Rows that one transaction writes.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Go on where the same command stopped.")
-@click.option("--restart", is_flag=True, help="Begin again, although the same command has not ended.")
+@click.option(
+    "--restart", is_flag=True, help="Begin again, although the same command has not ended."
+)
 @click.option("--dry-run", "dry", is_flag=True, help="Count what would be written; write nothing.")
 @json_option
 @click.pass_obj
@@ -130,7 +164,9 @@ def resync(
     if deleted and as_update:
         raise ConfigError("--deleted writes rows of type 4: leave --as-update out")
     if keys and (resume or restart):
-        raise ConfigError("--key is done in one transaction: there is nothing to resume or to restart")
+        raise ConfigError(
+            "--key is done in one transaction: there is nothing to resume or to restart"
+        )
     if resume and restart:
         raise ConfigError("give --resume to go on or --restart to begin again, not both")
     digest = None if keys_file is None else fingerprint(keys_file)
@@ -149,18 +185,24 @@ def resync(
             if deleted:
                 write, total = _deleted_writer(opened, line, report, batch_size(size, rate), files)
             else:
-                write, total = _batch_writer(opened, selection, line, keys_file, report, batch_size(size, rate))
+                write, total = _batch_writer(
+                    opened, selection, line, keys_file, report, batch_size(size, rate)
+                )
             if dry:
                 _count(opened.conn, write, line.position, report)
             else:
                 opened.conn.commit()
                 # The size of a whole class is an estimate.
                 unit = "objects" if keys_file or deleted else "objects or so"
-                with progress(f"resync {opened.cls.name}", total, context.quiet or as_json, unit) as advance:
+                with progress(
+                    f"resync {opened.cls.name}", total, context.quiet or as_json, unit
+                ) as advance:
                     _run(opened, selection, write, rate, report, advance)
         report.seconds = time.monotonic() - started
     _show(report, as_json, context.quiet)
-    return 1 if report.missing or report.bad_lines or (deleted and report.known_since is None) else 0
+    return (
+        1 if report.missing or report.bad_lines or (deleted and report.known_since is None) else 0
+    )
 
 
 def fingerprint(path: Path) -> str:
@@ -173,7 +215,9 @@ def fingerprint(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def read_lines(path: Path, canonical_key: Callable[[str | None], str]) -> Iterator[tuple[int, str | None, str | None]]:
+def read_lines(
+    path: Path, canonical_key: Callable[[str | None], str]
+) -> Iterator[tuple[int, str | None, str | None]]:
     """Yield the lines of a file of keys in UTF-8: the number of each line, from 1, and its
     canonical key or its error. Empty lines have neither.
     """
@@ -198,8 +242,8 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
             batches.check_table(conn, log)
         if missing := dialect.missing_resync_rights(conn, log, resumable):
             raise LogTableError(
-                f"user {dialect.current_user(conn)} lacks rights on the log {log} for a resync: {'; '.join(missing)}; "
-                "have its owner grant them"
+                f"user {dialect.current_user(conn)} lacks rights on the log {log} for a resync: "
+                f"{'; '.join(missing)}; have its owner grant them"
             )
         yield Opened(conn, dialect, log, catalog, cls)
 
@@ -214,7 +258,10 @@ def class_of(catalog: Catalog, name: str) -> ObjectClass:
         raise ConfigError(f"{name!r} is no class; the classes are: {classes}")
     if name_of_log.child is not None:
         owner = name_of_log.object_class.name
-        raise ConfigError(f"{name!r} is a child table of {owner}: its values are written with {owner}, resync that")
+        raise ConfigError(
+            f"{name!r} is a child table of {owner}: its values are written with {owner}, resync "
+            "that"
+        )
     return name_of_log.object_class
 
 
@@ -228,11 +275,15 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
     report.rows, report.missing = rows, missing
 
 
-def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], report: Report) -> tuple[int, int]:
+def _write_keys(
+    opened: Opened, selection: Selection, keys: Iterable[str], report: Report
+) -> tuple[int, int]:
     """Log the objects of these canonical keys, unless dry. Returns the number of objects, and the
     number of keys without object.
     """
-    existing, missing = batches.existing(opened.conn, opened.dialect, opened.catalog.schema, opened.cls, keys)
+    existing, missing = batches.existing(
+        opened.conn, opened.dialect, opened.catalog.schema, opened.cls, keys
+    )
     if not report.dry_run:
         opened.dialect.write_keys(opened.conn, opened.log, selection, existing)
     report.add_problems(f"{key}: there is no such object" for key in missing)
@@ -240,13 +291,20 @@ def _write_keys(opened: Opened, selection: Selection, keys: Iterable[str], repor
 
 
 def _batch_writer(
-    opened: Opened, selection: Selection, line: Unfinished, keys_file: Path | None, report: Report, size: int
+    opened: Opened,
+    selection: Selection,
+    line: Unfinished,
+    keys_file: Path | None,
+    report: Report,
+    size: int,
 ) -> tuple[WriteBatch, int]:
     """Return the function that writes a batch, and the number of rows (or lines of the file) still
     to come.
     """
     if keys_file is None:
-        walk = opened.dialect.start_walk(opened.conn, opened.log, opened.catalog.schema, opened.cls, selection)
+        walk = opened.dialect.start_walk(
+            opened.conn, opened.log, opened.catalog.schema, opened.cls, selection
+        )
         try:
             with as_database_errors(opened.conn):
                 total = opened.dialect.estimate(opened.conn, walk, line.position)
@@ -258,8 +316,12 @@ def _batch_writer(
             raise ConfigError(f"--where {selection.where}: {error}") from error
         if report.dry_run:
             count = opened.dialect.count
-            return (lambda conn, position: Batch(count(conn, walk, position), 0, position, is_last=True)), total
-        return (lambda conn, position: opened.dialect.write_batch(conn, walk, position, size)), total
+            return (
+                lambda conn, position: Batch(count(conn, walk, position), 0, position, is_last=True)
+            ), total
+        return (
+            lambda conn, position: opened.dialect.write_batch(conn, walk, position, size)
+        ), total
 
     lines = read_lines(keys_file, opened.cls.canonical_key)
     with keys_file.open("rb") as file:
@@ -268,7 +330,11 @@ def _batch_writer(
     def write(_conn: Connection, position: str | None) -> Batch:
         done = int(position or 0)
         chunk = list(islice((line for line in lines if line[0] > done), size))
-        bad = [f"{keys_file}, line {number}: {error}" for number, _, error in chunk if error is not None]
+        bad = [
+            f"{keys_file}, line {number}: {error}"
+            for number, _, error in chunk
+            if error is not None
+        ]
         report.bad_lines += len(bad)
         report.add_problems(bad)
         keys = (key for _, key, _ in chunk if key is not None)
@@ -289,7 +355,9 @@ def _deleted_writer(
     report.compared = 0
     if rows:
         report.known_since = since or "an unknown time"
-    keys = batches.known(opened.conn, opened.log, names, int(line.position or 0)) if rows else iter(())
+    keys = (
+        batches.known(opened.conn, opened.log, names, int(line.position or 0)) if rows else iter(())
+    )
     total = 0
 
     def counted() -> Iterator[tuple[int, str]]:
@@ -320,9 +388,13 @@ def _deleted_writer(
             selection = Selection(opened.cls.name, EventType.DELETE_ROW)
             opened.dialect.write_keys(conn, opened.log, selection, of_former_key)
         if report.dry_run:
-            gone = batches.existing(conn, opened.dialect, opened.catalog.schema, opened.cls, asked)[1]
+            gone = batches.existing(conn, opened.dialect, opened.catalog.schema, opened.cls, asked)[
+                1
+            ]
         else:
-            gone = batches.write_deleted(conn, opened.dialect, opened.log, opened.catalog.schema, opened.cls, asked)
+            gone = batches.write_deleted(
+                conn, opened.dialect, opened.log, opened.catalog.schema, opened.cls, asked
+            )
         last = str(chunk[-1][0]) if chunk else position
         rows = len(gone) + len(of_former_key)
         return Batch(rows, 0, last, is_last=len(chunk) < size, present=len(asked) - len(gone))
@@ -365,7 +437,10 @@ def _run(
                 time.sleep(seconds)
     except BaseException:
         _show_problems(report)
-        note(f"stopped after {number_of(report.rows, 'row')}; the same command with --resume goes on from there")
+        note(
+            f"stopped after {number_of(report.rows, 'row')}; the same command with --resume goes "
+            "on from there"
+        )
         raise
 
 
@@ -388,19 +463,24 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         after = "" if report.resumed_at is None else f" after {report.resumed_at}"
         done = "would be written" if report.dry_run else "written"
-        what = f"{number_of(report.rows, 'row')} of type {report.event_type} {done} for {report.class_name}{after}"
+        what = (
+            f"{number_of(report.rows, 'row')} of type {report.event_type} {done} for "
+            f"{report.class_name}{after}"
+        )
         result(f"{what} in {report.seconds:.1f} s")
     if report.compared is None or quiet:
         return
     if report.known_since is None:
         note(
-            f"the log has no rows of {report.class_name}, so it cannot be told from it which objects a receiver has, "
-            "and which of them are gone: compare the receiver's objects with the table"
+            f"the log has no rows of {report.class_name}, so it cannot be told from it which "
+            "objects a receiver has, and which of them are gone: compare the receiver's objects "
+            "with the table"
         )
     else:
         note(
-            f"{number_of(report.compared, 'key')} looked for, known to the log by rows since {report.known_since}; "
-            "objects that it has no rows of, or none any more (purge, delete_from_log), are not known to be gone"
+            f"{number_of(report.compared, 'key')} looked for, known to the log by rows since "
+            f"{report.known_since}; objects that it has no rows of, or none any more (purge, "
+            "delete_from_log), are not known to be gone"
         )
 
 

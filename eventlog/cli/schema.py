@@ -35,7 +35,9 @@ def schema(context: CommandContext, class_name: str) -> None:
     classes = {cls.name: cls for cls in catalog.classes}
     known = match_name(class_name, classes)
     if known is None:
-        raise ConfigError(f"there is no class {class_name!r}; there are {', '.join(classes) or 'none'}")
+        raise ConfigError(
+            f"there is no class {class_name!r}; there are {', '.join(classes) or 'none'}"
+        )
     settings = options_for(config, FORMAT)
     encoding = JsonEncoding(settings.integers, settings.nested_values)
     print_json(schema_of(classes[known], catalog.schema, encoding, settings.dataschema))

@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from eventlog.cli import Command
-from eventlog.cli.context import DEFAULT_FILE, FILE, CommandContext, json_option, note, print_json, reading, table
+from eventlog.cli.context import (
+    DEFAULT_FILE,
+    FILE,
+    CommandContext,
+    json_option,
+    note,
+    print_json,
+    reading,
+    table,
+)
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL, WEB_URL, masked
 from eventlog.config.load import Config, Effective, effective, load
 from eventlog.config.publishing import chosen_format
@@ -38,9 +47,11 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 @click.command(cls=Command)
 @click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
 @click.option("--from-driver", type=FILE, metavar="FILE",
-              help="Take over the exported configuration (XML) of the vendor's JDBC driver.")  # fmt: skip
+              help=("Take over the exported configuration (XML) of "
+"the vendor's JDBC driver."))  # fmt: skip
 @click.option("--tables", "fill", is_flag=True,
-              help="Write a [[watch]] for each table of the database that has a primary key.")  # fmt: skip
+              help=("Write a [[watch]] for each table of the database "
+"that has a primary key."))  # fmt: skip
 @click.pass_obj
 def init(context: CommandContext, force: bool, from_driver: Path | None, fill: bool) -> None:
     """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.
@@ -54,7 +65,9 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
     path = context.config_file or DEFAULT_FILE
     if fill:
         if force or from_driver is not None:
-            raise click.UsageError("--tables goes neither with --force nor with --from-driver: it only adds to a file")
+            raise click.UsageError(
+                "--tables goes neither with --force nor with --from-driver: it only adds to a file"
+            )
         _fill(context, path)
         return
     text, left_out = (template(), []) if from_driver is None else _from_driver(from_driver)
@@ -68,7 +81,10 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
     if not context.quiet:
         then = "Set url and a [[watch]], then: eventlog db upgrade, eventlog triggers apply"
         if from_driver is not None:
-            then = "Look through it, then: eventlog db upgrade --companions-only, eventlog publish --dry-run"
+            then = (
+                "Look through it, then: eventlog db upgrade --companions-only, eventlog publish "
+                "--dry-run"
+            )
         note(f"{path} written. {then}")
 
 
@@ -83,7 +99,10 @@ def _fill(context: CommandContext, path: Path) -> None:
     is_there = path.exists()
     config = context.config() if is_there else load(None, os.environ, context.flags)
     if config.watches:
-        raise ConfigError(f"{path} has [[watch]] sections already: take them out, or name another file with --config")
+        raise ConfigError(
+            f"{path} has [[watch]] sections already: take them out, or name another file with "
+            "--config"
+        )
     own_schema, name = split_name(config.database.log_table)
     with reading(config) as (conn, dialect):
         database = dialect.reflect(conn, class_schema(config))
@@ -113,12 +132,19 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
 
     ignore = internal_tables(database, log)
     where = "" if database.schema is None else f" of schema {toml(database.schema)}"
-    if not any(one.kind == "table" and one.primary_key and one.name not in ignore for one in database.tables):
+    if not any(
+        one.kind == "table" and one.primary_key and one.name not in ignore
+        for one in database.tables
+    ):
         raise ConfigError(
-            f"there is no table with a primary key{where or ' in the database'}: name the schema of the application's "
-            "tables with --schema, or look whether this user may see them"
+            f"there is no table with a primary key{where or ' in the database'}: name the schema "
+            "of the application's tables with --schema, or look whether this user may see them"
         )
-    by_name = [one.name for one in database.tables if of_rows and one.primary_key and one.name not in ignore]
+    by_name = [
+        one.name
+        for one in database.tables
+        if of_rows and one.primary_key and one.name not in ignore
+    ]
     choice = choose_tables(database, ["*", *by_name], ignore=ignore)
     if choice.refused:
         raise together(list(choice.refused.values()))
@@ -129,7 +155,9 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
         lines += ["", "[[watch]]", f"table = {toml(name)}"]
         attributes = attribute_names(database, tables[name], choice.tables)
         keys = {(name, key) for key in tables[name].primary_key}
-        secrets = [one for one, place in attributes.items() if looks_secret(one) and place not in keys]
+        secrets = [
+            one for one, place in attributes.items() if looks_secret(one) and place not in keys
+        ]
         values = {
             one.name: value.name
             for one in database.tables
@@ -139,14 +167,20 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
         with_children = values and not of_rows
         if values and of_rows:
             lines.append(
-                f"exclude = {toml([f'{child}.{value}' for child, value in values.items()])}  # without its child "
-                "tables: the format holds rows of one table"
+                f"exclude = {toml([f'{child}.{value}' for child, value in values.items()])}  # "
+                "without its child tables: the format holds rows of one table"
             )
         if secrets:
             lines.append(
-                f"#exclude = {toml(secrets)}  # named like secrets: take the # off, unless they are to be sent"
+                (
+                    f"#exclude = {toml(secrets)}  # named like secrets: take the # off, unless "
+                    "they are to be sent"
+                )
                 if with_children or not values
-                else f"# named like secrets, add them to exclude unless they are to be sent: {toml(secrets)}"
+                else (
+                    "# named like secrets, add them to exclude unless they are to be sent: "
+                    f"{toml(secrets)}"
+                )
             )
         lines += (f"# with its child table {toml(child)}" for child in values if with_children)
     left_out = [
@@ -187,7 +221,9 @@ def _from_driver(export: Path) -> tuple[str, list[str]]:
         raise ConfigError(f"--from-driver {export}: cannot be read: {error.strerror}") from None
     except ConfigError as error:
         raise ConfigError(f"--from-driver {export}: {error}") from None
-    return toml_text(driver, export.name), [f"{name}: {reason}" for name, reason in driver.left_out.items()]
+    return toml_text(driver, export.name), [
+        f"{name}: {reason}" for name, reason in driver.left_out.items()
+    ]
 
 
 def template(*, watch: bool = True) -> str:
@@ -197,16 +233,23 @@ def template(*, watch: bool = True) -> str:
     ``watch``: with the options of a [[watch]].
     """
     lines = [
-        "# eventlog.toml: every option with its default, or an example where it has none; take the # off to change it.",
-        "# EVENTLOG_<SECTION>_<KEY> in the environment overrides this file, --set SECTION.KEY=VALUE overrides both.",
+        "# eventlog.toml: every option with its default, or an example where it has none; take "
+        "the # off to change it.",
+        "# EVENTLOG_<SECTION>_<KEY> in the environment overrides this file, --set "
+        "SECTION.KEY=VALUE overrides both.",
         "# `eventlog config` shows what is in effect.",
         "",
     ]
     for section in installed_sections():
         lines += [f"[{section}]", *_options(installed_options(section), section), ""]
     if watch:
-        lines += ["# One [[watch]] for each table or view whose changes are to be logged.", "#[[watch]]"]
-        lines += _options({key: Declared(one) for key, one in options_of(WatchSettings).items()}, "watch")
+        lines += [
+            "# One [[watch]] for each table or view whose changes are to be logged.",
+            "#[[watch]]",
+        ]
+        lines += _options(
+            {key: Declared(one) for key, one in options_of(WatchSettings).items()}, "watch"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -229,7 +272,7 @@ def _help(declared: Declared) -> str:
     return f"{declared.help}{legal}{idm}"
 
 
-# --- settings in effect -----------------------------------------------------------------------------------------------
+# --- settings in effect ---------------------------------------------------------------------------
 
 
 @click.command(cls=Command)
@@ -248,5 +291,8 @@ def print_settings(settings: Iterable[Effective]) -> None:
     """Print the settings as a table, each with its source."""
     table(
         ("setting", "value", "from"),
-        [(f"{one.section}.{one.key}", None if one.value is None else toml(one.value), one.source) for one in settings],
+        [
+            (f"{one.section}.{one.key}", None if one.value is None else toml(one.value), one.source)
+            for one in settings
+        ],
     )

@@ -65,8 +65,9 @@ _SHOWN: Final = 20
 @click.command(cls=Command)
 @json_option
 @source_option
-@click.option("--watch", type=click.FloatRange(min=0.2), is_flag=False, flag_value=2.0, metavar="[SECONDS]",
-              help="Show it anew every so many seconds, 2 if no number is given, until Ctrl-C.")  # fmt: skip
+@click.option("--watch", type=click.FloatRange(min=0.2), is_flag=False, flag_value=2.0,
+              metavar="[SECONDS]", help=("Show it anew every so many seconds, 2 if no "
+"number is given, until Ctrl-C."))  # fmt: skip
 @click.pass_obj
 def status(context: CommandContext, as_json: bool, source: str | None, watch: float | None) -> None:
     """Show rows by status, what is in flight or parked, and whether a publisher runs.
@@ -142,7 +143,10 @@ def publishing_status(
         for event in events
     ]
     firsts = sorted({event.ids[0] for _, _, event in recorded})
-    rows = {row.record_id: row for row in dialect.read_rows(conn, log, [(first, first) for first in firsts])}
+    rows = {
+        row.record_id: row
+        for row in dialect.read_rows(conn, log, [(first, first) for first in firsts])
+    }
     in_flight = []
     for flight_number, envelope_number, event in recorded:
         row = rows.get(event.ids[0])
@@ -157,7 +161,9 @@ def publishing_status(
                 "table_key": None if row is None else row.table_key,
             }
         )
-    transactions = ask(conn, dialect, "transactions", OpenTransaction, log, limit=_MOST_TRANSACTIONS)
+    transactions = ask(
+        conn, dialect, "transactions", OpenTransaction, log, limit=_MOST_TRANSACTIONS
+    )
     writer = oldest_writer(transactions)
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
@@ -170,7 +176,11 @@ def publishing_status(
     }
     for own in consumers:
         if own.name == consumer:
-            status |= {"queue_rows": own.rows_behind, "queue_cap": MOST_BEHIND, "oldest_seconds": own.oldest_seconds}
+            status |= {
+                "queue_rows": own.rows_behind,
+                "queue_cap": MOST_BEHIND,
+                "oldest_seconds": own.oldest_seconds,
+            }
             status |= {"ranges": own.ranges, "snapshot": own.as_data()["snapshot"]}
     return status
 
@@ -183,7 +193,10 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
         letters = [*_LETTERS, *sorted(set(rows) - set(_LETTERS))]
         table(
             ("status", "rows", "meaning"),
-            [(letter, rows.get(letter, 0), _LETTERS.get(letter, "reserved, left alone")) for letter in letters],
+            [
+                (letter, rows.get(letter, 0), _LETTERS.get(letter, "reserved, left alone"))
+                for letter in letters
+            ],
         )
         if status["oldest_seconds"] is not None:
             result(f"oldest new row: {age(status['oldest_seconds'])}")
@@ -209,14 +222,20 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
         for way_out in HOLD_WAYS_OUT:
             result(f"    {way_out}")
     for one in status["consumers"]:
-        oldest = "" if one["oldest_seconds"] is None else f", the oldest {age(one['oldest_seconds'])}"
+        oldest = (
+            "" if one["oldest_seconds"] is None else f", the oldest {age(one['oldest_seconds'])}"
+        )
         runs = "runs" if one["runs"] else "does not run"
         result(
-            f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
-            f"{number_of(one['ranges'], 'range')} in its set{_snapshot(one['snapshot'])}"
+            f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} "
+            f"behind{oldest}, {number_of(one['ranges'], 'range')} in its "
+            f"set{_snapshot(one['snapshot'])}"
         )
     if any(one["ranges"] for one in status["consumers"]) and status["oldest_writer"] is not None:
-        result(f"{visible(status['oldest_writer'])} keeps the ranges, open for {age(status['oldest_writer_seconds'])}")
+        result(
+            f"{visible(status['oldest_writer'])} keeps the ranges, open for "
+            f"{age(status['oldest_writer_seconds'])}"
+        )
     for sentence in status["drift"]:
         result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
 
@@ -232,7 +251,7 @@ def _runs(publisher_runs: bool | None) -> str:
     return "a publisher runs" if publisher_runs else "no publisher runs"
 
 
-# --- a source other than a log ----------------------------------------------------------------------------------------
+# --- a source other than a log --------------------------------------------------------------------
 
 
 def _show_source(status: SourceStatus, *, as_json: bool) -> None:
@@ -267,7 +286,10 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
 def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
     result(f"source {status.source}: {_runs(status.publisher_runs)}")
     result(f"position: {place_in_words(status.source, status.position.token)}")
-    result(f"kept in {status.place}{'' if moved_seconds is None else f', last moved {age(moved_seconds)} ago'}")
+    result(
+        "kept in "
+        f"{status.place}{'' if moved_seconds is None else f', last moved {age(moved_seconds)} ago'}"
+    )
     if status.behind is not None:
         result(f"behind it: {status.behind.number} {status.behind.unit}")
     if status.unknown is not None:
@@ -275,14 +297,20 @@ def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
     if status.failures is None:
         result("what failed is not known: this user may not read it")
     if status.failures:
-        result(f"{number_of(status.failures, 'failure')}, not tried again{', the newest' if status.newest else ''}:")
+        result(
+            f"{number_of(status.failures, 'failure')}, not tried "
+            f"again{', the newest' if status.newest else ''}:"
+        )
         table(
             ("time", "event-id", "code", "message"),
-            [(at.isoformat(timespec="seconds"), one.event_id, one.code, one.message) for at, one in status.newest],
+            [
+                (at.isoformat(timespec="seconds"), one.event_id, one.code, one.message)
+                for at, one in status.newest
+            ],
         )
 
 
-# --- doctor -----------------------------------------------------------------------------------------------------------
+# --- doctor ---------------------------------------------------------------------------------------
 
 _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 
@@ -290,7 +318,9 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 @click.command(cls=Command)
 @click.option("--sample", type=click.IntRange(min=1), default=Limits().sample, metavar="ROWS",
               help="How many of the newest rows are checked for their status and key.")  # fmt: skip
-@click.option("--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable.")
+@click.option(
+    "--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable."
+)
 @json_option
 @click.pass_obj
 def doctor(context: CommandContext, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
@@ -302,7 +332,10 @@ def doctor(context: CommandContext, sample: int, ignore: tuple[str, ...], as_jso
     """
     config = context.config()
     if config.follows and config.database.url is None:
-        raise ConfigError("doctor looks at a log; a source is looked at by `eventlog status` and `publish --dry-run`")
+        raise ConfigError(
+            "doctor looks at a log; a source is looked at by `eventlog status` and `publish "
+            "--dry-run`"
+        )
     limits = Limits(sample=sample)
     findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]
     settings = list(effective(config))
@@ -334,7 +367,9 @@ def _print_findings(findings: list[Finding], settings: list[Effective], quiet: b
         return
     changed = [setting for setting in settings if setting.source != "default"]
     if changed:
-        result("Settings in effect, all others are at their defaults (`eventlog config` shows them):")
+        result(
+            "Settings in effect, all others are at their defaults (`eventlog config` shows them):"
+        )
         print_settings(changed)
     counts = Counter(one.severity for one in findings)
     if counts["error"] or counts["warning"]:

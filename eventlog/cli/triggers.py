@@ -36,7 +36,15 @@ from eventlog.cli.context import (
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, Database
-from eventlog.errors import ConfigError, NoLogTable, TriggerError, number_of, together, visible, with_location
+from eventlog.errors import (
+    ConfigError,
+    NoLogTable,
+    TriggerError,
+    number_of,
+    together,
+    visible,
+    with_location,
+)
 from eventlog.publisher.configured_classes import (
     available_catalog,
     captured_tables,
@@ -60,11 +68,20 @@ from eventlog.sql.triggers.watch import WatchedTable
 
 _NOTHING: Final = "Nothing to drop."
 
-_SIGNS: Final = {"create": ("+", "green"), "replace": ("~", "yellow"), "drop": ("-", "red"), "unchanged": ("=", None)}
+_SIGNS: Final = {
+    "create": ("+", "green"),
+    "replace": ("~", "yellow"),
+    "drop": ("-", "red"),
+    "unchanged": ("=", None),
+}
 
-_lock_timeout = click.option("--lock-timeout", type=click.FloatRange(min=0, max=86400), default=LOCK_TIMEOUT,
-    metavar="SECONDS", help="Longest wait for a table in use, while its writers wait behind; 0 = no end.",
-)  # fmt: skip
+_lock_timeout = click.option(
+    "--lock-timeout",
+    type=click.FloatRange(min=0, max=86400),
+    default=LOCK_TIMEOUT,
+    metavar="SECONDS",
+    help="Longest wait for a table in use, while its writers wait behind; 0 = no end.",
+)
 
 
 @click.group(cls=Group)
@@ -102,12 +119,19 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
 
 @triggers.command()
 @yes_option
-@click.option("--dry-run", "dry", is_flag=True, help="Show what would be done, as `plan` does; change nothing.")
+@click.option(
+    "--dry-run",
+    "dry",
+    is_flag=True,
+    help="Show what would be done, as `plan` does; change nothing.",
+)
 @sql_option
 @json_option
 @_lock_timeout
 @click.pass_obj
-def apply(context: CommandContext, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float) -> int:
+def apply(
+    context: CommandContext, yes: bool, dry: bool, as_sql: bool, as_json: bool, lock_timeout: float
+) -> int:
     """Make the triggers as they are declared; a second run finds nothing to do.
 
     On a terminal it asks before it drops the triggers of a table that no [[watch]] names any
@@ -123,8 +147,8 @@ def apply(context: CommandContext, yes: bool, dry: bool, as_sql: bool, as_json: 
         if runs:
             if agreed is not None and (more := set(planned.unwatched) - agreed):
                 raise TriggerError(
-                    f"{', '.join(sorted(more))} got triggers of this log while the question was open: nothing was "
-                    "changed; run it again"
+                    f"{', '.join(sorted(more))} got triggers of this log while the question was "
+                    "open: nothing was changed; run it again"
                 )
             dialect.triggers.apply(conn, planned, lock_timeout)
             _note_due(conn, dialect, config, planned)
@@ -156,7 +180,10 @@ def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
     """
     due = batches.due_for(planned.gaps)
     if due:
-        result("No trigger has logged this, and nothing else sends it; run" + (" after apply:" if is_plan else ":"))
+        result(
+            "No trigger has logged this, and nothing else sends it; run"
+            + (" after apply:" if is_plan else ":")
+        )
     for one in due:
         result(f"  {one.command}    # {visible(one.reason)}")
 
@@ -183,7 +210,9 @@ def _refused(planned: TriggerPlan) -> int:
 
 def _nothing_to_do(config: Config) -> str:
     return (
-        "Nothing to do." if config.watches else "Nothing to do: the configuration has no [[watch]] that names a table."
+        "Nothing to do."
+        if config.watches
+        else "Nothing to do: the configuration has no [[watch]] that names a table."
     )
 
 
@@ -205,21 +234,29 @@ def _warn_of_drops(planned: TriggerPlan) -> None:
 
 def _unwatched(planned: TriggerPlan) -> str:
     return (
-        f"{', '.join(planned.unwatched)}, which no [[watch]] names any longer: what changes there from then on is not "
-        "logged"
+        f"{', '.join(planned.unwatched)}, which no [[watch]] names any longer: what changes there "
+        "from then on is not logged"
     )
 
 
 @triggers.command()
 @click.option("--drop-log", is_flag=True, help="Drop the log, its rows and companions too.")
-@click.option("--force", is_flag=True, help="With --drop-log: go on although rows wait, which are then lost.")
+@click.option(
+    "--force", is_flag=True, help="With --drop-log: go on although rows wait, which are then lost."
+)
 @yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would go; drop nothing.")
 @sql_option
 @_lock_timeout
 @click.pass_obj
 def drop(
-    context: CommandContext, drop_log: bool, force: bool, yes: bool, dry: bool, as_sql: bool, lock_timeout: float
+    context: CommandContext,
+    drop_log: bool,
+    force: bool,
+    yes: bool,
+    dry: bool,
+    as_sql: bool,
+    lock_timeout: float,
 ) -> None:
     """Drop all triggers and functions that write the log; the log itself stays without --drop-log.
 
@@ -258,7 +295,11 @@ def drop(
     if context.quiet:
         return
     _print(planned)
-    result(f"{number_of(len(planned.changes), 'table')} captured no longer." if planned.changes else _NOTHING)
+    result(
+        f"{number_of(len(planned.changes), 'table')} captured no longer."
+        if planned.changes
+        else _NOTHING
+    )
     if drop_log:
         result(f"The log {log} is dropped.")
 
@@ -274,14 +315,21 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
 
 
 @triggers.command()
-@click.option("--sql", "as_sql", is_flag=True, help="Print the full SQL of the triggers and their functions.")
+@click.option(
+    "--sql", "as_sql", is_flag=True, help="Print the full SQL of the triggers and their functions."
+)
 @json_option
 @dialect_option
 @click.option("--catalog", "catalog_file", type=FILE, metavar="FILE",
-              help="With --sql --dialect: the tables, in JSON as for the option `catalog` of formats.")  # fmt: skip
+              help=("With --sql --dialect: the tables, in JSON as for the option `catalog` of "
+"formats."))  # fmt: skip
 @click.pass_obj
 def show(
-    context: CommandContext, as_sql: bool, as_json: bool, dialect_name: str | None, catalog_file: Path | None
+    context: CommandContext,
+    as_sql: bool,
+    as_json: bool,
+    dialect_name: str | None,
+    catalog_file: Path | None,
 ) -> None:
     """Show the triggers that are installed for the log, declared or not.
 
@@ -298,7 +346,9 @@ def show(
     with reading(config) as (conn, dialect):
         installed = dialect.triggers.installed(conn, find_log(conn, dialect, config))
     if as_sql:
-        for function in dict.fromkeys(one.function_sql for one in installed if one.function_sql is not None):
+        for function in dict.fromkeys(
+            one.function_sql for one in installed if one.function_sql is not None
+        ):
             sys.stdout.write(f"{function.rstrip()};\n\n")
         for one in installed:
             sys.stdout.write(f"{one.trigger_sql};\n")
@@ -307,7 +357,10 @@ def show(
     elif installed:
         table(
             ("table", "trigger", "function", "enabled"),
-            [(one.table, one.trigger, one.function, "yes" if one.enabled else "no") for one in installed],
+            [
+                (one.table, one.trigger, one.function, "yes" if one.enabled else "no")
+                for one in installed
+            ],
         )
     else:
         note("No triggers are installed; `eventlog triggers plan` shows what is declared.")
@@ -328,7 +381,9 @@ def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Pat
     log = new_log(dialect, own_schema or config.database.schema_name or database.schema, name)
     config = with_tables(config, database, log)
     catalog = catalog_of(config, database, class_names(config)[1], log)
-    watches = declared_watches(config) or tuple(WatchedTable(cls.name) for cls in catalog.classes if not cls.is_view)
+    watches = declared_watches(config) or tuple(
+        WatchedTable(cls.name) for cls in catalog.classes if not cls.is_view
+    )
     plan = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
     sys.stdout.write(dialect.triggers.script(plan, LOCK_TIMEOUT))
 
@@ -339,22 +394,24 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
     """
     if database.dialect != dialect.name:
         yield (
-            f"it says that its tables are of {database.dialect}, and the SQL is for {dialect.name}: names are taken in "
-            "the case they are written in, and types as they are called"
+            f"it says that its tables are of {database.dialect}, and the SQL is for "
+            f"{dialect.name}: names are taken in the case they are written in, and types as they "
+            "are called"
         )
     for one in database.tables:
         for name in (one.name, *(column.name for column in one.columns)):
             dialect.quote(name)
             if len(name.encode()) > dialect.max_identifier:
                 raise ConfigError(
-                    f"the catalog names {name!r}, which has {len(name.encode())} bytes, and {dialect.name} takes "
-                    f"{dialect.max_identifier}: correct it, or give the --dialect that the file is of"
+                    f"the catalog names {name!r}, which has {len(name.encode())} bytes, and "
+                    f"{dialect.name} takes {dialect.max_identifier}: correct it, or give the "
+                    "--dialect that the file is of"
                 )
         for column in one.columns:
             if column.type.kind in dialect.lacks:
                 yield (
-                    f"{one.name}.{column.name} is {column.type.sql}, a type that {dialect.name} does not have: "
-                    "its values are taken for text"
+                    f"{one.name}.{column.name} is {column.type.sql}, a type that {dialect.name} "
+                    "does not have: its values are taken for text"
                 )
 
 
@@ -374,10 +431,14 @@ def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple
     declared = declared_tables(config, database, log)
     catalog = available_catalog(declared, database, log)
     refused, reflect = {**catalog.unavailable, **declared.doubtful}, partial(dialect.reflect, conn)
-    return declared_triggers(database, catalog, declared_watches(declared.config), reflect, refused).refusals
+    return declared_triggers(
+        database, catalog, declared_watches(declared.config), reflect, refused
+    ).refusals
 
 
-def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, without_log: bool) -> TriggerPlan:
+def _plan_with_loopback(
+    conn: Connection, dialect: Dialect, config: Config, *, without_log: bool
+) -> TriggerPlan:
     """Return the plan and a warning if the publisher's user owns watched tables (spec/event-log.md
     8.3).
 
@@ -389,7 +450,9 @@ def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, w
         if not without_log:
             raise
         planned, catalog = _plan(conn, dialect, config, None)
-        planned = replace(planned, warnings=(f"{error}; nothing can be applied before", *planned.warnings))
+        planned = replace(
+            planned, warnings=(f"{error}; nothing can be applied before", *planned.warnings)
+        )
     if not planned.actions:
         return planned
     user = publisher_user(config, dialect, dialect.current_user(conn))
@@ -397,18 +460,25 @@ def _plan_with_loopback(conn: Connection, dialect: Dialect, config: Config, *, w
     owned = owned_tables(conn, dialect, options, catalog.schema, captured_tables(config, catalog))
     if not owned:
         return planned
-    warning = f"{loopback_of_tables(options.driver_user or '', owned)}: {', '.join(LOOPBACK_WAYS_OUT)}"
+    warning = (
+        f"{loopback_of_tables(options.driver_user or '', owned)}: {', '.join(LOOPBACK_WAYS_OUT)}"
+    )
     return replace(planned, warnings=(*planned.warnings, warning))
 
 
-def _plan(conn: Connection, dialect: Dialect, config: Config, found: LogTable | None) -> tuple[TriggerPlan, Catalog]:
+def _plan(
+    conn: Connection, dialect: Dialect, config: Config, found: LogTable | None
+) -> tuple[TriggerPlan, Catalog]:
     """Return the plan and the classes. ``found`` is the log, None if it does not exist yet."""
     database = dialect.reflect(conn, class_schema(config))
     schema, name = split_name(config.database.log_table)
     log = found or new_log(dialect, schema or config.database.schema_name or database.schema, name)
     declared = declared_tables(config, database, log)
     catalog = available_catalog(declared, database, log)
-    watches, refused = declared_watches(declared.config), {**catalog.unavailable, **declared.doubtful}
+    watches, refused = (
+        declared_watches(declared.config),
+        {**catalog.unavailable, **declared.doubtful},
+    )
     if found is not None:
         planned = dialect.triggers.plan(conn, database, catalog, log, watches, refused)
     elif refused:
@@ -427,10 +497,15 @@ def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
     if config.format.referential != "dn":
         return
     for cls in catalog.classes:
-        references = [one.column.name for one in cls.attributes if cls.is_view and one.name[:3].casefold() == "fk_"]
+        references = [
+            one.column.name
+            for one in cls.attributes
+            if cls.is_view and one.name[:3].casefold() == "fk_"
+        ]
         if references:
             yield (
-                f'{cls.name}: {", ".join(references)} stay values with referential = "dn": it makes associations of '
+                f'{cls.name}: {", ".join(references)} stay values with referential = "dn": it '
+                "makes associations of "
                 "foreign keys of tables, and a view has none"
             )
 

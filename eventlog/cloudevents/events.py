@@ -90,7 +90,12 @@ class CloudEvent(NamedTuple):
         written.
         """
         event_id, source, event_type, subject, time, _, dataschema = self
-        written = {"specversion": _SPECVERSION, "id": event_id, "source": source, "type": event_type}
+        written = {
+            "specversion": _SPECVERSION,
+            "id": event_id,
+            "source": source,
+            "type": event_type,
+        }
         if dataschema is not None:
             written["dataschema"] = dataschema
         if subject is not None:
@@ -120,7 +125,10 @@ def batch_line(events: Iterable[CloudEvent]) -> bytes:
 
 
 def event_writer(
-    source: str, event_type: str, encoding: JsonEncoding = DEFAULT_ENCODING, dataschema: str | None = None
+    source: str,
+    event_type: str,
+    encoding: JsonEncoding = DEFAULT_ENCODING,
+    dataschema: str | None = None,
 ) -> Callable[[Change, str, str | None, ObjectClass | None], CloudEvent]:
     """Return the function that makes the event of a change from the change, its id, subject (None =
     none) and class (None = unknown).
@@ -134,7 +142,9 @@ def event_writer(
         change: Change, event_id: str, subject: str | None, object_class: ObjectClass | None = None
     ) -> CloudEvent:
         refuse_without_row(change)
-        return with_data(event_id, subject, change.commit_time, data_of(change, object_class, encoding))
+        return with_data(
+            event_id, subject, change.commit_time, data_of(change, object_class, encoding)
+        )
 
     return write
 
@@ -150,12 +160,14 @@ def attribute_writer(
     """
     type_of = type_writer(event_type)
 
-    def with_data(event_id: str, subject: str | None, time: datetime | None, data: Mapping[str, Any]) -> CloudEvent:
+    def with_data(
+        event_id: str, subject: str | None, time: datetime | None, data: Mapping[str, Any]
+    ) -> CloudEvent:
         operation, schema, table = data["operation"], data.get("schema"), data["class"]
         if not event_id or not is_text(event_id):
             raise NotExpressible(
-                f"{operation} of {table!r} at {shown(event_id)}: no CloudEvent has such an id: it is empty or holds a "
-                "character that attributes may not hold"
+                f"{operation} of {table!r} at {shown(event_id)}: no CloudEvent has such an id: it "
+                "is empty or holds a character that attributes may not hold"
             )
         named = type_of(operation, schema, table)
         uri = None if dataschema is None else schema_uri(dataschema, schema, table)
@@ -178,7 +190,9 @@ def schema_uri(template: str | None, schema: str | None, table: str) -> str | No
     if template is None:
         return None
     names = {"schema": schema or "", "class": table}
-    return template.format(**{name: quote(text, safe="", errors="surrogatepass") for name, text in names.items()})
+    return template.format(
+        **{name: quote(text, safe="", errors="surrogatepass") for name, text in names.items()}
+    )
 
 
 def type_writer(template: str) -> Callable[[str, str | None, str], str]:
@@ -224,11 +238,28 @@ def types_of(object_class: ObjectClass | None) -> Mapping[str, ColumnType]:
     return types | {column.name: column.type for column in object_class.key}
 
 
-def data_of(change: Change, object_class: ObjectClass | None, encoding: JsonEncoding) -> dict[str, Any]:
+def data_of(
+    change: Change, object_class: ObjectClass | None, encoding: JsonEncoding
+) -> dict[str, Any]:
     """Return the data of an event (spec/cloudevents.md 4); ``object_class`` is the class of its
     table, None = unknown.
     """
-    schema, table, op, key_parts, before, after, _, _, transaction_id, number, is_last, _, user, extras = change
+    (
+        schema,
+        table,
+        op,
+        key_parts,
+        before,
+        after,
+        _,
+        _,
+        transaction_id,
+        number,
+        is_last,
+        _,
+        user,
+        extras,
+    ) = change
     converters, key = _converters_of(object_class, encoding), dict(key_parts or ())
     before, after = before or _NOTHING, after or _NOTHING
 
@@ -243,7 +274,9 @@ def data_of(change: Change, object_class: ObjectClass | None, encoding: JsonEnco
                 values["new"] = convert(after[name])
             if name in key:
                 rows = {"old": before, "new": after}
-                columns[name] = {member: as_in_key(rows[member][name], value) for member, value in values.items()}
+                columns[name] = {
+                    member: as_in_key(rows[member][name], value) for member, value in values.items()
+                }
         return columns
 
     data = _without_columns(op, schema, table, key_parts, converters)
@@ -256,15 +289,21 @@ def data_of(change: Change, object_class: ObjectClass | None, encoding: JsonEnco
         for name, values in columns.items():
             if "old" not in values and is_multi_valued(after.get(name)):
                 values["whole"] = True
-        if unchanged := [name for name in {**after, **before} if name not in changed and name not in key]:
+        if unchanged := [
+            name for name in {**after, **before} if name not in changed and name not in key
+        ]:
             data["unchanged"] = old_and_new(unchanged, before)
     elif op is not _TRUNCATE:
-        data["columns"] = old_and_new([name for name in {**after, **before} if name not in key], before)
+        data["columns"] = old_and_new(
+            [name for name in {**after, **before} if name not in key], before
+        )
     if user is not None:
         data["user"] = user
     if transaction_id is not None:
         transaction = {"id": transaction_id, "number": number, "last": is_last}
-        data["transaction"] = {name: value for name, value in transaction.items() if value is not None}
+        data["transaction"] = {
+            name: value for name, value in transaction.items() if value is not None
+        }
     return data
 
 
@@ -284,10 +323,14 @@ def _without_columns(
 def _changed_key(change: Change) -> list[str]:
     """Return the key columns that an update changes."""
     before, changed = change.before or _NOTHING, change.changed or ()
-    return [name for name, value in change.key or () if name in changed or (name in before and before[name] != value)]
+    return [
+        name
+        for name, value in change.key or ()
+        if name in changed or (name in before and before[name] != value)
+    ]
 
 
-# --- the events of a log ----------------------------------------------------------------------------------------------
+# --- the events of a log --------------------------------------------------------------------------
 
 
 def data_reader(
@@ -302,7 +345,9 @@ def data_reader(
     as its type stays text.
     """
     schema = catalog.schema
-    reader_of = lru_cache(maxsize=1024)(lambda object_class: _ClassReader(object_class, values, encoding))
+    reader_of = lru_cache(maxsize=1024)(
+        lambda object_class: _ClassReader(object_class, values, encoding)
+    )
 
     def data_of_event(event: Outgoing, user: str | None) -> dict[str, Any]:
         assert event.object_id is not None
@@ -311,7 +356,9 @@ def data_reader(
         object_class, key_text = event.object_id
         reader: _ClassReader = reader_of(object_class)
         key = reader.key(key_text)
-        data = _without_columns(operation_of(event), schema, object_class.name, key, reader.converters)
+        data = _without_columns(
+            operation_of(event), schema, object_class.name, key, reader.converters
+        )
         data["columns"] = reader.columns(event.operation, event.steps, key)
         if user is not None:
             data["user"] = user
@@ -325,7 +372,9 @@ class _ClassReader:
 
     __slots__ = ("_attributes", "_class", "_values", "converters")
 
-    def __init__(self, object_class: ObjectClass, values: ValueOptions, encoding: JsonEncoding) -> None:
+    def __init__(
+        self, object_class: ObjectClass, values: ValueOptions, encoding: JsonEncoding
+    ) -> None:
         self.converters = _converters_of(object_class, encoding)
         self._class, self._values = object_class, values
         self._attributes: dict[Attribute, ReadValue] = {}
@@ -336,7 +385,9 @@ class _ClassReader:
         except BadValue:
             return tuple((part.name, part.value) for part in table_key.parse(text))
 
-    def columns(self, operation: Operation, steps: Iterable[CheckedRow], key: Key) -> dict[str, dict[str, Any]]:
+    def columns(
+        self, operation: Operation, steps: Iterable[CheckedRow], key: Key
+    ) -> dict[str, dict[str, Any]]:
         """Return old and new values of the columns that an event changes; of the key's columns only
         those that move.
         """
@@ -352,7 +403,10 @@ class _ClassReader:
             if name in of_key:
                 if is_add or not is_known or old == of_key[name]:
                     continue
-                columns[name] = {"old": as_in_key(old, convert(old)), "new": as_in_key(new, convert(new))}
+                columns[name] = {
+                    "old": as_in_key(old, convert(old)),
+                    "new": as_in_key(new, convert(new)),
+                }
             elif is_add:
                 columns[name] = {"new": convert(new)}
             elif is_known:
@@ -388,10 +442,12 @@ def referenced_key(association: str) -> str:
     return parse_association(association)[0][0].value
 
 
-# --- events to changes ------------------------------------------------------------------------------------------------
+# --- events to changes ----------------------------------------------------------------------------
 
 
-def change_of(event: Any, catalog: Catalog | None = None, encoding: JsonEncoding = DEFAULT_ENCODING) -> Change | None:
+def change_of(
+    event: Any, catalog: Catalog | None = None, encoding: JsonEncoding = DEFAULT_ENCODING
+) -> Change | None:
     """Return the change of an event in the JSON format; None if its data are not written by
     eventlog.
 
@@ -403,9 +459,14 @@ def change_of(event: Any, catalog: Catalog | None = None, encoding: JsonEncoding
         raise FormatError(f"a CloudEvent is a JSON object, not {type(event).__name__}")
     for name in ("specversion", "id", "source", "type"):
         if not isinstance(event.get(name), str) or not event[name]:
-            raise FormatError(f"{name} of a CloudEvent is a text that is not empty, not {shown(repr(event.get(name)))}")
+            raise FormatError(
+                f"{name} of a CloudEvent is a text that is not empty, not "
+                f"{shown(repr(event.get(name)))}"
+            )
     if event["specversion"] != _SPECVERSION:
-        raise FormatError(f"specversion {shown(event['specversion'])} is not {_SPECVERSION}, which is read")
+        raise FormatError(
+            f"specversion {shown(event['specversion'])} is not {_SPECVERSION}, which is read"
+        )
     data = event.get("data")
     if not isinstance(data, dict) or "operation" not in data or "class" not in data:
         return None
@@ -416,7 +477,10 @@ def change_of(event: Any, catalog: Catalog | None = None, encoding: JsonEncoding
 
 
 def _change(
-    event: Mapping[str, Any], data: Mapping[str, Any], catalog: Catalog | None, encoding: JsonEncoding
+    event: Mapping[str, Any],
+    data: Mapping[str, Any],
+    catalog: Catalog | None,
+    encoding: JsonEncoding,
 ) -> Change:
     operation, table = data["operation"], data["class"]
     if not isinstance(operation, str) or operation not in _OPS:
@@ -469,7 +533,9 @@ def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]
     cells = member(data, name, dict) or {}
     for column, cell in cells.items():
         if not isinstance(cell, dict):
-            raise FormatError(f'{name}: {shown(column)} is no object such as {{"old": 1, "new": 2}}')
+            raise FormatError(
+                f'{name}: {shown(column)} is no object such as {{"old": 1, "new": 2}}'
+            )
     return cells
 
 
@@ -481,7 +547,7 @@ def _moment(text: str) -> datetime:
     return moment.astimezone(UTC)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 _ENDINGS: Final = (".json", ".jsonl", ".ndjson")
 
@@ -493,7 +559,10 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     An event that cannot be read is reported and skipped. Events with data of other programs are
     counted as ``other_events``.
     """
-    catalog, encoding = catalog_of(options.catalog), JsonEncoding(nested_values=options.nested_values)
+    catalog, encoding = (
+        catalog_of(options.catalog),
+        JsonEncoding(nested_values=options.nested_values),
+    )
     for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
         with path.open("rb") as file:
             for place, value in _values(file, path, report):
@@ -506,7 +575,9 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
                             continue
                         change = typed_change(change, catalog)
                     except FormatError as error:
-                        report.skip(with_location(error, f"{place}, event {number}" if number else place))
+                        report.skip(
+                            with_location(error, f"{place}, event {number}" if number else place)
+                        )
                         continue
                     yield change
 
@@ -522,7 +593,10 @@ def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, A
             place = str(path)
             line += file.read(LONGEST + 1 - len(line))
             if len(line) > LONGEST:
-                raise FormatError(f"{path}: longer than {LONGEST} bytes: write an event, or an array of some, a line")
+                raise FormatError(
+                    f"{path}: longer than {LONGEST} bytes: write an event, or an array of some, a "
+                    "line"
+                )
         is_first = False
         try:
             value = parsed_json(text_of(line))
@@ -574,5 +648,7 @@ def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]
         return change, None
     try:
         return change, association_text(change, change.key, object_class)
-    except NotExpressible:  # a key with NULL, or with characters that no association can hold, stands in the data
+    except (
+        NotExpressible
+    ):  # a key with NULL, or with characters that no association can hold, stands in the data
         return change, None

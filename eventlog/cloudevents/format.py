@@ -8,7 +8,13 @@ from typing import Final
 from eventlog.changes.format import Format, Report
 from eventlog.changes.publishing import Publishing
 from eventlog.cloudevents.events import read, write
-from eventlog.cloudevents.options import FileOptions, PublishOptions, ReadOptions, WriteOptions, refused_mode
+from eventlog.cloudevents.options import (
+    FileOptions,
+    PublishOptions,
+    ReadOptions,
+    WriteOptions,
+    refused_mode,
+)
 from eventlog.cloudevents.publish import CloudEventWriter
 from eventlog.model import Change
 
@@ -28,7 +34,9 @@ class CloudEventsFormat(Format):
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)
 
-    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
+    ) -> None:
         write(changes, target, options, report)
 
     def publish(self, options: FileOptions, publishing: Publishing) -> CloudEventWriter:

@@ -27,7 +27,9 @@ is_text: Final = re.compile(f"[ -~]*(?:[^ -~{_NOT_HELD}]+[ -~]*)*").fullmatch
 String).
 """
 
-_is_uri_reference: Final = re.compile(r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+").fullmatch
+_is_uri_reference: Final = re.compile(
+    r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+"
+).fullmatch
 
 
 def _parse_source(value: Any) -> str:
@@ -45,18 +47,21 @@ def _parse_event_type(value: Any) -> str:
         raise ValueError(f"{error}: write {{{{ and }}}} for braces") from None
     for _, name, spec, conversion in parts:
         if name is not None and (name not in NAMES_IN_TYPE or spec or conversion):
-            raise ValueError(f"{{{name}}} is none of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}")
+            raise ValueError(
+                f"{{{name}}} is none of {', '.join(f'{{{one}}}' for one in NAMES_IN_TYPE)}"
+            )
     if not is_text(text):
         raise ValueError("it holds a control character")
     return text
 
 
 MODE: Final = Option(
-    None, choice(STRUCTURED, BATCHED, BINARY),
-    "an event alone, a JSON array of all events of an envelope, or data alone with the rest in headers; default: "
-    "batched to http and python, binary to kafka, structured to stdout and files",
+    None,
+    choice(STRUCTURED, BATCHED, BINARY),
+    "an event alone, a JSON array of all events of an envelope, or data alone with the rest in "
+    "headers; default: batched to http and python, binary to kafka, structured to stdout and files",
     example=STRUCTURED,
-)  # fmt: skip
+)
 SOURCE: Final = Option(
     None, Kind(_parse_source, "a URI, or a reference such as /hr"),
     "source of the events; default: /<database>/<schema>/<log>", example="https://hr.example.com/eventlog",
@@ -66,11 +71,15 @@ EVENT_TYPE: Final = Option(
     "type of the events",
 )  # fmt: skip
 INTEGERS: Final = Option(
-    "number", choice("number", "text"),
-    "integers: numbers of any size, or text in columns whose type goes beyond 2^53 (bigint, numeric without scale)",
-)  # fmt: skip
+    "number",
+    choice("number", "text"),
+    "integers: numbers of any size, or text in columns whose type goes beyond 2^53 (bigint, "
+    "numeric without scale)",
+)
 NESTED_VALUES: Final = Option(
-    "json", choice("json", "text"), "json, jsonb and arrays: as JSON, or as the text that the database has of them"
+    "json",
+    choice("json", "text"),
+    "json, jsonb and arrays: as JSON, or as the text that the database has of them",
 )
 
 
@@ -101,7 +110,9 @@ class ReadOptions(CheckedOptions):
     """Options of the reader. With a catalogue, texts become dates, decimals, bytes and so on."""
 
     catalog: CatalogOption = shared(CATALOG)
-    nested_values: str = shared(NESTED_VALUES, about="json, jsonb and arrays: how the events have them")
+    nested_values: str = shared(
+        NESTED_VALUES, about="json, jsonb and arrays: how the events have them"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,17 +156,26 @@ def mode_of(chosen: str | None, publishing: Publishing) -> str:
     """
     if publishing.in_records:
         return chosen or BINARY
-    return chosen or (STRUCTURED if publishing.file_layout == "lines" and not publishing.in_messages else BATCHED)
+    return chosen or (
+        STRUCTURED if publishing.file_layout == "lines" and not publishing.in_messages else BATCHED
+    )
 
 
 def refused_mode(chosen: str | None, publishing: Publishing) -> str | None:
     """Return why the sink does not support the chosen mode, None if it does."""
     if chosen == BATCHED and publishing.in_records:
-        return "a record of Kafka is one event (Kafka protocol binding 1.3): set structured or binary"
+        return (
+            "a record of Kafka is one event (Kafka protocol binding 1.3): set structured or binary"
+        )
     if chosen == BINARY and not publishing.has_headers:
         return "the sink has no headers for it: set structured or batched"
-    if chosen == STRUCTURED and publishing.file_layout == "documents" and not publishing.in_messages:
+    if (
+        chosen == STRUCTURED
+        and publishing.file_layout == "documents"
+        and not publishing.in_messages
+    ):
         return (
-            'a document is an envelope with sink.file_layout = "documents": set batched, or sink.file_layout = "lines"'
+            'a document is an envelope with sink.file_layout = "documents": set batched, or '
+            'sink.file_layout = "lines"'
         )
     return None

@@ -10,7 +10,14 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from eventlog.changes.events import association_text
-from eventlog.changes.publishing import EventWriter, FlightState, Need, Publishing, of_first_row, time_reader
+from eventlog.changes.publishing import (
+    EventWriter,
+    FlightState,
+    Need,
+    Publishing,
+    of_first_row,
+    time_reader,
+)
 from eventlog.cloudevents.events import (
     DATA_TYPE,
     CloudEvent,
@@ -19,7 +26,14 @@ from eventlog.cloudevents.events import (
     data_reader,
     event_writer,
 )
-from eventlog.cloudevents.options import BATCHED, BINARY, STRUCTURED, FileOptions, PublishOptions, mode_of
+from eventlog.cloudevents.options import (
+    BATCHED,
+    BINARY,
+    STRUCTURED,
+    FileOptions,
+    PublishOptions,
+    mode_of,
+)
 from eventlog.cloudevents.values import JsonEncoding
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import Outgoing, association_of
@@ -54,12 +68,16 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         self._encoding = JsonEncoding(options.integers, options.nested_values)
         source = options.source or source_of(publishing)
         self._with_data = attribute_writer(source, options.event_type, options.dataschema)
-        self._event_of = event_writer(source, options.event_type, self._encoding, options.dataschema)
+        self._event_of = event_writer(
+            source, options.event_type, self._encoding, options.dataschema
+        )
         self._values = publishing.values
         self._time_of = time_reader(publishing.values.time_zone)
         self._of_catalog: tuple[Catalog, Callable[[Outgoing, str | None], Any]] | None = None
 
-    def write(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> list[CloudEvent | Verdict]:
+    def write(
+        self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]
+    ) -> list[CloudEvent | Verdict]:
         if self._of_catalog is None or self._of_catalog[0] is not catalog:
             self._of_catalog = catalog, data_reader(catalog, self._values, self._encoding)
         _, data_of_event = self._of_catalog
@@ -95,9 +113,15 @@ class CloudEventWriter(EventWriter[CloudEvent]):
             headers = ((_CONTENT_TYPE, STRUCTURED_TYPE.encode()),)
             return (KafkaRecord(None, key, piece.whole_bytes(), headers),)
         attributes = ((f"ce_{name}", value.encode()) for name, value in piece.attributes().items())
-        return (KafkaRecord(None, key, piece.data_bytes(), ((_CONTENT_TYPE, DATA_TYPE.encode()), *attributes)),)
+        return (
+            KafkaRecord(
+                None, key, piece.data_bytes(), ((_CONTENT_TYPE, DATA_TYPE.encode()), *attributes)
+            ),
+        )
 
-    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> CloudEvent:
+    def piece_of(
+        self, change: Change, event_id: str, object_class: ObjectClass | None
+    ) -> CloudEvent:
         key = change.key
         subject = None if key is None else association_text(change, key, object_class)
         return self._event_of(change, event_id, subject, object_class)
@@ -129,4 +153,6 @@ def _in_header(value: str) -> str:
     """Percent-encode a value by HTTP protocol binding 1.0.2, 3.1.3.2: blank, quote, percent and
     characters beyond ASCII.
     """
-    return _TO_BE_ENCODED.sub(lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), value)
+    return _TO_BE_ENCODED.sub(
+        lambda match: "".join(f"%{byte:02X}" for byte in match[0].encode()), value
+    )

@@ -15,7 +15,10 @@ _WORDS: Final = ["NaN", "Infinity", "-Infinity"]
 
 
 def schema_of(
-    object_class: ObjectClass, schema: str | None, encoding: JsonEncoding, dataschema: str | None = None
+    object_class: ObjectClass,
+    schema: str | None,
+    encoding: JsonEncoding,
+    dataschema: str | None = None,
 ) -> Mapping[str, Any]:
     """Return the schema that the data of every event of a class follow.
 
@@ -42,13 +45,22 @@ def schema_of(
             "operation": {"enum": ["insert", "update", "delete", "refresh", "truncate"]},
             **named,
             "class": {"const": object_class.name},
-            "key": {"type": "object", "properties": key, "required": list(key), "additionalProperties": False},
+            "key": {
+                "type": "object",
+                "properties": key,
+                "required": list(key),
+                "additionalProperties": False,
+            },
             "columns": {"type": "object", "properties": columns, "additionalProperties": False},
             "unchanged": {"type": "object", "properties": columns, "additionalProperties": False},
             "user": {"type": "string"},
             "transaction": {
                 "type": "object",
-                "properties": {"id": {"type": "string"}, "number": {"type": "integer"}, "last": {"type": "boolean"}},
+                "properties": {
+                    "id": {"type": "string"},
+                    "number": {"type": "integer"},
+                    "last": {"type": "boolean"},
+                },
             },
         },
     }

@@ -98,7 +98,11 @@ def as_in_key(value: Value, converted: Any) -> Any:
     A decimal has the text of the canonical key (spec/event-log.md 4.3), so that it is equal in the
     key and in the subject.
     """
-    return converted.rstrip("0").rstrip(".") if isinstance(value, Decimal) and "." in converted else converted
+    return (
+        converted.rstrip("0").rstrip(".")
+        if isinstance(value, Decimal) and "." in converted
+        else converted
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -114,7 +118,9 @@ def text_converter(type: ColumnType, encoding: JsonEncoding) -> TextInJson:
             return _document
         element = element_type(type)
         if element is not None:
-            return _array_converter(text_converter(element, encoding) if element.kind in _NESTED else str)
+            return _array_converter(
+                text_converter(element, encoding) if element.kind in _NESTED else str
+            )
     read = value_reader(type)
     if read is str:
         return str
@@ -177,7 +183,9 @@ def _array_converter(convert_element: TextInJson) -> TextInJson:
 
 
 _BOUNDS: Final = re.compile(r"(?:\[[0-9+-]+:[0-9+-]+\])+=")
-_TOKEN: Final = re.compile(r'\s*([{},]|"(?:[^"\\]|\\.)*"|[^{},"\s\\](?:[^{},"\\]|\\.)*)\s*', re.DOTALL)
+_TOKEN: Final = re.compile(
+    r'\s*([{},]|"(?:[^"\\]|\\.)*"|[^{},"\s\\](?:[^{},"\\]|\\.)*)\s*', re.DOTALL
+)
 _ESCAPED: Final = re.compile(r"\\(.)", re.DOTALL)
 _DEEPEST: Final = 6  # the greatest number of dimensions in PostgreSQL
 
@@ -258,7 +266,7 @@ def _plain_text(value: Any) -> str:
     return str(value)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read_json(value: Any, type: ColumnType | None, encoding: JsonEncoding) -> Value:
@@ -275,7 +283,9 @@ def read_json(value: Any, type: ColumnType | None, encoding: JsonEncoding) -> Va
             return document_text(value)
         if isinstance(value, list) and element_type(type) is not None:
             return array_text(value)
-    if isinstance(value, dict) or (isinstance(value, list) and any(isinstance(one, dict | list) for one in value)):
+    if isinstance(value, dict) or (
+        isinstance(value, list) and any(isinstance(one, dict | list) for one in value)
+    ):
         return document_text(value)
     if isinstance(value, list):
         return tuple(read_json(one, type, encoding) for one in value)
@@ -288,7 +298,11 @@ def read_json(value: Any, type: ColumnType | None, encoding: JsonEncoding) -> Va
 def document_text(value: Any) -> str:
     """Return JSON on one line, numbers with all their digits."""
     if isinstance(value, dict):
-        return "{" + ",".join(f"{document_text(name)}:{document_text(one)}" for name, one in value.items()) + "}"
+        return (
+            "{"
+            + ",".join(f"{document_text(name)}:{document_text(one)}" for name, one in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return f"[{','.join(map(document_text, value))}]"
     if isinstance(value, Decimal):

@@ -75,13 +75,17 @@ def read_driver(export: bytes) -> DriverConfig:
     _walk(root if config is None else config, "", parameters)
     _authentication(root if config is None else _driver_of(config), parameters)
     if not parameters.values and parameters.jdbc_url is None:
-        raise ConfigError("the export holds no parameter of the JDBC driver, such as log-table or sync-schema")
+        raise ConfigError(
+            "the export holds no parameter of the JDBC driver, such as log-table or sync-schema"
+        )
     settings = tuple(_settings(parameters))
     url = _url(parameters)
     if parameters.subscriber:
         names = ", ".join(dict.fromkeys(parameters.subscriber))
         parameters.refuse("subscriber-options", f"there is no subscriber channel ({names})")
-    return DriverConfig("" if config is None else config.get("name", ""), url, settings, parameters.left_out)
+    return DriverConfig(
+        "" if config is None else config.get("name", ""), url, settings, parameters.left_out
+    )
 
 
 def toml_text(driver: DriverConfig, source: str) -> str:
@@ -95,30 +99,48 @@ def toml_text(driver: DriverConfig, source: str) -> str:
         "# `eventlog init` writes all options with their defaults.",
     ]
     if driver.left_out:
-        lines += ["#", "# Not taken over:", *(f"#   {name}: {reason}" for name, reason in driver.left_out.items())]
+        lines += [
+            "#",
+            "# Not taken over:",
+            *(f"#   {name}: {reason}" for name, reason in driver.left_out.items()),
+        ]
     for section in installed_sections():
-        settings = [f"{one.key} = {toml(one.value)}  # {one.tag}" for one in driver.settings if one.section == section]
+        settings = [
+            f"{one.key} = {toml(one.value)}  # {one.tag}"
+            for one in driver.settings
+            if one.section == section
+        ]
         if section == "database":
             url = driver.url or "postgresql+psycopg://user@host:5432/database"
-            settings.insert(0, f"{'' if driver.url else '#'}url = {toml(url)}  # password: EVENTLOG_DATABASE_PASSWORD")
+            settings.insert(
+                0,
+                f"{'' if driver.url else '#'}url = {toml(url)}  # password: "
+                "EVENTLOG_DATABASE_PASSWORD",
+            )
         if section == "publisher":
             settings.insert(0, 'profile = "idm"')
         if section == "sink":
-            settings = ["# Where the documents go; the driver handed them to its engine.", 'type = "stdout"']
+            settings = [
+                "# Where the documents go; the driver handed them to its engine.",
+                'type = "stdout"',
+            ]
         if settings:
             lines += ["", f"[{section}]", *settings]
     lines += [
         "",
-        "# The driver's own triggers go on filling the log: `eventlog db upgrade --companions-only` makes what the",
-        "# publisher needs beside it. For triggers of ours: take theirs away, add a [[watch]] for each table, then",
+        "# The driver's own triggers go on filling the log: `eventlog db upgrade "
+        "--companions-only` makes what the",
+        "# publisher needs beside it. For triggers of ours: take theirs away, add a [[watch]] for "
+        "each table, then",
         "# `eventlog triggers apply`.",
-        "# If the log's columns have names of their own, publisher.layout tells their order: 3.5 for driver 3.5",
+        "# If the log's columns have names of their own, publisher.layout tells their order: 3.5 "
+        "for driver 3.5",
         "# and later, else 2.x.",
     ]
     return "\n".join(lines) + "\n"
 
 
-# --- the driver's parameters ------------------------------------------------------------------------------------------
+# --- the driver's parameters ----------------------------------------------------------------------
 
 
 _ALIASES: Final[Mapping[str, tuple[str, str, Option]]] = {
@@ -135,11 +157,21 @@ _NOT_TAKEN: Final[Mapping[str, str]] = {
     "jdbc-class": _JAVA,
     "jdbc-driver-descriptor": _JAVA,
     "database-descriptor": _JAVA,
-    "connection-properties": "may hold passwords, and concerns the Java driver; put what is needed behind ? in url",
-    "connection-init": "no statements are run at connect: use ALTER ROLE ... SET for the publisher's user",
-    "state-dir": "there is no state directory: what must survive a crash stands in the log's database",
-    "include-table-filter": "there are no patterns: list the classes in database.tables, or give each a [[watch]]",
-    "exclude-table-filter": "there are no patterns: list the classes in database.tables, or give each a [[watch]]",
+    "connection-properties": (
+        "may hold passwords, and concerns the Java driver; put what is needed behind ? in url"
+    ),
+    "connection-init": (
+        "no statements are run at connect: use ALTER ROLE ... SET for the publisher's user"
+    ),
+    "state-dir": (
+        "there is no state directory: what must survive a crash stands in the log's database"
+    ),
+    "include-table-filter": (
+        "there are no patterns: list the classes in database.tables, or give each a [[watch]]"
+    ),
+    "exclude-table-filter": (
+        "there are no patterns: list the classes in database.tables, or give each a [[watch]]"
+    ),
     "use-manual-transactions": "transactions are always used",
     "transaction-isolation-level": "read committed is always used",
     "use-single-connection": "one connection is used",
@@ -190,10 +222,16 @@ def _driver_config(root: _Element) -> _Element | None:
     """
     tags = {"jdbc-class", "log-table", "sync-schema", "sync-tables", "sync-filter"}
     configs = [one for one in root.iter() if _tag(one) == "driver-config"]
-    drivers = [config for config in configs if any(_name(one) in tags or _tag(one) in tags for one in config.iter())]
+    drivers = [
+        config
+        for config in configs
+        if any(_name(one) in tags or _tag(one) in tags for one in config.iter())
+    ]
     if len(drivers) > 1:
         names = ", ".join(_plain(one.get("name", "unnamed")) for one in drivers)
-        raise ConfigError(f"the export holds {len(drivers)} JDBC drivers ({names}): export one of them alone")
+        raise ConfigError(
+            f"the export holds {len(drivers)} JDBC drivers ({names}): export one of them alone"
+        )
     return drivers[0] if drivers else None
 
 
@@ -222,7 +260,9 @@ def _walk(element: _Element, section: str, parameters: _Parameters) -> None:
             if wanted != chosen and wanted.casefold() not in ("show", "hide"):
                 # The choice is off, so the driver ignores the parameters below it.
                 for name in sorted(set(_parameters(child))):
-                    parameters.refuse(name, f"belongs to {_name(controller)} = {wanted}, which is not chosen")
+                    parameters.refuse(
+                        name, f"belongs to {_name(controller)} = {wanted}, which is not chosen"
+                    )
                 continue
         if _tag(child) == "definition":
             controller = child
@@ -241,7 +281,11 @@ def _parameters(element: _Element) -> Iterator[str]:
 def _parameter(element: _Element, section: str, parameters: _Parameters) -> None:
     name = _parameter_name(element)
     is_reference = _tag(element) == "gcv-ref"
-    value = parameters.global_values.get(element.get("name", ""), "") if is_reference else _value(element)
+    value = (
+        parameters.global_values.get(element.get("name", ""), "")
+        if is_reference
+        else _value(element)
+    )
     if name is None or not value:
         return
     if section == "subscriber":
@@ -259,9 +303,13 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
         if reference[1] in parameters.global_values:
             parameters.values.setdefault(name, parameters.global_values[reference[1]])
         else:
-            parameters.refuse(name, f"refers to the global value {reference[1]}, which is not in the export")
+            parameters.refuse(
+                name, f"refers to the global value {reference[1]}, which is not in the export"
+            )
     elif parameters.values.setdefault(name, value) != value:
-        parameters.refuse(f"{name} (its second value)", "stands twice with different values; the first one counts")
+        parameters.refuse(
+            f"{name} (its second value)", "stands twice with different values; the first one counts"
+        )
 
 
 def _parameter_name(element: _Element) -> str | None:
@@ -273,7 +321,16 @@ def _parameter_name(element: _Element) -> str | None:
 
 
 _STRUCTURE: Final = frozenset(
-    {"configuration-values", "definitions", "group", "subordinates", "header", "description", "value", "enum-choice"}
+    {
+        "configuration-values",
+        "definitions",
+        "group",
+        "subordinates",
+        "header",
+        "description",
+        "value",
+        "enum-choice",
+    }
     | {"template", "instance", "config-object", "query", "pwd-value", *_SECTIONS}
 )
 
@@ -297,7 +354,7 @@ def _value(element: _Element) -> str:
     return (element.text or "").strip() if len(element) == 0 else ""
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
 def _settings(parameters: _Parameters) -> Iterator[Setting]:
@@ -313,23 +370,27 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
             value = split_statements(text) if tag == "post-poll-stmt" else _parsed(option, text)
         except ValueError as error:
             reason = f" ({error})" if str(error) else ""
-            parameters.refuse(tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}")
+            parameters.refuse(
+                tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}"
+            )
             continue
         if value != (option.default if option.idm is None else option.idm):
             yield Setting(section, key, value, tag)
         if key == "referential" and value == "dn":
             parameters.refuse(
                 "enable-refs of views",
-                "columns fk__... of views stay values: associations are made of foreign keys of tables, of one column "
-                "that refers to the whole key of a class",
+                "columns fk__... of views stay values: associations are made of foreign keys of "
+                "tables, of one column that refers to the whole key of a class",
             )
     if "log-table" not in values:
-        parameters.refuse("log-table", "is not in the export: log_table is eventlog unless you set it")
+        parameters.refuse(
+            "log-table", "is not in the export: log_table is eventlog unless you set it"
+        )
     if "enable-refs" not in values:
         parameters.refuse(
             "enable-refs",
-            'is not in the export: the guide prints 1 as its default, profile idm has referential = "value"; '
-            'set "dn" if the receiver takes associations',
+            "is not in the export: the guide prints 1 as its default, profile idm has referential "
+            '= "value"; set "dn" if the receiver takes associations',
         )
 
 
@@ -341,11 +402,18 @@ def _scope(values: dict[str, str], parameters: _Parameters) -> None:
     if chosen == "empty":
         for tag in ("sync-schema", "sync-tables"):
             values.pop(tag, None)
-        parameters.refuse("sync-filter", "empty leaves no classes, and nothing is published: set schema_name or tables")
+        parameters.refuse(
+            "sync-filter",
+            "empty leaves no classes, and nothing is published: set schema_name or tables",
+        )
     elif {"sync-schema", "sync-tables"} <= values.keys():
-        left, reason = ("sync-schema", "list") if chosen == "list" else ("sync-tables", chosen or "schema")
+        left, reason = (
+            ("sync-schema", "list") if chosen == "list" else ("sync-tables", chosen or "schema")
+        )
         del values[left]
-        parameters.refuse(left, f"excludes the other of sync-schema and sync-tables; sync-filter is {reason}")
+        parameters.refuse(
+            left, f"excludes the other of sync-schema and sync-tables; sync-filter is {reason}"
+        )
 
 
 def _parsed(option: Option, text: str) -> Any:
@@ -357,10 +425,17 @@ def _parsed(option: Option, text: str) -> Any:
     return option.kind.parse(value)
 
 
-# --- user and server --------------------------------------------------------------------------------------------------
+# --- user and server ------------------------------------------------------------------------------
 
 _URL_NAMES: Final = frozenset(
-    {"shim-auth-server", "auth-server", "auth-context", "authentication-context", "connection-url", "jdbc-url"}
+    {
+        "shim-auth-server",
+        "auth-server",
+        "auth-context",
+        "authentication-context",
+        "connection-url",
+        "jdbc-url",
+    }
 )
 _USER_NAMES: Final = frozenset({"shim-auth-id", "auth-id", "authentication-id"})
 
@@ -372,7 +447,11 @@ def _authentication(element: _Element, parameters: _Parameters) -> None:
         above = one.getparent()
         inside = above is not None and _tag(above) == "authentication-info"
         text = _value(one)
-        if parameters.user is None and text and (names & _USER_NAMES or (inside and _tag(one) == "user")):
+        if (
+            parameters.user is None
+            and text
+            and (names & _USER_NAMES or (inside and _tag(one) == "user"))
+        ):
             parameters.user = text
         # The URL may follow the address of a remote loader: REMOTE(hostname=... port=...)jdbc:...
         start = text.find("jdbc:")
@@ -393,10 +472,14 @@ def _url(parameters: _Parameters) -> str | None:
     if url is None:
         database = re.match(r"jdbc:[\w-]+(:sqlserver)?", parameters.jdbc_url)
         what = database[0] if database else "its form"
-        parameters.refuse("database URL", f"{what} is not known here, or the URL has a form of its own: set url")
+        parameters.refuse(
+            "database URL", f"{what} is not known here, or the URL has a form of its own: set url"
+        )
         return None
     if dropped:
-        parameters.refuse("properties of the database URL", f"{', '.join(dropped)}: put what is needed behind ?")
+        parameters.refuse(
+            "properties of the database URL", f"{', '.join(dropped)}: put what is needed behind ?"
+        )
     user = parameters.user or url.username
     match parameters.values.get("force-username-case", "").casefold():
         case "upper":
@@ -419,15 +502,24 @@ _ORACLE: Final = r"jdbc:oracle:(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
 _JDBC_URLS: Final = tuple(
     (re.compile(pattern, re.IGNORECASE), drivername)
     for pattern, drivername in (
-        (rf"jdbc:postgresql://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "postgresql+psycopg"),
+        (
+            rf"jdbc:postgresql://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?",
+            "postgresql+psycopg",
+        ),
         (r"jdbc:postgresql:(?P<database>[^/?]+)(?:\?(?P<query>.*))?", "postgresql+psycopg"),
-        (rf"{_ORACLE}(?://)?(?P<hosts>[^/:?@()]+(?::[0-9]+)?)/(?P<service>[^?:]+)(?:[?:].*)?", "oracle+oracledb"),
+        (
+            rf"{_ORACLE}(?://)?(?P<hosts>[^/:?@()]+(?::[0-9]+)?)/(?P<service>[^?:]+)(?:[?:].*)?",
+            "oracle+oracledb",
+        ),
         (rf"{_ORACLE}(?P<hosts>[^/:?@()]+:[0-9]+):(?P<database>[^/?:]+)", "oracle+oracledb"),
         (rf"{_ORACLE}(?P<hosts>[^/:?@()]+)", "oracle+oracledb"),
         (rf"jdbc:mysql://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "mysql+pymysql"),
         (rf"jdbc:mariadb://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "mariadb+pymysql"),
         (rf"jdbc:(?:microsoft:)?sqlserver://{_HOSTS}(?:;(?P<query>.*))?", "mssql+pyodbc"),
-        (rf"jdbc:jtds:sqlserver://{_HOSTS}(?:/(?P<database>[^;]*))?(?:;(?P<query>.*))?", "mssql+pyodbc"),
+        (
+            rf"jdbc:jtds:sqlserver://{_HOSTS}(?:/(?P<database>[^;]*))?(?:;(?P<query>.*))?",
+            "mssql+pyodbc",
+        ),
     )
 )
 
@@ -444,7 +536,11 @@ def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
             continue
         parts = match.groupdict()
         properties = dict(_properties(parts.get("query") or ""))
-        database = parts.get("database") or properties.pop("databasename", None) or properties.pop("database", None)
+        database = (
+            parts.get("database")
+            or properties.pop("databasename", None)
+            or properties.pop("database", None)
+        )
         user = properties.pop("user", None) or (parts.get("login") or "").strip('"') or None
         query: dict[str, str] = {}
         if drivername.startswith("postgresql"):
@@ -460,7 +556,13 @@ def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
         else:
             host, port = _host(hosts[0]) if hosts else ("localhost", None)
         url = URL.create(
-            drivername, user, None, host, port, None if database is None else unquote(database) or None, query
+            drivername,
+            user,
+            None,
+            host,
+            port,
+            None if database is None else unquote(database) or None,
+            query,
         )
         return url, sorted(properties)
     return None, []
@@ -468,7 +570,11 @@ def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
 
 def _host(text: str) -> tuple[str, int | None]:
     match = re.fullmatch(r"(\[[^\]]*\]|[^:\\]*)(?:\\[^:]*)?(?::([0-9]{1,5}))?", text)
-    return (text, None) if match is None else (match[1].strip("[]"), int(match[2]) if match[2] else None)
+    return (
+        (text, None)
+        if match is None
+        else (match[1].strip("[]"), int(match[2]) if match[2] else None)
+    )
 
 
 def _properties(query: str) -> Iterable[tuple[str, str]]:

@@ -50,13 +50,17 @@ def kafka_properties(options: KafkaOptions, section: str) -> dict[str, Any]:
     """
     properties = dict(options.properties or {})
     for name, reference in (options.secret_properties or {}).items():
-        properties[name] = referenced_secret(reference, f"{section}.secret_properties, {name}", os.environ)
+        properties[name] = referenced_secret(
+            reference, f"{section}.secret_properties, {name}", os.environ
+        )
     if options.user is not None:
         properties |= {"sasl.username": options.user, "sasl.password": options.password}
     return properties
 
 
-def kafka_contradictions(options: KafkaOptions, section: str, source_of: Callable[[str], str]) -> Iterator[str]:
+def kafka_contradictions(
+    options: KafkaOptions, section: str, source_of: Callable[[str], str]
+) -> Iterator[str]:
     """Yield the messages about options that are given twice or only in part. ``source_of`` returns
     where an option came from.
     """

@@ -45,7 +45,9 @@ and the options of the default format's section.
 _DEFAULT_FORMAT: Final = options_of(FormatSettings)["type"].default
 
 
-def chosen_types(document: Mapping[str, Any], environ: Mapping[str, str], flags: Mapping[str, str]) -> dict[str, str]:
+def chosen_types(
+    document: Mapping[str, Any], environ: Mapping[str, str], flags: Mapping[str, str]
+) -> dict[str, str]:
     """Return the type of each section that has one, known or not, from the layer that takes
     precedence.
     """
@@ -54,7 +56,9 @@ def chosen_types(document: Mapping[str, Any], environ: Mapping[str, str], flags:
         table = document.get(section)
         in_file = table.get("type") if isinstance(table, Mapping) else None
         said = flags.get(f"{section}.type", environ.get(variable(section, "type"), in_file))
-        types[section] = said if isinstance(said, str) else options_of(SECTIONS[section])["type"].default
+        types[section] = (
+            said if isinstance(said, str) else options_of(SECTIONS[section])["type"].default
+        )
     return types
 
 
@@ -94,7 +98,9 @@ class Keys:
             if section in CHOSEN:
                 with suppress(ConfigError):  # the option type reports this error
                     homes.append((section, options_of(self.options_of_type(section))))
-            self._found[section] = {key: one for home, options in homes for key, one in _targets(home, options)}
+            self._found[section] = {
+                key: one for home, options in homes for key, one in _targets(home, options)
+            }
         return self._found[section]
 
     def _options_of(self, section: str) -> Mapping[str, Option]:
@@ -128,7 +134,11 @@ class Keys:
         return section, key
 
     def unknown(
-        self, source: str, section: str, key: str, spelled: Callable[[str, str], str] = "{}.{}".format
+        self,
+        source: str,
+        section: str,
+        key: str,
+        spelled: Callable[[str, str], str] = "{}.{}".format,
     ) -> ConfigError:
         """Return the error for a key that a section does not have. It names the place of an option
         of this name, or else the most similar option. ``spelled`` makes the name of a setting.
@@ -138,10 +148,14 @@ class Keys:
             for name, format in sorted(installed(FORMATS), key=lambda one: one[0] != self.format):
                 if key in format_options(format):
                     there = spelled(f"{OF_FORMAT}{name}", key)
-                    return ConfigError(f"{source} is not known; {key} is an option of the format {name}: {there}")
+                    return ConfigError(
+                        f"{source} is not known; {key} is an option of the format {name}: {there}"
+                    )
             if key in own:
                 there = spelled("format", key)
-                return ConfigError(f"{source} is not known; {key} is an option of all formats: {there}")
+                return ConfigError(
+                    f"{source} is not known; {key} is an option of all formats: {there}"
+                )
         places = installed_sections()
         for other in places:
             if key in installed_options(other):

@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 
 
 def _parse_times(value: Any) -> tuple[datetime.time, ...]:
-    items = value.split(",") if isinstance(value, str) else value if isinstance(value, list) else [value]
+    items = (
+        value.split(",")
+        if isinstance(value, str)
+        else value
+        if isinstance(value, list)
+        else [value]
+    )
     times = set()
     for item in items:
-        if isinstance(item, str) and re.fullmatch(r"\s*[0-9]{2}:[0-9]{2}:[0-9]{2}\s*", item, re.ASCII):
+        if isinstance(item, str) and re.fullmatch(
+            r"\s*[0-9]{2}:[0-9]{2}:[0-9]{2}\s*", item, re.ASCII
+        ):
             item = datetime.time.fromisoformat(item.strip())
         if not isinstance(item, datetime.time) or item.microsecond:
             raise ValueError
@@ -105,7 +113,10 @@ def _parse_column_map(value: Any) -> Mapping[str, str]:
 
 
 def _pairs_of_text(text: str) -> dict[str, str]:
-    return {name.strip(): value.strip() for name, _, value in (part.partition("=") for part in text.split(","))}
+    return {
+        name.strip(): value.strip()
+        for name, _, value in (part.partition("=") for part in text.split(","))
+    }
 
 
 def _parse_publication_mode(value: Any) -> int:
@@ -128,16 +139,24 @@ def librdkafka(section: str) -> Kind:
     """
 
     def parse(value: Any) -> Mapping[str, Any]:
-        if not isinstance(value, dict) or not all(isinstance(one, str | int | float) for one in value.values()):
+        if not isinstance(value, dict) or not all(
+            isinstance(one, str | int | float) for one in value.values()
+        ):
             raise ValueError
         for name in filter(_SECRET_PROPERTY.search, value):
-            instead = f'write "{name}" = "env:VARIABLE" or "file:/PATH" in {section}.secret_properties'
+            instead = (
+                f'write "{name}" = "env:VARIABLE" or "file:/PATH" in {section}.secret_properties'
+            )
             if name == "sasl.password":
-                instead = f"set EVENTLOG_{section.upper()}_USER and EVENTLOG_{section.upper()}_PASSWORD"
+                instead = (
+                    f"set EVENTLOG_{section.upper()}_USER and EVENTLOG_{section.upper()}_PASSWORD"
+                )
             raise ValueError(f"{name} is a secret, which does not belong here; {instead}")
         return dict(value)
 
-    return Kind(parse, '{ "linger.ms" = 20, ... }, without secrets', _pairs_of_text, confidential=True)
+    return Kind(
+        parse, '{ "linger.ms" = 20, ... }, without secrets', _pairs_of_text, confidential=True
+    )
 
 
 def _parse_table(value: Any) -> Mapping[Any, Any]:
@@ -160,20 +179,24 @@ _OWN_HEADER: Final = re.compile(
     "|upgrade|expect|accept|accept-encoding",
     re.IGNORECASE,
 )
-_SECRET_HEADER: Final = re.compile(r"authorization|cookie|token|secret|password|signature|api-?key", re.IGNORECASE)
+_SECRET_HEADER: Final = re.compile(
+    r"authorization|cookie|token|secret|password|signature|api-?key", re.IGNORECASE
+)
 
 
 def _parse_headers(value: Any) -> Mapping[str, str]:
     headers = _parse_table(value)
     for name, text in headers.items():
         if not isinstance(text, str):
-            raise ValueError  # noqa: TRY004
+            raise ValueError  # noqa: TRY004 - every kind raises ValueError
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name):
             raise ValueError("a name is none of a header")
         if _OWN_HEADER.fullmatch(name):
             raise ValueError(f"{name} is set by the publisher itself")
         if not text.strip() or not is_header_text(text):
-            raise ValueError(f"the value of {name} is empty, or holds line ends or characters beyond ASCII")
+            raise ValueError(
+                f"the value of {name} is empty, or holds line ends or characters beyond ASCII"
+            )
     return {name: text.strip() for name, text in headers.items()}
 
 
@@ -186,8 +209,8 @@ def _parse_plain_headers(value: Any) -> Mapping[str, str]:
     headers = _parse_headers(value)
     for name in filter(_SECRET_HEADER.search, headers):
         raise ValueError(
-            f'{name} is a secret, which does not belong here; write "{name}" = "env:VARIABLE" or "file:/PATH" in '
-            "sink.secret_headers"
+            f'{name} is a secret, which does not belong here; write "{name}" = "env:VARIABLE" or '
+            '"file:/PATH" in sink.secret_headers'
         )
     return headers
 
@@ -242,30 +265,41 @@ def _parse_token(value: Any) -> str:
 
 
 HEADERS: Final = Kind(
-    _parse_plain_headers, '{ "X-Tenant" = "hr", ... }, without secrets', _headers_of_text, confidential=True
+    _parse_plain_headers,
+    '{ "X-Tenant" = "hr", ... }, without secrets',
+    _headers_of_text,
+    confidential=True,
 )
 SECRET_HEADERS: Final = Kind(
     lambda value: _parse_references(_parse_headers(value)),
     '{ "X-Api-Key" = "env:VARIABLE" or "file:/PATH", ... }', _headers_of_text, confidential=True,
 )  # fmt: skip
 REFERENCES: Final = Kind(
-    _parse_references, '{ "ssl.key.password" = "env:VARIABLE" or "file:/PATH", ... }', _pairs_of_text, confidential=True
+    _parse_references,
+    '{ "ssl.key.password" = "env:VARIABLE" or "file:/PATH", ... }',
+    _pairs_of_text,
+    confidential=True,
 )
 SECRET: Final = Kind(STRING.parse, "text", confidential=True)
-TOKEN: Final = Kind(_parse_token, "characters of ASCII without blanks, one or more", confidential=True)
+TOKEN: Final = Kind(
+    _parse_token, "characters of ASCII without blanks, one or more", confidential=True
+)
 TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated")
-COLUMN_MAP: Final = Kind(_parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", _pairs_of_text)
+COLUMN_MAP: Final = Kind(
+    _parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", _pairs_of_text
+)
 PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)
 BASE: Final = Kind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")
 TABLE: Final = Kind(_parse_table, "a table of options; as text: JSON", json.loads)
 BEGIN: Final = Kind(_parse_begin, "now | first | snapshot | a record_id")
 CONSUMER: Final = Kind(
-    _parse_consumer, "a name of up to 63 characters of A-Z a-z 0-9 _ . -, whose first is a letter or a digit"
+    _parse_consumer,
+    "a name of up to 63 characters of A-Z a-z 0-9 _ . -, whose first is a letter or a digit",
 )
 LISTS: Final = Kind(_parse_lists, "{ name = [name, ...], ... }; as text: JSON", json.loads)
 
 
-# --- URLs of databases ------------------------------------------------------------------------------------------------
+# --- URLs of databases ----------------------------------------------------------------------------
 
 
 def url_of(text: str) -> sa.URL:
@@ -280,7 +314,11 @@ def masked(url: str) -> str:
     """Return the URL with its passwords masked, in its password part and in the query."""
     parsed = url_of(url)
     hidden = dict.fromkeys(secrets_of(parsed), "***")
-    return parsed.update_query_dict(hidden).render_as_string(hide_password=True).replace("%2A%2A%2A", "***")
+    return (
+        parsed.update_query_dict(hidden)
+        .render_as_string(hide_password=True)
+        .replace("%2A%2A%2A", "***")
+    )
 
 
 _WITHOUT_SECRET: Final = re.compile(r"[a-z]+(\+\w+)?://([^:@/?#]*@)?[^:@/?#]*(:[0-9]+)?(/[^@?#]*)?")
@@ -298,7 +336,9 @@ def secrets_of(url: sa.URL) -> list[str]:
     return [key for key in url.query if "password" in key.lower() or "secret" in key.lower()]
 
 
-_FILE_URL: Final = re.compile(r"((?:sqlite(?:\+\w+)?|embedded):///)(?!/|:memory:|file:)([^?]+)(\?.*)?", re.IGNORECASE)
+_FILE_URL: Final = re.compile(
+    r"((?:sqlite(?:\+\w+)?|embedded):///)(?!/|:memory:|file:)([^?]+)(\?.*)?", re.IGNORECASE
+)
 """The URL of a database that is a file or a directory, with a relative path."""
 
 
@@ -324,7 +364,10 @@ def name_of(group: str) -> Kind:
 
 
 URL: Final = Kind(
-    TEXT.parse, "postgresql+psycopg://user@host:5432/database or the like", confidential=True, shown=masked
+    TEXT.parse,
+    "postgresql+psycopg://user@host:5432/database or the like",
+    confidential=True,
+    shown=masked,
 )
 """URLs of databases."""
 

@@ -39,7 +39,15 @@ from eventlog.config.settings import (
     sections_with,
     variable,
 )
-from eventlog.core.options import Option, nearest, options_of, parse_options, parse_value, toml, unknown
+from eventlog.core.options import (
+    Option,
+    nearest,
+    options_of,
+    parse_options,
+    parse_value,
+    toml,
+    unknown,
+)
 from eventlog.errors import ConfigError, together, with_location
 from eventlog.files.text import read_secret, secret_variable
 from eventlog.registry import FORMATS, check_name, format_named, names, sink_named, source_named
@@ -97,7 +105,9 @@ _LOG: Final = options_of(SourceSettings)["type"].default
 
 
 def load(
-    file: Path | Mapping[str, Any] | None, environ: Mapping[str, str], flags: Mapping[str, str] | None = None
+    file: Path | Mapping[str, Any] | None,
+    environ: Mapping[str, str],
+    flags: Mapping[str, str] | None = None,
 ) -> Config:
     """Read the configuration.
 
@@ -115,7 +125,8 @@ def load(
     said: dict[tuple[str, str], list[_Setting]] = {}
     keys = Keys(chosen_types(document, environ, flags or {}))
     for setting in (
-        *_from_file(document, path, keys), *_from_environment(environ, keys), *_from_flags(flags or {}, keys)
+        *_from_file(document, path, keys), *_from_environment(environ, keys),
+        *_from_flags(flags or {}, keys)
     ):  # fmt: skip
         if isinstance(setting, ConfigError):
             errors.append(setting)
@@ -142,7 +153,10 @@ def load(
         values = {}
         for key, option in options_of(kind).items():
             if (section, key) in chosen:
-                values[key], sources[f"{section}.{key}"] = chosen[section, key].value, chosen[section, key].source
+                values[key], sources[f"{section}.{key}"] = (
+                    chosen[section, key].value,
+                    chosen[section, key].source,
+                )
             elif idm and option.idm is not None:
                 values[key], sources[f"{section}.{key}"] = option.idm, "profile idm"
             else:
@@ -157,7 +171,9 @@ def load(
                 values["options"] = kind(**values_of(section, kind))
             except ConfigError as error:
                 errors.append(error)
-            values["others"] = {key: one.value for (home, key), one in chosen.items() if home == section and one.of}
+            values["others"] = {
+                key: one.value for (home, key), one in chosen.items() if home == section and one.of
+            }
             sources |= {f"{section}.{key}": chosen[section, key].source for key in values["others"]}
         if section == "format":
             given: dict[str, dict[str, Any]] = {}
@@ -189,7 +205,9 @@ def load(
     return config
 
 
-def _secret_files(chosen: Mapping[tuple[str, str], _Setting], environ: Mapping[str, str]) -> dict[str, Path]:
+def _secret_files(
+    chosen: Mapping[tuple[str, str], _Setting], environ: Mapping[str, str]
+) -> dict[str, Path]:
     """Return the files from which secrets in effect were read, by ``section.key``."""
     files = {
         f"{section}.{key}": Path(environ[f"{variable(section, key)}_FILE"])
@@ -219,7 +237,11 @@ def with_secrets_of_now(config: Config, *sections: str) -> Config:
             continue
         try:
             text = read_secret(file, f"{name}, read again")
-            value = text.strip() if name == "database.url" else _parsed_secret(config, section, key, text)
+            value = (
+                text.strip()
+                if name == "database.url"
+                else _parsed_secret(config, section, key, text)
+            )
         except ConfigError as error:
             _log.warning("%s; what was read before is used", error, extra={"code": error.code})
         else:
@@ -247,20 +269,32 @@ def _choose(settings: Sequence[_Setting]) -> _Setting:
     """
     first = min(settings, key=lambda setting: setting.layer)
     for other in settings:
-        if min(other.layer, _Layer.OPTION) == min(first.layer, _Layer.OPTION) and other.value != first.value:
+        if (
+            min(other.layer, _Layer.OPTION) == min(first.layer, _Layer.OPTION)
+            and other.value != first.value
+        ):
             second = other.source.rpartition(": ")[2]
-            raise ConfigError(f"{first.source} and {second} are one option with two values; keep one")
+            raise ConfigError(
+                f"{first.source} and {second} are one option with two values; keep one"
+            )
     return first
 
 
-def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) -> Iterator[ConfigError]:
+def _contradictions(
+    config: Config, chosen: Mapping[tuple[str, str], _Setting]
+) -> Iterator[ConfigError]:
     """Yield the errors about combinations of settings."""
     if config.database.schema_name is not None and config.database.tables is not None:
-        schema, tables = chosen["database", "schema_name"].source, chosen["database", "tables"].source
+        schema, tables = (
+            chosen["database", "schema_name"].source,
+            chosen["database", "tables"].source,
+        )
         yield ConfigError(f"{schema} and {tables} exclude each other; keep one")
     if config.publisher.retry_max < config.publisher.retry_initial:
-        yield ConfigError(f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial = "
-                          f"{toml(config.publisher.retry_initial)}")  # fmt: skip
+        yield ConfigError(
+            f"publisher.retry_max = {toml(config.publisher.retry_max)} is less than retry_initial "
+            f"= {toml(config.publisher.retry_initial)}"
+        )
     sink = sink_named(config.sink.type)
     # The default format works with every sink that keeps bodies whole, and most commands need not
     # load it.
@@ -272,10 +306,14 @@ def _contradictions(config: Config, chosen: Mapping[tuple[str, str], _Setting]) 
         else:
             if why is not None:
                 yield ConfigError(why)
-    for wrong in sink.contradictions(config.sink.options, lambda key: config.sources[f"sink.{key}"]):
+    for wrong in sink.contradictions(
+        config.sink.options, lambda key: config.sources[f"sink.{key}"]
+    ):
         yield ConfigError(wrong)
     source = source_named(config.source.type)
-    for wrong in source.contradictions(config.source.options, lambda key: config.sources[f"source.{key}"]):
+    for wrong in source.contradictions(
+        config.source.options, lambda key: config.sources[f"source.{key}"]
+    ):
         yield ConfigError(wrong)
     yield from _consumer_contradictions(config)
     yield from _former_names(config)
@@ -291,33 +329,41 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
     if source.consumer is None:
         for name in ("begin", "classes"):
             if config.sources[f"source.{name}"] != "default":
-                yield ConfigError(f"{config.sources[f'source.{name}']} goes with source.consumer, a consumer's name")
+                yield ConfigError(
+                    f"{config.sources[f'source.{name}']} goes with source.consumer, a consumer's "
+                    "name"
+                )
         return
     if config.publisher.handle_future_events:
         yield ConfigError(
-            "publisher.handle_future_events does not go with source.consumer: a consumer takes rows by their numbers"
+            "publisher.handle_future_events does not go with source.consumer: a consumer takes "
+            "rows by their numbers"
         )
     if config.publisher.loopback_rows == "leave":
         yield ConfigError(
-            'publisher.loopback_rows = "leave" does not go with source.consumer: rows that are left would stay gaps in '
-            'its set; "consume" takes rows of driver_user for done'
+            'publisher.loopback_rows = "leave" does not go with source.consumer: rows that are '
+            'left would stay gaps in its set; "consume" takes rows of driver_user for done'
         )
 
 
 def _former_names(config: Config) -> Iterator[ConfigError]:
     """Yield the errors about former table names that two watches claim."""
-    seen = {watch.name: f"[[watch]] {watch.name}" for watch in config.watches if watch.tables is None}
+    seen = {
+        watch.name: f"[[watch]] {watch.name}" for watch in config.watches if watch.tables is None
+    }
     for watch in config.watches:
         for old in watch.was:
             if old in seen:
                 yield ConfigError(
-                    f"[[watch]] {watch.name}, was = {old!r}: {seen[old]} has that name too, and a row of the log could "
-                    "mean either; keep one"
+                    f"[[watch]] {watch.name}, was = {old!r}: {seen[old]} has that name too, and a "
+                    "row of the log could mean either; keep one"
                 )
             seen.setdefault(old, f"was of [[watch]] {watch.name}")
 
 
-def _with_url(database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Setting]) -> DatabaseSettings:
+def _with_url(
+    database: DatabaseSettings, chosen: Mapping[tuple[str, str], _Setting]
+) -> DatabaseSettings:
     """Return the settings with the URL from ``url_file`` if that takes precedence. Raises
     ConfigError.
     """
@@ -333,7 +379,8 @@ def _url_of_file(named: Mapping[tuple[str, str], Sequence[_Setting]]) -> str | N
     """Return the database URL of the file, its own or the one in its ``url_file``; None if it has
     none or the file cannot be read.
     """
-    urls, files = ([one.value for one in named.get(("database", key), ()) if one.layer >= _Layer.OPTION]
+    urls, files = ([one.value for one in named.get(("database", key),
+                   ()) if one.layer >= _Layer.OPTION]
                    for key in ("url", "url_file"))  # fmt: skip
     if urls or not files:
         return urls[0] if urls else None
@@ -395,10 +442,17 @@ def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Itera
             yield from _shown(config, section, in_effect, declared)
             continue
         settings, cls = getattr(config, section), SECTIONS[section]
-        yield from _shown(config, section, {key: getattr(settings, key) for key in options_of(cls)}, options_of(cls))
+        yield from _shown(
+            config,
+            section,
+            {key: getattr(settings, key) for key in options_of(cls)},
+            options_of(cls),
+        )
         if section in CHOSEN:
             own = options_of(type(settings.options))
-            yield from _shown(config, section, {key: getattr(settings.options, key) for key in own}, own)
+            yield from _shown(
+                config, section, {key: getattr(settings.options, key) for key in own}, own
+            )
             for key, (other, types) in installed_options(section).items() if others else ():
                 if types and key not in own:
                     value = settings.others.get(key, other.default)
@@ -420,7 +474,7 @@ def _shown(
         yield Effective(section, key, value, config.sources.get(f"{section}.{key}", "default"))
 
 
-# --- layers: the settings of the file, the environment and flags ------------------------------------------------------
+# --- layers: the settings of the file, the environment and flags ----------------------------------
 
 
 class _Layer(IntEnum):
@@ -474,9 +528,15 @@ def _read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}: is not read: brackets or tables are nested too deep") from None
     except ValueError as error:
-        if not isinstance(error, tomllib.TOMLDecodeError):  # int refuses numbers of thousands of digits
+        if not isinstance(
+            error, tomllib.TOMLDecodeError
+        ):  # int refuses numbers of thousands of digits
             raise ConfigError(f"{path}: is not read: a number has thousands of digits") from None
-        quotes = '; a text stands in quotes, such as url = "..."' if "Invalid value" in str(error) else ""
+        quotes = (
+            '; a text stands in quotes, such as url = "..."'
+            if "Invalid value" in str(error)
+            else ""
+        )
         raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
 
 
@@ -491,12 +551,18 @@ def _from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Re
         if section == "watch":
             continue
         if section not in SECTIONS:
-            homes = [f"[{home}]" for home in installed_sections() if section in installed_options(home)]
+            homes = [
+                f"[{home}]" for home in installed_sections() if section in installed_options(home)
+            ]
             if homes and not isinstance(table, dict):
-                yield ConfigError(f"{place}: {section} stands in no section; write it below {' or '.join(homes)}")
+                yield ConfigError(
+                    f"{place}: {section} stands in no section; write it below {' or '.join(homes)}"
+                )
                 continue
             near = nearest(section, [*SECTIONS, "watch"])
-            yield ConfigError(f"{place}: [{section}] is not known; the nearest known one is [{near}]")
+            yield ConfigError(
+                f"{place}: [{section}] is not known; the nearest known one is [{near}]"
+            )
             continue
         if not isinstance(table, Mapping):
             yield ConfigError(f"{place}: {section} is to be a section: [{section}]")
@@ -508,7 +574,9 @@ def _from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Re
             yield from _file_setting(section, key, value, place, path, keys)
 
 
-def _of_format(name: str, table: Mapping[str, Any], place: str, path: Path | None, keys: Keys) -> Read:
+def _of_format(
+    name: str, table: Mapping[str, Any], place: str, path: Path | None, keys: Keys
+) -> Read:
     """Yield the settings of a section ``[format.<name>]``."""
     section = f"{OF_FORMAT}{name}"
     try:
@@ -524,7 +592,9 @@ def _of_format(name: str, table: Mapping[str, Any], place: str, path: Path | Non
         yield from _file_setting(section, key, value, place, path, keys)
 
 
-def _file_setting(section: str, key: str, value: Any, place: str, path: Path | None, keys: Keys) -> Read:
+def _file_setting(
+    section: str, key: str, value: Any, place: str, path: Path | None, keys: Keys
+) -> Read:
     """Yield the setting of a key of a section of the file, or its error. ``path`` is as in
     ``_from_file``.
     """
@@ -534,7 +604,9 @@ def _file_setting(section: str, key: str, value: Any, place: str, path: Path | N
         yield keys.unknown(source, section, key)
         return
     if target.option.secret and path is not None:
-        yield ConfigError(f"{source}: a secret does not belong in this file; set {variable(section, key)}")
+        yield ConfigError(
+            f"{source}: a secret does not belong in this file; set {variable(section, key)}"
+        )
         return
     if target.is_alias:
         value = target.option.alias_values.get(str(value).strip().lower(), value)
@@ -568,16 +640,22 @@ def _from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
                 except ConfigError as error:
                     yield error
                 else:
-                    yield _text_setting(of_file, secret, _Layer.ENVIRONMENT, f"environment variable {name}")
+                    yield _text_setting(
+                        of_file, secret, _Layer.ENVIRONMENT, f"environment variable {name}"
+                    )
                 continue
             if target is None or target.is_alias or name != name.upper():
                 yield keys.unknown(f"environment variable {name}", home, key, variable)
                 continue
-            yield _text_setting(target, environ[name], _Layer.ENVIRONMENT, f"environment variable {name}")
+            yield _text_setting(
+                target, environ[name], _Layer.ENVIRONMENT, f"environment variable {name}"
+            )
     yield from _misspelled_sections(environ)
 
 
-_SERVICE_LINK: Final = re.compile(r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)")
+_SERVICE_LINK: Final = re.compile(
+    r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)"
+)
 """The names of the variables that Kubernetes sets in every container for a service with a name such
 as eventlog-database.
 """
@@ -587,9 +665,15 @@ def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
     # Only variables much like a setting are reported, since other programs may have EVENTLOG_
     # variables of their own.
     sections = tuple(f"EVENTLOG_{section.upper()}_" for section in SECTIONS)
-    known = [variable(section, key) for section in SECTIONS for key in options_of(SECTIONS[section])]
+    known = [
+        variable(section, key) for section in SECTIONS for key in options_of(SECTIONS[section])
+    ]
     for name in sorted(environ):
-        if not name.startswith("EVENTLOG_") or name.startswith(sections) or _SERVICE_LINK.fullmatch(name):
+        if (
+            not name.startswith("EVENTLOG_")
+            or name.startswith(sections)
+            or _SERVICE_LINK.fullmatch(name)
+        ):
             continue
         if near := difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELLED):
             yield unknown(f"environment variable {name}", near[0])
@@ -605,7 +689,11 @@ def _from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
         section, _, key = name.rpartition(".")
         source = f"flag {name}"
         try:
-            target = keys.find(section, key) if section in SECTIONS or section.startswith(OF_FORMAT) else None
+            target = (
+                keys.find(section, key)
+                if section in SECTIONS or section.startswith(OF_FORMAT)
+                else None
+            )
         except ConfigError as error:
             yield with_location(error, source)
             continue
@@ -613,7 +701,10 @@ def _from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
             yield keys.unknown(source, section, key)
             continue
         if target.option.secret:
-            yield ConfigError(f"{source}: a secret does not belong in a command line; set {variable(section, key)}")
+            yield ConfigError(
+                f"{source}: a secret does not belong in a command line; set "
+                f"{variable(section, key)}"
+            )
             continue
         yield _text_setting(target, value, _Layer.FLAG, source)
 
@@ -657,7 +748,7 @@ def _text_setting(target: Target, text: str, layer: _Layer, source: str) -> _Set
         return error
 
 
-# --- URLs of databases ------------------------------------------------------------------------------------------------
+# --- URLs of databases ----------------------------------------------------------------------------
 
 
 def connection_url(database: DatabaseSettings) -> URL:
@@ -666,8 +757,8 @@ def connection_url(database: DatabaseSettings) -> URL:
     """
     if database.url is None:
         raise ConfigError(
-            "no database is given: set url in [database] of eventlog.toml (`eventlog init` writes one), "
-            "EVENTLOG_DATABASE_URL or --database-url"
+            "no database is given: set url in [database] of eventlog.toml (`eventlog init` writes "
+            "one), EVENTLOG_DATABASE_URL or --database-url"
         )
     url = url_of(database.url)
     return url if database.password is None else url.set(password=database.password)

@@ -58,14 +58,18 @@ def insert_query_back(config: Config) -> str:
 def taken_by_sink(config: Config) -> Publishing:
     """Return the publishing that the configured sink accepts, without the source of the events."""
     return replace(
-        taken_by(config.sink.type), topic=getattr(config.sink.options, "topic", None), file_layout=sink_layout(config)
+        taken_by(config.sink.type),
+        topic=getattr(config.sink.options, "topic", None),
+        file_layout=sink_layout(config),
     )
 
 
 def taken_by(name: str) -> Publishing:
     """Return the publishing that a sink of this name accepts."""
     sink = sink_named(name)
-    return Publishing(in_records=sink.takes_records, in_messages=sink.takes_several, has_headers=sink.has_headers)
+    return Publishing(
+        in_records=sink.takes_records, in_messages=sink.takes_several, has_headers=sink.has_headers
+    )
 
 
 def sink_layout(config: Config) -> str:
@@ -88,18 +92,24 @@ def refused_format(config: Config) -> str | None:
     refused = chosen.refusal(options, publishing)
     if refused is None:
         divided_by = sink_named(config.sink.type).divided_by(config.sink.options)
-        if divided_by and config.publisher.batch_size > 1 and chosen.publish(options, publishing).is_framed:
+        if (
+            divided_by
+            and config.publisher.batch_size > 1
+            and chosen.publish(options, publishing).is_framed
+        ):
             return (
-                f"{config.sources[f'sink.{divided_by}']} has class, and a line of the format {chosen.name} holds all "
-                "events of an envelope: set publisher.batch_size = 1, name a format whose lines are events, or leave "
-                "class out"
+                f"{config.sources[f'sink.{divided_by}']} has class, and a line of the format "
+                f"{chosen.name} holds all events of an envelope: set publisher.batch_size = 1, "
+                "name a format whose lines are events, or leave class out"
             )
         return None
     name, why = refused
     place, value = f"format.{chosen.name}.{name}", getattr(options, name, None)
     if name == "type":
         place, value = "format.type", chosen.name
-    return f"{config.sources.get(place, place)} = {value} with sink.type = {config.sink.type}: {why}"
+    return (
+        f"{config.sources.get(place, place)} = {value} with sink.type = {config.sink.type}: {why}"
+    )
 
 
 def ignored_option(config: Config) -> str | None:

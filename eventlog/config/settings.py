@@ -45,7 +45,15 @@ from eventlog.core.options import (
     toml,
 )
 from eventlog.model import LogRow
-from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, installed, sink_named, source_named
+from eventlog.registry import (
+    FORMATS,
+    SINKS,
+    SOURCES,
+    format_named,
+    installed,
+    sink_named,
+    source_named,
+)
 
 MESSAGES: Final = "qlik-messages"
 DEFAULT_FORMAT: Final = "xds"
@@ -66,35 +74,56 @@ class DatabaseSettings:
     password: str | None = option(None, SECRET, "password of url", secret=True)
     log_table: str = shared(options.LOG_TABLE)
     schema_name: str | None = option(
-        None, TEXT, "schema of the log and the classes; default: the connection's current schema; excludes tables",
-        aliases=("sync-schema",), example="public",
-    )  # fmt: skip
+        None,
+        TEXT,
+        "schema of the log and the classes; default: the connection's current schema; "
+        "excludes tables",
+        aliases=("sync-schema",),
+        example="public",
+    )
     tables: tuple[str, ...] | None = option(
-        None, NAMES, "parent tables and views that are classes; default: all of the schema",
-        aliases=("sync-tables",), example=["usr", "grp"],
-    )  # fmt: skip
+        None,
+        NAMES,
+        "parent tables and views that are classes; default: all of the schema",
+        aliases=("sync-tables",),
+        example=["usr", "grp"],
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class PublisherSettings:
     """``[publisher]``: the options for reading, sending and marking rows (spec/event-log.md 9)."""
 
-    profile: str = option("default", choice("default", "idm"), "idm: the documented defaults of the vendor's driver")
+    profile: str = option(
+        "default", choice("default", "idm"), "idm: the documented defaults of the vendor's driver"
+    )
     publisher_disabled: bool = option(False, BOOLEAN, "publish nothing", aliases=("disable",))
-    publication_mode: int = option(1, PUBLICATION_MODE, "triggered publication", aliases=("publication-mode",))
-    delete_from_log: bool = option(False, BOOLEAN, "delete rows that would get S or W", aliases=("delete-from-log",))
+    publication_mode: int = option(
+        1, PUBLICATION_MODE, "triggered publication", aliases=("publication-mode",)
+    )
+    delete_from_log: bool = option(
+        False, BOOLEAN, "delete rows that would get S or W", aliases=("delete-from-log",)
+    )
     allow_loopback: bool = option(
         False, BOOLEAN, "publish the publisher's own changes too", aliases=("allow-loopback",)
     )
     loopback_rows: str = option(
-        "consume", choice("consume", "leave"), "mark loopback rows S, or leave them N; either one set ends the warnings"
+        "consume",
+        choice("consume", "leave"),
+        "mark loopback rows S, or leave them N; either one set ends the warnings",
     )
     handle_future_events: bool = option(
-        False, BOOLEAN, "order by event_time and wait until it is due", aliases=("handle-future-events",)
+        False,
+        BOOLEAN,
+        "order by event_time and wait until it is due",
+        aliases=("handle-future-events",),
     )
     event_time_zone: str = option("utc", choice("utc", "local"), "the clock that event_time is of")
     polling_interval: int = option(
-        10, integer(1, 604800), "seconds of rest between cycles, at most", aliases=("polling-interval",)
+        10,
+        integer(1, 604800),
+        "seconds of rest between cycles, at most",
+        aliases=("polling-interval",),
     )
     time_of_day: tuple[time, ...] | None = option(
         None, TIMES, "the server's local times to start at, in place of the interval",
@@ -102,12 +131,18 @@ class PublisherSettings:
     )  # fmt: skip
     notify: bool = option(True, BOOLEAN, "be woken by the database where it can", idm=False)
     post_poll_statements: tuple[str, ...] = option(
-        (), TEXTS, "statements of SQL to run after a cycle that sent something", aliases=("post-poll-stmt",),
+        (),
+        TEXTS,
+        "statements of SQL to run after a cycle that sent something",
+        aliases=("post-poll-stmt",),
         example=["CALL app.published()"],
-    )  # fmt: skip
+    )
     batch_size: int = shared(options.BATCH_SIZE)
     query_limit: int = option(
-        10000, integer(0, MANY), "rows a cycle, 0 = no limit", aliases=("query-limit", "query limit")
+        10000,
+        integer(0, MANY),
+        "rows a cycle, 0 = no limit",
+        aliases=("query-limit", "query limit"),
     )
     heartbeat_interval: int = option(
         0, integer(0, MANY), "minutes without a document until a heartbeat, 0 = off",
@@ -122,24 +157,34 @@ class PublisherSettings:
     fold_distance: int = shared(options.FOLD_DISTANCE)
     fold_span: int = shared(options.FOLD_SPAN)
     driver_user: str | None = option(
-        None, TEXT, "the publisher's database user; default: the database is asked", example="publisher"
+        None,
+        TEXT,
+        "the publisher's database user; default: the database is asked",
+        example="publisher",
     )
     retry_initial: float = option(1.0, number(0.001, 604800), "first back-off after retry, seconds")
     retry_max: float = option(60.0, number(0.001, 604800), "longest back-off, seconds")
     on_retry: str = option(
-        "park", choice("park", "stop"), "an answer retry parks its object, or stops the cycle", idm="stop"
+        "park",
+        choice("park", "stop"),
+        "an answer retry parks its object, or stops the cycle",
+        idm="stop",
     )
     max_parked: int = option(1000, integer(0, MANY), "parked objects until the cycle stops")
     concurrency: int = option(1, integer(1, 64), "envelopes in the air at once")
     flight_rows: int = option(10000, integer(1, MANY), "log rows a flight at most")
     flight_bytes: int = option(
-        16 * 2**20, integer(2**16, MANY), "bytes of values that a window keeps, and that a flight has at most"
+        16 * 2**20,
+        integer(2**16, MANY),
+        "bytes of values that a window keeps, and that a flight has at most",
     )
     mark_interval: float = option(1.0, number(0, 3600), "seconds between marks within a flight")
     health_file: Path | None = option(
-        None, PATH, "file that is touched while there is progress; `eventlog health` looks at it",
-        example="/run/eventlog/health"
-    )  # fmt: skip
+        None,
+        PATH,
+        "file that is touched while there is progress; `eventlog health` looks at it",
+        example="/run/eventlog/health",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +218,9 @@ class FormatSettings:
     special_times: str = shared(options.SPECIAL_TIMES)
     meta_identifiers: bool = shared(options.META_IDENTIFIERS)
     referential: str = shared(options.REFERENTIAL)
-    noop_updates: str = option("drop", choice("drop", "emit"), "rows of type 2 whose two values are equal")
+    noop_updates: str = option(
+        "drop", choice("drop", "emit"), "rows of type 2 whose two values are equal"
+    )
     emit_keys: bool = option(False, BOOLEAN, "send key columns as attributes too")
     char_padding: str = shared(options.CHAR_PADDING)
     given: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -187,36 +234,54 @@ class WatchSettings(CheckedOptions):
 
     table: str | None = option(None, TEXT, "table to watch", example="usr")
     tables: tuple[str, ...] | None = option(
-        None, NAMES, "or tables by patterns with * ? [...]; never views, partitions, child tables or the log's own",
+        None,
+        NAMES,
+        "or tables by patterns with * ? [...]; never views, partitions, child tables or the "
+        "log's own",
         example=["*"],
-    )  # fmt: skip
+    )
     exclude_tables: tuple[str, ...] = option(
         (), NAMES, "with tables: names and patterns of those that are left alone", example=["tmp_*"]
     )
     view: str | None = option(None, TEXT, "or view to watch (direct model)", example="view_usr")
     was: tuple[str, ...] = option(
-        (), NAMES, "names from before the table, or a child table of it, was renamed; rows of the log may have them",
+        (),
+        NAMES,
+        "names from before the table, or a child table of it, was renamed; rows of the log "
+        "may have them",
         example=["person"],
-    )  # fmt: skip
+    )
     was_key: tuple[str, ...] = option(
-        (), NAMES, "columns of the primary key from before it was changed: `eventlog resync CLASS --deleted` deletes "
-        "the objects that the log knows by it", example=["id"],
-    )  # fmt: skip
+        (),
+        NAMES,
+        "columns of the primary key from before it was changed: `eventlog resync CLASS "
+        "--deleted` deletes the objects that the log knows by it",
+        example=["id"],
+    )
     style: str = shared(options.STYLE)
-    capture: str = option("row", choice("row", "statement"), "triggers a row, or a statement for bulk writes")
-    columns: tuple[str, ...] | None = option(None, NAMES, "only these columns", example=["fname", "lname"])
+    capture: str = option(
+        "row", choice("row", "statement"), "triggers a row, or a statement for bulk writes"
+    )
+    columns: tuple[str, ...] | None = option(
+        None, NAMES, "only these columns", example=["fname", "lname"]
+    )
     exclude: tuple[str, ...] = option((), NAMES, "all columns but these", example=["password_hash"])
     base: Mapping[str, Mapping[str, str]] | None = option(
         None, BASE, "view: base tables and their columns -> view columns",
         example={"emp": {"empno": "pk_empno", "fname": "sv_fname"}},
     )  # fmt: skip
     always: bool = option(False, BOOLEAN, "log what a replication applies too")
-    lob_values: bool = option(False, BOOLEAN, "log large objects by value; of no effect on PostgreSQL, which has none")
-    lob_always: bool = option(False, BOOLEAN, "Oracle: log LOB columns (8) whenever another column of the row changes")
+    lob_values: bool = option(
+        False, BOOLEAN, "log large objects by value; of no effect on PostgreSQL, which has none"
+    )
+    lob_always: bool = option(
+        False, BOOLEAN, "Oracle: log LOB columns (8) whenever another column of the row changes"
+    )
     value_limit: int = option(
         16 * 1024 * 1024,
         integer(1, 256 * 1024 * 1024),
-        "PostgreSQL: bytes of the largest bytea value that is logged; the row of a larger one is read back (5, 6)",
+        "PostgreSQL: bytes of the largest bytea value that is logged; the row of a larger one is "
+        "read back (5, 6)",
     )
 
     @property
@@ -236,15 +301,21 @@ class WatchSettings(CheckedOptions):
             return f"a view, and only a view, needs base: {BASE.legal}"
         if (self.was or self.was_key) and self.tables is not None:
             option_name = "was" if self.was else "was_key"
-            return f"{option_name} is of one table: name it in a [[watch]] with table = ... or view = ..."
+            return (
+                f"{option_name} is of one table: name it in a [[watch]] with table = ... or view "
+                "= ..."
+            )
         if self.name in self.was:
-            return f"was = {toml(list(self.was))} names the table itself; was is what it was called before"
+            return (
+                f"was = {toml(list(self.was))} names the table itself; was is what it was called "
+                "before"
+            )
         if self.exclude_tables and self.tables is None:
             return "exclude_tables goes with tables = [...]"
         if self.columns is not None and self.tables is not None:
             return (
-                "columns are those of one table: name them in a [[watch]] with table = ..., or leave others out by "
-                "exclude"
+                "columns are those of one table: name them in a [[watch]] with table = ..., or "
+                "leave others out by exclude"
             )
         return None
 
@@ -260,7 +331,8 @@ class SourceSettings:
     type: str = option(
         "eventlog",
         name_of(SOURCES),
-        "what is published: the log of [database], or what is followed in its place; as --from has it",
+        "what is published: the log of [database], or what is followed in its place; as --from "
+        "has it",
     )
     options: Any = None
     others: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -274,7 +346,9 @@ class SourceSettings:
 class LogSettings:
     """``[log]``: the lines on standard error."""
 
-    format: str = option("text", choice("text", "json"), "a line for people, or a JSON object a line")
+    format: str = option(
+        "text", choice("text", "json"), "a line for people, or a JSON object a line"
+    )
     level: str = option(
         "info",
         choice("error", "warning", "info", "debug"),
@@ -287,25 +361,42 @@ class MonitorSettings:
     """``[monitor]``: metrics, health and the status page of a publisher (extra ``monitor``)."""
 
     listen: str | None = option(
-        None, TEXT, "host:port to serve on; default: off; an address that is not loopback needs a token",
+        None,
+        TEXT,
+        "host:port to serve on; default: off; an address that is not loopback needs a token",
         example="127.0.0.1:9464",
-    )  # fmt: skip
+    )
     token: str | None = option(
         None, TOKEN, "what whoever looks has to give, only by EVENTLOG_MONITOR_TOKEN", secret=True
     )
     allowed_hosts: tuple[str, ...] = option(
-        (), NAMES, "host names beside that of listen under which it may be asked", example=["monitor.example.org"]
+        (),
+        NAMES,
+        "host names beside that of listen under which it may be asked",
+        example=["monitor.example.org"],
     )
-    certificate: Path | None = option(None, PATH, "serve by TLS: certificate", example="/etc/ssl/monitor.pem")
+    certificate: Path | None = option(
+        None, PATH, "serve by TLS: certificate", example="/etc/ssl/monitor.pem"
+    )
     private_key: Path | None = option(
-        None, PATH, "its key, if it is not in the certificate's file", example="/etc/ssl/monitor.key"
+        None,
+        PATH,
+        "its key, if it is not in the certificate's file",
+        example="/etc/ssl/monitor.key",
     )
-    interval: float = option(5.0, number(1, 3600), "seconds between looks at the queue, and between points of a curve")
+    interval: float = option(
+        5.0, number(1, 3600), "seconds between looks at the queue, and between points of a curve"
+    )
     patience: float | None = option(
-        None, number(1, 604800), "seconds without progress until /livez fails; default: from the pauses and timeouts "
-        "that are configured", example=300,
-    )  # fmt: skip
-    values: bool = option(False, BOOLEAN, "show column values, keys, documents and what receivers say")
+        None,
+        number(1, 604800),
+        "seconds without progress until /livez fails; default: from the pauses and timeouts "
+        "that are configured",
+        example=300,
+    )
+    values: bool = option(
+        False, BOOLEAN, "show column values, keys, documents and what receivers say"
+    )
 
 
 SECTIONS: Final[Mapping[str, type]] = {
@@ -376,7 +467,11 @@ def installed_options(section: str) -> dict[str, Declared]:
     for name, kind in installed(CHOSEN[section]):
         for key, one in options_of(kind.options).items():
             before = declared.get(key)
-            declared[key] = Declared(one, (name,)) if before is None else before._replace(types=(*before.types, name))
+            declared[key] = (
+                Declared(one, (name,))
+                if before is None
+                else before._replace(types=(*before.types, name))
+            )
     return declared
 
 
@@ -384,9 +479,13 @@ def installed_sections() -> list[str]:
     """Return the names of all sections in the order of the file, including those of installed
     formats.
     """
-    return sections_with([f"{OF_FORMAT}{name}" for name, format in installed(FORMATS) if format_options(format)])
+    return sections_with(
+        [f"{OF_FORMAT}{name}" for name, format in installed(FORMATS) if format_options(format)]
+    )
 
 
 def sections_with(formats: Sequence[str]) -> list[str]:
     """Return the names of all sections in the order of the file, with these sections of formats."""
-    return [one for section in SECTIONS for one in (section, *(formats if section == "format" else ()))]
+    return [
+        one for section in SECTIONS for one in (section, *(formats if section == "format" else ()))
+    ]

@@ -154,7 +154,11 @@ def row_of(cls: ObjectClass) -> Table:
     order. Values of child tables are left out.
     """
     keys = {column.name for column in cls.key}
-    attributes = [a for a in cls.attributes if a.name not in keys and not a.is_key and a.table == cls.table.name]
+    attributes = [
+        a
+        for a in cls.attributes
+        if a.name not in keys and not a.is_key and a.table == cls.table.name
+    ]
     columns = {column.name: column for column in cls.key} | {
         attribute.name: Column(attribute.name, attribute.column.type) for attribute in attributes
     }
@@ -243,7 +247,10 @@ class Catalog:
         match = match_name(table_name, names)
         if match is None and self.schema is not None:
             end = len(self.schema)  # schema and table may contain dots themselves
-            if table_name[end : end + 1] == "." and match_name(table_name[:end], (self.schema,)) is not None:
+            if (
+                table_name[end : end + 1] == "."
+                and match_name(table_name[:end], (self.schema,)) is not None
+            ):
                 match = match_name(table_name[end + 1 :], names)
         return match
 
@@ -287,12 +294,23 @@ def build_catalog(
     of its child attributes, from before a table was renamed (spec/event-log.md 5.2). ``was_key``
     holds, by class, the columns of its earlier key (5.4).
     """
-    present = tuple(_typed(table, database.dialect, values) for table in database.tables if table.name not in ignore)
+    present = tuple(
+        _typed(table, database.dialect, values)
+        for table in database.tables
+        if table.name not in ignore
+    )
     unavailable = dict(refused)
     parents = _parents(database, present, tables, unavailable)
     able = [table for table in present if table.name not in unavailable]
     builder = _Builder(
-        database.schema, parents, values, meta_identifiers, referential, emit_keys, exclude or {}, was_key
+        database.schema,
+        parents,
+        values,
+        meta_identifiers,
+        referential,
+        emit_keys,
+        exclude or {},
+        was_key,
     )
     classes: list[ObjectClass] = []
     for table in parents.values():
@@ -311,18 +329,24 @@ def build_catalog(
             by_spelling = (*by_spelling, renamed)
         log_names[cls.name] = LogName(cls, None, by_spelling)
         for child in cls.children:
-            log_names[child.table.name] = LogName(cls, child, ({child.attribute.column.name: child.attribute},))
+            log_names[child.table.name] = LogName(
+                cls, child, ({child.attribute.column.name: child.attribute},)
+            )
         log_names |= {name: LogName(cls, None, by_spelling) for name in names}
     available = tuple(cls for cls in classes if cls.name not in unavailable)
     waiting = {name: owner for name, owner in former.items() if owner in unavailable}
     no_children = {
-        table.name: why for table in able if table.name not in log_names and (why := _no_child(table, parents))
+        table.name: why
+        for table in able
+        if table.name not in log_names and (why := _no_child(table, parents))
     }
     return Catalog(database.schema, available, log_names, unavailable, waiting, no_children)
 
 
 def _former_names(
-    was: Mapping[str, Collection[str]], classes: Sequence[ObjectClass], unavailable: dict[str, EventlogError]
+    was: Mapping[str, Collection[str]],
+    classes: Sequence[ObjectClass],
+    unavailable: dict[str, EventlogError],
 ) -> dict[str, str]:
     """Return the class of each former name, and add classes to ``unavailable`` whose rows cannot
     be distinguished.
@@ -339,9 +363,10 @@ def _former_names(
             other = owners.get(old, owner)
             if other != owner:
                 clash = ConfigError(
-                    f"[[watch]] {owner} says was = {old!r}, and {old!r} is a table of the class {other} now: rows of "
-                    f"that name may be of either. Take was out once the rows of {owner} under its old name are "
-                    "published, or do not watch the other table until then"
+                    f"[[watch]] {owner} says was = {old!r}, and {old!r} is a table of the class "
+                    f"{other} now: rows of that name may be of either. Take was out once the rows "
+                    f"of {owner} under its old name are published, or do not watch the other "
+                    "table until then"
                 )
                 unavailable |= {owner: clash, other: clash}
             else:
@@ -379,12 +404,18 @@ def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
     if all(type is column.type for type, column in zip(types, table.columns, strict=True)):
         return table
     return replace(
-        table, columns=tuple(replace(column, type=type) for column, type in zip(table.columns, types, strict=True))
+        table,
+        columns=tuple(
+            replace(column, type=type) for column, type in zip(table.columns, types, strict=True)
+        ),
     )
 
 
 def _parents(
-    database: Database, present: Sequence[Table], tables: Sequence[str] | None, unavailable: dict[str, EventlogError]
+    database: Database,
+    present: Sequence[Table],
+    tables: Sequence[str] | None,
+    unavailable: dict[str, EventlogError],
 ) -> dict[str, Table]:
     """Return the tables that are classes by their names, and add the others that are listed to
     ``unavailable``.
@@ -398,10 +429,18 @@ def _parents(
         if match_name(name, unavailable) is not None:
             continue
         if match is None:
-            renamed = "" if name in database.partitions else f"; if it was renamed, add was = {name!r} to its [[watch]]"
+            renamed = (
+                ""
+                if name in database.partitions
+                else f"; if it was renamed, add was = {name!r} to its [[watch]]"
+            )
             unavailable[name] = ConfigError(missing_table(database, name) + renamed)
         elif not key_columns(by_name[match]):
-            wanted = "column whose name begins with pk_" if by_name[match].kind == "view" else "primary key"
+            wanted = (
+                "column whose name begins with pk_"
+                if by_name[match].kind == "view"
+                else "primary key"
+            )
             unavailable[match] = ConfigError(f"{match!r} cannot be a class: it has no {wanted}")
         else:
             parents[match] = by_name[match]
@@ -412,9 +451,15 @@ def missing_table(database: Database, name: str) -> str:
     """Explain why a name in the configuration is no table or view, and how to correct it."""
     partition = match_name(name, database.partitions)
     if partition is None:
-        return f"there is no table or view {name!r} in the schema; correct its name in the configuration"
+        return (
+            f"there is no table or view {name!r} in the schema; correct its name in the "
+            "configuration"
+        )
     root = database.partitions[partition]
-    return f"{name!r} is a partition of {root}: name {root}, which stands for the rows of all its partitions"
+    return (
+        f"{name!r} is a partition of {root}: name {root}, which stands for the rows of all its "
+        "partitions"
+    )
 
 
 def key_columns(table: Table) -> tuple[Column, ...]:
@@ -424,13 +469,17 @@ def key_columns(table: Table) -> tuple[Column, ...]:
     return tuple(table.column(name) for name in table.primary_key)
 
 
-def _children(owner: Table, present: Sequence[Table], parents: Mapping[str, Table]) -> list[tuple[Table, Column]]:
+def _children(
+    owner: Table, present: Sequence[Table], parents: Mapping[str, Table]
+) -> list[tuple[Table, Column]]:
     """Return the child tables of ``owner`` with their value columns, in code point order of their
     names (spec/xds.md 4.2, 5).
     """
     if owner.kind == "view":
         return []
-    others = sorted((table for table in present if table.name not in parents), key=lambda table: table.name)
+    others = sorted(
+        (table for table in present if table.name not in parents), key=lambda table: table.name
+    )
     return [(table, value) for table in others if (value := value_column(table, owner)) is not None]
 
 
@@ -484,15 +533,23 @@ class _Builder:
             name, multi_valued = column.name, False
             if table.kind == "view" and self.meta_identifiers:
                 name, _, multi_valued = view_name(name)
-            attributes.append(self._attribute(table, column, name, multi_valued=multi_valued, is_key=column in key))
+            attributes.append(
+                self._attribute(
+                    table, column, name, multi_valued=multi_valued, is_key=column in key
+                )
+            )
         child_tables = []
         for child, column in children:
             if column.name in self._excluded(child):
                 continue
             owner = child.foreign_keys[0]
             pairs = dict(zip(owner.ref_columns, owner.columns, strict=True))
-            attribute = self._attribute(child, column, f"{child.name}.{column.name}", multi_valued=True)
-            child_tables.append(ChildTable(child, tuple(pairs[name] for name in table.primary_key), attribute))
+            attribute = self._attribute(
+                child, column, f"{child.name}.{column.name}", multi_valued=True
+            )
+            child_tables.append(
+                ChildTable(child, tuple(pairs[name] for name in table.primary_key), attribute)
+            )
         attributes += [child.attribute for child in child_tables]
         self._check_names(table, attributes)
         return ObjectClass(
@@ -514,7 +571,9 @@ class _Builder:
         named = () if watch is None else self.was_key[watch]
         # A column that is gone has an unknown type, so its value is text.
         columns = tuple(
-            Column(name, ColumnType(Kind.OTHER)) if (match := match_name(name, present)) is None else present[match]
+            Column(name, ColumnType(Kind.OTHER))
+            if (match := match_name(name, present)) is None
+            else present[match]
             for name in named
         )
         if not columns or {column.name for column in columns} == {column.name for column in key}:
@@ -525,7 +584,9 @@ class _Builder:
             key=columns,
             attributes=(),
             children=(),
-            canonical_key=table_key.canonicalizer([(column.name, column.type) for column in columns]),
+            canonical_key=table_key.canonicalizer(
+                [(column.name, column.type) for column in columns]
+            ),
             check_characters=character_check(self.values),
             association_tail=self._association_tail(table.name),
         )
@@ -537,26 +598,45 @@ class _Builder:
             other = names.setdefault(attribute.name, attribute)
             if other is not attribute:
                 raise ConfigError(
-                    f"columns {other.column.name!r} and {attribute.column.name!r} of {table.name!r} are both "
-                    f"attribute {attribute.name!r}; rename or exclude one"
+                    f"columns {other.column.name!r} and {attribute.column.name!r} of "
+                    f"{table.name!r} are both attribute {attribute.name!r}; rename or exclude one"
                 )
         check = character_check(self.values)
         for name in (table.name, self.schema or "", *names):
             try:
                 check(name)
             except RowError as error:
-                raise ConfigError(f"{table.name!r} cannot be published: name {name!r}: {error}") from None
+                raise ConfigError(
+                    f"{table.name!r} cannot be published: name {name!r}: {error}"
+                ) from None
 
     def _association_tail(self, class_name: str) -> str:
         schema = "" if self.schema is None else f",schema={table_key.quote(self.schema)}"
         return f",table={table_key.quote(class_name)}{schema}"
 
     def _attribute(
-        self, table: Table, column: Column, name: str, *, multi_valued: bool = False, is_key: bool = False
+        self,
+        table: Table,
+        column: Column,
+        name: str,
+        *,
+        multi_valued: bool = False,
+        is_key: bool = False,
     ) -> Attribute:
-        if is_key and not self.emit_keys:  # no output uses the value, so it is not converted (spec/event-log.md 5)
+        if (
+            is_key and not self.emit_keys
+        ):  # no output uses the value, so it is not converted (spec/event-log.md 5)
             value_type = xds_type(column.type, self.values)
-            return Attribute(name, table.name, column, multi_valued, is_key, value_type, convert=str, is_written=False)
+            return Attribute(
+                name,
+                table.name,
+                column,
+                multi_valued,
+                is_key,
+                value_type,
+                convert=str,
+                is_written=False,
+            )
         target = self._reference(table, column) if self.referential == "dn" else None
         return Attribute(
             name=name,
@@ -565,7 +645,9 @@ class _Builder:
             multi_valued=multi_valued,
             is_key=is_key,
             value_type=xds_type(column.type, self.values) if target is None else "dn",
-            convert=converter(column.type, self.values) if target is None else self._association_of(target),
+            convert=converter(column.type, self.values)
+            if target is None
+            else self._association_of(target),
         )
 
     def _reference(self, table: Table, column: Column) -> Table | None:
@@ -574,7 +656,11 @@ class _Builder:
         """
         for key in table.foreign_keys:
             target = self.parents.get(key.table)
-            if key.columns == (column.name,) and target is not None and key.ref_columns == target.primary_key:
+            if (
+                key.columns == (column.name,)
+                and target is not None
+                and key.ref_columns == target.primary_key
+            ):
                 return target
         return None
 
@@ -598,7 +684,10 @@ class _Builder:
             match = match_name(name, names)
             if match is None:
                 raise ConfigError(f"excluded column {name!r} is no column of {table.name!r}")
-            if match in (column.name for column in key_columns(table)) and table.name in self.parents:
+            if (
+                match in (column.name for column in key_columns(table))
+                and table.name in self.parents
+            ):
                 raise ConfigError(f"key column {match!r} of {table.name!r} cannot be excluded")
             excluded.add(match)
         return frozenset(excluded)
@@ -624,7 +713,9 @@ def view_name(column_name: str) -> tuple[str, str, bool]:
     return column_name, column_name, False
 
 
-def _attributes_by_spelling(cls: ObjectClass, meta_identifiers: bool) -> tuple[Mapping[str, Attribute], ...]:
+def _attributes_by_spelling(
+    cls: ObjectClass, meta_identifiers: bool
+) -> tuple[Mapping[str, Attribute], ...]:
     """Return the attributes by each spelling under which a column_name is looked up, in this order
     (spec/xds.md 5).
     """

@@ -37,7 +37,8 @@ column.
 """
 
 FIELD_TYPES: Final = (
-    INSERT_FIELD, UPDATE_FIELD, UPDATE_FIELD_REMOVE_ALL, INSERT_FIELD_QUERY_BACK, UPDATE_FIELD_QUERY_BACK,
+    INSERT_FIELD, UPDATE_FIELD, UPDATE_FIELD_REMOVE_ALL, INSERT_FIELD_QUERY_BACK,
+    UPDATE_FIELD_QUERY_BACK,
 )  # fmt: skip
 
 Texts: TypeAlias = str | tuple[str, ...] | None
@@ -114,11 +115,14 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
             if event_type is None or not INSERT_FIELD <= event_type <= UPDATE_FIELD_QUERY_BACK:
                 raise RowError("bad_event_type", f"event_type is {event_type}, not 1 to 8")  # noqa: TRY301
             if table_name != of_table:
-                table = tables.get(table_name) or tables.setdefault(table_name, _Table(catalog, table_name))
+                table = tables.get(table_name) or tables.setdefault(
+                    table_name, _Table(catalog, table_name)
+                )
                 of_table, of_key = table_name, _NONE
             if event_type == DELETE_ROW and table.is_child:
                 raise RowError(  # noqa: TRY301
-                    "bad_event_type", f"a type 4 row that names child table {table_name!r} would delete its owner"
+                    "bad_event_type",
+                    f"a type 4 row that names child table {table_name!r} would delete its owner",
                 )
             if table_key != of_key:
                 object_id = table.objects.get(table_key) or table.object_id(table_key)
@@ -146,7 +150,11 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
                 remarks += _truncated(record_id, attribute, old, new)
             add((record_id, event_type, object_id, attribute, goes, comes))
         except RowError as error:
-            former = _former_object(tables.get(table_name), table_key) if event_type == DELETE_ROW else None
+            former = (
+                _former_object(tables.get(table_name), table_key)
+                if event_type == DELETE_ROW
+                else None
+            )
             if former is None:
                 bad.append(BadRow(record_id, error.row_code, str(error)))
             else:
@@ -193,13 +201,24 @@ def _refuse_unless_replaced(attribute: Attribute, new: str | None, unreadable: B
             raise unreadable from None
 
 
-def _truncated(record_id: int, attribute: Attribute, old: str | None, new: str | None) -> list[Remark]:
+def _truncated(
+    record_id: int, attribute: Attribute, old: str | None, new: str | None
+) -> list[Remark]:
     """Return a remark if two different texts are written alike because the fraction of their times
     is cut off.
     """
-    if attribute.column.type.kind not in TEMPORAL or fraction_of(old or "") == fraction_of(new or ""):
+    if attribute.column.type.kind not in TEMPORAL or fraction_of(old or "") == fraction_of(
+        new or ""
+    ):
         return []
-    return [Remark(record_id, attribute, "truncated", f"{shown(old or '')} and {shown(new or '')} are written alike")]
+    return [
+        Remark(
+            record_id,
+            attribute,
+            "truncated",
+            f"{shown(old or '')} and {shown(new or '')} are written alike",
+        )
+    ]
 
 
 _NONE: Final = object()
@@ -222,8 +241,9 @@ class _Table:
         if log_name is None:
             raise RowError(
                 "unknown_table",
-                f"table_name {table_name!r} is neither a class nor a child table; if a table was renamed, "
-                f"was = {table_name!r} in its [[watch]] says so, and `eventlog requeue` brings the row back",
+                f"table_name {table_name!r} is neither a class nor a child table; if a table was "
+                f"renamed, was = {table_name!r} in its [[watch]] says so, and `eventlog requeue` "
+                "brings the row back",
             )
         self._log_name, self.is_child = log_name, log_name.child is not None
         self.objects: dict[str | None, ObjectId] = {}
@@ -247,6 +267,8 @@ class _Table:
         attribute = self._log_name.attribute(column_name)
         if attribute is None:
             name = self._log_name.object_class.name
-            raise RowError("unknown_column", f"column_name {column_name!r} is no attribute of class {name!r}")
+            raise RowError(
+                "unknown_column", f"column_name {column_name!r} is no attribute of class {name!r}"
+            )
         self.attributes[column_name] = attribute
         return attribute

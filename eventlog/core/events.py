@@ -46,14 +46,18 @@ READS: Final = frozenset((*READS_ROW, *READS_FIELD))
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
 
-_ADD, _MODIFY, _DELETE = Operation  # names of the module, since looking up an enumeration's members is slow
+_ADD, _MODIFY, _DELETE = (
+    Operation  # names of the module, since looking up an enumeration's members is slow
+)
 
 CurrentRow = Mapping[str, Sequence[str | None]]
 """The current values by attribute name as log text: one for a single-valued column of a table, else
 one for each row.
 """
 
-QueryBack: TypeAlias = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]]
+QueryBack: TypeAlias = Callable[
+    [ObjectClass, Sequence[str], Sequence[Attribute]], Mapping[str, CurrentRow]
+]
 """A function of class, canonical keys and attributes that returns the current rows by key; deleted
 objects are missing.
 """
@@ -150,7 +154,7 @@ def ids_of(rows: Iterable[CheckedRow]) -> list[int]:
     return [record_id for record_id, _, _, _, _, _ in rows]
 
 
-# --- precedence -------------------------------------------------------------------------------------------------------
+# --- precedence -----------------------------------------------------------------------------------
 
 
 def asks_for_values(rows: Iterable[CheckedRow]) -> bool:
@@ -181,18 +185,26 @@ def apply_precedence(group: Group, dropped_before: Collection[int] | None = None
         else:
             is_dropped = event_type < DELETE_ROW and attribute in read
         (dropped if is_dropped else surviving).append(row)
-    asking = [(event_type, attribute) for _, event_type, _, attribute, _, _ in surviving if event_type in READS]
+    asking = [
+        (event_type, attribute)
+        for _, event_type, _, attribute, _, _ in surviving
+        if event_type in READS
+    ]
     if not asking:
         return Decision(surviving, dropped, None)
     object_class, _ = object_of(group)
     asked: Iterable[Attribute | None] = dict.fromkeys(attribute for _, attribute in asking)
     if any(event_type in READS_ROW for event_type, _ in asking):
         asked = object_class.attributes
-    return Decision(surviving, dropped, tuple(each for each in asked if each is not None and each.is_written))
+    return Decision(
+        surviving, dropped, tuple(each for each in asked if each is not None and each.is_written)
+    )
 
 
 def decide(
-    groups: Sequence[Group], query_back: QueryBack, dropped_before: Sequence[Collection[int] | None] | None = None
+    groups: Sequence[Group],
+    query_back: QueryBack,
+    dropped_before: Sequence[Collection[int] | None] | None = None,
 ) -> list[Decided]:
     """Return groups with the decision of precedence and the current row that they ask for, read by
     one statement for each class.
@@ -206,7 +218,9 @@ def decide(
             for group, before in zip(groups, dropped_before, strict=True)
         ]
     elif asks_for_values(chain.from_iterable(groups)):
-        decisions = [apply_precedence(group) if asks_for_values(group) else None for group in groups]
+        decisions = [
+            apply_precedence(group) if asks_for_values(group) else None for group in groups
+        ]
     else:  # most logs ask for no values
         return [(group, None, None) for group in groups]
     asked: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
@@ -221,15 +235,25 @@ def decide(
         known = [attribute for attribute in object_class.attributes if attribute in attributes]
         rows = query_back(object_class, list(keys), known)
         # An attribute that the class has lost (drift) has no value.
-        lost: CurrentRow = {attribute.name: [] for attribute in attributes if attribute not in known}
-        current.update(((object_class, key), {**lost, **row} if lost else row) for key, row in rows.items())
+        lost: CurrentRow = {
+            attribute.name: [] for attribute in attributes if attribute not in known
+        }
+        current.update(
+            ((object_class, key), {**lost, **row} if lost else row) for key, row in rows.items()
+        )
     return [
-        (group, decision, None if decision is None or decision.query_back is None else current.get(object_of(group)))
+        (
+            group,
+            decision,
+            None
+            if decision is None or decision.query_back is None
+            else current.get(object_of(group)),
+        )
         for group, decision in zip(groups, decisions, strict=True)
     ]
 
 
-# --- events -----------------------------------------------------------------------------------------------------------
+# --- events ---------------------------------------------------------------------------------------
 
 
 def build_event(
@@ -256,7 +280,12 @@ def build_event(
         rows, _, query_back = decision
         if query_back is not None and current is None:
             gone = [record_id for record_id, event_type, _, _, _, _ in rows if event_type in READS]
-            rows = [row for row in rows for _, event_type, _, _, _, _ in (row,) if event_type not in READS]
+            rows = [
+                row
+                for row in rows
+                for _, event_type, _, _, _, _ in (row,)
+                if event_type not in READS
+            ]
         elif query_back is not None and current is not None:
             values, failed, conflicts = _read(query_back, current)
             if failed:
@@ -271,7 +300,9 @@ def build_event(
             is_add = kind == INSERT_FIELD or (kind in _INSERTS and _becomes_add(rows, options))
             steps = rows if values is None else _with_values(rows, values, is_add)
             steps = _steps_of(steps, is_add, options)
-            if is_add or (not steps and kind in _INSERTS):  # an insert without any value is not lost
+            if is_add or (
+                not steps and kind in _INSERTS
+            ):  # an insert without any value is not lost
                 operation = _ADD
             elif steps:
                 operation = _MODIFY
@@ -293,10 +324,14 @@ def build_event(
 
 def _becomes_add(rows: Sequence[CheckedRow], options: EventOptions) -> bool:
     """Return True if rows that begin with an insert with query-back become an add."""
-    return options.insert_query_back == "add" or any(event_type == INSERT_FIELD for _, event_type, _, _, _, _ in rows)
+    return options.insert_query_back == "add" or any(
+        event_type == INSERT_FIELD for _, event_type, _, _, _, _ in rows
+    )
 
 
-def _steps_of(rows: Sequence[CheckedRow], is_add: bool, options: EventOptions) -> Sequence[CheckedRow]:
+def _steps_of(
+    rows: Sequence[CheckedRow], is_add: bool, options: EventOptions
+) -> Sequence[CheckedRow]:
     """Return the rows that are written, in their order (spec/xds.md 4.2, 4.3).
 
     The rows of a repeated attribute stand side by side at the place of the first. In an add only
@@ -311,7 +346,11 @@ def _steps_of(rows: Sequence[CheckedRow], is_add: bool, options: EventOptions) -
         rows = [
             row
             for attribute, several in by_attribute.items()
-            for row in (several[-1:] if is_add and attribute is not None and not attribute.multi_valued else several)
+            for row in (
+                several[-1:]
+                if is_add and attribute is not None and not attribute.multi_valued
+                else several
+            )
         ]
     for _, _, _, _, old, new in rows:
         if old == new:
@@ -319,14 +358,21 @@ def _steps_of(rows: Sequence[CheckedRow], is_add: bool, options: EventOptions) -
     else:  # nearly always
         return rows
     if options.noop_updates == "emit":
-        return [row for row in rows for _, _, _, _, old, new in (row,) if old is not None or new is not None]
+        return [
+            row
+            for row in rows
+            for _, _, _, _, old, new in (row,)
+            if old is not None or new is not None
+        ]
     return [row for row in rows for _, _, _, _, old, new in (row,) if old != new]
 
 
-# --- values that were read back ---------------------------------------------------------------------------------------
+# --- values that were read back -------------------------------------------------------------------
 
 
-def _with_values(rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], is_add: bool) -> list[CheckedRow]:
+def _with_values(
+    rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], is_add: bool
+) -> list[CheckedRow]:
     """Return the rows with the values that were read back.
 
     A row of types 5 and 6 stands for every attribute; one of types 7 and 8 for its own, once for
@@ -338,7 +384,10 @@ def _with_values(rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts], 
     for row in rows:
         record_id, event_type, object_id, attribute, _, _ = row
         if event_type in READS_ROW:
-            return [(record_id, event_type, object_id, each, goes, value) for each, value in values.items()]
+            return [
+                (record_id, event_type, object_id, each, goes, value)
+                for each, value in values.items()
+            ]
         if event_type not in READS_FIELD:
             filled.append(row)
         elif attribute is not None and attribute in values and attribute not in written:
@@ -362,7 +411,9 @@ def _read(
         try:
             # Values are sorted by code points, each once (spec/xds.md 4.3); a table's own column
             # has just one.
-            texts = sorted({attribute.convert(text) for text in current[attribute.name] if text is not None})
+            texts = sorted(
+                {attribute.convert(text) for text in current[attribute.name] if text is not None}
+            )
         except RowError as error:
             failed[attribute] = error
             continue
@@ -395,7 +446,7 @@ def _without_unreadable(
     return good, bad
 
 
-# --- the public form --------------------------------------------------------------------------------------------------
+# --- the public form ------------------------------------------------------------------------------
 
 
 def association_of(outgoing: Outgoing) -> str:
@@ -414,10 +465,18 @@ def public_event(outgoing: Outgoing) -> Event:
     assert outgoing.steps is not None
     object_class, _ = outgoing.object_id
     attributes = tuple(
-        AttributeSteps(attribute.name, attribute.value_type, tuple(public_steps(rows, outgoing.operation)))
+        AttributeSteps(
+            attribute.name, attribute.value_type, tuple(public_steps(rows, outgoing.operation))
+        )
         for attribute, rows in by_attribute(outgoing.steps)
     )
-    return Event(outgoing.operation, object_class.name, association_of(outgoing), outgoing.sent_id, attributes)
+    return Event(
+        outgoing.operation,
+        object_class.name,
+        association_of(outgoing),
+        outgoing.sent_id,
+        attributes,
+    )
 
 
 def by_attribute(rows: Iterable[CheckedRow]) -> Iterable[tuple[Attribute, Sequence[CheckedRow]]]:

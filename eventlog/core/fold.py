@@ -66,7 +66,9 @@ def object_of(group: Group) -> ObjectId:
     return object_id
 
 
-def open_groups(groups: Sequence[Group], window_end: int, fold_distance: int, fold_span: int) -> Iterator[int]:
+def open_groups(
+    groups: Sequence[Group], window_end: int, fold_distance: int, fold_span: int
+) -> Iterator[int]:
     """Yield the indices of the groups that a row behind ``window_end`` may still join
     (spec/event-log.md 8.2).
 

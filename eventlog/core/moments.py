@@ -85,7 +85,9 @@ def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool
         return False
     number = 1 - int(year) if before_christ else int(year)
     try:
-        datetime(number % 400 + 2000, int(month), int(day))  # the calendar repeats itself after 400 years
+        datetime(
+            number % 400 + 2000, int(month), int(day)
+        )  # the calendar repeats itself after 400 years
     except ValueError:
         return False
     first = _FIRST_DAY
@@ -115,7 +117,11 @@ def special_microseconds(text: str) -> int:
     year, month, day, hour, minute, second, fraction, zone, before_christ = match.groups("")
     number = 1 - int(year) if before_christ else int(year)
     cycles, in_cycle = divmod(number - 2000, 400)
-    days = datetime(in_cycle + 2000, int(month), int(day)).toordinal() - _EPOCH_DAY + cycles * _DAYS_OF_400_YEARS
+    days = (
+        datetime(in_cycle + 2000, int(month), int(day)).toordinal()
+        - _EPOCH_DAY
+        + cycles * _DAYS_OF_400_YEARS
+    )
     seconds = days * DAY + int(hour or 0) * 3600 + int(minute or 0) * 60 + int(second or 0)
     return (seconds - (_displacement(zone) if zone else 0)) * 1_000_000 + microseconds(fraction)
 
@@ -133,7 +139,9 @@ def special_date(year: int, month: int, day: int, rest: str = "") -> str:
 
     Raises BadValue for a day that PostgreSQL lacks.
     """
-    text = f"{1 - year if year < 1 else year:04}-{month:02}-{day:02}{rest}{' BC' if year < 1 else ''}"
+    text = (
+        f"{1 - year if year < 1 else year:04}-{month:02}-{day:02}{rest}{' BC' if year < 1 else ''}"
+    )
     if not (is_special_timestamp(text) if rest else is_special_date(text)):
         raise BadValue(f"{shown(text)} lies beyond the days that PostgreSQL has")
     return text
@@ -181,7 +189,8 @@ def time_zone_named(name: str, option: str = "time_zone") -> tzinfo:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise ConfigError(
-            f"{option} {name!r} is unknown; use a name of the time zone database such as UTC or Europe/Berlin"
+            f"{option} {name!r} is unknown; use a name of the time zone database such as UTC or "
+            "Europe/Berlin"
         ) from None
 
 
@@ -193,14 +202,18 @@ def microseconds(fraction: str) -> int:
 
 
 def _unknown_syntax(name: str) -> ConfigError:
-    return ConfigError(f"time_syntax {name!r} is unknown; use integer, canonical or java (spec/event-log.md 9)")
+    return ConfigError(
+        f"time_syntax {name!r} is unknown; use integer, canonical or java (spec/event-log.md 9)"
+    )
 
 
 def _displacement(zone: str) -> int:
     """Return the seconds east of UTC of ``Z``, ``+hh``, ``+hhmm`` or ``+hh:mm``."""
     if zone == "Z":
         return 0
-    seconds = int(zone[1:3]) * 3600 + int(zone[-2:]) * 60 if len(zone) > 3 else int(zone[1:3]) * 3600
+    seconds = (
+        int(zone[1:3]) * 3600 + int(zone[-2:]) * 60 if len(zone) > 3 else int(zone[1:3]) * 3600
+    )
     return -seconds if zone[0] == "-" else seconds
 
 
@@ -232,7 +245,9 @@ def _date_writer(time_syntax: str, time_zone: str) -> Callable[[datetime], Any]:
             raise _unknown_syntax(time_syntax)
 
 
-def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
+def date_converter(
+    time_syntax: str, time_zone: str, *, special: bool = False
+) -> Callable[[str], Any]:
     """Return a converter from the text of a date column to its written form.
 
     The converter raises BadValue for other text. Raises ConfigError for an unknown option value.
@@ -246,8 +261,8 @@ def date_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
                 return text
             if _TIMESTAMP_TEXT.fullmatch(text):
                 raise BadValue(
-                    f"{shown(text)} is not a date of the form yyyy-mm-dd: it was logged when the column had a time of "
-                    "day; `eventlog resync` sends the object as it is now"
+                    f"{shown(text)} is not a date of the form yyyy-mm-dd: it was logged when the "
+                    "column had a time of day; `eventlog resync` sends the object as it is now"
                 )
             raise BadValue(f"{shown(text)} is not a date of the form yyyy-mm-dd")
         year, month, day = match.groups()
@@ -265,19 +280,27 @@ def _time_writer(time_syntax: str) -> Callable[[int, str], Any]:
         case "integer":
             return lambda seconds, _: str(seconds)
         case "canonical":
-            return lambda seconds, _: f"{seconds // 3600:02}{seconds // 60 % 60:02}{seconds % 60:02}"
+            return lambda seconds, _: (
+                f"{seconds // 3600:02}{seconds // 60 % 60:02}{seconds % 60:02}"
+            )
         case "java":
-            return lambda seconds, _: f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+            return lambda seconds, _: (
+                f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+            )
         case "full":
             write = _time_writer("java")
             return lambda seconds, fraction: f"{write(seconds, '')}.{fraction.rstrip('0') or '0'}"
         case "value":
-            return lambda seconds, fraction: (EPOCH + timedelta(0, seconds, microseconds(fraction))).time()
+            return lambda seconds, fraction: (
+                EPOCH + timedelta(0, seconds, microseconds(fraction))
+            ).time()
         case _:
             raise _unknown_syntax(time_syntax)
 
 
-def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
+def time_converter(
+    time_syntax: str, time_zone: str, *, special: bool = False
+) -> Callable[[str], Any]:
     """Return a converter from the text of a time column to its written form.
 
     The converter raises BadValue for other text. Raises ConfigError for an unknown option value.
@@ -297,7 +320,9 @@ def time_converter(time_syntax: str, time_zone: str, *, special: bool = False) -
         seconds = int(hour) * 3600 + int(minute) * 60 + int(second)
         if zone is not None:
             if own_displacement is None:
-                raise BadValue(f"{shown(text)} has a zone, and that of {time_zone} depends on the day")
+                raise BadValue(
+                    f"{shown(text)} has a zone, and that of {time_zone} depends on the day"
+                )
             seconds = (seconds - _displacement(zone) + _seconds_of(own_displacement)) % DAY
         return write(seconds, fraction or "")
 
@@ -310,7 +335,9 @@ def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, s
             zone = time_zone_named(time_zone)
             return lambda local, fraction: str(_epoch_seconds(local, zone))
         case "canonical":
-            return lambda local, fraction: local.isoformat(" ").translate(_COMPACT) + fraction.ljust(9, "0")
+            return lambda local, fraction: (
+                local.isoformat(" ").translate(_COMPACT) + fraction.ljust(9, "0")
+            )
         case "java" | "full":
             return lambda local, fraction: f"{local.isoformat(' ')}.{fraction.rstrip('0') or '0'}"
         case "value":
@@ -319,7 +346,9 @@ def _timestamp_writer(time_syntax: str, time_zone: str) -> Callable[[datetime, s
             raise _unknown_syntax(time_syntax)
 
 
-def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = False) -> Callable[[str], Any]:
+def timestamp_converter(
+    time_syntax: str, time_zone: str, *, special: bool = False
+) -> Callable[[str], Any]:
     """Return a converter from the text of a timestamp column, with or without a zone, to its
     written form.
 
@@ -336,7 +365,9 @@ def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = Fal
             raise BadValue(f"{shown(text)} is not a timestamp of the form yyyy-mm-dd hh:mm:ss[.f]")
         year, month, day, hour, minute, second, fraction, zone = match.groups("")
         try:
-            local = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
+            local = datetime(
+                int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0)
+            )
         except ValueError:
             raise BadValue(f"{shown(text)} is not a day of the calendar") from None
         if zone:
@@ -345,7 +376,9 @@ def timestamp_converter(time_syntax: str, time_zone: str, *, special: bool = Fal
                 if own_zone is not UTC:
                     local = local.replace(tzinfo=UTC).astimezone(own_zone).replace(tzinfo=None)
             except OverflowError:
-                raise BadValue(f"{shown(text)} lies outside the years 0001 to 9999 in {time_zone}") from None
+                raise BadValue(
+                    f"{shown(text)} lies outside the years 0001 to 9999 in {time_zone}"
+                ) from None
         return write(local, fraction)
 
     return convert

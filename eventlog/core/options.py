@@ -98,7 +98,7 @@ def same_fields(settings: Any, kind: type) -> dict[str, Any]:
     return {one.name: getattr(settings, one.name) for one in fields(settings) if one.name in known}
 
 
-# --- checking ---------------------------------------------------------------------------------------------------------
+# --- checking -------------------------------------------------------------------------------------
 
 Options = TypeVar("Options")
 
@@ -124,7 +124,9 @@ def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: s
     parsed = []
     for kind in kinds:
         try:
-            parsed.append(kind(**{name: values[name] for name in options_of(kind) if name in values}))
+            parsed.append(
+                kind(**{name: values[name] for name in options_of(kind) if name in values})
+            )
         except ConfigError as error:
             errors.append(error)
     if errors:
@@ -178,7 +180,9 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 def nearest_option(name: str, known: Mapping[str, Option]) -> str:
     """Return the option that had the name before, else the most similar known one."""
-    return next((one for one, declared in known.items() if declared.was == name), None) or nearest(name, known)
+    return next((one for one, declared in known.items() if declared.was == name), None) or nearest(
+        name, known
+    )
 
 
 _LONGEST: Final = 200
@@ -188,12 +192,15 @@ _LONGEST: Final = 200
 def _shown(value: Any) -> str:
     try:
         text = toml(value)
-    except (ValueError, RecursionError):  # a number of thousands of digits, or a thousand nested tables
+    except (
+        ValueError,
+        RecursionError,
+    ):  # a number of thousands of digits, or a thousand nested tables
         return f"a {type(value).__name__} that is too large to show"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
-# --- kinds ------------------------------------------------------------------------------------------------------------
+# --- kinds ----------------------------------------------------------------------------------------
 
 
 def parse_boolean(value: Any) -> bool:
@@ -220,7 +227,9 @@ def integer(low: int | None = None, high: int | None = None) -> Kind:
             raise ValueError
         return value
 
-    legal = "a whole number" if low is None else f"{low} or more" if high is None else f"{low}..{high}"
+    legal = (
+        "a whole number" if low is None else f"{low} or more" if high is None else f"{low}..{high}"
+    )
     return Kind(parse, legal, int)
 
 
@@ -240,7 +249,11 @@ def number(low: float, high: float | None = None) -> Kind:
             raise ValueError
         return exact
 
-    return Kind(parse, f"a number, {low:g} or more" if high is None else f"a number from {low:g} to {high:g}", float)
+    return Kind(
+        parse,
+        f"a number, {low:g} or more" if high is None else f"a number from {low:g} to {high:g}",
+        float,
+    )
 
 
 def choice(*values: str | int) -> Kind:
@@ -261,7 +274,7 @@ def instance_of(*types: type) -> Callable[[Any], Any]:
 
     def parse(value: Any) -> Any:
         if not isinstance(value, types):
-            raise ValueError  # noqa: TRY004 - every kind raises ValueError
+            raise ValueError  # noqa: TRY004
         return value
 
     return parse
@@ -299,7 +312,11 @@ def parse_names(value: Any) -> tuple[str, ...]:
     """Parse names in a list, or in text with separators: at least one, none twice. Raises
     ValueError.
     """
-    names = re.split(r"[;,\s]+", value.strip(f"{_BLANKS};,"), flags=re.ASCII) if isinstance(value, str) else value
+    names = (
+        re.split(r"[;,\s]+", value.strip(f"{_BLANKS};,"), flags=re.ASCII)
+        if isinstance(value, str)
+        else value
+    )
     if not isinstance(names, list | tuple):
         raise ValueError  # noqa: TRY004
     result = tuple(parse_name(name) for name in names)
@@ -335,7 +352,9 @@ def _parse_charset(value: Any) -> str:
     try:
         "".encode(value)
     except (LookupError, TypeError, ValueError):  # hex and similar codecs are no character sets
-        raise ConfigError(f"{value!r} is no character set; use a name such as utf-8 or gb18030") from None
+        raise ConfigError(
+            f"{value!r} is no character set; use a name such as utf-8 or gb18030"
+        ) from None
     return str(value)
 
 
@@ -357,7 +376,9 @@ PATH: Final = Kind(_parse_path, "a path")
 ZONE: Final = Kind(_parse_zone, "UTC or a zone such as Europe/Berlin")
 CHARSET: Final = Kind(_parse_charset, "the name of a character set")
 FUNCTION: Final = Kind(_parse_function, "a function")
-NAMES: Final = Kind(parse_names, "a list of names, or text with the separators ; , blank; no name twice")
+NAMES: Final = Kind(
+    parse_names, "a list of names, or text with the separators ; , blank; no name twice"
+)
 TEXTS: Final = Kind(_parse_texts, "a list of texts", json.loads)
 OBJECT: Final = Kind(instance_of(Mapping), "an object", json.loads)
 TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
@@ -380,7 +401,11 @@ def toml(value: Any) -> str:
         case list() | tuple():
             return "[" + ", ".join(toml(item) for item in value) + "]"
         case dict():
-            return "{ " + ", ".join(f"{_toml_key(key)} = {toml(item)}" for key, item in value.items()) + " }"
+            return (
+                "{ "
+                + ", ".join(f"{_toml_key(key)} = {toml(item)}" for key, item in value.items())
+                + " }"
+            )
     # A string of JSON is one of TOML, except that TOML wants DEL escaped. Other invisible
     # characters are made visible for people.
     return visible(json.dumps(str(value), ensure_ascii=False))
@@ -391,7 +416,7 @@ def _toml_key(key: Any) -> str:
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml(name)
 
 
-# --- options that eventlog.toml and formats share (spec/event-log.md 9, spec/triggers.md 1) ---------------------------
+# --- options that eventlog.toml and formats share (spec/event-log.md 9, spec/triggers.md 1) -------
 
 MANY: Final = 2147483647
 
@@ -404,34 +429,68 @@ STYLES: Final = {
 """The types of inserts and of updates by style (spec/triggers.md 1)."""
 
 STYLE: Final = Option("field", choice(*STYLES), "what the triggers log")
-LOG_TABLE: Final = Option("eventlog", TEXT, "the log table, schema-qualified or in schema_name", aliases=("log-table",))
-LAYOUT: Final = Option("2.x", choice("2.x", "3.5"), "order of the log's columns where names do not tell")
+LOG_TABLE: Final = Option(
+    "eventlog", TEXT, "the log table, schema-qualified or in schema_name", aliases=("log-table",)
+)
+LAYOUT: Final = Option(
+    "2.x", choice("2.x", "3.5"), "order of the log's columns where names do not tell"
+)
 COLUMN_SORT: Final = Option(
-    "bytes", choice("bytes", "collation"), "order of the log's columns in databases that do not number them",
+    "bytes",
+    choice("bytes", "collation"),
+    "order of the log's columns in databases that do not number them",
     aliases=("column-position-comparator",),
-)  # fmt: skip
-FOLD_DISTANCE: Final = Option(1000, integer(0, MANY), "largest distance of record_ids between rows of one event")
-FOLD_SPAN: Final = Option(10000, integer(0, MANY), "largest distance of first and last, 0 = no bound")
-BATCH_SIZE: Final = Option(128, integer(1, 128), "events a document", aliases=("batch-size",), idm=1)
+)
+FOLD_DISTANCE: Final = Option(
+    1000, integer(0, MANY), "largest distance of record_ids between rows of one event"
+)
+FOLD_SPAN: Final = Option(
+    10000, integer(0, MANY), "largest distance of first and last, 0 = no bound"
+)
+BATCH_SIZE: Final = Option(
+    128, integer(1, 128), "events a document", aliases=("batch-size",), idm=1
+)
 
 TIME_SYNTAX: Final = Option(
-    "integer", choice("integer", "canonical", "java"), "form of dates and times", aliases=("time-syntax",),
+    "integer",
+    choice("integer", "canonical", "java"),
+    "form of dates and times",
+    aliases=("time-syntax",),
     alias_values={"1": "integer", "2": "canonical", "3": "java"},
-)  # fmt: skip
+)
 TIME_ZONE: Final = Option("UTC", ZONE, "zone of values without one")
 SPECIAL_TIMES: Final = Option(
-    "text", choice("text", "error"), "PostgreSQL: infinite times, years before 0001 or beyond 9999, 24:00:00: sent "
-    "as their text, or bad rows",
-)  # fmt: skip
+    "text",
+    choice("text", "error"),
+    "PostgreSQL: infinite times, years before 0001 or beyond 9999, 24:00:00: sent as their "
+    "text, or bad rows",
+)
 CHAR_PADDING: Final = Option("trim", choice("trim", "keep"), "trailing blanks of CHAR(n) values")
 META_IDENTIFIERS: Final = Option(
-    True, BOOLEAN, "view columns have prefixes such as pk_, mv_", aliases=("enable-meta-identifiers",)
+    True,
+    BOOLEAN,
+    "view columns have prefixes such as pk_, mv_",
+    aliases=("enable-meta-identifiers",),
 )
 REFERENTIAL: Final = Option(
-    "value", choice("value", "dn"), "foreign keys as stored, or as associations", aliases=("enable-refs",),
-    alias_values={"1": "dn", "yes": "dn", "true": "dn", "0": "value", "no": "value", "false": "value"},
-)  # fmt: skip
-INSERT_QUERY_BACK: Final = Option("modify", choice("modify", "add"), "element of events that are only read back")
-INDENT: Final = Option(0, integer(0, 16), "blanks a level with file_layout = documents, 0 = no indentation")
+    "value",
+    choice("value", "dn"),
+    "foreign keys as stored, or as associations",
+    aliases=("enable-refs",),
+    alias_values={
+        "1": "dn",
+        "yes": "dn",
+        "true": "dn",
+        "0": "value",
+        "no": "value",
+        "false": "value",
+    },
+)
+INSERT_QUERY_BACK: Final = Option(
+    "modify", choice("modify", "add"), "element of events that are only read back"
+)
+INDENT: Final = Option(
+    0, integer(0, 16), "blanks a level with file_layout = documents, 0 = no indentation"
+)
 PRODUCT_NAME: Final = Option("eventlog", TEXT, "text of the element product in each document")
 PRODUCT_VERSION: Final = Option(__version__, TEXT, "version in that element")

@@ -125,7 +125,9 @@ def _bare(text: str, at: int, ends: str) -> tuple[str, int]:
         # A character that neither continues bare text nor ends it is special or a control
         # character. Control characters lie below the blank, or are DEL.
         character = text[after]
-        error = "control_character" if character < " " or character == "\x7f" else "unquoted_special"
+        error = (
+            "control_character" if character < " " or character == "\x7f" else "unquoted_special"
+        )
         raise BadTableKey(error, after, text)
     return bare[0].rstrip(" \t"), after
 

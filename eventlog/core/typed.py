@@ -50,7 +50,10 @@ def value_reader(type: ColumnType, time_zone: str = "UTC", char_padding: str = "
     BadValue.
     """
     if type.special and type.kind is Kind.TIMESTAMPTZ:
-        return _or_special(value_reader(replace(type, special=False), time_zone, char_padding), is_special_timestamp)
+        return _or_special(
+            value_reader(replace(type, special=False), time_zone, char_padding),
+            is_special_timestamp,
+        )
     check: Callable[[str], Any] = converter(type, ValueOptions("value", time_zone, char_padding))
     match type.kind:
         case Kind.INTEGER:
@@ -104,7 +107,9 @@ def whole_number(value: object, digits: int = 20) -> int | None:
     """
     if isinstance(value, int):
         return value if abs(value) < 10**digits else None
-    if not isinstance(value, Decimal) or not value.is_finite():  # Infinity and NaN of JSON are floats
+    if (
+        not isinstance(value, Decimal) or not value.is_finite()
+    ):  # Infinity and NaN of JSON are floats
         return None
     if not value:
         return 0
@@ -122,7 +127,9 @@ def decimal_text(number: Decimal) -> str:
     places.
     """
     if not -WIDEST <= number.adjusted() < WIDEST:
-        raise BadValue(f"{shown(str(number))} has more than {WIDEST} places before or behind its point")
+        raise BadValue(
+            f"{shown(str(number))} has more than {WIDEST} places before or behind its point"
+        )
     return format(number, "f")
 
 
@@ -280,7 +287,7 @@ def moment_reader(time_zone: str) -> Callable[[str], datetime]:
     return _in_utc(_timestamp_reader(timestamp_converter("value", time_zone)), time_zone)
 
 
-# --- XDS --------------------------------------------------------------------------------------------------------------
+# --- XDS ------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=4096)
@@ -311,11 +318,17 @@ def xds_value_reader(value_type: str, type: ColumnType | None, options: ValueOpt
         if type.kind not in TEMPORAL or options.time_syntax != "canonical":
             return read
         read = _from_canonical(read)
-    return _or_special(read, _SPECIAL_TEXTS[type.kind]) if type.special and type.kind in TEMPORAL else read
+    return (
+        _or_special(read, _SPECIAL_TEXTS[type.kind])
+        if type.special and type.kind in TEMPORAL
+        else read
+    )
 
 
 _SECONDS = re.compile(r"-?[0-9]{1,15}")
-_CANONICAL = re.compile(r"(?:([0-9]{4})([0-9]{2})([0-9]{2}))?(?:([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{9})?)?")
+_CANONICAL = re.compile(
+    r"(?:([0-9]{4})([0-9]{2})([0-9]{2}))?(?:([0-9]{2})([0-9]{2})([0-9]{2})([0-9]{9})?)?"
+)
 
 
 def _seconds_reader(kind: Kind | None, time_zone: str) -> ReadValue:

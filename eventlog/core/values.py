@@ -61,7 +61,11 @@ class ColumnType:
         empty if there are none.
         """
         match = _SIZES.search(self.sql)
-        return () if match is None else tuple(int(number) for number in match.groups() if number is not None)
+        return (
+            ()
+            if match is None
+            else tuple(int(number) for number in match.groups() if number is not None)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +84,18 @@ class ValueOptions:
     characters: str = "xml"
 
 
-# --- types ------------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 
-_SIZES = re.compile(r"\(\s*([0-9]{1,9})(?:\s+(?:char|byte))?\s*(?:,\s*(-?[0-9]{1,9})\s*)?\)", re.ASCII | re.IGNORECASE)
+_SIZES = re.compile(
+    r"\(\s*([0-9]{1,9})(?:\s+(?:char|byte))?\s*(?:,\s*(-?[0-9]{1,9})\s*)?\)",
+    re.ASCII | re.IGNORECASE,
+)
 _IN_PARENTHESES = re.compile(
     r"\(\s*([0-9]+|\*)(?:\s+(?:char|byte))?\s*(?:,\s*(-?[0-9]+)\s*)?\)", re.ASCII | re.IGNORECASE
 )
-_ARRAY = re.compile(r"(?:.*\S)\s*(?:\[[0-9]*\]|\barray(?:\[[0-9]*\])?)", re.ASCII | re.IGNORECASE | re.DOTALL)
+_ARRAY = re.compile(
+    r"(?:.*\S)\s*(?:\[[0-9]*\]|\barray(?:\[[0-9]*\])?)", re.ASCII | re.IGNORECASE | re.DOTALL
+)
 _SINGLE: Final = frozenset(map(str, range(1, 25)))
 """The numbers of binary digits for which ``float(n)`` is a real."""
 
@@ -98,30 +107,54 @@ TYPE_NAMES: Final[dict[tuple[Kind, int], str]] = {
     (Kind.APPROXIMATE, 32): "real, float4, binary_float",
     (Kind.APPROXIMATE, 64): "double, double precision, float, float8, binary_double",
     (Kind.BOOLEAN, 0): "boolean, bool",
-    (Kind.FIXED, 0): "char, character, bpchar, nchar, national char, national character, native character",
-    (Kind.CHARACTER, 0): "varchar, character varying, char varying, varying character, text, clob, varchar2, nvarchar, "
-    "nvarchar2, nchar varying, national char varying, national character varying, nclob, long, character large object",
-    (Kind.BINARY, 0): "varbinary, binary, binary varying, blob, bytea, raw, long raw, bfile, binary large object",
+    (
+        Kind.FIXED,
+        0,
+    ): "char, character, bpchar, nchar, national char, national character, native character",
+    (
+        Kind.CHARACTER,
+        0,
+    ): (
+        "varchar, character varying, char varying, varying character, text, clob, varchar2, "
+        "nvarchar, nvarchar2, nchar varying, national char varying, national character "
+        "varying, nclob, long, character large object"
+    ),
+    (
+        Kind.BINARY,
+        0,
+    ): "varbinary, binary, binary varying, blob, bytea, raw, long raw, bfile, binary large object",
     (Kind.DATE, 0): "date",
     (Kind.TIME, 0): "time, time without time zone",
     (Kind.TIMESTAMP, 0): "timestamp, timestamp without time zone, datetime",
     (Kind.TIMESTAMPTZ, 0): "timestamptz, timestamp with time zone, timestamp with local time zone",
     (Kind.UUID, 0): "uuid",
-    (Kind.OTHER, 0): "other, json, jsonb, jsonpath, xml, xmltype, inet, cidr, macaddr, macaddr8, money, bit, "
-    "bit varying, varbit, timetz, time with time zone, interval, interval year to month, interval day to second, "
-    "interval year, interval month, interval day, interval hour, interval minute, interval second, "
-    "point, line, lseg, box, path, polygon, circle, tsvector, tsquery, hstore, citext, ltree, vector, geometry, "
-    "geography, int4range, int8range, numrange, tsrange, tstzrange, daterange, int4multirange, int8multirange, "
-    "nummultirange, tsmultirange, tstzmultirange, datemultirange, oid, xid, xid8, cid, tid, name, pg_lsn, "
-    "regclass, regproc, regprocedure, regtype, regrole, regnamespace, rowid, urowid",
+    (
+        Kind.OTHER,
+        0,
+    ): (
+        "other, json, jsonb, jsonpath, xml, xmltype, inet, cidr, macaddr, macaddr8, money, "
+        "bit, bit varying, varbit, timetz, time with time zone, interval, interval year to "
+        "month, interval day to second, interval year, interval month, interval day, interval "
+        "hour, interval minute, interval second, point, line, lseg, box, path, polygon, "
+        "circle, tsvector, tsquery, hstore, citext, ltree, vector, geometry, geography, "
+        "int4range, int8range, numrange, tsrange, tstzrange, daterange, int4multirange, "
+        "int8multirange, nummultirange, tsmultirange, tstzmultirange, datemultirange, oid, "
+        "xid, xid8, cid, tid, name, pg_lsn, regclass, regproc, regprocedure, regtype, "
+        "regrole, regnamespace, rowid, urowid"
+    ),
 }
 """The type names of PostgreSQL, Oracle and SQLite by kind and bits."""
 _TYPES: Final = {name: kind for kind, names in TYPE_NAMES.items() for name in names.split(", ")}
 
-_INTEGERS_OF_SQLITE: Final = {name: (Kind.INTEGER, 64) for name, (kind, _) in _TYPES.items() if kind is Kind.INTEGER}
+_INTEGERS_OF_SQLITE: Final = {
+    name: (Kind.INTEGER, 64) for name, (kind, _) in _TYPES.items() if kind is Kind.INTEGER
+}
 _OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
     # Oracle's DATE has a time of day, and its approximate type names are NUMBERs.
-    "oracle": {"date": (Kind.TIMESTAMP, 0), **dict.fromkeys(("real", "float", "double precision"), (Kind.EXACT, 0))},
+    "oracle": {
+        "date": (Kind.TIMESTAMP, 0),
+        **dict.fromkeys(("real", "float", "double precision"), (Kind.EXACT, 0)),
+    },
     # SQLite's integers and doubles have one size, whatever their name.
     "sqlite": {**_INTEGERS_OF_SQLITE, "real": (Kind.APPROXIMATE, 64)},
     # MariaDB's TIMESTAMP is a moment, shown in the zone of the session.
@@ -135,7 +168,9 @@ _OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
         "bigint unsigned": (Kind.INTEGER, 0),
         "float": (Kind.APPROXIMATE, 32),
         "real": (Kind.APPROXIMATE, 64),
-        **dict.fromkeys(("tinytext", "mediumtext", "longtext", "json", "enum", "set"), (Kind.CHARACTER, 0)),
+        **dict.fromkeys(
+            ("tinytext", "mediumtext", "longtext", "json", "enum", "set"), (Kind.CHARACTER, 0)
+        ),
         **dict.fromkeys(("tinyblob", "mediumblob", "longblob"), (Kind.BINARY, 0)),
     },
 }
@@ -152,7 +187,9 @@ def parse_type(text: str, dialect: str = "") -> ColumnType:
     ConfigError if the text is empty or names an unknown type.
     """
     if not text.strip():
-        raise ConfigError("a column type is empty; name one such as integer, varchar(64) or timestamp")
+        raise ConfigError(
+            "a column type is empty; name one such as integer, varchar(64) or timestamp"
+        )
     if _ARRAY.fullmatch(text) or text == '"char"':
         return ColumnType(Kind.OTHER, sql=text)
     name = " ".join(_IN_PARENTHESES.sub(" ", text).split()).lower()
@@ -160,7 +197,12 @@ def parse_type(text: str, dialect: str = "") -> ColumnType:
     if found is None:
         raise _unknown_type(text, name)
     (kind, bits), sizes = found, _IN_PARENTHESES.search(text)
-    if sizes is not None and kind is Kind.EXACT and name != "float" and not (sizes[2] or "").strip("-0"):
+    if (
+        sizes is not None
+        and kind is Kind.EXACT
+        and name != "float"
+        and not (sizes[2] or "").strip("-0")
+    ):
         kind = Kind.INTEGER
     if sizes is not None and kind is Kind.APPROXIMATE and name == "float" and sizes[1] in _SINGLE:
         bits = 32
@@ -171,7 +213,8 @@ def _unknown_type(text: str, name: str) -> ConfigError:
     near = get_close_matches(name, _TYPES, n=1)
     hint = f"do you mean {near[0]}? " if near else ""
     return ConfigError(
-        f"column type {shown(text)} is not known: {hint}An enumeration, a domain or a type of your own is 'other'"
+        f"column type {shown(text)} is not known: {hint}An enumeration, a domain or a type of "
+        "your own is 'other'"
     )
 
 
@@ -212,7 +255,7 @@ def xds_type(type: ColumnType, options: ValueOptions) -> str:
     return "string"
 
 
-# --- characters -------------------------------------------------------------------------------------------------------
+# --- characters -----------------------------------------------------------------------------------
 
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
@@ -227,7 +270,8 @@ def check_xml(text: str) -> None:
     match = _NOT_XML.search(text)
     if match is not None:
         raise BadXmlChar(
-            f"U+{ord(match[0]):04X} at offset {match.start()} cannot be written in XML 1.0; remove it from the value"
+            f"U+{ord(match[0]):04X} at offset {match.start()} cannot be written in XML 1.0; "
+            "remove it from the value"
         )
 
 
@@ -242,7 +286,10 @@ def check_unicode(text: str) -> None:
         return
     match = _HALF_PAIR.search(text)
     if match is not None:
-        raise BadValue(f"{shown(text)} is no text: half a surrogate pair, U+{ord(match[0]):04X}, at {match.start()}")
+        raise BadValue(
+            f"{shown(text)} is no text: half a surrogate pair, U+{ord(match[0]):04X}, at "
+            f"{match.start()}"
+        )
 
 
 def character_check(options: ValueOptions) -> Callable[[str], None]:
@@ -252,7 +299,7 @@ def character_check(options: ValueOptions) -> Callable[[str], None]:
     return check_xml if options.characters == "xml" else check_unicode
 
 
-# --- converters -------------------------------------------------------------------------------------------------------
+# --- converters -----------------------------------------------------------------------------------
 
 Converter = Callable[[str], str]
 
@@ -275,7 +322,9 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
         case Kind.BOOLEAN:
             return _boolean
         case Kind.FIXED:
-            return _fixed(options.char_padding, _character if options.characters == "xml" else _unicode)
+            return _fixed(
+                options.char_padding, _character if options.characters == "xml" else _unicode
+            )
         case Kind.BINARY:
             return _binary
         case Kind.DATE:
@@ -344,7 +393,9 @@ def _fixed(char_padding: str, character: Converter) -> Converter:
         return lambda text: character(text.rstrip(" "))
     if char_padding == "keep":
         return character
-    raise ConfigError(f"char_padding {char_padding!r} is unknown; use trim or keep (spec/event-log.md 9)")
+    raise ConfigError(
+        f"char_padding {char_padding!r} is unknown; use trim or keep (spec/event-log.md 9)"
+    )
 
 
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}")
@@ -356,7 +407,7 @@ def _uuid_key(text: str) -> str:
     return text.lower()
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 _BLANKS: Final = " \t"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -389,7 +440,9 @@ def _integer(bits: int) -> Converter:
             return "0"
         normal = "-" + digits if trimmed[0] == "-" else digits
         if bits and (len(digits) > 19 or not -(1 << bits - 1) <= int(normal) < 1 << bits - 1):
-            raise BadValue(f"{shown(text)} is out of the range of {INTEGER_NAMES.get(bits, f'{bits} bits')}")
+            raise BadValue(
+                f"{shown(text)} is out of the range of {INTEGER_NAMES.get(bits, f'{bits} bits')}"
+            )
         return normal
 
     return convert
@@ -571,7 +624,7 @@ def _boolean(text: str) -> str:
     return value
 
 
-# --- binary -----------------------------------------------------------------------------------------------------------
+# --- binary ---------------------------------------------------------------------------------------
 
 _WHITE_SPACE = re.compile(r"[ \t\n\v\f\r]+")
 

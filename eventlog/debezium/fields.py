@@ -64,14 +64,14 @@ _INFINITIES: Final = {"infinity": 9223372036825200000, "-infinity": -92233720368
 """Debezium's numbers for the infinite values of TIMESTAMP ("TIMESTAMP type"), in microseconds."""
 _INFINITE_DAYS: Final = {"infinity": -2147472692, "-infinity": -2147472691}
 """Debezium's numbers for the infinite values of DATE."""
-_DAYS_OF_SNAPSHOTS: Final = {-622191234: "infinity", -622191233: "infinity", -625821272: "-infinity",
-                             -625821271: "-infinity"}  # fmt: skip
+_DAYS_OF_SNAPSHOTS: Final = {-622191234: "infinity", -622191233: "infinity",
+                             -625821272: "-infinity", -625821271: "-infinity"}  # fmt: skip
 """Debezium's numbers for them in a snapshot, which depend on the zone of its server. No date of
 PostgreSQL has these numbers.
 """
 
 
-# --- by the column's type ---------------------------------------------------------------------------------------------
+# --- by the column's type -------------------------------------------------------------------------
 
 _DIGITS_OF_SCALE: Final = 7
 _LARGEST_SCALE: Final = 16383  # of PostgreSQL; the scale in a foreign schema is checked against it
@@ -130,14 +130,20 @@ def _decimal(type: ColumnType, mode: str) -> Field:
     precision, scale = (*type.sizes, 0)[:2]
     parameters = {"scale": str(scale), "connect.decimal.precision": str(precision)}
     schema = _named("bytes", "org.apache.kafka.connect.data.Decimal", **parameters)
-    return Field(schema, lambda value: _base64(_unscaled(_exact(value), scale)), _of_scale(scale, is_whole))
+    return Field(
+        schema, lambda value: _base64(_unscaled(_exact(value), scale)), _of_scale(scale, is_whole)
+    )
 
 
 def _temporal(kind: Kind, mode: str, precision: int) -> Field:
     is_coarse = mode == "connect" or precision <= 3
     package = "org.apache.kafka.connect.data" if mode == "connect" else "io.debezium.time"
     if kind is Kind.TIMESTAMPTZ:
-        return Field(_named("string", "io.debezium.time.ZonedTimestamp"), _zoned(min(precision, 6)), _of_zoned)
+        return Field(
+            _named("string", "io.debezium.time.ZonedTimestamp"),
+            _zoned(min(precision, 6)),
+            _of_zoned,
+        )
     if kind is Kind.DATE:
         return Field(_named("int32", f"{package}.Date"), _days, _of_days)
     unit, size = (_MILLI, "") if is_coarse else (_MICRO, "Micro")
@@ -147,7 +153,7 @@ def _temporal(kind: Kind, mode: str, precision: int) -> Field:
     return Field(_named("int64", f"{package}.{size}Timestamp"), _since_epoch(unit), _of_epoch(unit))
 
 
-# --- by the schema that an event brings -------------------------------------------------------------------------------
+# --- by the schema that an event brings -----------------------------------------------------------
 
 
 def decoder_of(schema: Mapping[str, Any]) -> Decode:
@@ -159,7 +165,11 @@ def decoder_of(schema: Mapping[str, Any]) -> Decode:
     name, type = schema.get("name"), schema.get("type")
     if name == "org.apache.kafka.connect.data.Decimal":
         text = (schema.get("parameters") or {}).get("scale")
-        scale = int(text) if isinstance(text, str) and len(text) < _DIGITS_OF_SCALE else _LARGEST_SCALE + 1
+        scale = (
+            int(text)
+            if isinstance(text, str) and len(text) < _DIGITS_OF_SCALE
+            else _LARGEST_SCALE + 1
+        )
         if abs(scale) > _LARGEST_SCALE:
             raise ValueError(f"a decimal of scale {shown(str(text))}")
         return _of_scale(scale, is_whole=scale == 0)
@@ -179,7 +189,7 @@ def plain(value: Any) -> Value:
     return read
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def _no(what: str) -> ValueError:
@@ -320,7 +330,9 @@ _WORDS: Final = {"NaN": "NAN", "Infinity": "POSITIVE_INFINITY", "-Infinity": "NE
 """The words of numbers without digits in the mode ``string`` ("Decimal types"; the infinite ones
 from Debezium's code).
 """
-_DECIMALS: Final = {text: word for word, of_debezium in _WORDS.items() for text in (word, of_debezium)}
+_DECIMALS: Final = {
+    text: word for word, of_debezium in _WORDS.items() for text in (word, of_debezium)
+}
 
 
 def _double(value: Value) -> Any:
@@ -361,7 +373,9 @@ def _days(value: Value) -> int:
     return value.toordinal() - _EPOCH_DAY
 
 
-_NAMES_OF_DAYS: Final = {number: name for name, number in _INFINITE_DAYS.items()} | _DAYS_OF_SNAPSHOTS
+_NAMES_OF_DAYS: Final = {
+    number: name for name, number in _INFINITE_DAYS.items()
+} | _DAYS_OF_SNAPSHOTS
 
 
 def _of_days(value: Any) -> Value:
@@ -413,7 +427,11 @@ def _since_epoch(unit: int) -> Encode:
 
 def _infinities(unit: int) -> dict[str, int]:
     """Return the infinite values in a unit that PostgreSQL's connector writes."""
-    return {} if unit == _NANO else {name: number * _MICRO // unit for name, number in _INFINITIES.items()}
+    return (
+        {}
+        if unit == _NANO
+        else {name: number * _MICRO // unit for name, number in _INFINITIES.items()}
+    )
 
 
 def _of_epoch(unit: int) -> Decode:
@@ -441,7 +459,9 @@ def _clock(of_day: int, rest: str, digits: int = 0) -> str:
     minutes, second = divmod(seconds, 60)
     text = f"{fraction:06}"
     kept = max(digits, len(text.rstrip("0")))
-    return f"{minutes // 60:02}:{minutes % 60:02}:{second:02}{'.' if kept else ''}{text[:kept]}{rest}"
+    return (
+        f"{minutes // 60:02}:{minutes % 60:02}:{second:02}{'.' if kept else ''}{text[:kept]}{rest}"
+    )
 
 
 def _zoned(digits: int) -> Encode:
@@ -457,7 +477,11 @@ def _zoned(digits: int) -> Encode:
             raise _no("date and time")
         text = naive_utc(value).isoformat(timespec="microseconds")
         if spare:
-            text = text.removesuffix(spare).removesuffix(".") if text.endswith(spare) else without_zeros(text)
+            text = (
+                text.removesuffix(spare).removesuffix(".")
+                if text.endswith(spare)
+                else without_zeros(text)
+            )
         return f"{text}Z"
 
     return write
@@ -489,7 +513,9 @@ def _of_zoned(value: Any) -> Value:
         return _read_zoned(text)
     year, month, day, clock, fraction, zone = match.groups("")
     fraction = fraction.rstrip("0")
-    return special_date(int(year), int(month), int(day), f" {clock}{'.' if fraction else ''}{fraction}{zone}")
+    return special_date(
+        int(year), int(month), int(day), f" {clock}{'.' if fraction else ''}{fraction}{zone}"
+    )
 
 
 def _of_text(kind: Kind) -> Decode:

@@ -28,7 +28,9 @@ class DebeziumFormat(Format):
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)
 
-    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
+    ) -> None:
         write(changes, target, options, report)
 
     def publish(self, options: PublishOptions, publishing: Publishing) -> DebeziumWriter:

@@ -49,7 +49,9 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def __init__(self, options: PublishOptions, publishing: Publishing) -> None:
         self.in_records = publishing.in_records
         self.needs = frozenset(
-            {Need.TIMES, Need.WHOLE_ROWS} if options.missing_columns == "read_back" else {Need.TIMES}
+            {Need.TIMES, Need.WHOLE_ROWS}
+            if options.missing_columns == "read_back"
+            else {Need.TIMES}
         )
         self._options, self._values = write_options(options, publishing), publishing.values
         self._utc_now = publishing.utc_now
@@ -58,7 +60,9 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
         self._records: EventRecords | None = None
         self._changes = EnvelopeWriter(self._options, publishing.catalog)
 
-    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> tuple[KafkaRecord, ...]:
+    def piece_of(
+        self, change: Change, event_id: str, object_class: ObjectClass | None
+    ) -> tuple[KafkaRecord, ...]:
         return tuple(self._changes.records(change._replace(position=event_id), object_class))
 
     def write(
@@ -70,7 +74,9 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             records = self._records = EventRecords(writer, catalog, self._values)
         time_of, times = records.time_of, flight.origins.event_times
         return [
-            records.write(event, time_of(of_first_row(event, times)), current_rows.get(event.object_id))
+            records.write(
+                event, time_of(of_first_row(event, times)), current_rows.get(event.object_id)
+            )
             if event.object_id is not None
             else ()
             for event in events
@@ -120,6 +126,8 @@ class EventRecords:
                 for one in row_attributes(object_class)
             }
         return {
-            name: next((read(convert(text)) for text in current.get(name, ()) if text is not None), None)
+            name: next(
+                (read(convert(text)) for text in current.get(name, ()) if text is not None), None
+            )
             for name, (read, convert) in readers.items()
         }

@@ -63,7 +63,12 @@ def _record(line: bytes) -> tuple[Any, Any]:
         key, _, value = text_of(line).partition("\t")
         return parsed_json(key), parsed_json(value)
     value = parsed_json(text_of(line))
-    if not isinstance(value, dict) or "op" in value or "schema" in value or not value.keys() & {"value", "payload"}:
+    if (
+        not isinstance(value, dict)
+        or "op" in value
+        or "schema" in value
+        or not value.keys() & {"value", "payload"}
+    ):
         return None, value
     name = "value" if "value" in value else "payload"
     return _json_of(value.get("key")), _json_of(value[name])
@@ -74,7 +79,7 @@ def _json_of(value: Any) -> Any:
     return parsed_json(value) if isinstance(value, str) else value
 
 
-# --- records to changes -----------------------------------------------------------------------------------------------
+# --- records to changes ---------------------------------------------------------------------------
 
 _OPERATIONS: Final = {letter: op for op, letter in OPERATIONS.items()}
 _MESSAGE: Final = "m"
@@ -86,7 +91,9 @@ class _EnvelopeReader:
     counter of each skipped record.
     """
 
-    def __init__(self, options: ReadOptions, catalog: Catalog | None, count: Callable[[str], None]) -> None:
+    def __init__(
+        self, options: ReadOptions, catalog: Catalog | None, count: Callable[[str], None]
+    ) -> None:
         self._options, self._catalog, self._count = options, catalog, count
         self._typed: dict[ObjectClass, dict[str, Decode]] = {}
 
@@ -101,26 +108,41 @@ class _EnvelopeReader:
             self._count("tombstones")
             return None
         if not isinstance(payload, Mapping):
-            raise FormatError(f"a change event is an object with op, before and after, not {_kind(payload)}")
+            raise FormatError(
+                f"a change event is an object with op, before and after, not {_kind(payload)}"
+            )
         operation = payload.get("op")
-        if operation == _MESSAGE or (operation is None and ("status" in payload or "ddl" in payload)):
-            self._count("other_events")  # a message, the border of a transaction, or a change of the schema
+        if operation == _MESSAGE or (
+            operation is None and ("status" in payload or "ddl" in payload)
+        ):
+            self._count(
+                "other_events"
+            )  # a message, the border of a transaction, or a change of the schema
             return None
         op = _OPERATIONS.get(operation) if isinstance(operation, str) else None
         if op is None:
-            raise UnknownOperation(f"op is {shown(str(operation))}; known are {', '.join(_OPERATIONS)}")
+            raise UnknownOperation(
+                f"op is {shown(str(operation))}; known are {', '.join(_OPERATIONS)}"
+            )
         source = payload.get("source") or {}
         if not isinstance(source, Mapping):
             raise FormatError(f"source is an object, not {_kind(source)}")
         return self._of_row(op, payload, source, key, schema)
 
     def _of_row(
-        self, op: ChangeOp, payload: Mapping[str, Any], source: Mapping[str, Any], key: Any, schema: Any
+        self,
+        op: ChangeOp,
+        payload: Mapping[str, Any],
+        source: Mapping[str, Any],
+        key: Any,
+        schema: Any,
     ) -> Change:
         table = source.get("table")
         if not isinstance(table, str) or not table:
             raise FormatError("source.table, the name of the table, is missing")
-        owner = source.get("schema") or source.get("db") or None  # MySQL has databases in place of schemas
+        owner = (
+            source.get("schema") or source.get("db") or None
+        )  # MySQL has databases in place of schemas
         if not isinstance(owner, str | None):
             raise FormatError(f"source.schema is text, not {_kind(owner)}")
         object_class = self._class_of(owner, table)
@@ -133,7 +155,11 @@ class _EnvelopeReader:
             before = None
         elif op is ChangeOp.TRUNCATE:
             before = after = None
-        own_key = None if op is ChangeOp.TRUNCATE else self._key(owner, table, key, before, after, object_class)
+        own_key = (
+            None
+            if op is ChangeOp.TRUNCATE
+            else self._key(owner, table, key, before, after, object_class)
+        )
         if op is ChangeOp.DELETE and before is None and own_key is not None:
             before = dict(own_key)
         changed = None
@@ -174,7 +200,9 @@ class _EnvelopeReader:
         if decoders is None:
             options = self._options
             decoders = self._typed[object_class] = {
-                column.name: field_of(column.type, options.decimal_handling_mode, options.time_precision_mode).decode
+                column.name: field_of(
+                    column.type, options.decimal_handling_mode, options.time_precision_mode
+                ).decode
                 for column in object_class.table.columns
             }
         return decoders
@@ -295,7 +323,11 @@ def _exact_columns(object_class: ObjectClass) -> Mapping[str, Decode]:
 
 
 def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: source[name] for name in ("connector", "lsn", "record_ids") if source.get(name) is not None}
+    return {
+        name: source[name]
+        for name in ("connector", "lsn", "record_ids")
+        if source.get(name) is not None
+    }
 
 
 def _position(source: Mapping[str, Any]) -> str | None:
@@ -326,14 +358,16 @@ def _moment(source: Mapping[str, Any]) -> datetime | None:
     try:
         return EPOCH_UTC + timedelta(microseconds=microseconds)
     except OverflowError:
-        raise FormatError(f"source.ts_ms lies beyond the years 1 to 9999: {microseconds} us") from None
+        raise FormatError(
+            f"source.ts_ms lies beyond the years 1 to 9999: {microseconds} us"
+        ) from None
 
 
 def _kind(value: Any) -> str:
     return "null" if value is None else type(value).__name__
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
@@ -345,11 +379,17 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
     def records_of(change: Change, _: str) -> list[KafkaRecord]:
         complete = options.complete
-        whole_row = None if complete is None else partial(complete, change.schema, change.table, change.key)
-        return writer.records(change, class_of_change(catalog, change), whole_row, change.extras.get("record_ids"))
+        whole_row = (
+            None if complete is None else partial(complete, change.schema, change.table, change.key)
+        )
+        return writer.records(
+            change, class_of_change(catalog, change), whole_row, change.extras.get("record_ids")
+        )
 
     with whole_file(target) as file:
-        file.writelines(line_of(record, options.lines) for record in written(changes, records_of, report))
+        file.writelines(
+            line_of(record, options.lines) for record in written(changes, records_of, report)
+        )
 
 
 def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
@@ -359,4 +399,8 @@ def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"
     topic = json_bytes(record.topic or "")
-    return b'{"topic":%b,"key":%b,"value":%b}\n' % (topic, record.key or b"null", record.value or b"null")
+    return b'{"topic":%b,"key":%b,"value":%b}\n' % (
+        topic,
+        record.key or b"null",
+        record.value or b"null",
+    )

@@ -14,7 +14,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from eventlog import __version__
-from eventlog.changes.format import FILLED, Complete, Key, old_and_new_key, refuse_without_row, with_key
+from eventlog.changes.format import (
+    FILLED,
+    Complete,
+    Key,
+    old_and_new_key,
+    refuse_without_row,
+    with_key,
+)
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.json_bytes import json_bytes
@@ -25,9 +32,18 @@ from eventlog.core.values import ColumnType, float_text
 from eventlog.core.values import Kind as ValueKind
 from eventlog.debezium.fields import Field, field_of
 from eventlog.errors import NotExpressible, RowError, ValueRange, shown
-from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, column_name, differing, full_name
+from eventlog.model import (
+    Change,
+    ChangeOp,
+    KafkaRecord,
+    Row,
+    Value,
+    column_name,
+    differing,
+    full_name,
+)
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 PLACEHOLDER: Final = "__debezium_unavailable_value"
 """Debezium's default of ``unavailable.value.placeholder``."""
@@ -44,7 +60,9 @@ def _matching(pattern: str, legal: str) -> Kind:
     return Kind(parse, legal)
 
 
-_TOPIC: Final = _matching("[A-Za-z0-9._-]{1,200}", "a text of letters of ASCII, digits, dots, hyphens and underscores")
+_TOPIC: Final = _matching(
+    "[A-Za-z0-9._-]{1,200}", "a text of letters of ASCII, digits, dots, hyphens and underscores"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +70,9 @@ class ConnectorOptions(CheckedOptions):
     """Options that reader and writer share, under the connector's names."""
 
     decimal_handling_mode: str = option(
-        "precise", choice("precise", "double", "string"), "how exact numbers are written: decimal.handling.mode"
+        "precise",
+        choice("precise", "double", "string"),
+        "how exact numbers are written: decimal.handling.mode",
     )
     time_precision_mode: str = option(
         "adaptive",
@@ -70,13 +90,20 @@ class ConnectorOptions(CheckedOptions):
 class PublishOptions(ConnectorOptions):
     """Options of a publisher's events. Raises ConfigError."""
 
-    topic_prefix: str = option("eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix")
-    schemas_enable: bool = option(True, FLAG, "key and value bring their schemas: schemas.enable of the converter")
-    tombstones_on_delete: bool = option(True, FLAG, "Kafka: a tombstone follows a delete: tombstones.on.delete")
+    topic_prefix: str = option(
+        "eventlog", _TOPIC, "first part of topics and name of the source: topic.prefix"
+    )
+    schemas_enable: bool = option(
+        True, FLAG, "key and value bring their schemas: schemas.enable of the converter"
+    )
+    tombstones_on_delete: bool = option(
+        True, FLAG, "Kafka: a tombstone follows a delete: tombstones.on.delete"
+    )
     missing_columns: str = option(
         "read_back",
         choice("read_back", "placeholder", "refuse"),
-        "columns of after that the log does not hold: read back, a placeholder, or the event is an error",
+        "columns of after that the log does not hold: read back, a placeholder, or the event is "
+        "an error",
     )
 
 
@@ -85,17 +112,23 @@ class WriteOptions(PublishOptions):
     """Options of the writer. Raises ConfigError."""
 
     catalog: CatalogOption = shared(CATALOG)
-    complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
-    database: str = option("", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db")
+    complete: Complete | None = option(
+        None, FUNCTION, "function of schema, table and key that gives the whole row"
+    )
+    database: str = option(
+        "", _matching("[^\\ud800-\\udfff]*", "a text"), "name of the database: source.db"
+    )
     lines: str = option(
         "records",
         choice("records", "values"),
         "what a line of a file holds: topic, key and value of a record, or its value alone",
     )
-    topic: str | None = option(None, _TOPIC, "one topic for all tables; default: <prefix>.<schema>.<table>")
+    topic: str | None = option(
+        None, _TOPIC, "one topic for all tables; default: <prefix>.<schema>.<table>"
+    )
 
 
-# --- records ----------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 OPERATIONS: Final[Mapping[ChangeOp, str]] = {
     ChangeOp.INSERT: "c",
@@ -152,7 +185,11 @@ class EnvelopeWriter:
         """
         table = self._table(change, object_class)
         if change.op is ChangeOp.TRUNCATE:
-            return [KafkaRecord(table.topic, None, table.value(None, None, self._rest(change, "t", record_ids)))]
+            return [
+                KafkaRecord(
+                    table.topic, None, table.value(None, None, self._rest(change, "t", record_ids))
+                )
+            ]
         refuse_without_row(change)
         change = with_key(_of_single_values(change), object_class)
         old, new = old_and_new_key(change)
@@ -162,9 +199,15 @@ class EnvelopeWriter:
         operation = OPERATIONS[change.op]
         before = _before(change, after) if change.op is ChangeOp.UPDATE else None
         moved: list[KafkaRecord] = []
-        if change.op is ChangeOp.UPDATE and old != new:  # a delete and a create ("Primary key updates")
+        if (
+            change.op is ChangeOp.UPDATE and old != new
+        ):  # a delete and a create ("Primary key updates")
             was = change._replace(before=before or change.before)
-            moved, operation, before = self._deleted(table, was, old, record_ids, unknown), "c", None
+            moved, operation, before = (
+                self._deleted(table, was, old, record_ids, unknown),
+                "c",
+                None,
+            )
         value = table.value(before, after, self._rest(change, operation, record_ids), unknown)
         return [*moved, KafkaRecord(table.topic, table.key(new), value)]
 
@@ -176,7 +219,9 @@ class EnvelopeWriter:
             schema = change.schema
             if schema is None and self._catalog is not None:
                 schema = self._catalog.schema
-            table = self._records_of[object_class] = _TableRecords(self.options, schema, row_of(object_class))
+            table = self._records_of[object_class] = _TableRecords(
+                self.options, schema, row_of(object_class)
+            )
         return table
 
     def _deleted(
@@ -191,10 +236,18 @@ class EnvelopeWriter:
         before = {**(change.before or {}), **dict(key)}
         value = table.value(before, None, self._rest(change, "d", record_ids), unknown)
         deleted = KafkaRecord(table.topic, table.key(key), value)
-        return [deleted, deleted._replace(value=None)] if self.options.tombstones_on_delete else [deleted]
+        return (
+            [deleted, deleted._replace(value=None)]
+            if self.options.tombstones_on_delete
+            else [deleted]
+        )
 
     def _after(
-        self, table: _TableRecords, change: Change, key: Key, whole_row: Callable[[], Row | None] | None
+        self,
+        table: _TableRecords,
+        change: Change,
+        key: Key,
+        whole_row: Callable[[], Row | None] | None,
     ) -> tuple[Row, frozenset[str]]:
         """Return the whole row after a change, and the columns that get a placeholder
         (spec/debezium.md 4).
@@ -203,24 +256,33 @@ class EnvelopeWriter:
         missing = [name for name in table.fields if name not in after]
         if not missing:
             return after, frozenset()
-        row = whole_row() if whole_row is not None and self.options.missing_columns == "read_back" else None
+        row = (
+            whole_row()
+            if whole_row is not None and self.options.missing_columns == "read_back"
+            else None
+        )
         if row is not None:
             after |= {name: row[name] for name in missing if name in row}
             missing = [name for name in missing if name not in row]
         if change.op is not ChangeOp.UPDATE:
-            if "record_ids" not in change.extras:  # an insert in a log leaves out NULL (spec/triggers.md 2)
+            if (
+                "record_ids" not in change.extras
+            ):  # an insert in a log leaves out NULL (spec/triggers.md 2)
                 for name in missing:
                     self._count(f"{FILLED} {column_name(change, name)}")
             return {**dict.fromkeys(missing), **after}, frozenset()
         if missing and self.options.missing_columns != "placeholder":
             raise NotExpressible(
-                f"{change.op} of {change.table!r} at {change.position}: columns {', '.join(missing)} are not known, "
-                "and after is the whole row: read it back from the database, give the writer the option complete, or "
-                "set missing_columns = placeholder; of change tables with whole rows, the reader's absent_nulls = null"
+                f"{change.op} of {change.table!r} at {change.position}: columns "
+                f"{', '.join(missing)} are not known, and after is the whole row: read it back "
+                "from the database, give the writer the option complete, or set missing_columns = "
+                "placeholder; of change tables with whole rows, the reader's absent_nulls = null"
             )
         return {**dict.fromkeys(missing), **after}, frozenset(missing)
 
-    def _rest(self, change: Change, operation: str, record_ids: Sequence[int] | None) -> dict[str, Any]:
+    def _rest(
+        self, change: Change, operation: str, record_ids: Sequence[int] | None
+    ) -> dict[str, Any]:
         """Return the members of an envelope behind the images (spec/debezium.md 2)."""
         moment = change.commit_time
         microseconds = 0 if moment is None else (moment - EPOCH_UTC) // _MICROSECOND
@@ -287,9 +349,10 @@ def _of_single_values(change: Change) -> Change:
             several.add(name)
             if value != ():
                 raise NotExpressible(
-                    f"{change.op} of {change.table!r} at {change.position}: {name!r} has several values, and a column "
-                    "of a row has one: give the child table a primary key and a [[watch]] of its own, then: eventlog "
-                    "triggers apply; or exclude the attribute in the [[watch]] of its owner",
+                    f"{change.op} of {change.table!r} at {change.position}: {name!r} has several "
+                    "values, and a column of a row has one: give the child table a primary key "
+                    "and a [[watch]] of its own, then: eventlog triggers apply; or exclude the "
+                    "attribute in the [[watch]] of its owner",
                     column_name(change, name),
                 )
     if not several:
@@ -302,7 +365,9 @@ def _of_single_values(change: Change) -> Change:
 
 
 def _without(row: Row | None, names: set[str]) -> Row | None:
-    return None if row is None else {name: value for name, value in row.items() if name not in names}
+    return (
+        None if row is None else {name: value for name, value in row.items() if name not in names}
+    )
 
 
 def _before(change: Change, after: Row) -> Row | None:
@@ -325,27 +390,40 @@ class _TableRecords:
     def __init__(self, options: WriteOptions, schema: str | None, table: Table) -> None:
         self._types = {column.name: column.type for column in table.columns}
         self.fields: dict[str, Field] = {
-            column.name: field_of(column.type, options.decimal_handling_mode, options.time_precision_mode)
+            column.name: field_of(
+                column.type, options.decimal_handling_mode, options.time_precision_mode
+            )
             for column in table.columns
         }
         name = topic_of(options.topic_prefix, schema, table.name)
         self.topic = options.topic or name
         self._what = full_name(schema, table.name)
-        self._placeholder, self._has_schema = options.unavailable_value_placeholder, options.schemas_enable
+        self._placeholder, self._has_schema = (
+            options.unavailable_value_placeholder,
+            options.schemas_enable,
+        )
         key = set(table.primary_key)
         self._key_head = self._value_head = b""
         if options.schemas_enable:
             keys = [_column(one, self.fields[one], optional=False) for one in table.primary_key]
-            columns = [_column(one, field, optional=one not in key) for one, field in self.fields.items()]
+            columns = [
+                _column(one, field, optional=one not in key) for one, field in self.fields.items()
+            ]
             self._key_head = b'{"schema":%b,"payload":' % json_bytes(_struct(f"{name}.Key", keys))
             self._value_head = b'{"schema":%b,"payload":' % json_bytes(_envelope(name, columns))
 
     def key(self, key: Key) -> bytes:
         """Return the key of a record."""
-        return self._bytes(self._key_head, {name: self._encoded(name, value) for name, value in key})
+        return self._bytes(
+            self._key_head, {name: self._encoded(name, value) for name, value in key}
+        )
 
     def value(
-        self, before: Row | None, after: Row | None, rest: Mapping[str, Any], unknown: frozenset[str] = frozenset()
+        self,
+        before: Row | None,
+        after: Row | None,
+        rest: Mapping[str, Any],
+        unknown: frozenset[str] = frozenset(),
     ) -> bytes:
         """Return the value of a record; ``unknown`` are the columns that get the placeholder."""
         images = {"before": self._image(before, unknown), "after": self._image(after, unknown)}
@@ -389,8 +467,9 @@ class _TableRecords:
             return str(self.fields[name].encode(self._placeholder.encode()))
         if type != "string" and self._has_schema:
             raise NotExpressible(
-                f"column {name!r} of {self._what} is not known, and its type in the schema, {type}, holds no "
-                "placeholder: set schemas_enable = false, or missing_columns = read_back",
+                f"column {name!r} of {self._what} is not known, and its type in the schema, "
+                f"{type}, holds no placeholder: set schemas_enable = false, or missing_columns = "
+                "read_back",
                 f"{self._what}.{name}",
             )
         return self._placeholder
@@ -400,7 +479,9 @@ class _TableRecords:
         try:
             return head + json_bytes(payload) + (b"}" if head else b"")
         except UnicodeEncodeError as error:
-            raise NotExpressible(f"a value of {self._what} has half a surrogate pair at {error.start}") from None
+            raise NotExpressible(
+                f"a value of {self._what} has half a surrogate pair at {error.start}"
+            ) from None
 
 
 def _of_column(type: ColumnType, value: Value) -> Value:
@@ -412,7 +493,7 @@ def _of_column(type: ColumnType, value: Value) -> Value:
     return typed_by(type, value)
 
 
-# --- schemas ----------------------------------------------------------------------------------------------------------
+# --- schemas --------------------------------------------------------------------------------------
 
 
 def _struct(name: str, fields: Iterable[Mapping[str, Any]], **more: Any) -> dict[str, Any]:
@@ -429,7 +510,11 @@ def _plain(name: str, type: str, *, optional: bool = False) -> dict[str, Any]:
 
 def _envelope(name: str, columns: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     row = _struct(f"{name}.Value", columns, optional=True)
-    places = [_plain("id", "string"), _plain("total_order", "int64"), _plain("data_collection_order", "int64")]
+    places = [
+        _plain("id", "string"),
+        _plain("total_order", "int64"),
+        _plain("data_collection_order", "int64"),
+    ]
     fields = [
         {**row, "field": "before"},
         {**row, "field": "after"},
@@ -456,4 +541,9 @@ def _source() -> Iterator[dict[str, Any]]:
     yield _plain("sequence", "string", optional=True)
     yield from (_plain(name, "string") for name in ("schema", "table"))
     yield _plain("event_id", "string", optional=True)
-    yield {"type": "array", "items": {"type": "int64", "optional": False}, "optional": True, "field": "record_ids"}
+    yield {
+        "type": "array",
+        "items": {"type": "int64", "optional": False},
+        "optional": True,
+        "field": "record_ids",
+    }

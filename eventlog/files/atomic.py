@@ -24,7 +24,8 @@ def check_parent(path: Path) -> None:
     """
     if not path.parent.is_dir():
         raise ConfigError(
-            f"{path} cannot be written: there is no directory {path.parent}; make it, or correct the path"
+            f"{path} cannot be written: there is no directory {path.parent}; make it, or correct "
+            "the path"
         )
 
 
@@ -57,8 +58,12 @@ def whole_path(target: str) -> Iterator[Path]:
     path = Path(os.path.realpath(target))
     if path.is_dir():
         raise ConfigError(f"{target} is a directory: name the file to write")
-    if _is_special(Path(target)):  # the path that a link such as /dev/stdout leads to may be no name of a file
-        raise ConfigError(f"{target} is no regular file, which this format needs: name a file to write")
+    if _is_special(
+        Path(target)
+    ):  # the path that a link such as /dev/stdout leads to may be no name of a file
+        raise ConfigError(
+            f"{target} is no regular file, which this format needs: name a file to write"
+        )
     temporary = _beside(path)
     try:
         with _named(Path(target), temporary):
@@ -79,7 +84,9 @@ def whole_directory(target: str) -> Iterator[Path]:
     """
     path = Path(target)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise ConfigError(f"{target} is there and not an empty directory: name another, or empty it")
+        raise ConfigError(
+            f"{target} is there and not an empty directory: name another, or empty it"
+        )
     temporary = _beside(path)
     with _named(path, temporary):
         temporary.mkdir()
@@ -132,7 +139,9 @@ def _named(target: Path, written: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename == str(written) or (error.filename is None and error.errno in _OF_WRITING):
+        if error.filename == str(written) or (
+            error.filename is None and error.errno in _OF_WRITING
+        ):
             error.filename = str(target)
         raise
 

@@ -20,9 +20,22 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 from eventlog.errors import ConfigError, FormatError, ValueRange, number_of, with_location
-from eventlog.files.text import LONGEST, goes_on, numbered_lines, parsed_json, pretty_printed, text_of
+from eventlog.files.text import (
+    LONGEST,
+    goes_on,
+    numbered_lines,
+    parsed_json,
+    pretty_printed,
+    text_of,
+)
 
-FORMATS: Final = {".csv": "csv", ".json": "json", ".jsonl": "json", ".ndjson": "json", ".parquet": "parquet"}
+FORMATS: Final = {
+    ".csv": "csv",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".parquet": "parquet",
+}
 """The formats of files by their suffixes in small letters."""
 
 SUFFIXES: Final = {"csv": ".csv", "json": ".jsonl", "parquet": ".parquet"}
@@ -31,7 +44,9 @@ SUFFIXES: Final = {"csv": ".csv", "json": ".jsonl", "parquet": ".parquet"}
 COMPRESSED: Final = (".gz", ".zst")
 """The suffixes of compressed files that are read."""
 
-_NOT_READ: Final = frozenset({".gz", ".zst", ".bz2", ".xz", ".lz4", ".lzo", ".snappy", ".deflate", ".z", ".zip"})
+_NOT_READ: Final = frozenset(
+    {".gz", ".zst", ".bz2", ".xz", ".lz4", ".lzo", ".snappy", ".deflate", ".z", ".zip"}
+)
 
 Row: TypeAlias = "list[Any] | FormatError"
 """The values of a record in the order of the columns, or the error that it has instead."""
@@ -44,7 +59,7 @@ class CutOff(FormatError):
     """The last record of a CSV file that ends within quotes."""
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def format_of(path: Path) -> str | None:
@@ -69,8 +84,9 @@ def refuse_packed(path: Path) -> None:
     """Raise FormatError if the file ``is_packed``."""
     if is_packed(path):
         raise FormatError(
-            f"{path} is compressed in a way that is not read: CSV and JSON may end in {' or '.join(COMPRESSED)}, in "
-            f"small letters, and Parquet compresses inside; decompress it"
+            f"{path} is compressed in a way that is not read: CSV and JSON may end in "
+            f"{' or '.join(COMPRESSED)}, in small letters, and Parquet compresses inside; "
+            "decompress it"
         )
 
 
@@ -79,7 +95,7 @@ def bare_name(path: Path) -> str:
     return Path(path.stem).stem if path.suffix.lower() in _NOT_READ else path.stem
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read_rows(path: Path) -> tuple[tuple[str, ...], Rows]:
@@ -154,7 +170,10 @@ def _csv_file(path: Path) -> Rows:
 def _of_width(width: int, records: Rows, path: Path) -> Rows:
     for number, row in records:
         if not isinstance(row, FormatError) and len(row) != width:
-            error = FormatError(f"{path}, line {number}: {number_of(len(row), 'field')}, the first line names {width}")
+            error = FormatError(
+                f"{path}, line {number}: {number_of(len(row), 'field')}, the first line names "
+                f"{width}"
+            )
             yield number, error
         else:
             yield number, row
@@ -174,7 +193,9 @@ def csv_records(file: io.TextIOBase, name: object) -> Rows:
         lines.append(line)
         length += len(line)
         if length > LONGEST:
-            raise FormatError(f"{name}, line {begun}: longer than {LONGEST} characters; is a quote not closed?")
+            raise FormatError(
+                f"{name}, line {begun}: longer than {LONGEST} characters; is a quote not closed?"
+            )
         is_quoted ^= line.count('"') % 2 == 1
         if is_quoted:  # the line break lies within quotes
             continue
@@ -258,7 +279,10 @@ def _member_names(path: Path) -> tuple[str, ...]:
 
 def _rows_of_objects(path: Path, names: Sequence[str]) -> Rows:
     for number, value in read_objects(path):
-        yield number, value if isinstance(value, FormatError) else [value.get(name) for name in names]
+        yield (
+            number,
+            value if isinstance(value, FormatError) else [value.get(name) for name in names],
+        )
 
 
 # --- Parquet
@@ -310,7 +334,11 @@ def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
-    except (arrow.ArrowException, OSError, ValueError) as error:  # OSError: a page that cannot be decompressed
+    except (
+        arrow.ArrowException,
+        OSError,
+        ValueError,
+    ) as error:  # OSError: a page that cannot be decompressed
         raise FormatError(f"{path}, after row {read[0]}: not Parquet: {error}") from error
 
 
@@ -340,7 +368,7 @@ def _parquet_row(batch: Any, number: int, place: str) -> Row:
     return values
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 _NEEDS_QUOTES: Final = re.compile('[",\r\n]|^\\s|\\s$')
 _ROWS_OF_A_GROUP: Final = 20_000
@@ -366,7 +394,10 @@ def quoted(text: str) -> str:
 
 def json_line(names: Sequence[str], values: Sequence[Any]) -> str:
     """Return one JSON object with its line break."""
-    return json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False, separators=(",", ":")) + "\n"
+    return (
+        json.dumps(dict(zip(names, values, strict=True)), ensure_ascii=False, separators=(",", ":"))
+        + "\n"
+    )
 
 
 @contextmanager
@@ -403,4 +434,6 @@ def _arrow_array(arrow: Any, name: str, type: Any, values: Sequence[Any]) -> Any
     try:
         return arrow.array(values, type)
     except (arrow.ArrowException, OverflowError) as error:
-        raise ValueRange(f"a value of column {name!r} does not fit into its Parquet type {type}: {error}") from None
+        raise ValueRange(
+            f"a value of column {name!r} does not fit into its Parquet type {type}: {error}"
+        ) from None

@@ -27,7 +27,9 @@ within Python's stack.
 """
 
 
-def numbered_lines(file: BinaryIO, name: object, longest: int = LONGEST) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(
+    file: BinaryIO, name: object, longest: int = LONGEST
+) -> Iterator[tuple[int, bytes]]:
     """Yield the lines of ``file`` with their numbers from 1 on, blank ones left out; ``name`` is
     for messages.
 
@@ -38,7 +40,9 @@ def numbered_lines(file: BinaryIO, name: object, longest: int = LONGEST) -> Iter
         while line := file.readline(longest + 1):
             number += 1
             if len(line) > longest:
-                raise FormatError(f"{name}, line {number}: longer than {longest} bytes; is this a file of lines?")
+                raise FormatError(
+                    f"{name}, line {number}: longer than {longest} bytes; is this a file of lines?"
+                )
             if not line.isspace():
                 yield number, line
     except OSError as error:
@@ -53,7 +57,9 @@ def text_of(line: bytes) -> str:
     try:
         return line.decode("utf-8-sig", "surrogatepass")
     except UnicodeDecodeError as error:
-        raise FormatError(f"not UTF-8: byte {error.object[error.start]:02X} at {error.start}") from None
+        raise FormatError(
+            f"not UTF-8: byte {error.object[error.start]:02X} at {error.start}"
+        ) from None
 
 
 def parsed_json(text: str | bytes) -> Any:
@@ -67,7 +73,11 @@ def parsed_json(text: str | bytes) -> Any:
     except (ValueError, ArithmeticError) as error:
         raise FormatError(f"no JSON: {error or type(error).__name__}") from None
     # Deep JSON has many opening brackets, so most texts pass without a look at the value.
-    opened = text.count("[") + text.count("{") if isinstance(text, str) else text.count(b"[") + text.count(b"{")
+    opened = (
+        text.count("[") + text.count("{")
+        if isinstance(text, str)
+        else text.count(b"[") + text.count(b"{")
+    )
     if opened > DEEPEST and _is_deep(value):
         raise _too_deep()
     return value
@@ -76,7 +86,11 @@ def parsed_json(text: str | bytes) -> Any:
 def _is_deep(value: Any) -> bool:
     level = [value]
     for _ in range(DEEPEST):
-        inner = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, dict | list)]
+        inner = [
+            one.values() if isinstance(one, dict) else one
+            for one in level
+            if isinstance(one, dict | list)
+        ]
         level = [one for several in inner for one in several if isinstance(one, dict | list)]
         if not level:
             return False
@@ -98,8 +112,9 @@ def goes_on(line: bytes | str) -> bool:
 def pretty_printed(place: object) -> FormatError:
     """Return the error of a pretty-printed file."""
     return FormatError(
-        f"{place}: no JSON in one line: what begins here goes on over further lines, as in a file that is printed for "
-        "people; make a line of each value: jq -c . FILE, of an array jq -c '.[]' FILE"
+        f"{place}: no JSON in one line: what begins here goes on over further lines, as in a file "
+        "that is printed for people; make a line of each value: jq -c . FILE, of an array jq -c "
+        "'.[]' FILE"
     )
 
 
@@ -108,7 +123,9 @@ _NUMBER: Final = re.compile("([0-9]+)")
 
 def order_of(name: str) -> tuple[tuple[str | int, ...], str]:
     """Return the sort key of a file's name: 9 comes before 10, and no two names are equal."""
-    return tuple(int(part) if index % 2 else part for index, part in enumerate(_NUMBER.split(name))), name
+    return tuple(
+        int(part) if index % 2 else part for index, part in enumerate(_NUMBER.split(name))
+    ), name
 
 
 def files_in(directory: Path, suffixes: Collection[str] | None = None) -> list[Path]:
@@ -175,7 +192,7 @@ def parsed_lines(
         raise FormatError(f"{source} cannot be read: {error.strerror}") from error
 
 
-# --- secrets ----------------------------------------------------------------------------------------------------------
+# --- secrets --------------------------------------------------------------------------------------
 
 REFERENCE: Final = re.compile(r"env:(?P<variable>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/.+)")
 """A reference to a secret, in a setting that is no secret itself."""
@@ -205,7 +222,9 @@ def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -
     if place["file"] is not None:
         return read_secret(Path(place["file"]), source)
     if not environ.get(place["variable"]):
-        raise ConfigError(f"{source}: the environment variable {place['variable']} is not set, or empty")
+        raise ConfigError(
+            f"{source}: the environment variable {place['variable']} is not set, or empty"
+        )
     return environ[place["variable"]]
 
 
@@ -220,13 +239,15 @@ def read_secret(file: Path, source: str, what: str = "the secret") -> str:
     except OSError as error:
         raise ConfigError(f"{source}: {file} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{source}: {file} cannot be read: it is not UTF-8 (byte {error.start})") from None
+        raise ConfigError(
+            f"{source}: {file} cannot be read: it is not UTF-8 (byte {error.start})"
+        ) from None
     if not text.strip():
         raise ConfigError(f"{source}: {file} is empty; it is to hold {what}")
     return text
 
 
-# --- spools -----------------------------------------------------------------------------------------------------------
+# --- spools ---------------------------------------------------------------------------------------
 
 _TOGETHER: Final = 500
 _BYTES_IN_MEMORY: Final = 16 << 20

@@ -136,10 +136,17 @@ class Work:
         """Roll the transaction back."""
         self.server.end(self, records.RBTX)
 
-    def _did(self, op: ChangeOp, table: str, before: Row | None, after: Row | None, *numbers: int) -> None:
+    def _did(
+        self, op: ChangeOp, table: str, before: Row | None, after: Row | None, *numbers: int
+    ) -> None:
         sequence = self.server.next_sequence
         for number in numbers:
-            self.server.log(number, self.tx, table, before if number in (records.UPDBEF, records.DELETE) else after)
+            self.server.log(
+                number,
+                self.tx,
+                table,
+                before if number in (records.UPDBEF, records.DELETE) else after,
+            )
         self.done.append((sequence, (op, table, before, after)))
 
 
@@ -152,7 +159,9 @@ class CdcServer:
     COMMTX, in log order. ``next_sequence`` is the sequence of the next record.
     """
 
-    def __init__(self, switches: Switches | None = None, on_commit: Callable[[Work, int], None] | None = None) -> None:
+    def __init__(
+        self, switches: Switches | None = None, on_commit: Callable[[Work, int], None] | None = None
+    ) -> None:
         self.switches = switches or Switches()
         self.tables: dict[str, dict[str, str]] = {}
         self.full_row_logging: set[str] = set()
@@ -195,7 +204,9 @@ class CdcServer:
     def end(self, work: Work, number: int) -> None:
         """End a transaction by a COMMTX or RBTX record."""
         self._time += 1
-        sequence = self.log(number, work.tx, numbers=(self._time,) if number == records.COMMTX else ())
+        sequence = self.log(
+            number, work.tx, numbers=(self._time,) if number == records.COMMTX else ()
+        )
         self._busy.discard(work.tx)
         if number == records.COMMTX and self._on_commit is not None:
             self._on_commit(work, sequence)
@@ -204,7 +215,9 @@ class CdcServer:
         """Append an ERROR record with the code of this name to every active session, behind all
         records so far.
         """
-        record = records.control(records.ERROR, records.SESSION_DEAD if dead else 0, ERROR_NUMBERS[error])
+        record = records.control(
+            records.ERROR, records.SESSION_DEAD if dead else 0, ERROR_NUMBERS[error]
+        )
         with self._changed:
             for session in self._sessions.values():
                 if session.cursor is not None:
@@ -214,7 +227,12 @@ class CdcServer:
     # --- the log; places count from the first record that was ever written
 
     def log(
-        self, number: int, tx: int, table: str | None = None, row: Row | None = None, numbers: tuple[int, ...] = ()
+        self,
+        number: int,
+        tx: int,
+        table: str | None = None,
+        row: Row | None = None,
+        numbers: tuple[int, ...] = (),
     ) -> int:
         """Write a record to the log and return its sequence."""
         with self._changed:
@@ -247,7 +265,9 @@ class CdcServer:
     @property
     def oldest_sequence(self) -> int:
         """The lowest sequence at which a session can be activated."""
-        oldest = max((self.next_sequence >> 32) - self.switches.keep_logs + 1, self.switches.log_start)
+        oldest = max(
+            (self.next_sequence >> 32) - self.switches.keep_logs + 1, self.switches.log_start
+        )
         return oldest << 32 | _PAGE_HEADER
 
     def _place_of(self, sequence: int) -> int:
@@ -266,7 +286,9 @@ class CdcServer:
     # --- the calls (spec/gbase-cdc.md 1)
 
     @_answering
-    def cdc_opensess(self, server: str, session: int, timeout: int, max_recs: int, major: int, minor: int) -> int:
+    def cdc_opensess(
+        self, server: str, session: int, timeout: int, max_recs: int, major: int, minor: int
+    ) -> int:
         """Open a session and return its id, or a negative error.
 
         ``timeout`` is in seconds; only its sign counts here.
@@ -292,7 +314,9 @@ class CdcServer:
         return 0
 
     @_answering
-    def cdc_startcapture(self, session: int, zero: int, table: str, columns: str, label: int) -> None:
+    def cdc_startcapture(
+        self, session: int, zero: int, table: str, columns: str, label: int
+    ) -> None:
         """Start the capture of a table. Returns 0 or an error.
 
         In an active session the TABSCHEM record of the table precedes all later records.
@@ -310,7 +334,9 @@ class CdcServer:
         except UnknownType:
             raise _Refused("TABPROPERTIES") from None
         described = tabschem(label, captured)
-        write = row_writer(table, captured, "utf-8", self.switches.varchar_prefix, lambda column: None)
+        write = row_writer(
+            table, captured, "utf-8", self.switches.varchar_prefix, lambda column: None
+        )
         opened.captures[table] = label, described, write
         if opened.cursor is not None:
             opened.described.append(described)
@@ -392,7 +418,7 @@ def _database_of(table: str) -> str:
     return parse_table_name(table)[0]
 
 
-# --- sessions of the server -------------------------------------------------------------------------------------------
+# --- sessions of the server -----------------------------------------------------------------------
 
 
 class _Session:
@@ -478,7 +504,9 @@ class _Session:
                 return records.control(number, sequence, tx, label)
             sizes, data = write(row)
             return records.row(number, sequence, tx, label, sizes, data, self._switches.size_order)
-        if number == records.DISCARD:  # a DISCARD has the sequence from which it discards in place of its own
+        if (
+            number == records.DISCARD
+        ):  # a DISCARD has the sequence from which it discards in place of its own
             return records.control(number, *numbers, tx)
         return records.control(number, sequence, tx, *numbers)
 
@@ -487,7 +515,7 @@ class _Session:
         return records.with_extra_header(record, extra) if record and extra else record
 
 
-# --- as a DB-API connection -------------------------------------------------------------------------------------------
+# --- as a DB-API connection -----------------------------------------------------------------------
 
 # The calls that a statement makes. ``cdc_read`` is no statement: the transport reads a session.
 _CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_(?!read\()[a-z_]+)\(([?, ]*)\)")
@@ -524,8 +552,14 @@ class EmulatorCursor:
     def execute(self, operation: str, parameters: Sequence[Any] = (), /) -> None:
         """Run a call. Raises DatabaseError for any other statement."""
         match = _CALL.fullmatch(operation)
-        if match is None or not hasattr(self._server, match[1]) or match[2].count("?") != len(parameters):
-            raise DatabaseError(f"the emulator knows calls of the CDC interface only, not {operation!r}")
+        if (
+            match is None
+            or not hasattr(self._server, match[1])
+            or match[2].count("?") != len(parameters)
+        ):
+            raise DatabaseError(
+                f"the emulator knows calls of the CDC interface only, not {operation!r}"
+            )
         self._answer = getattr(self._server, match[1])(*parameters)
 
     def fetchone(self) -> tuple[int] | None:

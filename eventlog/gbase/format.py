@@ -55,7 +55,9 @@ class _Capture:
                         at += len(data)
                         yield data
         except OSError as error:
-            raise FormatError(f"the capture {self._source} cannot be read: {error.strerror}") from error
+            raise FormatError(
+                f"the capture {self._source} cannot be read: {error.strerror}"
+            ) from error
 
     def with_location(self, error: FormatError) -> FormatError:
         """Return the error with the file in which its record begins, and with the offset in that
@@ -92,7 +94,9 @@ class GbaseFormat(Format):
         skipped. Raises FormatError, ConfigError.
         """
         capture = _Capture(source)
-        reader = StreamReader(options, on_bad_row=lambda error: report.skip(capture.with_location(error)))
+        reader = StreamReader(
+            options, on_bad_row=lambda error: report.skip(capture.with_location(error))
+        )
         try:
             with capture.locating():
                 for data in capture.chunks():
@@ -102,7 +106,9 @@ class GbaseFormat(Format):
             reader.close()
             report.counters.update(reader.counters)
 
-    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
+    ) -> None:
         """Write changes to a file of records, whole or not at all.
 
         Changes that a stream cannot hold are skipped and reported. Raises FormatError, ConfigError,
@@ -112,7 +118,9 @@ class GbaseFormat(Format):
             for data in write_stream(changes, options, report):
                 file.write(data)
 
-    def lines(self, source: str, options: Mapping[str, Any], report: Report, block: Block) -> Iterator[str]:
+    def lines(
+        self, source: str, options: Mapping[str, Any], report: Report, block: Block
+    ) -> Iterator[str]:
         return listing_of(source, options, report)
 
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
@@ -121,13 +129,19 @@ class GbaseFormat(Format):
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
         if side != "reader":
             return None
-        return {"keys": {table.name: list(table.primary_key) for table in database.tables if table.primary_key}}
+        return {
+            "keys": {
+                table.name: list(table.primary_key)
+                for table in database.tables
+                if table.primary_key
+            }
+        }
 
 
 FORMAT: Final = GbaseFormat()
 
 
-# --- the listing ------------------------------------------------------------------------------------------------------
+# --- the listing ----------------------------------------------------------------------------------
 
 _STRUCT_FORMATS: Final = {"seq": ">Q", "time": ">q", "code": ">i"}
 _MEANINGS: Final = {"seq": "sequence", "tx": "transaction id", "os_user": "operating system user"}
@@ -144,7 +158,9 @@ def listing_of(source: str, options: Mapping[str, Any], report: Report) -> Itera
     capture = _Capture(source)
     chosen = parse_options(ReadOptions, options, "the gbase reader")
     with capture.locating():
-        yield from listing(capture.chunks(), chosen, lambda error: report.skip(capture.with_location(error)))
+        yield from listing(
+            capture.chunks(), chosen, lambda error: report.skip(capture.with_location(error))
+        )
 
 
 def listing(
@@ -239,7 +255,9 @@ def _record(record: Record, open_transactions: dict[int, int]) -> Iterator[str]:
     yield f"{record.offset:08x}  {_name(record)}{_of_transaction(record, open_transactions)}"
     at = 0
     for size, field, meaning in chain(_header(record), _payload(record)):
-        shown = record.data[at : at + min(size, _HEX_SHOWN)].hex().upper() + ("..." if size > _HEX_SHOWN else "")
+        shown = record.data[at : at + min(size, _HEX_SHOWN)].hex().upper() + (
+            "..." if size > _HEX_SHOWN else ""
+        )
         yield f"  {record.offset + at:08x}  {shown:{_COLUMN}}  {field}: {meaning}"
         at += size
     if record.number == records.TABSCHEM and record.layout is not None:
@@ -271,7 +289,11 @@ def _meaning(record: Record, field: str, number: int) -> str:
     match field:
         case "seq":
             discarded = " and above are discarded" if record.number == records.DISCARD else ""
-            return f"{number:016x}{discarded}" if number or record.number != records.TIMEOUT else "no data yet"
+            return (
+                f"{number:016x}{discarded}"
+                if number or record.number != records.TIMEOUT
+                else "no data yet"
+            )
         case "time":
             time = records.moment(number, record.offset)
             return "not known" if time is None else f"{number} = {time:%Y-%m-%dT%H:%M:%SZ}"
@@ -280,7 +302,9 @@ def _meaning(record: Record, field: str, number: int) -> str:
         case "code":
             return f"{number} = {error_name(number)}"
         case "flags" if record.number == records.ERROR:
-            return f"{number}, the session is dead" if number & records.SESSION_DEAD else str(number)
+            return (
+                f"{number}, the session is dead" if number & records.SESSION_DEAD else str(number)
+            )
         case _:
             return str(number)
 

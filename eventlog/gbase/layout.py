@@ -23,11 +23,18 @@ from eventlog.core.catalog import Table
 from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing, shown
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import cuts_off, holds, parse_qualifier
-from eventlog.gbase.records import SIZES_AT, TABSCHEM, ColumnError, FramingError, fields_of, tab_schem
+from eventlog.gbase.records import (
+    SIZES_AT,
+    TABSCHEM,
+    ColumnError,
+    FramingError,
+    fields_of,
+    tab_schem,
+)
 from eventlog.gbase.values import ColumnType, DecodeError, Kind, SizeArrayError, codec
 from eventlog.model import Row, Value, full_name
 
-# --- TABSCHEM ---------------------------------------------------------------------------------------------------------
+# --- TABSCHEM -------------------------------------------------------------------------------------
 
 
 class UnknownType(FormatError):
@@ -59,7 +66,10 @@ def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column
 
     Raises UnknownType, and SchemaMismatch if a name comes twice.
     """
-    columns = tuple(Column(name, parse_type(spelled, name, decimal_no_scale)) for name, spelled in split_columns(text))
+    columns = tuple(
+        Column(name, parse_type(spelled, name, decimal_no_scale))
+        for name, spelled in split_columns(text)
+    )
     names = [column.name for column in columns]
     if len(set(names)) < len(names):
         raise SchemaMismatch(f"a column of {text!r} comes twice")
@@ -111,7 +121,9 @@ _BY_NAME: Final = {name: kind for kind in Kind for name in kind.names}
 _SERIALS: Final = ("serial", "serial8", "bigserial")
 _FLOATING_SCALE: Final = 255
 _MAX_PRECISION: Final = 32
-_TYPE: Final = re.compile(r"([a-z0-9]+(?:\s+precision)?)\s*(?:\(\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?\))?", re.ASCII)
+_TYPE: Final = re.compile(
+    r"([a-z0-9]+(?:\s+precision)?)\s*(?:\(\s*(\d{1,9})\s*(?:,\s*(\d{1,9})\s*)?\))?", re.ASCII
+)
 
 
 def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> ColumnType:
@@ -134,7 +146,11 @@ def _parsed(spelled: str, no_scale: str) -> ColumnType | None:
     for word in Kind.DATETIME.names:
         if words.startswith(word):
             qualifier = parse_qualifier(words[len(word) :].strip(), word == "interval")
-            return None if qualifier is None else ColumnType(Kind.DATETIME, spelled, qualifier=qualifier)
+            return (
+                None
+                if qualifier is None
+                else ColumnType(Kind.DATETIME, spelled, qualifier=qualifier)
+            )
     match = _TYPE.fullmatch(words)
     name = " ".join(match[1].split()) if match else ""
     kind = _BY_NAME.get(name)
@@ -169,7 +185,13 @@ def tabschem(label: int, columns: Sequence[Column]) -> bytes:
     """Return the TABSCHEM record of columns in stream order."""
     fixed = [column for column in columns if not column.type.variable]
     text = ", ".join(map(_spelled, columns))
-    return tab_schem(label, text, sum(column.type.width for column in fixed), len(fixed), len(columns) - len(fixed))
+    return tab_schem(
+        label,
+        text,
+        sum(column.type.width for column in fixed),
+        len(fixed),
+        len(columns) - len(fixed),
+    )
 
 
 def _spelled(column: Column) -> str:
@@ -184,14 +206,17 @@ def _spelled(column: Column) -> str:
     return f"{quoted} {spelled}"
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 class RowLengthError(ColumnError):
     """A payload that is shorter or longer than its columns (spec/gbase-cdc.md 3.2)."""
 
     code = "row_length"
-    cure = "Set `size_order` and `varchar_prefix` as the server writes them, and read the capture from its start."
+    cure = (
+        "Set `size_order` and `varchar_prefix` as the server writes them, and read the capture "
+        "from its start."
+    )
 
 
 class Layout:
@@ -207,7 +232,9 @@ class Layout:
     ConfigError for a key column that is not captured.
     """
 
-    def __init__(self, label: int, columns: tuple[Column, ...], options: ReadOptions, layouts: Layouts) -> None:
+    def __init__(
+        self, label: int, columns: tuple[Column, ...], options: ReadOptions, layouts: Layouts
+    ) -> None:
         self.schema, self.table = options.name_of(label)
         self.qualified = full_name(self.schema, self.table)
         self.columns = columns
@@ -219,7 +246,10 @@ class Layout:
         for name in key or ():
             if name not in names:
                 captured = ", ".join(names)
-                raise ConfigError(f"key column {name!r} of {self.table!r} is not captured: captured are {captured}")
+                raise ConfigError(
+                    f"key column {name!r} of {self.table!r} is not captured: captured are "
+                    f"{captured}"
+                )
         self.key = tuple(key or ())
         self.key_of = None if key is None else _key_reader(key)
 
@@ -275,15 +305,17 @@ class Layouts(dict[int, Layout]):
         variable_columns = sum(column.type.variable for column in columns)
         if (fixed, variable) != (len(columns) - variable_columns, variable_columns):
             raise SchemaMismatch(
-                f"the TABSCHEM of label {label} counts {fixed} fixed and {variable} variable columns, "
-                f"its text {text!r} has {len(columns) - variable_columns} and {variable_columns}"
+                f"the TABSCHEM of label {label} counts {fixed} fixed and {variable} variable "
+                f"columns, its text {text!r} has {len(columns) - variable_columns} and "
+                f"{variable_columns}"
             )
         # The sort is stable, so it changes nothing if the server keeps to stream order.
         return stream_order(columns)
 
     def __missing__(self, label: int) -> Layout:
         raise SchemaMissing(
-            f"a row has the label {label}, which no TABSCHEM record has described: read the capture from its start"
+            f"a row has the label {label}, which no TABSCHEM record has described: read the "
+            "capture from its start"
         )
 
     def count_lenient(self) -> None:
@@ -307,11 +339,15 @@ _SizesReader = Callable[[bytes, int], Sequence[int]]
 _SIGNS: Final = {"little": "<", "big": ">"}  # byte orders as ``struct`` spells them
 
 
-def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layouts: Layouts) -> _SizesReader:
+def _sizes_reader(
+    table: str, columns: Sequence[Column], size_order: str, layouts: Layouts
+) -> _SizesReader:
     variable = [column.name for column in columns if column.type.variable]
     fixed_bytes = sum(column.type.width for column in columns if not column.type.variable)
     orders = _SIGNS if size_order == "auto" else (size_order,)
-    readers = [(order, struct.Struct(f"{_SIGNS[order]}{len(variable)}I").unpack_from) for order in orders]
+    readers = [
+        (order, struct.Struct(f"{_SIGNS[order]}{len(variable)}I").unpack_from) for order in orders
+    ]
     last = columns[-1].name if columns else ""
 
     def read(record: bytes, header_size: int) -> Sequence[int]:
@@ -337,11 +373,15 @@ def _sizes_reader(table: str, columns: Sequence[Column], size_order: str, layout
         if not fitting:
             array = record[SIZES_AT : SIZES_AT + 4 * len(variable)].hex().upper()
             order = "either byte order" if size_order == "auto" else f"the byte order {size_order}"
-            problem = f"the size array {array} does not fit the payload of {payload} bytes in {order}"
+            problem = (
+                f"the size array {array} does not fit the payload of {payload} bytes in {order}"
+            )
             raise SizeArrayError(problem).at(table, _sequence(record), variable[0])
         if len(fitting) == 1:
             (layouts.size_order,) = fitting
-        return fitting[layouts.size_order or "little"]  # payloads of 64 KiB and more may fit both byte orders
+        return fitting[
+            layouts.size_order or "little"
+        ]  # payloads of 64 KiB and more may fit both byte orders
 
     return read
 
@@ -355,7 +395,14 @@ def _row_decoder(
 ) -> Callable[[bytes, int], list[Value]]:
     prefix = options.varchar_prefix if isinstance(options.varchar_prefix, int) else None
     codecs = [
-        codec(column.type, options.charset, prefix, options.charset_errors, options.char_trim, layouts.count_lenient)
+        codec(
+            column.type,
+            options.charset,
+            prefix,
+            options.charset_errors,
+            options.char_trim,
+            layouts.count_lenient,
+        )
         for column in columns
     ]
     fixed = [column.type.slot for column in columns if not column.type.variable]
@@ -412,7 +459,11 @@ bytes of all columns.
 
 
 def row_writer(
-    table: str, columns: Sequence[Column], charset: str, varchar_prefix: int, on_cut: Callable[[str], None]
+    table: str,
+    columns: Sequence[Column],
+    charset: str,
+    varchar_prefix: int,
+    on_cut: Callable[[str], None],
 ) -> RowWriter:
     """Return the function that writes rows of a table; ``columns`` are in stream order, and a row
     holds them all.
@@ -441,7 +492,7 @@ def row_writer(
     return write
 
 
-# --- a layout as a table of a catalogue -------------------------------------------------------------------------------
+# --- a layout as a table of a catalogue -----------------------------------------------------------
 
 _TYPE_NAMES: Final = {
     Kind.SMALLINT: "smallint",
@@ -461,13 +512,18 @@ def catalog_table(layout: Layout) -> Table:
     """Return a captured table as a catalogue describes it: its columns with the types of their
     values, and its key.
     """
-    columns = (catalog.Column(column.name, values.parse_type(_type_name(column.type))) for column in layout.columns)
+    columns = (
+        catalog.Column(column.name, values.parse_type(_type_name(column.type)))
+        for column in layout.columns
+    )
     return Table(layout.table, "table", tuple(columns), layout.key)
 
 
 def _type_name(type: ColumnType) -> str:
     if type.qualifier is not None:
         return _TIME_NAMES[holds(type.qualifier)]
-    if type.kind is Kind.DECIMAL:  # the values always have a decimal point, whatever their number of fraction digits
+    if (
+        type.kind is Kind.DECIMAL
+    ):  # the values always have a decimal point, whatever their number of fraction digits
         return f"numeric({type.size},{type.scale})" if type.scale else "numeric"
     return _TYPE_NAMES.get(type.kind) or (f"varchar({type.size})" if type.size else "varchar")

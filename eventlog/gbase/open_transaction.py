@@ -63,7 +63,11 @@ _ENTRY: Final = struct.Struct("<BQIiIIQq?")
 
 def weight(entry: Entry) -> int:
     """Return the bytes that an entry takes in memory; a paired UPDBEF counts once more."""
-    return len(entry.record) + ENTRY_OVERHEAD + (0 if entry.before is None else len(entry.before.record))
+    return (
+        len(entry.record)
+        + ENTRY_OVERHEAD
+        + (0 if entry.before is None else len(entry.before.record))
+    )
 
 
 class _Block(NamedTuple):
@@ -148,7 +152,9 @@ class OpenTransaction:
                     befores.add(dropped.before_at)
             befores = {place for place in befores if place < self._in_file + len(self.entries)}
             # The first record that stays ends the loop, unless records are out of order.
-            if not self._in_file or (self._ordered and (self.entries or self._blocks[-1].highest < seq)):
+            if not self._in_file or (
+                self._ordered and (self.entries or self._blocks[-1].highest < seq)
+            ):
                 break
             self._load_last_block()
         end = self._in_file + len(self.entries)
@@ -162,7 +168,9 @@ class OpenTransaction:
             while places and places[-1] >= end:
                 places.pop()
             if not self._ordered:
-                self._unpaired[label] = array("Q", [place for place in places if place not in self._gone])
+                self._unpaired[label] = array(
+                    "Q", [place for place in places if place not in self._gone]
+                )
 
     def operations(self, counters: Counter[str]) -> Iterator[Operation]:
         """Yield the operations of the remaining records in order of arrival; counts
@@ -171,7 +179,9 @@ class OpenTransaction:
         if self._in_file or self._gone or any(self._unpaired.values()):
             yield from self._resolved(counters)
             return
-        for entry in self.entries:  # all entries are in memory, none is dropped, and every UPDBEF is paired
+        for (
+            entry
+        ) in self.entries:  # all entries are in memory, none is dropped, and every UPDBEF is paired
             number = entry.number
             if number == UPDAFT:
                 if entry.before is None:
@@ -200,7 +210,11 @@ class OpenTransaction:
             if waiting is not None:
                 half, waiting = waiting, None
                 if is_half and entry.label == half.label and number != half.number:
-                    yield (ChangeOp.UPDATE, entry, half) if number == INSERT else (ChangeOp.UPDATE, half, entry)
+                    yield (
+                        (ChangeOp.UPDATE, entry, half)
+                        if number == INSERT
+                        else (ChangeOp.UPDATE, half, entry)
+                    )
                     continue
                 yield _OPERATIONS[half.number], half, None
             if is_half:
@@ -225,14 +239,18 @@ class OpenTransaction:
         """Move the entries in memory to the file."""
         self._check_order()
         if self._file is None:
-            self._file = tempfile.TemporaryFile(prefix="eventlog-gbase-")  # noqa: SIM115  # closed by close()
+            self._file = tempfile.TemporaryFile(prefix="eventlog-gbase-")  # closed by close()  # noqa: SIM115
         file = self._file
         at = file.seek(0, 2)
         for place, entry in enumerate(self.entries, self._in_file):
             data = self._to_bytes(entry)
             file.write(data)
             last = self._blocks[-1] if self._blocks else None
-            if last is None or last.length >= _BLOCK_ENTRIES or at + len(data) - last.offset > _BLOCK_BYTES:
+            if (
+                last is None
+                or last.length >= _BLOCK_ENTRIES
+                or at + len(data) - last.offset > _BLOCK_BYTES
+            ):
                 self._blocks.append(_Block(at, place, 1, entry.sequence))
             else:
                 highest = max(last.highest, entry.sequence)
@@ -286,7 +304,19 @@ class OpenTransaction:
         return head + record + (self._to_bytes(before) if before is not None else b"")
 
     def _from_file(self, file: IO[bytes]) -> Entry:
-        number, seq, label, layout, header_size, size, offset, before_at, paired = _ENTRY.unpack(file.read(_ENTRY.size))
+        number, seq, label, layout, header_size, size, offset, before_at, paired = _ENTRY.unpack(
+            file.read(_ENTRY.size)
+        )
         record = file.read(size)
         before = self._from_file(file) if paired else None
-        return Entry(number, seq, label, self._layouts[layout], header_size, record, offset, before_at, before)
+        return Entry(
+            number,
+            seq,
+            label,
+            self._layouts[layout],
+            header_size,
+            record,
+            offset,
+            before_at,
+            before,
+        )

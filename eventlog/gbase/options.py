@@ -52,18 +52,29 @@ class Token(NamedTuple):
             if isinstance(value, Token):
                 return cls(*value)
             if isinstance(value, Mapping) and value.keys() <= {"restart", "commit"}:
-                return cls(*(None if part is None else int(part, 16) for part in map(value.get, cls._fields)))
+                return cls(
+                    *(
+                        None if part is None else int(part, 16)
+                        for part in map(value.get, cls._fields)
+                    )
+                )
         except (ValueError, TypeError):
             pass
-        raise ConfigError(f"restart {value!r} is no token; it looks like {Token(0xB01746018, None).to_json()}")
+        raise ConfigError(
+            f"restart {value!r} is no token; it looks like {Token(0xB01746018, None).to_json()}"
+        )
 
     def to_json(self) -> dict[str, str | None]:
         """Return the JSON form: sequences as 16 lower-case hex digits."""
-        return {name: None if part is None else f"{part:016x}" for name, part in zip(self._fields, self, strict=True)}
+        return {
+            name: None if part is None else f"{part:016x}"
+            for name, part in zip(self._fields, self, strict=True)
+        }
 
 
 _TABLE_NAME: Final = re.compile(
-    r"""(?:(?P<database>[^:"]*):)? \s* (?:(?P<owner>"(?:[^"]|"")*"|[^."]*)\.)? (?P<table>.*)""", re.VERBOSE | re.DOTALL
+    r"""(?:(?P<database>[^:"]*):)? \s* (?:(?P<owner>"(?:[^"]|"")*"|[^."]*)\.)? (?P<table>.*)""",
+    re.VERBOSE | re.DOTALL,
 )
 
 
@@ -74,7 +85,11 @@ def parse_table_name(text: str) -> tuple[str, str | None, str]:
     """
     match = _TABLE_NAME.fullmatch(text)
     assert match is not None  # the table matches any rest
-    return (match["database"] or "").strip(), _unquoted(match["owner"] or "") or None, _unquoted(match["table"])
+    return (
+        (match["database"] or "").strip(),
+        _unquoted(match["owner"] or "") or None,
+        _unquoted(match["table"]),
+    )
 
 
 def _unquoted(name: str) -> str:
@@ -100,11 +115,15 @@ class StreamOptions(CheckedOptions):
     """Options that reader and writer share."""
 
     labels: Mapping[int | str, str] = option(
-        {}, Kind(_parse_labels, "an object of texts: label -> db:owner.table"), "the table of each label"
+        {},
+        Kind(_parse_labels, "an object of texts: label -> db:owner.table"),
+        "the table of each label",
     )
     charset: str = option("utf-8", CHARSET, "character set of text")
     decimal_no_scale: str = option(
-        "floating", choice("floating", "zero"), "what DECIMAL(p) is: a floating-point decimal, or of scale 0"
+        "floating",
+        choice("floating", "zero"),
+        "what DECIMAL(p) is: a floating-point decimal, or of scale 0",
     )
     max_record: int = option(DEFAULT_MAX_RECORD, integer(1), "largest record, in bytes")
 
@@ -113,15 +132,29 @@ class StreamOptions(CheckedOptions):
 class ReadOptions(StreamOptions):
     """Options of reading a stream (spec/gbase-cdc.md 3.2 to 4). Raises ConfigError."""
 
-    keys: Mapping[str, Sequence[str]] = option({}, LIST_OBJECT, "key columns of a table, by owner.table or table")
-    charset_errors: str = option("strict", choice("strict", "replace"), "if bytes are not of the charset")
+    keys: Mapping[str, Sequence[str]] = option(
+        {}, LIST_OBJECT, "key columns of a table, by owner.table or table"
+    )
+    charset_errors: str = option(
+        "strict", choice("strict", "replace"), "if bytes are not of the charset"
+    )
     char_trim: bool = option(True, FLAG, "cut the trailing blanks of CHAR")
-    size_order: str = option("auto", choice("auto", "little", "big"), "byte order of the sizes in a row")
-    varchar_prefix: str | int = option("auto", choice("auto", 1, 2), "how many bytes the length of a VARCHAR takes")
-    max_open_bytes: int = option(256 << 20, integer(1), "bytes of open transactions in memory; more go to a file")
+    size_order: str = option(
+        "auto", choice("auto", "little", "big"), "byte order of the sizes in a row"
+    )
+    varchar_prefix: str | int = option(
+        "auto", choice("auto", 1, 2), "how many bytes the length of a VARCHAR takes"
+    )
+    max_open_bytes: int = option(
+        256 << 20, integer(1), "bytes of open transactions in memory; more go to a file"
+    )
     empty_transactions: bool = option(False, FLAG, "count transactions without changes")
-    duplicate_begin: str = option("raise", choice("raise", "replace"), "what happens if a transaction begins twice")
-    orphans: str = option("skip", choice("skip", "raise"), "if records are of no transaction that began")
+    duplicate_begin: str = option(
+        "raise", choice("raise", "replace"), "what happens if a transaction begins twice"
+    )
+    orphans: str = option(
+        "skip", choice("skip", "raise"), "if records are of no transaction that began"
+    )
     restart: Token | Mapping[str, str | None] | str | None = option(
         None, Kind(Token.of, "a restart token"), "token of the last run, to go on from"
     )
@@ -150,14 +183,20 @@ class WriteOptions(StreamOptions):
     The TABSCHEM records of the tables follow the order of ``labels``.
     """
 
-    tables: Mapping[str, str] = option({}, TEXT_OBJECT, "columns as TABSCHEM spells them, by owner.table or table")
+    tables: Mapping[str, str] = option(
+        {}, TEXT_OBJECT, "columns as TABSCHEM spells them, by owner.table or table"
+    )
     catalog: CatalogOption = shared(CATALOG)
     size_order: str = option("little", choice("little", "big"), "byte order of the sizes in a row")
     varchar_prefix: int = option(2, choice(1, 2), "how many bytes the length of a VARCHAR takes")
-    complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
+    complete: Complete | None = option(
+        None, FUNCTION, "function of schema, table and key that gives the whole row"
+    )
     user_ids: Mapping[str, int] = option(
         {},
         object_of(integer(0, (1 << 32) - 1), "an object of numbers"),
         "operating system ids of users, by their names",
     )
-    first_sequence: int = option(1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence of the first record")
+    first_sequence: int = option(
+        1 << 32 | 0x18, integer(1, (1 << 63) - 1), "sequence of the first record"
+    )

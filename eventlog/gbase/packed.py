@@ -43,7 +43,9 @@ class BadDatetime(ColumnError):
 # Each base-100 digit becomes two decimal digits in one byte, so that hex() writes a number's
 # decimal digits. Every other byte becomes FF, which no number contains.
 _TO_DECIMAL: Final = bytes([(d // 10 << 4) + d % 10 if d < 100 else 0xFF for d in range(256)])
-_TO_BASE_100: Final = bytes([(b >> 4) * 10 + (b & 15) if b >> 4 < 10 and b & 15 < 10 else 0xFF for b in range(256)])
+_TO_BASE_100: Final = bytes(
+    [(b >> 4) * 10 + (b & 15) if b >> 4 < 10 and b & 15 < 10 else 0xFF for b in range(256)]
+)
 _NINES: Final = bytes([99 - d if d < 100 else 0xFF for d in range(256)])
 _HUNDREDS: Final = bytes([100 - d if 0 < d < 100 else 0xFF for d in range(256)])
 
@@ -91,7 +93,9 @@ def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> byte
     if not bare:
         return bytes([_ZERO]).ljust(width, b"\0")
     if len(bare) >= width or exponent not in _EXPONENTS:
-        raise ValueRange(f"the number needs {len(bare)} base-100 digits and exponent {exponent}: too large")
+        raise ValueRange(
+            f"the number needs {len(bare)} base-100 digits and exponent {exponent}: too large"
+        )
     first = _EXPONENT_0 + exponent
     if negative:
         first ^= 0xFF
@@ -171,7 +175,11 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
         if not digits:
             return bytes([_ZERO]).ljust(width, b"\0")
         point = len(digits) + exponent
-        fits = len(digits) <= precision if scale is None else -exponent <= scale and point <= precision - scale
+        fits = (
+            len(digits) <= precision
+            if scale is None
+            else -exponent <= scale and point <= precision - scale
+        )
         if not fits:
             raise ValueRange(f"{value} does not fit {spelled}")
         lead = point % 2
@@ -183,7 +191,15 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
 
 FIELDS: Final = ("year", "month", "day", "hour", "minute", "second", "fraction")
 YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, FRACTION = range(7)
-_BEFORE: Final = ("", "-", "-", " ", ":", ":", ".")  # separator in front of each field but the first
+_BEFORE: Final = (
+    "",
+    "-",
+    "-",
+    " ",
+    ":",
+    ":",
+    ".",
+)  # separator in front of each field but the first
 _RANGES: Final = (range(1, 10_000), range(1, 13), range(1, 32), range(24), range(60), range(60))
 _DEFAULT_FRACTION: Final = 3
 _DIGITS: Final = bytes(range(100))
@@ -206,7 +222,11 @@ class Qualifier:
     @property
     def whole_digits(self) -> int:
         """The number of decimal digits of the fields before the point."""
-        return 0 if self.first == FRACTION else self.precision + 2 * (min(self.last, SECOND) - self.first)
+        return (
+            0
+            if self.first == FRACTION
+            else self.precision + 2 * (min(self.last, SECOND) - self.first)
+        )
 
     @property
     def whole_bytes(self) -> int:
@@ -222,7 +242,10 @@ class Qualifier:
         kind = "INTERVAL" if self.interval else "DATETIME"
         precision = f"({self.precision})" if self.interval and self.first != FRACTION else ""
         fraction = f"({self.fraction})" if self.fraction else ""
-        return f"{kind} {FIELDS[self.first].upper()}{precision} TO {FIELDS[self.last].upper()}{fraction}"
+        return (
+            f"{kind} {FIELDS[self.first].upper()}{precision} TO "
+            f"{FIELDS[self.last].upper()}{fraction}"
+        )
 
 
 _QUALIFIER: Final = re.compile(
@@ -263,7 +286,9 @@ class Fields(NamedTuple):
     fraction: str
 
 
-def unpack_fields(raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], None]) -> Fields | None:
+def unpack_fields(
+    raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], None]
+) -> Fields | None:
     """Unpack the fields of a value, None for NULL. Raises BadDecimal, BadDatetime.
 
     ``on_lenient`` is called for a number with more digits before the point than the qualifier has;
@@ -340,7 +365,9 @@ def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
         if position:
             parts.append(_BEFORE[field])
         size = 4 if field == YEAR else 2
-        parts.append(str(value) if qualifier.interval and position == 0 else str(value).rjust(size, "0"))
+        parts.append(
+            str(value) if qualifier.interval and position == 0 else str(value).rjust(size, "0")
+        )
     if qualifier.fraction:
         parts.append("." + fields.fraction)
     return "".join(parts)
@@ -372,7 +399,9 @@ def value_of_fields(fields: Fields, qualifier: Qualifier) -> Value:
     return time(hour, minute, second, microsecond)
 
 
-def datetime_reader(qualifier: Qualifier, on_lenient: Callable[[], None]) -> Callable[[bytes], Value]:
+def datetime_reader(
+    qualifier: Qualifier, on_lenient: Callable[[], None]
+) -> Callable[[bytes], Value]:
     """Return a reader of packed values of a qualifier; ``on_lenient`` as for ``unpack_fields``."""
 
     def read_any(raw: bytes) -> Value:
@@ -390,11 +419,15 @@ def datetime_reader(qualifier: Qualifier, on_lenient: Callable[[], None]) -> Cal
     def read(raw: bytes) -> Value:
         # After removal of all base-100 digits only the first byte is left.
         if raw[0] == first and raw.translate(None, _DIGITS) == head:
-            _, century, year, month, day, hour, minute, second, tens, hundreds, rest = raw + padding if padding else raw
+            _, century, year, month, day, hour, minute, second, tens, hundreds, rest = (
+                raw + padding if padding else raw
+            )
             microsecond = tens * 10000 + hundreds * 100 + rest
             if microsecond % step == 0:
                 try:
-                    return datetime(century * 100 + year, month, day, hour, minute, second, microsecond)
+                    return datetime(
+                        century * 100 + year, month, day, hour, minute, second, microsecond
+                    )
                 except ValueError:
                     pass
         return read_any(raw)
@@ -434,7 +467,9 @@ def _fields_of_text(text: str, qualifier: Qualifier) -> Fields:
             pass
         raise ValueRange(f"{shown(text)} is not of the form of {qualifier}")
     sign, *parts = match.groups("")
-    fraction = (parts.pop() if qualifier.fraction else "")[: qualifier.fraction].ljust(qualifier.fraction, "0")
+    fraction = (parts.pop() if qualifier.fraction else "")[: qualifier.fraction].ljust(
+        qualifier.fraction, "0"
+    )
     fields = Fields(sign == "-", tuple(map(int, parts)), fraction)
     wrong = _out_of_range(fields, qualifier)
     if wrong:

@@ -20,7 +20,13 @@ from typing import Final
 
 from eventlog.errors import FormatError
 from eventlog.gbase.layout import Layout, Layouts
-from eventlog.gbase.open_transaction import ENTRY_OVERHEAD, Entry, OpenTransaction, Operation, weight
+from eventlog.gbase.open_transaction import (
+    ENTRY_OVERHEAD,
+    Entry,
+    OpenTransaction,
+    Operation,
+    weight,
+)
 from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.records import (
     BEGINTX,
@@ -160,7 +166,11 @@ class StreamReader:
         if self._dead is not None:
             raise self._dead
         layouts, open_transactions = self.layouts, self._open
-        unpack_row, make, max_open_bytes = _ROW.unpack_from, tuple.__new__, self._options.max_open_bytes
+        unpack_row, make, max_open_bytes = (
+            _ROW.unpack_from,
+            tuple.__new__,
+            self._options.max_open_bytes,
+        )
         offset = 0
         layout: Layout | None
         try:
@@ -182,7 +192,9 @@ class StreamReader:
                 if transaction is None:
                     self._orphan(number, tx)
                     continue
-                entry = make(Entry, (number, seq, label, layout, header_size, record, offset, -1, None))
+                entry = make(
+                    Entry, (number, seq, label, layout, header_size, record, offset, -1, None)
+                )
                 if UPDBEF <= number <= UPDAFT:
                     entry = transaction.pair(entry)
                 transaction.entries.append(entry)
@@ -225,7 +237,13 @@ class StreamReader:
             if flags & SESSION_DEAD:
                 self._dead = SessionDead(code)
                 raise self._dead
-            _log.warning("ERROR record at offset %d: code %d (%s), flags %d", offset, code, error_name(code), flags)
+            _log.warning(
+                "ERROR record at offset %d: code %d (%s), flags %d",
+                offset,
+                code,
+                error_name(code),
+                flags,
+            )
         elif self._on_idle is not None:
             self._on_idle(*fields)
 
@@ -236,8 +254,9 @@ class StreamReader:
                 return
             if self._options.duplicate_begin == "raise":
                 raise DuplicateBegin(
-                    f"transaction id {tx} begins with sequence {seq:016x} while the one begun with "
-                    f"{transaction.begin_seq:016x} is open; to drop that one set duplicate_begin = replace"
+                    f"transaction id {tx} begins with sequence {seq:016x} while the one begun "
+                    f"with {transaction.begin_seq:016x} is open; to drop that one set "
+                    "duplicate_begin = replace"
                 )
             self._bytes_in_memory -= transaction.bytes_in_memory
             transaction.close()
@@ -256,7 +275,9 @@ class StreamReader:
                 first = next(operations, None)
                 if first is not None or self._options.empty_transactions:
                     whole = operations if first is None else chain((first,), operations)
-                    yield Committed(transaction.begin_seq, seq, time, transaction.os_user, offset, whole)
+                    yield Committed(
+                        transaction.begin_seq, seq, time, transaction.os_user, offset, whole
+                    )
                 self._commit = seq if self._commit is None else max(seq, self._commit)
         finally:
             transaction.close()
@@ -265,7 +286,9 @@ class StreamReader:
 
     def _end(self, tx: int) -> OpenTransaction | None:
         transaction = self._open.pop(tx, None)
-        if transaction is None:  # the transaction had no rows, or its rows were counted or refused as orphans
+        if (
+            transaction is None
+        ):  # the transaction had no rows, or its rows were counted or refused as orphans
             self.counters["orphan_records"] += 1
             return None
         self._bytes_in_memory -= transaction.bytes_in_memory
@@ -340,7 +363,8 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
         else:
             schema, table = layout.schema, layout.table
             values = layout.decode(entry.record, entry.header_size)
-            row = dict(zip(layout.names, values))  # noqa: B905  # both are of one length; the check would take a third of the time
+            # Both are of one length; the check would take a third of the time.
+            row = dict(zip(layout.names, values))  # noqa: B905
             if layout.key_of is not None:
                 key = layout.key_of(row)
             if op is delete:
@@ -354,19 +378,23 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
         return make(
             Change,
             (
-                schema, table, op, key, before, after, changed, position % entry.sequence, transaction_id,
-                event_number, False, time, user, extras[label],
+                schema, table, op, key, before, after, changed, position % entry.sequence,
+                transaction_id, event_number, False, time, user, extras[label],
             ),
         )  # fmt: skip
 
     return change
 
 
-def _updated(layout: Layout, values: list[Value], row: Row, old: Entry) -> tuple[Row, frozenset[str] | None]:
+def _updated(
+    layout: Layout, values: list[Value], row: Row, old: Entry
+) -> tuple[Row, frozenset[str] | None]:
     """Return the row before an update and the columns that differ."""
     old_layout = old.layout
     assert old_layout is not None
-    before = dict(zip(old_layout.names, olds := old_layout.decode(old.record, old.header_size), strict=True))
+    before = dict(
+        zip(old_layout.names, olds := old_layout.decode(old.record, old.header_size), strict=True)
+    )
     if old_layout is not layout:
         return before, differing(before, row)
     if olds == values:
@@ -378,4 +406,8 @@ def _updated(layout: Layout, values: list[Value], row: Row, old: Entry) -> tuple
 def _offset(error: ColumnError, operation: Operation) -> int:
     """Return the offset of the record that the error is about: the old row's or the row's own."""
     _, entry, old = operation
-    return old.offset if old is not None and error.sequence == old.sequence != entry.sequence else entry.offset
+    return (
+        old.offset
+        if old is not None and error.sequence == old.sequence != entry.sequence
+        else entry.offset
+    )

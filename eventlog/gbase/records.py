@@ -113,13 +113,19 @@ class Framer:
         if self._rest:
             raise TruncatedStream(self.offset, len(self._rest))
 
-    def _error(self, offset: int, header_size: int, length: int, scheme: int, number: int) -> FramingError:
+    def _error(
+        self, offset: int, header_size: int, length: int, scheme: int, number: int
+    ) -> FramingError:
         name = RECORD_NAMES.get(number, f"record {number}")
         if scheme != _SCHEME:
             return FramingError(offset, f"packet scheme {scheme} instead of {_SCHEME}")
         if length > self._max_record:
-            return FramingError(offset, f"{name} of {length} bytes, above max_record {self._max_record}")
-        return FramingError(offset, f"{name} with a header of {header_size} bytes, which is too short")
+            return FramingError(
+                offset, f"{name} of {length} bytes, above max_record {self._max_record}"
+            )
+        return FramingError(
+            offset, f"{name} with a header of {header_size} bytes, which is too short"
+        )
 
 
 def fields_of(number: int, record: bytes) -> tuple[int, ...]:
@@ -132,10 +138,12 @@ def moment(seconds: int, offset: int) -> datetime | None:
     try:
         return EPOCH_UTC + timedelta(seconds=seconds) if seconds else None
     except OverflowError:
-        raise at_offset(BadValue(f"the time {seconds} s since 1970 is outside the years 1 to 9999"), offset) from None
+        raise at_offset(
+            BadValue(f"the time {seconds} s since 1970 is outside the years 1 to 9999"), offset
+        ) from None
 
 
-# --- errors -----------------------------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 _Error = TypeVar("_Error", bound=FormatError)
 
@@ -167,12 +175,14 @@ class TruncatedStream(FormatError):
     """
 
     code = "truncated_stream"
-    cure = "Read the capture together with the file that continues it, or copy the whole of it again."
+    cure = (
+        "Read the capture together with the file that continues it, or copy the whole of it again."
+    )
 
     def __init__(self, offset: int, remainder: int) -> None:
         super().__init__(
-            f"the stream ends inside the record at offset {offset}, of which there are {remainder} bytes: "
-            "the capture was cut, or goes on in another file"
+            f"the stream ends inside the record at offset {offset}, of which there are "
+            f"{remainder} bytes: the capture was cut, or goes on in another file"
         )
         self.offset = offset
         self.remainder = remainder
@@ -184,7 +194,10 @@ class ColumnError(FormatError):
     """
 
     code = "column"
-    cure = "Read the rows with the description that stood before them in the stream: a capture from its start."
+    cure = (
+        "Read the rows with the description that stood before them in the stream: a capture from "
+        "its start."
+    )
     table = ""
     sequence: int | None = None
     name = ""
@@ -192,7 +205,9 @@ class ColumnError(FormatError):
     def at(self, table: str, sequence: int, name: str) -> Self:
         """Return the error with its table, sequence and column."""
         self.table, self.sequence, self.name, self.column = table, sequence, name, f"{table}.{name}"
-        return with_location(self, f"column {name!r} of {table!r} of the row with sequence {sequence:016x}")
+        return with_location(
+            self, f"column {name!r} of {table!r} of the row with sequence {sequence:016x}"
+        )
 
 
 class BadValue(ColumnError):
@@ -202,7 +217,7 @@ class BadValue(ColumnError):
     cure = "Capture again. If it repeats, report it with the bytes of the row."
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def control(number: int, *fields: int) -> bytes:
@@ -217,7 +232,15 @@ def tab_schem(label: int, columns: str, fixed_bytes: int, fixed: int, variable: 
     return HEADER.pack(HEADER_SIZES[TABSCHEM], len(payload), _SCHEME, TABSCHEM) + counts + payload
 
 
-def row(number: int, seq: int, tx: int, label: int, sizes: Iterable[int], payload: bytes, size_order: str) -> bytes:
+def row(
+    number: int,
+    seq: int,
+    tx: int,
+    label: int,
+    sizes: Iterable[int],
+    payload: bytes,
+    size_order: str,
+) -> bytes:
     """Return a row record: INSERT, DELETE, UPDBEF or UPDAFT. ``size_order`` is little or big."""
     entries = tuple(sizes)
     array = struct.pack(f"{'<' if size_order == 'little' else '>'}{len(entries)}I", *entries)

@@ -86,7 +86,9 @@ def capture_session(
         yield Session(session, lambda: _read(transport, session, read_bytes))
         failed = False
     finally:
-        closing: list[tuple[object, ...]] = [("cdc_endcapture", session, 0, table) for table in started]
+        closing: list[tuple[object, ...]] = [
+            ("cdc_endcapture", session, 0, table) for table in started
+        ]
         closing += [("cdc_set_fullrowlogging", table, 0) for table in switched_on]
         _close(connection, [*closing, ("cdc_closesess", session)], failed)
 
@@ -95,7 +97,14 @@ def _start(connection: Connection, session: int, capture: Capture) -> bool:
     """Start a capture. Returns True if full-row logging had to be switched on, which only the
     refused call shows.
     """
-    arguments = ("cdc_startcapture", session, 0, capture.table, ",".join(capture.columns), capture.label)
+    arguments = (
+        "cdc_startcapture",
+        session,
+        0,
+        capture.table,
+        ",".join(capture.columns),
+        capture.label,
+    )
     try:
         _call(connection, *arguments, about=capture.table)
     except CdcError as error:
@@ -146,7 +155,9 @@ def _call(connection: Connection, function: str, *arguments: object, about: str 
     marks = ", ".join("?" * len(arguments))
     cursor = connection.cursor()
     try:
-        cursor.execute(f"EXECUTE FUNCTION {function}({marks})", arguments)  # our own names, all values bound
+        cursor.execute(
+            f"EXECUTE FUNCTION {function}({marks})", arguments
+        )  # our own names, all values bound
         row = cursor.fetchone()
     finally:
         cursor.close()
@@ -156,7 +167,7 @@ def _call(connection: Connection, function: str, *arguments: object, about: str 
     return answer
 
 
-# --- the answers of the server ----------------------------------------------------------------------------------------
+# --- the answers of the server --------------------------------------------------------------------
 
 _ERROR_NAMES: Final = {
     -83701: "NOCDCDB",
@@ -190,9 +201,14 @@ def error_name(number: int) -> str:
 
 
 _HINTS: Final = {
-    "NOCDCDB": "create the database syscdcv1 as gbasedbt: cd $GBASEDBTDIR/etc; dbaccess - syscdcv1.sql",
+    "NOCDCDB": (
+        "create the database syscdcv1 as gbasedbt: cd $GBASEDBTDIR/etc; dbaccess - syscdcv1.sql"
+    ),
     "DBNOTLOGGED": "the database must have logging",
-    "TABPROPERTIES": "full-row logging is off, or it is a view, a temporary table or a type that cannot be captured",
+    "TABPROPERTIES": (
+        "full-row logging is off, or it is a view, a temporary table or a type that cannot be "
+        "captured"
+    ),
     "LSN": "the position is older than the oldest log that is kept: load the tables anew",
 }
 
@@ -203,12 +219,17 @@ class CdcError(DatabaseError):
     """
 
     code = "cdc"
-    cure = "Look the number up in the server's manual; for the common ones the message says what to do."
+    cure = (
+        "Look the number up in the server's manual; for the common ones the message says what to "
+        "do."
+    )
 
     def __init__(self, call: str, number: int, about: str = "") -> None:
         name = error_name(number)
         hint = f": {_HINTS[name]}" if name in _HINTS else ""
-        super().__init__(f"{call}{' of ' + about if about else ''} answered {number} ({name}){hint}")
+        super().__init__(
+            f"{call}{' of ' + about if about else ''} answered {number} ({name}){hint}"
+        )
         self.call = call
         self.number = number
         self.name = name
@@ -221,5 +242,8 @@ class SessionDead(FormatError):
     cure = "Open another session from the last position; a publisher does so by itself."
 
     def __init__(self, error: int) -> None:
-        super().__init__(f"the server ended the session with error {error} ({error_name(error)}); open another one")
+        super().__init__(
+            f"the server ended the session with error {error} ({error_name(error)}); open another "
+            "one"
+        )
         self.error = error

@@ -144,7 +144,9 @@ def codec(
         case Kind.INT8:
             return Codec(bytes(10), _write_int8, _read_int8)
         case Kind.FLOAT | Kind.SMALLFLOAT:
-            return _float_codec(struct.Struct(">d" if type.kind is Kind.FLOAT else ">f"), type.spelled)
+            return _float_codec(
+                struct.Struct(">d" if type.kind is Kind.FLOAT else ">f"), type.spelled
+            )
         case Kind.DATE:
             return Codec(_DATE.pack(_NULL_DATE), _write_date, _read_date)
         case Kind.BOOLEAN:
@@ -166,14 +168,18 @@ def codec(
 def _refused(value: Value, what: str) -> NotExpressible:
     match value:
         case bytes() | Lob():
-            return NotExpressible(f"bytes cannot be written to a CDC stream, here as {what}; leave the column out")
+            return NotExpressible(
+                f"bytes cannot be written to a CDC stream, here as {what}; leave the column out"
+            )
         case tuple():
             return NotExpressible(f"several values of one attribute cannot be written as {what}")
         case _:
-            return ValueRange(f"{shown(value if isinstance(value, str) else repr(value))} is no {what}")
+            return ValueRange(
+                f"{shown(value if isinstance(value, str) else repr(value))} is no {what}"
+            )
 
 
-# --- numbers ----------------------------------------------------------------------------------------------------------
+# --- numbers --------------------------------------------------------------------------------------
 
 
 def _integer_codec(structure: struct.Struct, spelled: str) -> Codec:
@@ -274,7 +280,7 @@ def _decimal_codec(type: ColumnType) -> Codec:
     return Codec(bytes(type.width), write, decimal_reader(type.size, type.scale))
 
 
-# --- booleans and times -----------------------------------------------------------------------------------------------
+# --- booleans and times ---------------------------------------------------------------------------
 
 
 class _Booleans(dict[int, Value]):
@@ -286,7 +292,9 @@ class _Booleans(dict[int, Value]):
         raise BadValue(f"BOOLEAN {flags:04X} has bytes other than 0 and 1")
 
 
-_read_boolean: Final = _Booleans({0x0000: False, 0x0001: True, 0x0100: None, 0x0101: None}).__getitem__
+_read_boolean: Final = _Booleans(
+    {0x0000: False, 0x0001: True, 0x0100: None, 0x0101: None}
+).__getitem__
 _BOOLEAN_TEXTS: Final = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 
 
@@ -351,7 +359,7 @@ def _datetime_codec(type: ColumnType, on_lenient: Callable[[], None]) -> Codec:
     return Codec(bytes(type.width), write, datetime_reader(qualifier, on_lenient))
 
 
-# --- text and large objects -------------------------------------------------------------------------------------------
+# --- text and large objects -----------------------------------------------------------------------
 
 _NULL_TEXT: Final = b"\0"  # the one byte of a NULL VARCHAR
 
@@ -371,7 +379,9 @@ def _char_codec(type: ColumnType, charset: str, errors: str, trim: bool) -> Code
     def write(value: Value) -> bytes:
         raw = _encoded(value, charset, width, type.spelled, is_padded=True)
         if raw[:1] == b"\0":
-            raise ValueRange(f"{shown(str(value))} begins with U+0000, which reads as NULL in {type.spelled}")
+            raise ValueRange(
+                f"{shown(str(value))} begins with U+0000, which reads as NULL in {type.spelled}"
+            )
         return raw.ljust(width)
 
     return Codec(bytes(width), write, read)
@@ -433,14 +443,20 @@ def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
 
 
 def _disagreeing(size: int, prefix: bytes) -> SizeArrayError:
-    return SizeArrayError(f"the size array says {size} bytes, its length prefix is {prefix.hex().upper()}")
+    return SizeArrayError(
+        f"the size array says {size} bytes, its length prefix is {prefix.hex().upper()}"
+    )
 
 
 def _undecodable(raw: bytes, error: UnicodeError) -> DecodeError:
-    return DecodeError(f"{raw[:32].hex().upper()} is not of the charset ({error}); set the option charset")
+    return DecodeError(
+        f"{raw[:32].hex().upper()} is not of the charset ({error}); set the option charset"
+    )
 
 
-def _encoded(value: Value, charset: str, longest: int, spelled: str, *, is_padded: bool = False) -> bytes:
+def _encoded(
+    value: Value, charset: str, longest: int, spelled: str, *, is_padded: bool = False
+) -> bytes:
     """Return the bytes of a text. Raises NotExpressible, ValueRange.
 
     With ``is_padded`` a text that is too long loses its trailing blanks first.

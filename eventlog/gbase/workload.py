@@ -12,11 +12,21 @@ from typing import Final
 
 from eventlog.gbase.emulator import CdcServer, Switches, Work
 from eventlog.gbase.layout import Column, parse_type
-from eventlog.gbase.packed import DAY, FIELDS, FRACTION, MONTH, SECOND, Fields, Qualifier, holds, text_of_fields
+from eventlog.gbase.packed import (
+    DAY,
+    FIELDS,
+    FRACTION,
+    MONTH,
+    SECOND,
+    Fields,
+    Qualifier,
+    holds,
+    text_of_fields,
+)
 from eventlog.gbase.values import Kind
 from eventlog.model import ChangeOp, Row, Value
 
-# --- scripts ----------------------------------------------------------------------------------------------------------
+# --- scripts --------------------------------------------------------------------------------------
 
 T1: Final = "shop:app.t1"
 ALL: Final = "shop:app.all_types"
@@ -135,8 +145,8 @@ def all_types(server: CdcServer) -> None:
 SCENARIOS: Final[dict[str, _Script]] = {
     script.__name__: script
     for script in (
-        interleaving, savepoint, rollback, truncate, update_pair, key_update, fragment_move, long_transaction,
-        reused_ids, error, all_types,
+        interleaving, savepoint, rollback, truncate, update_pair, key_update, fragment_move,
+        long_transaction, reused_ids, error, all_types,
     )
 }  # fmt: skip
 """The scripts by name."""
@@ -185,7 +195,7 @@ def play(name: str, switches: Switches | None = None) -> bytes:
     return b"".join(drain(server, session))
 
 
-# --- sample values ----------------------------------------------------------------------------------------------------
+# --- sample values --------------------------------------------------------------------------------
 
 _TYPES: Final[Mapping[str, tuple[str, Value, Value]]] = {
     "s": ("smallint", 1 - 2**15, 2**15 - 1),
@@ -201,7 +211,11 @@ _TYPES: Final[Mapping[str, tuple[str, Value, Value]]] = {
     "mo": ("money", Decimal("-99999999999999.99"), Decimal("99999999999999.99")),
     "dt": ("date", date.min, date.max),
     "ys": ("datetime year to second", datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59)),
-    "yf": ("datetime year to fraction(5)", datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999990)),
+    "yf": (
+        "datetime year to fraction(5)",
+        datetime(1, 1, 1),
+        datetime(9999, 12, 31, 23, 59, 59, 999990),
+    ),
     "hf": ("datetime hour to fraction(3)", time(), time(23, 59, 59, 999000)),
     "yd": ("datetime year to day", date.min, date.max),
     "md": ("datetime month to day", "01-01", "12-31"),
@@ -239,7 +253,9 @@ def random_value(rnd: random.Random, column: Column) -> Value:
             return rnd.randrange(-(1 << 20), 1 << 20) / 16
         case Kind.DECIMAL:
             assert type.size is not None
-            number = rnd.randrange(-(10**type.size) + 1, 10**type.size) // 10 ** rnd.randrange(type.size)
+            number = rnd.randrange(-(10**type.size) + 1, 10**type.size) // 10 ** rnd.randrange(
+                type.size
+            )
             if type.scale is not None:
                 return Decimal(f"{number}E-{type.scale}")
             return Decimal(f"{Decimal(f'{number}E-{rnd.randrange(type.size)}').normalize():f}")
@@ -260,7 +276,8 @@ def random_value(rnd: random.Random, column: Column) -> Value:
 def _random_datetime(rnd: random.Random, qualifier: Qualifier) -> Value:
     step = 10 ** (6 - qualifier.fraction)
     moment = _MOMENT + timedelta(
-        seconds=rnd.randrange(_SECONDS), microseconds=rnd.randrange(10**6) // step * step if qualifier.fraction else 0
+        seconds=rnd.randrange(_SECONDS),
+        microseconds=rnd.randrange(10**6) // step * step if qualifier.fraction else 0,
     )
     kind = holds(qualifier)
     if kind is date:
@@ -288,7 +305,7 @@ def null_row() -> dict[str, Value]:
     return dict.fromkeys(_TYPES)
 
 
-# --- random work ------------------------------------------------------------------------------------------------------
+# --- random work ----------------------------------------------------------------------------------
 
 _AT_ONCE: Final = 4
 _ROWS_MADE: Final = 1000
@@ -301,7 +318,7 @@ class Workload:
 
     def __init__(self, server: CdcServer, seed: int) -> None:
         self._server = server
-        self._rnd = random.Random(seed)  # noqa: S311  # nothing secret
+        self._rnd = random.Random(seed)  # nothing secret  # noqa: S311
         self._columns = {
             table: [Column(name, parse_type(spelled, name)) for name, spelled in columns.items()]
             for table, columns in server.tables.items()
@@ -313,7 +330,9 @@ class Workload:
         """Run one statement of one transaction, or begin or end a transaction."""
         rnd = self._rnd
         if len(self._open) < _AT_ONCE and rnd.random() < 0.3:
-            self._open.append((self._server.begin(rnd.randrange(1000, 1010)), rnd.choice((0, 1, 3, 8, 8, 200))))
+            self._open.append(
+                (self._server.begin(rnd.randrange(1000, 1010)), rnd.choice((0, 1, 3, 8, 8, 200)))
+            )
         if not self._open:
             return
         place = rnd.randrange(len(self._open))
@@ -338,7 +357,9 @@ class Workload:
         rows = self._rows[table]
         if len(rows) >= _ROWS_MADE:
             return self._rnd.choice(rows)
-        rows.append({column.name: random_value(self._rnd, column) for column in self._columns[table]})
+        rows.append(
+            {column.name: random_value(self._rnd, column) for column in self._columns[table]}
+        )
         return rows[-1]
 
     def _statement(self, work: Work) -> None:
@@ -378,8 +399,8 @@ class Workload:
 
 
 ITEM: Final = (
-    "id serial, big bigint, price decimal(10,2), day date, made datetime year to fraction(5), code char(10), "
-    "name varchar(40), note varchar(80)"
+    "id serial, big bigint, price decimal(10,2), day date, made datetime year to fraction(5), "
+    "code char(10), name varchar(40), note varchar(80)"
 )
 _STEPS: Final = 200
 
@@ -389,7 +410,9 @@ def stream(seed: int, size: int, switches: Switches | None = None) -> Iterator[b
     KiB.
     """
     # The log files are small, so that the server drops records that were read.
-    server = _server_with({"shop:app.item": ITEM, ALL: ALL_TYPES}, switches or Switches(log_size=1 << 20))
+    server = _server_with(
+        {"shop:app.item": ITEM, ALL: ALL_TYPES}, switches or Switches(log_size=1 << 20)
+    )
     session = open_session(server, max_recs=1 << 20)
     workload = Workload(server, seed)
     written = 0

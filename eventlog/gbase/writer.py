@@ -21,7 +21,15 @@ from eventlog.errors import (
     ValueRange,
 )
 from eventlog.gbase import records
-from eventlog.gbase.layout import Column, RowWriter, parse_columns, parse_type, row_writer, stream_order, tabschem
+from eventlog.gbase.layout import (
+    Column,
+    RowWriter,
+    parse_columns,
+    parse_type,
+    row_writer,
+    stream_order,
+    tabschem,
+)
 from eventlog.gbase.options import WriteOptions, parse_table_name
 from eventlog.gbase.records import BEGINTX, COMMTX, DELETE, INSERT, TRUNCATE, UPDAFT, UPDBEF
 from eventlog.model import Change, ChangeOp, full_name
@@ -43,7 +51,9 @@ def _columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]
         if spelled is not None:
             columns.append(Column(column.name, parse_type(spelled, column.name)))
     if not columns:
-        raise ConfigError(f"table {table.name!r} of the catalog has no column that a CDC stream can hold")
+        raise ConfigError(
+            f"table {table.name!r} of the catalog has no column that a CDC stream can hold"
+        )
     return stream_order(columns)
 
 
@@ -76,7 +86,9 @@ def _type_of_catalog(type: CatalogType, varchar_prefix: int) -> str | None:
             return "smallfloat" if type.bits == 32 else "float"
         case CatalogKind.FIXED:
             return f"char({size or _BYTES_A_CHARACTER})"
-        case CatalogKind.CHARACTER if size is not None and size <= (0xFF if varchar_prefix == 1 else 0xFFFF):
+        case CatalogKind.CHARACTER if size is not None and size <= (
+            0xFF if varchar_prefix == 1 else 0xFFFF
+        ):
             return f"varchar({size},0)"
         case CatalogKind.CHARACTER | CatalogKind.OTHER:
             return f"lvarchar({min(size or _LONGEST_LVARCHAR, _LONGEST_LVARCHAR)})"
@@ -99,7 +111,9 @@ _RECORDS: Final = {
 """The records of a change's rows; an UPDATE without the row before is an UPDAFT alone."""
 
 
-def write_stream(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[bytes]:
+def write_stream(
+    changes: Iterable[Change], options: WriteOptions, report: Report
+) -> Iterator[bytes]:
     """Yield the stream of changes in pieces. A transaction comes out when the change behind it
     shows that it is complete.
 
@@ -146,12 +160,16 @@ class _Writer:
         self._tables: dict[tuple[str | None, str], _Table] = {}
         self._described: list[bytes] = []  # TABSCHEM records that are still to be written
         self._catalog = database_of(options.catalog)
-        self._labels = {parse_table_name(name)[1:]: int(label) for label, name in options.labels.items()}
+        self._labels = {
+            parse_table_name(name)[1:]: int(label) for label, name in options.labels.items()
+        }
         self._used = set(self._labels.values())
 
     def begin(self, change: Change) -> bytes:
         self._tx = self._tx % _MAX_TX + 1
-        return records.control(BEGINTX, self._next(), self._tx, _seconds(change), self._os_user(change.user))
+        return records.control(
+            BEGINTX, self._next(), self._tx, _seconds(change), self._os_user(change.user)
+        )
 
     def commit(self, change: Change) -> bytes:
         return records.control(COMMTX, self._next(), self._tx, _seconds(change))
@@ -166,14 +184,18 @@ class _Writer:
         if change.op is ChangeOp.TRUNCATE:
             yield records.control(TRUNCATE, self._next(), self._tx, label)
             return
-        images = whole_images(change, names, self._options.complete, needs_before=False, count=self._report.count)
+        images = whole_images(
+            change, names, self._options.complete, needs_before=False, count=self._report.count
+        )
         for number, image in zip(_RECORDS[change.op][-len(images) :], images, strict=True):
             sizes, payload = write(image)
-            record = records.row(number, self._next(), self._tx, label, sizes, payload, self._options.size_order)
+            record = records.row(
+                number, self._next(), self._tx, label, sizes, payload, self._options.size_order
+            )
             if len(record) > self._options.max_record:
                 raise ValueRange(
-                    f"a row of {full_name(change.schema, change.table)!r} takes {len(record)} bytes, above max_record; "
-                    "readers refuse it"
+                    f"a row of {full_name(change.schema, change.table)!r} takes {len(record)} "
+                    "bytes, above max_record; readers refuse it"
                 )
             yield record
 
@@ -211,7 +233,11 @@ class _Writer:
                 self._options.varchar_prefix,
                 lambda column: self._report.count(f"truncated {qualified}.{column}"),
             )
-            table = self._tables[schema, name] = label, frozenset(column.name for column in columns), write
+            table = self._tables[schema, name] = (
+                label,
+                frozenset(column.name for column in columns),
+                write,
+            )
             self._described.append(tabschem(label, columns))
         return table
 
@@ -225,7 +251,8 @@ class _Writer:
                 if table.name == name:
                     return _columns_of_catalog(table, options.varchar_prefix)
         raise SchemaMissing(
-            f"the columns of table {qualified!r} are not known: give them in the writer's option tables, "
+            f"the columns of table {qualified!r} are not known: give them in the writer's option "
+            "tables, "
             f'as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog'
         )
 

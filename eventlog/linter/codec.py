@@ -30,7 +30,10 @@ class RowDecodeError(FormatError):
     """
 
     code = "row_decode"
-    cure = 'Choose the `codec` that wrote the rows, or set `on_row_error = "raw"` to pass them on as bytes.'
+    cure = (
+        'Choose the `codec` that wrote the rows, or set `on_row_error = "raw"` to pass them on as '
+        "bytes."
+    )
 
 
 class RowEncodeError(NotExpressible):
@@ -88,7 +91,8 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
     if isinstance(option, RowCodec):
         return option
     raise ConfigError(
-        f"codec {option!r} is unknown; use none, {EmulatorCodec.name} or an object with decode and encode"
+        f"codec {option!r} is unknown; use none, {EmulatorCodec.name} or an object with decode "
+        "and encode"
     )
 
 
@@ -120,7 +124,9 @@ class EmulatorCodec:
         """Return the row of an image. Raises RowDecodeError with the first column that is wrong."""
         segments = self._segments.get(table)
         if segments is None:
-            segments = self._segments[table] = [_segment(run, self._charset) for run in _runs(table.columns)]
+            segments = self._segments[table] = [
+                _segment(run, self._charset) for run in _runs(table.columns)
+            ]
         try:
             return _decoded(segments, image)
         except RowDecodeError:
@@ -133,11 +139,15 @@ class EmulatorCodec:
         """Return the image of a row. Raises RowEncodeError with the column."""
         writers = self._writers.get(table)
         if writers is None:
-            writers = self._writers[table] = [_writer(column, self._charset) for column in table.columns]
+            writers = self._writers[table] = [
+                _writer(column, self._charset) for column in table.columns
+            ]
         slots = []
         for column, null, convert in writers:
             if column.name not in row:
-                raise RowEncodeError(f"column {column.name!r} is not given; NULL has to be given too", column.name)
+                raise RowEncodeError(
+                    f"column {column.name!r} is not given; NULL has to be given too", column.name
+                )
             value = row[column.name]
             if value is None:
                 slots.append(null)
@@ -151,12 +161,14 @@ class EmulatorCodec:
             except (TypeError, AttributeError):
                 kind = type(value).__name__
                 raise RowEncodeError(
-                    f"column {column.name!r} of type code {column.typ} cannot hold a value of type {kind}", column.name
+                    f"column {column.name!r} of type code {column.typ} cannot hold a value of "
+                    f"type {kind}",
+                    column.name,
                 ) from None
         return b"".join(slots)
 
 
-# --- the types --------------------------------------------------------------------------------------------------------
+# --- the types ------------------------------------------------------------------------------------
 
 
 def _slot(
@@ -182,7 +194,10 @@ def _slot(
             slot = (lambda raw: raw.decode(charset), lambda value: value.encode(charset))
         case Typ.NCHAR:
             fits = fits and length > 0 and length % 2 == 0
-            slot = (lambda raw: _utf16(raw).rstrip(" "), lambda value: _padded(_to_utf16(value), length, b"\0 "))
+            slot = (
+                lambda raw: _utf16(raw).rstrip(" "),
+                lambda value: _padded(_to_utf16(value), length, b"\0 "),
+            )
         case Typ.NVARCHAR:
             fits = fits and length % 2 == 0
             slot = (_utf16, _to_utf16)
@@ -207,9 +222,14 @@ def _slot(
             fits = (column.typ, length) in _STRUCT_FORMATS
             slot = (None, struct.Struct(f">{_struct_format(column)}").pack if fits else bytes)
         case _:
-            raise refused(f"column {column.name!r} has the unknown type code {column.typ}", column.name)
+            raise refused(
+                f"column {column.name!r} has the unknown type code {column.typ}", column.name
+            )
     if not fits:
-        raise refused(f"column {column.name!r} of type code {column.typ} cannot have LEN {length}", column.name)
+        raise refused(
+            f"column {column.name!r} of type code {column.typ} cannot have LEN {length}",
+            column.name,
+        )
     return slot
 
 
@@ -237,7 +257,7 @@ def bytes_of(value: Any) -> bytes:
     return value
 
 
-# --- decoding ---------------------------------------------------------------------------------------------------------
+# --- decoding -------------------------------------------------------------------------------------
 
 
 class _Segment(NamedTuple):
@@ -314,7 +334,9 @@ def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:
     )
 
 
-def _with_nulls(segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ...]) -> tuple[Any, ...]:
+def _with_nulls(
+    segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ...]
+) -> tuple[Any, ...]:
     for name, flag in zip(segment.names, flags, strict=True):
         if flag > 1:
             raise _bad_slot(name, f"its null flag is {flag:02X}, neither 00 nor 01")
@@ -355,7 +377,7 @@ def _boolean(raw: bytes) -> bool:
     return bool(number)
 
 
-# --- encoding ---------------------------------------------------------------------------------------------------------
+# --- encoding -------------------------------------------------------------------------------------
 
 
 def _writer(column: ColumnAttrs, charset: str) -> tuple[ColumnAttrs, bytes, Convert]:
@@ -395,7 +417,10 @@ def _to_utf16(value: str) -> bytes:
 def _to_date(value: datetime) -> bytes:
     if value.tzinfo is not None:
         raise ValueError("a DATE has no time zone")
-    digits = f"{value.year:04}{value.month:02}{value.day:02}{value.hour:02}{value.minute:02}{value.second:02}"
+    digits = (
+        f"{value.year:04}{value.month:02}{value.day:02}"
+        f"{value.hour:02}{value.minute:02}{value.second:02}"
+    )
     return f"{digits}{value.microsecond // 10_000:02}".encode("ascii")
 
 
@@ -419,7 +444,7 @@ def _to_boolean(value: bool, length: int) -> bytes:
     return int(value).to_bytes(length, "big")
 
 
-# --- a replicated table as a table of a catalogue ---------------------------------------------------------------------
+# --- a replicated table as a table of a catalogue -------------------------------------------------
 
 _TYPE_NAMES: Final = {
     (Typ.INTEGER, 2): "smallint",

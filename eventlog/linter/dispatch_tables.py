@@ -86,7 +86,9 @@ def encode_oper_date(local: datetime) -> bytes:
     since = local - _EPOCH
     seconds = since.days * 86400 + since.seconds
     if not 0 <= seconds < 1 << 32:
-        raise ValueRange(f"{local} cannot be an OPER_DATE, which counts seconds from 1990-01-01 in 32 bits")
+        raise ValueRange(
+            f"{local} cannot be an OPER_DATE, which counts seconds from 1990-01-01 in 32 bits"
+        )
     fraction = min((since.microseconds * 65536 + 500_000) // _MICROSECONDS, 0xFFFF)
     return (seconds << 16 | fraction).to_bytes(6, "big")
 
@@ -102,7 +104,11 @@ def to_utc(oper_date: bytes, zone: tzinfo) -> datetime | None:
 
 def from_utc(moment: datetime | None, zone: tzinfo) -> bytes:
     """Return the OPER_DATE of a moment, six zero bytes for None. Raises ValueRange."""
-    return _NO_DATE if moment is None else encode_oper_date(moment.astimezone(zone).replace(tzinfo=None))
+    return (
+        _NO_DATE
+        if moment is None
+        else encode_oper_date(moment.astimezone(zone).replace(tzinfo=None))
+    )
 
 
 def syslog_addr(value: int) -> tuple[int, int]:
@@ -172,11 +178,11 @@ def integer(name: str, value: Any) -> int:
 
 
 QUEUE_TYPES: Final = {
-    "OPER_DATE": ("binary", 6), "EXTDATA": ("int16", 2), "DBNODE": ("string", 8), "TRANSACT_ID": ("int64", 8),
-    "SYSLOG_ADDR": ("int64", 8), "TYP": ("int16", 2), "BLOBATR": ("int16", 2), "CHANNEL": ("int32", 4),
-    "TABNUM_SRC": ("int32", 4), "ROWID_SRC": ("int32", 4), "LEN1": ("int32", 4), "LEN2": ("int32", 4),
-    "DST_SERVER": ("string", 8), "DST_OWNER": ("string", 66), "DST_TABLE": ("string", 66),
-    "DATA": ("binary", DATA_SIZE),
+    "OPER_DATE": ("binary", 6), "EXTDATA": ("int16", 2), "DBNODE": ("string", 8),
+    "TRANSACT_ID": ("int64", 8), "SYSLOG_ADDR": ("int64", 8), "TYP": ("int16", 2),
+    "BLOBATR": ("int16", 2), "CHANNEL": ("int32", 4), "TABNUM_SRC": ("int32", 4),
+    "ROWID_SRC": ("int32", 4), "LEN1": ("int32", 4), "LEN2": ("int32", 4), "DST_SERVER": ("string",
+    8), "DST_OWNER": ("string", 66), "DST_TABLE": ("string", 66), "DATA": ("binary", DATA_SIZE),
 }  # fmt: skip
 """The columns of DISPATCH_QUEUE in the order of the manual: the Arrow name of each type, and its
 bytes.
@@ -244,7 +250,9 @@ def column_positions(
     positions = [places.get(name.casefold()) for name in wanted]
     for name, position in zip(wanted, positions, strict=True):
         if position is None and name not in optional:
-            raise MissingColumn(f"column {name} of {table} is missing; there are {', '.join(names) or 'none'}")
+            raise MissingColumn(
+                f"column {name} of {table} is missing; there are {', '.join(names) or 'none'}"
+            )
     return positions
 
 
@@ -275,24 +283,34 @@ def _dispatch_rows(
     for row in values:
         try:
             (
-                oper_date, extdata, dbnode, transact_id, address, typ, blobatr, channel, tabnum, rowid, len1, len2,
-                server, owner, table, data,
+                oper_date, extdata, dbnode, transact_id, address, typ, blobatr, channel, tabnum,
+                rowid, len1, len2, server, owner, table, data,
             ) = pick((*row, None) if absent else row)  # fmt: skip
             if not (type(oper_date) is bytes and len(oper_date) == 6):
                 oper_date = oper_date_bytes(oper_date)
             if not (
-                type(extdata) is int is type(transact_id) is type(address) is type(typ) is type(len1) is type(len2)
+                type(extdata) is int is type(transact_id) is type(address) is type(typ)
+                is type(len1)
+                is type(len2)
                 is type(tabnum) is type(blobatr)
-                and (rowid is None or type(rowid) is int) and (channel is None or type(channel) is int)
+                and (rowid is None or type(rowid) is int)
+                and (channel is None or type(channel) is int)
             ):  # fmt: skip
                 extdata, typ = integer("EXTDATA", extdata), integer("TYP", typ)
-                transact_id, address = integer("TRANSACT_ID", transact_id), integer("SYSLOG_ADDR", address)
+                transact_id, address = (
+                    integer("TRANSACT_ID", transact_id),
+                    integer("SYSLOG_ADDR", address),
+                )
                 len1, len2 = integer("LEN1", len1), integer("LEN2", len2)
-                blobatr, channel, tabnum, rowid = map(_unchecked_integer, (blobatr, channel, tabnum, rowid))
+                blobatr, channel, tabnum, rowid = map(
+                    _unchecked_integer, (blobatr, channel, tabnum, rowid)
+                )
             try:
                 dbnode, going_to = text[dbnode], destination[server, owner, table]
             except TypeError:
-                raise BadColumnValue(f"a CHAR column of {(dbnode, server, owner, table)!r:.80} holds no text") from None
+                raise BadColumnValue(
+                    f"a CHAR column of {(dbnode, server, owner, table)!r:.80} holds no text"
+                ) from None
             if extdata == 0 and 0 <= len1 + len2 <= DATA_SIZE:
                 # The rest of DATA is never read, and rows are kept in memory.
                 if type(data) is bytes:
@@ -302,8 +320,8 @@ def _dispatch_rows(
             yield make(
                 row_type,
                 (
-                    oper_date, extdata, dbnode, transact_id & MASK_64, address & MASK_64, typ, blobatr, channel,
-                    tabnum, rowid, len1, len2, going_to, data,
+                    oper_date, extdata, dbnode, transact_id & MASK_64, address & MASK_64, typ,
+                    blobatr, channel, tabnum, rowid, len1, len2, going_to, data,
                 ),
             )  # fmt: skip
         except FormatError as error:
@@ -365,7 +383,7 @@ def column_values(row: DispatchRow) -> tuple[Any, ...]:
     )
 
 
-# --- DISPATCH_ATTRS ---------------------------------------------------------------------------------------------------
+# --- DISPATCH_ATTRS -------------------------------------------------------------------------------
 
 ATTRS_TYPES: Final = {
     "TABNUM_SRC": ("int32", 4), "NAME": ("string", 66), "ATRNUM": ("int16", 2), "TYP": ("int16", 2),
@@ -407,7 +425,9 @@ class TableAttrs:
     @cached_property
     def key(self) -> tuple[str, ...]:
         """The key columns in key order; if every PKEY is 1 that is the order of ATRNUM."""
-        return tuple(column.name for column in sorted(self.columns, key=lambda one: one.pkey) if column.pkey)
+        return tuple(
+            column.name for column in sorted(self.columns, key=lambda one: one.pkey) if column.pkey
+        )
 
 
 def table_attrs(tabnum: int, columns: Iterable[ColumnAttrs]) -> TableAttrs:
@@ -423,7 +443,9 @@ def attrs_of_rows(
     ``where`` says where the row that was read last stands, for errors. Raises MissingColumn,
     BadColumnValue.
     """
-    positions = [position or 0 for position in column_positions(names, ATTRS_COLUMNS, table="DISPATCH_ATTRS")]
+    positions = [
+        position or 0 for position in column_positions(names, ATTRS_COLUMNS, table="DISPATCH_ATTRS")
+    ]
     columns: dict[int, list[ColumnAttrs]] = {}
     for row in values:
         tabnum, name, atrnum, typ, pkey, length = (row[position] for position in positions)
@@ -449,18 +471,22 @@ def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
     optionally atrnum (default: the place in the list) and pkey (default: 0). Raises ConfigError.
     """
     if not isinstance(option, Mapping):
-        raise ConfigError("dispatch_attrs is no object of lists of columns by the number of the table")
+        raise ConfigError(
+            "dispatch_attrs is no object of lists of columns by the number of the table"
+        )
     tables = {}
     for tabnum, columns in option.items():
         try:
             if not isinstance(columns, TableAttrs):
-                described = (_column_of_option(number, column) for number, column in enumerate(columns, 1))
+                described = (
+                    _column_of_option(number, column) for number, column in enumerate(columns, 1)
+                )
                 columns = table_attrs(int(tabnum), described)
             tables[int(tabnum)] = columns
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise ConfigError(
-                f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); "
-                "give a list of objects with name, typ, len, atrnum and pkey under the number of the table"
+                f"dispatch_attrs of table {tabnum!r} cannot be read ({error!r}); give a list of "
+                "objects with name, typ, len, atrnum and pkey under the number of the table"
             ) from None
     return tables
 
@@ -483,4 +509,11 @@ def attrs_values(table: TableAttrs) -> Iterator[tuple[Any, ...]]:
     (spec/linter-queue.md 8).
     """
     for column in table.columns:
-        yield table.tabnum, column.name.ljust(66), column.atrnum, column.typ, column.pkey, column.length
+        yield (
+            table.tabnum,
+            column.name.ljust(66),
+            column.atrnum,
+            column.typ,
+            column.pkey,
+            column.length,
+        )

@@ -25,7 +25,15 @@ from eventlog.linter.dispatch_tables import (
     table_attrs,
     to_utc,
 )
-from eventlog.linter.operations import BLOB_OPERATIONS, CLEAR_BLOB, CREATE_BLOB, DELETE, INSERT, INSERT_BLOB, UPDATE
+from eventlog.linter.operations import (
+    BLOB_OPERATIONS,
+    CLEAR_BLOB,
+    CREATE_BLOB,
+    DELETE,
+    INSERT,
+    INSERT_BLOB,
+    UPDATE,
+)
 from eventlog.linter.writer import SystemLog, first_address
 from eventlog.model import Change, ChangeOp, Value, differing
 
@@ -168,13 +176,23 @@ class _Emulation:
         table = random.choice(self._workload.tables)
         touched = {(name, row_id) for name, row_id, _ in transaction.undo}
         rows = self._contents[table]
-        free = [row_id for row_id in rows if (table, row_id) not in self._locked or (table, row_id) in touched]
-        typ = random.choice((INSERT, UPDATE, UPDATE, DELETE, CLEAR_BLOB, CREATE_BLOB)) if free else INSERT
+        free = [
+            row_id
+            for row_id in rows
+            if (table, row_id) not in self._locked or (table, row_id) in touched
+        ]
+        typ = (
+            random.choice((INSERT, UPDATE, UPDATE, DELETE, CLEAR_BLOB, CREATE_BLOB))
+            if free
+            else INSERT
+        )
         if typ in (CLEAR_BLOB, CREATE_BLOB) and table != "DOCUMENT":
             typ = UPDATE
         if typ == INSERT:
             self._row_ids += 1
-            return self._write(transaction, typ, table, self._row_ids, None, self._row(table, self._row_ids))
+            return self._write(
+                transaction, typ, table, self._row_ids, None, self._row(table, self._row_ids)
+            )
         row_id = random.choice(free)
         old = rows[row_id]
         if typ == DELETE:
@@ -183,10 +201,18 @@ class _Emulation:
             return self._write(transaction, typ, table, row_id, old, self._changed(table, old))
         if typ == CLEAR_BLOB:
             return self._write(transaction, typ, table, row_id, old, {**old, "SCAN": None})
-        return self._write(transaction, random.choice((CREATE_BLOB, INSERT_BLOB)), table, row_id, old, old)
+        return self._write(
+            transaction, random.choice((CREATE_BLOB, INSERT_BLOB)), table, row_id, old, old
+        )
 
     def _write(
-        self, transaction: _Transaction, typ: int, table: str, row_id: int, old: Row | None, new: Row | None
+        self,
+        transaction: _Transaction,
+        typ: int,
+        table: str,
+        row_id: int,
+        old: Row | None,
+        new: Row | None,
     ) -> Step:
         transaction.undo.append((table, row_id, old))
         self._locked.add((table, row_id))
@@ -196,16 +222,35 @@ class _Emulation:
         if typ in BLOB_OPERATIONS:
             parts = [self._random.randbytes(self._random.randint(0, 200))]
         else:
-            parts = [self._codec.encode(attrs, image) for image in (images[:1] if typ == CLEAR_BLOB else images)]
-            changed = frozenset({"SCAN"}) if typ == CLEAR_BLOB else differing(*images) if typ == UPDATE else None
+            parts = [
+                self._codec.encode(attrs, image)
+                for image in (images[:1] if typ == CLEAR_BLOB else images)
+            ]
+            changed = (
+                frozenset({"SCAN"})
+                if typ == CLEAR_BLOB
+                else differing(*images)
+                if typ == UPDATE
+                else None
+            )
             key = tuple((name, images[-1][name]) for name in attrs.key)
             position = f"{self._log.address:016x}"
-            transaction.done.append(Change(OWNER, table, _OPS[typ], key, old, new, changed, position))
+            transaction.done.append(
+                Change(OWNER, table, _OPS[typ], key, old, new, changed, position)
+            )
         blobatr = 0x0300 | 5 if typ in (CLEAR_BLOB, *BLOB_OPERATIONS) else 0
         destinations = [Destination(server, OWNER, table) for server in self._workload.servers]
         oper_date = self._oper_date()
         rows = self._log.operation(
-            transaction.number, transaction.channel, oper_date, typ, attrs.tabnum, row_id, parts, destinations, blobatr
+            transaction.number,
+            transaction.channel,
+            oper_date,
+            typ,
+            attrs.tabnum,
+            row_id,
+            parts,
+            destinations,
+            blobatr,
         )
         return Step(list(rows), [])
 
@@ -244,7 +289,9 @@ class _Emulation:
 
     def _row(self, table: str, row_id: int) -> Row:
         return {
-            column.name: _key_value(column, row_id) if column.pkey else _random_value(column, self._random)
+            column.name: _key_value(column, row_id)
+            if column.pkey
+            else _random_value(column, self._random)
             for column in TABLES[table].columns
         }
 
@@ -279,7 +326,9 @@ def _random_value(column: ColumnAttrs, random: Random) -> Value:
         case Typ.REAL:
             return random.randrange(-1000, 1000) / 8
         case Typ.DATE:
-            moment = datetime(1990, 1, 1) + timedelta(days=random.randrange(20_000), seconds=random.randrange(86_400))
+            moment = datetime(1990, 1, 1) + timedelta(
+                days=random.randrange(20_000), seconds=random.randrange(86_400)
+            )
             return moment.replace(microsecond=random.randrange(100) * 10_000)
         case Typ.DECIMAL:
             return Decimal(random.randrange(-(10**12), 10**12)).scaleb(-random.randrange(8))
@@ -292,7 +341,12 @@ def _random_value(column: ColumnAttrs, random: Random) -> Value:
         case Typ.NCHAR | Typ.NVARCHAR:
             return _text(random, random.randint(0, length // 2)).rstrip()
         case _:
-            return _text(random, random.randint(0, length)).encode()[:length].decode(errors="ignore").rstrip()
+            return (
+                _text(random, random.randint(0, length))
+                .encode()[:length]
+                .decode(errors="ignore")
+                .rstrip()
+            )
 
 
 def _text(random: Random, length: int) -> str:

@@ -16,7 +16,15 @@ import sqlalchemy as sa
 from eventlog.changes.format import Block, Format, Report
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.catalog import Database, match_name
-from eventlog.core.options import FLAG, STRING, CheckedOptions, integer, option, parse_all_options, shared
+from eventlog.core.options import (
+    FLAG,
+    STRING,
+    CheckedOptions,
+    integer,
+    option,
+    parse_all_options,
+    shared,
+)
 from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
 from eventlog.files import tabular
 from eventlog.files.atomic import directory_of, whole_path
@@ -59,7 +67,9 @@ _SUFFIXES: Final = (".csv", ".jsonl", ".parquet")
 class PlaceOptions(CheckedOptions):
     """The places of the two tables, in files and in a database."""
 
-    attrs: str | None = option(None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue")
+    attrs: str | None = option(
+        None, STRING, "file of DISPATCH_ATTRS, if it is not beside the queue"
+    )
     queue_table: str = option(QUEUE, STRING, "name of the queue's table in a database")
     attrs_table: str = option(ATTRS, STRING, "name of the table that describes the tables")
     schema: str | None = option(None, STRING, "schema of these two tables")
@@ -97,7 +107,9 @@ def export_reader(source: str, options: Mapping[str, Any], report: Report) -> Qu
     return _export_reader(export_files(Path(source))[1], place, reader_options, report)
 
 
-def _export_reader(beside: Path | None, place: SourceOptions, options: ReaderOptions, report: Report) -> QueueReader:
+def _export_reader(
+    beside: Path | None, place: SourceOptions, options: ReaderOptions, report: Report
+) -> QueueReader:
     attrs = place.dispatch_attrs
     described = beside if place.attrs is None else Path(place.attrs)
     if not attrs and described is not None:
@@ -106,12 +118,18 @@ def _export_reader(beside: Path | None, place: SourceOptions, options: ReaderOpt
 
 
 def _write_database(
-    changes: Iterable[Change], url: str, place: TargetOptions, options: WriterOptions, report: Report
+    changes: Iterable[Change],
+    url: str,
+    place: TargetOptions,
+    options: WriterOptions,
+    report: Report,
 ) -> None:
     with any_database_errors(PLACE), connect_any(url).begin() as connection:
         queue, attrs = create_tables(connection, place)
         last = _last_address(connection, queue)
-        writer = QueueWriter(options, report, first_address() if last is None else next_address(last, DATA_SIZE))
+        writer = QueueWriter(
+            options, report, first_address() if last is None else next_address(last, DATA_SIZE)
+        )
         insert_attrs(connection, attrs, list(writer.attrs.values()))
         insert_rows(connection, queue, writer.rows(changes))
 
@@ -140,14 +158,21 @@ class LinterFormat(Format):
             yield from QueuePoller(connect_any(source), options, report, place).drain()
             return
         queue, beside = export_files(Path(source))
-        changes = _export_reader(beside, place, options, report).read(read_queue(queue), final=place.final)
+        changes = _export_reader(beside, place, options, report).read(
+            read_queue(queue), final=place.final
+        )
         try:
             yield from changes
         except FormatError as error:
             raise with_location(error, source) from error.__cause__
 
     def write_changes(
-        self, changes: Iterable[Change], target: str, place: TargetOptions, options: WriterOptions, report: Report
+        self,
+        changes: Iterable[Change],
+        target: str,
+        place: TargetOptions,
+        options: WriterOptions,
+        report: Report,
     ) -> None:
         """Write changes to a file (.csv, .jsonl, .parquet), to a directory, or to the end of a
         database's queue, whole or not at all.
@@ -160,16 +185,21 @@ class LinterFormat(Format):
         path = Path(target)
         if path.is_dir() or not path.suffix:
             path = path / f"{QUEUE}.{place.files}"
-        attrs = path.with_name(f"{ATTRS}{path.suffix}") if place.attrs is None else Path(place.attrs)
+        attrs = (
+            path.with_name(f"{ATTRS}{path.suffix}") if place.attrs is None else Path(place.attrs)
+        )
         for suffix in (path.suffix.lower(), attrs.suffix.lower()):
             if suffix not in _SUFFIXES:
                 raise ConfigError(
-                    f"a Linter queue is written to {', '.join(_SUFFIXES)} files, not to {suffix or 'others'!r}"
+                    f"a Linter queue is written to {', '.join(_SUFFIXES)} files, not to "
+                    f"{suffix or 'others'!r}"
                 )
         writer = QueueWriter(options, report)
         write_export(path, attrs, writer.rows(changes), writer.attrs.values())
 
-    def lines(self, source: str, options: Mapping[str, Any], report: Report, block: Block) -> Iterator[str]:
+    def lines(
+        self, source: str, options: Mapping[str, Any], report: Report, block: Block
+    ) -> Iterator[str]:
         if "://" not in source:
             yield from queue_listing(source, options)
             yield ""
@@ -183,7 +213,9 @@ class LinterFormat(Format):
 
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
         if options.get("attrs") is not None:
-            raise ConfigError("the writer's option attrs is one file, and each capture has its own: leave it out")
+            raise ConfigError(
+                "the writer's option attrs is one file, and each capture has its own: leave it out"
+            )
         return super().output_place(name, options)
 
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
@@ -193,7 +225,7 @@ class LinterFormat(Format):
 FORMAT: Final = LinterFormat()
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def export_files(source: Path) -> tuple[list[Path], Path | None]:
@@ -211,7 +243,9 @@ def export_files(source: Path) -> tuple[list[Path], Path | None]:
     if source.is_dir():
         queue = [path for path in files if path not in described]
         if not queue:
-            raise FormatError(f"{source} holds no {', '.join(_SUFFIXES)} file with rows of DISPATCH_QUEUE")
+            raise FormatError(
+                f"{source} holds no {', '.join(_SUFFIXES)} file with rows of DISPATCH_QUEUE"
+            )
     else:
         queue = [source]
     return queue, described[0] if described else None
@@ -228,14 +262,18 @@ def _attrs_of_file(path: Path) -> dict[int, TableAttrs]:
     for tables in _tables(path, attrs_of_rows):
         for tabnum, table in tables.items():
             known = columns.get(tabnum)
-            columns[tabnum] = table if known is None else table_attrs(tabnum, known.columns + table.columns)
+            columns[tabnum] = (
+                table if known is None else table_attrs(tabnum, known.columns + table.columns)
+            )
     return columns
 
 
 _T = TypeVar("_T")
 
 
-def _tables(path: Path, make: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], _T]) -> Iterator[_T]:
+def _tables(
+    path: Path, make: Callable[[Sequence[str], Iterator[Sequence[Any]], Where], _T]
+) -> Iterator[_T]:
     """Yield the results of ``make`` for the tables of a file.
 
     ``make`` is called with column names, rows, and a function that says where the row that was read
@@ -252,7 +290,7 @@ def _tables(path: Path, make: Callable[[Sequence[str], Iterator[Sequence[Any]], 
 
     def values(rows: tabular.Rows) -> Iterator[Sequence[Any]]:
         nonlocal number
-        for number, row in _readable(rows):  # noqa: B007  # for ``where``
+        for number, row in _readable(rows):  # for ``where``  # noqa: B007
             yield row
 
     try:
@@ -271,9 +309,15 @@ def _objects(path: Path) -> Iterator[tuple[int, tuple[str, ...], tabular.Rows]]:
 
     A table is the line of its first object, the names, and the values with their lines.
     """
-    for names, alike in groupby(_readable(tabular.read_objects(path)), key=lambda numbered: tuple(numbered[1])):
+    for names, alike in groupby(
+        _readable(tabular.read_objects(path)), key=lambda numbered: tuple(numbered[1])
+    ):
         first = next(alike)
-        yield first[0], names, ((number, list(row.values())) for number, row in chain([first], alike))
+        yield (
+            first[0],
+            names,
+            ((number, list(row.values())) for number, row in chain([first], alike)),
+        )
 
 
 def _readable(rows: Iterable[tuple[int, _T | FormatError]]) -> Iterator[tuple[int, _T]]:
@@ -283,18 +327,26 @@ def _readable(rows: Iterable[tuple[int, _T | FormatError]]) -> Iterator[tuple[in
         yield number, row
 
 
-def write_export(queue: Path, attrs: Path, rows_of_queue: Iterable[DispatchRow], tables: Iterable[TableAttrs]) -> None:
+def write_export(
+    queue: Path, attrs: Path, rows_of_queue: Iterable[DispatchRow], tables: Iterable[TableAttrs]
+) -> None:
     """Write both files, each whole or not at all. Their directory is made; its parent must exist.
 
     Raises the errors of the rows, ConfigError, OSError.
     """
-    with directory_of(queue), whole_path(str(queue)) as new_queue, whole_path(str(attrs)) as new_attrs:
+    with (
+        directory_of(queue),
+        whole_path(str(queue)) as new_queue,
+        whole_path(str(attrs)) as new_attrs,
+    ):
         _write_rows(new_queue, queue, QUEUE_TYPES, map(column_values, rows_of_queue))
         described = chain.from_iterable(map(attrs_values, tables))
         _write_rows(new_attrs, attrs, ATTRS_TYPES, described)
 
 
-def _write_rows(path: Path, named: Path, types: Mapping[str, tuple[str, int]], rows: Iterable[Sequence[Any]]) -> None:
+def _write_rows(
+    path: Path, named: Path, types: Mapping[str, tuple[str, int]], rows: Iterable[Sequence[Any]]
+) -> None:
     """Write rows to ``path`` in the file format that the suffix of ``named`` says."""
     suffix, names = named.suffix.lower(), tuple(types)
     if suffix == ".parquet":
@@ -313,7 +365,7 @@ def _write_rows(path: Path, named: Path, types: Mapping[str, tuple[str, int]], r
             lines.writerows(texts)
 
 
-# --- a database -------------------------------------------------------------------------------------------------------
+# --- a database -----------------------------------------------------------------------------------
 
 _AT_ONCE: Final = 500
 _INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
@@ -328,13 +380,22 @@ def find_table(connection: sa.Connection, name: str, schema: str | None = None) 
     there is none.
     """
     inspector = sa.inspect(connection)
-    table_name = match_name(name, [*inspector.get_table_names(schema), *inspector.get_view_names(schema)])
+    table_name = match_name(
+        name, [*inspector.get_table_names(schema), *inspector.get_view_names(schema)]
+    )
     if table_name is None:
-        raise DatabaseError(f"there is no table {name!r} in the {f'schema {schema!r}' if schema else 'default schema'}")
-    return sa.Table(table_name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False)
+        raise DatabaseError(
+            f"there is no table {name!r} in the "
+            f"{f'schema {schema!r}' if schema else 'default schema'}"
+        )
+    return sa.Table(
+        table_name, sa.MetaData(), schema=schema, autoload_with=connection, resolve_fks=False
+    )
 
 
-def create_tables(connection: sa.Connection, place: PlaceOptions | None = None) -> tuple[sa.Table, sa.Table]:
+def create_tables(
+    connection: sa.Connection, place: PlaceOptions | None = None
+) -> tuple[sa.Table, sa.Table]:
     """Return the two tables, created if they are missing: for emulation, and as the target of a
     conversion.
     """
@@ -344,12 +405,19 @@ def create_tables(connection: sa.Connection, place: PlaceOptions | None = None) 
 
 
 def _found_or_made(
-    connection: sa.Connection, name: str, schema: str | None, types: Mapping[str, tuple[str, int]], indexed: str = ""
+    connection: sa.Connection,
+    name: str,
+    schema: str | None,
+    types: Mapping[str, tuple[str, int]],
+    indexed: str = "",
 ) -> sa.Table:
     try:
         return find_table(connection, name, schema)
     except DatabaseError:
-        columns = [sa.Column(column.lower(), _sql_type(*column_type)) for column, column_type in types.items()]
+        columns = [
+            sa.Column(column.lower(), _sql_type(*column_type))
+            for column, column_type in types.items()
+        ]
         table = sa.Table(name, sa.MetaData(), *columns, schema=schema)
         if indexed:
             sa.Index(f"ix_{name}_{indexed}", table.columns[indexed])
@@ -367,7 +435,9 @@ def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[Disp
     """Insert rows into the queue, up to 500 in one call of the driver."""
     names = [column_of(table, name).name for name in QUEUE_COLUMNS]
     values = iter(queue)
-    while several := [dict(zip(names, column_values(row), strict=True)) for row in islice(values, _AT_ONCE)]:
+    while several := [
+        dict(zip(names, column_values(row), strict=True)) for row in islice(values, _AT_ONCE)
+    ]:
         connection.execute(sa.insert(table), several)
 
 
@@ -381,10 +451,14 @@ def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[Ta
         known = present.get(attrs.tabnum)
         if known is not None and known != attrs:
             raise FormatError(
-                f"DISPATCH_ATTRS describes table {attrs.tabnum} with other columns already; give it another number"
+                f"DISPATCH_ATTRS describes table {attrs.tabnum} with other columns already; give "
+                "it another number"
             )
         if known is None:
-            connection.execute(sa.insert(table), [dict(zip(names, row, strict=True)) for row in attrs_values(attrs)])
+            connection.execute(
+                sa.insert(table),
+                [dict(zip(names, row, strict=True)) for row in attrs_values(attrs)],
+            )
 
 
 def _read_attrs(connection: sa.Connection, table: sa.Table) -> dict[int, TableAttrs]:
@@ -392,7 +466,9 @@ def _read_attrs(connection: sa.Connection, table: sa.Table) -> dict[int, TableAt
     BadColumnValue.
     """
     names = [column.name for column in table.columns]
-    return attrs_of_rows(names, (tuple(row) for row in connection.execute(sa.select(*table.columns))))
+    return attrs_of_rows(
+        names, (tuple(row) for row in connection.execute(sa.select(*table.columns)))
+    )
 
 
 def _last_address(connection: sa.Connection, table: sa.Table) -> int | None:
@@ -412,7 +488,7 @@ def column_of(table: sa.Table, name: str) -> sa.Column[Any]:
     return table.columns[names[position or 0]]
 
 
-# --- polling ----------------------------------------------------------------------------------------------------------
+# --- polling --------------------------------------------------------------------------------------
 
 
 class QueuePoller:
@@ -490,9 +566,15 @@ def _select_queue(table: sa.Table, order_by: str, limit: int) -> sa.Select[Any]:
 
     Raises MissingColumn.
     """
-    oper_date, address, extdata = (column_of(table, name) for name in ("OPER_DATE", "SYSLOG_ADDR", "EXTDATA"))
+    oper_date, address, extdata = (
+        column_of(table, name) for name in ("OPER_DATE", "SYSLOG_ADDR", "EXTDATA")
+    )
     order = (sa.case((address < 0, 1), else_=0), address, extdata)  # unsigned
-    return sa.select(*table.columns).order_by(*((oper_date, *order) if order_by == "oper_date" else order)).limit(limit)
+    return (
+        sa.select(*table.columns)
+        .order_by(*((oper_date, *order) if order_by == "oper_date" else order))
+        .limit(limit)
+    )
 
 
 def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
@@ -510,7 +592,7 @@ def follow(poller: QueuePoller, wait: Callable[[], bool]) -> Iterator[Change]:
             return
 
 
-# --- the listing ------------------------------------------------------------------------------------------------------
+# --- the listing ----------------------------------------------------------------------------------
 
 _SHOWN: Final = 32  # bytes shown on a line
 
@@ -532,13 +614,19 @@ def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
 def _row(number: int, row: DispatchRow, table: TypTable) -> Iterator[str]:
     file, address = syslog_addr(row.syslog_addr)
     name = table.operations.get(row.typ) or table.ends.get(row.typ, "(unknown)")
-    yield f"row {number}  SYSLOG_ADDR {file}:{address}  TYP {row.typ} {name}  transaction {row.transact_id:X}"
+    yield (
+        f"row {number}  SYSLOG_ADDR {file}:{address}  TYP {row.typ} {name}  transaction "
+        f"{row.transact_id:X}"
+    )
     time = decode_oper_date(row.oper_date)
     yield f"    OPER_DATE   {row.oper_date.hex().upper()}  {time} of the server {row.dbnode!r}"
     if row.typ in table.ends:
         return
     destination = ".".join(part for part in row.destination if part)
-    yield f"    table       {row.tabnum_src} -> {destination!r}, row id {row.rowid_src}, channel {row.channel}"
+    yield (
+        f"    table       {row.tabnum_src} -> {destination!r}, row id {row.rowid_src}, channel "
+        f"{row.channel}"
+    )
     yield f"    lengths     {row.len1} + {row.len2}, piece {row.extdata}"
     if row.blobatr:
         column, blob_type = blob_attr(row.blobatr)

@@ -12,7 +12,13 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from eventlog.errors import FormatError, UnknownOperation
-from eventlog.linter.dispatch_tables import DATA_SIZE, BadColumnValue, DispatchRow, data_bytes, syslog_addr
+from eventlog.linter.dispatch_tables import (
+    DATA_SIZE,
+    BadColumnValue,
+    DispatchRow,
+    data_bytes,
+    syslog_addr,
+)
 
 DELETE: Final = 1
 INSERT: Final = 2
@@ -37,8 +43,14 @@ class TypTable(NamedTuple):
 
 
 _OF_ROWS: Final = {DELETE: "DELETE", INSERT: "INSERT", UPDATE: "UPDATE"}
-_OF_BLOBS: Final = {CREATE_BLOB: "CREATE BLOB", INSERT_BLOB: "INSERT BLOB", CLEAR_BLOB: "CLEAR BLOB"}
-FIELDS: Final = TypTable("fields", {**_OF_ROWS, **_OF_BLOBS}, {COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}, COMMIT)
+_OF_BLOBS: Final = {
+    CREATE_BLOB: "CREATE BLOB",
+    INSERT_BLOB: "INSERT BLOB",
+    CLEAR_BLOB: "CLEAR BLOB",
+}
+FIELDS: Final = TypTable(
+    "fields", {**_OF_ROWS, **_OF_BLOBS}, {COMMIT: "COMMIT", ROLLBACK: "ROLLBACK"}, COMMIT
+)
 PROSE: Final = TypTable("prose", {**_OF_ROWS, 4: "CLEAR BLOB"}, {5: "COMMIT"}, 5)
 TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
 """The tables of operation codes by the value of the option ``typ_table`` (spec/linter-queue.md
@@ -91,15 +103,19 @@ def check_code(row: DispatchRow, table: TypTable) -> None:
     if typ in table.operations:
         return
     if typ not in table.ends:
-        raise UnknownOperation(f"{where(row)}: TYP {typ} is no operation of the table {table.name!r}")
+        raise UnknownOperation(
+            f"{where(row)}: TYP {typ} is no operation of the table {table.name!r}"
+        )
     if table is PROSE and (len1 > 0 or len2 > 0):
-        raise UnknownOperation(f"{where(row)}: TYP {typ} with data is no operation of the table 'prose'")
+        raise UnknownOperation(
+            f"{where(row)}: TYP {typ} with data is no operation of the table 'prose'"
+        )
     if len1 < 0 or len2 < 0:
         raise BadLength(f"{where(row)}: LEN1 {len1}, LEN2 {len2} are negative")
     if len1 or len2:
         raise TypContradiction(
-            f"{where(row)}: TYP {typ} ends a transaction and has no data, yet LEN1 is {len1} and LEN2 {len2}; "
-            "is typ_table fields right here?"
+            f"{where(row)}: TYP {typ} ends a transaction and has no data, yet LEN1 is {len1} and "
+            f"LEN2 {len2}; is typ_table fields right here?"
         )
 
 
@@ -112,7 +128,9 @@ def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes,
     first = rows[0]
     for number, row in enumerate(rows):
         if row.extdata != number:
-            raise MissingPart(f"{where(first)}: part {number} is missing, part {row.extdata} stands in its place")
+            raise MissingPart(
+                f"{where(first)}: part {number} is missing, part {row.extdata} stands in its place"
+            )
     are_totals = first.len1 + first.len2 > DATA_SIZE
     counting = rows[:1] if are_totals else rows
     if any(row.len1 < 0 or row.len2 < 0 for row in counting):
@@ -123,7 +141,9 @@ def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes,
         chunks = [data_bytes(row.data) for row in rows]
         data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
         if len1 + len2 > len(data):
-            raise BadLength(f"{where(first)}: LEN1 {len1} and LEN2 {len2} are more than its {len(data)} bytes")
+            raise BadLength(
+                f"{where(first)}: LEN1 {len1} and LEN2 {len2} are more than its {len(data)} bytes"
+            )
         return data[:len1], data[len1 : len1 + len2]
     cut = [_own_parts(row) for row in rows]
     return b"".join([old for old, _ in cut]), b"".join([new for _, new in cut])
@@ -135,10 +155,13 @@ def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
         data = data_bytes(data)
     if end > DATA_SIZE:
         raise BadLength(
-            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} of part {row.extdata} are more than {DATA_SIZE}"
+            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} of part {row.extdata} are more than "
+            f"{DATA_SIZE}"
         )
     if end > len(data):
-        raise BadLength(f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} are more than its {len(data)} bytes")
+        raise BadLength(
+            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} are more than its {len(data)} bytes"
+        )
     return data[:len1], data[len1:end]
 
 
@@ -147,13 +170,19 @@ def _check_lengths(row: DispatchRow, len1: int, len2: int, table: TypTable) -> N
     if typ in BLOB_OPERATIONS:
         return
     if table is PROSE and typ == 4 and not len1 and not len2:
-        raise TypContradiction(f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?")
+        raise TypContradiction(
+            f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?"
+        )
     if not len1 or bool(len2) is not (typ == UPDATE):
         wanted = "a first and a second part" if typ == UPDATE else "a first part only"
-        raise TypContradiction(f"{where(row)}: TYP {typ} has {wanted}, yet LEN1 is {len1} and LEN2 {len2}")
+        raise TypContradiction(
+            f"{where(row)}: TYP {typ} has {wanted}, yet LEN1 is {len1} and LEN2 {len2}"
+        )
 
 
-def of_transaction(rows: Sequence[DispatchRow], table: TypTable, *, every_destination: bool) -> list[Operation]:
+def of_transaction(
+    rows: Sequence[DispatchRow], table: TypTable, *, every_destination: bool
+) -> list[Operation]:
     """Return the operations of a transaction, whose rows are in order.
 
     With ``every_destination`` an operation is returned for each of its destinations, else for the
@@ -192,7 +221,9 @@ def _of_one_row(row: DispatchRow, table: TypTable) -> Operation:
 _OF_ONE_PART: Final = frozenset({INSERT, DELETE, CLEAR_BLOB})
 
 
-def _at_one_address(rows: Sequence[DispatchRow], table: TypTable, every_destination: bool) -> list[Operation]:
+def _at_one_address(
+    rows: Sequence[DispatchRow], table: TypTable, every_destination: bool
+) -> list[Operation]:
     groups: dict[tuple[object, ...], list[DispatchRow]] = {}
     for row in rows:
         groups.setdefault((row.typ, row.blobatr, row.tabnum_src, row.rowid_src), []).append(row)
@@ -210,8 +241,9 @@ def _at_one_address(rows: Sequence[DispatchRow], table: TypTable, every_destinat
         for other, *its_images in by_destination[1:]:
             if its_images != images:
                 raise DestinationsDiffer(
-                    f"{where(other)}: the parts for {'.'.join(other.destination)} differ from those for "
-                    f"{'.'.join(row.destination)}; choose one with the option destination"
+                    f"{where(other)}: the parts for {'.'.join(other.destination)} differ from "
+                    f"those for {'.'.join(row.destination)}; choose one with the option "
+                    "destination"
                 )
         handed_out.append(by_destination[0])
     return handed_out
@@ -224,7 +256,9 @@ def _destination_order(row: DispatchRow) -> tuple[list[bytes], int]:
 def table_number(row: DispatchRow) -> int:
     """Return the TABNUM_SRC of an operation. Raises BadColumnValue."""
     if not isinstance(row.tabnum_src, int):
-        raise BadColumnValue(f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is no whole number")
+        raise BadColumnValue(
+            f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is no whole number"
+        )
     return row.tabnum_src
 
 

@@ -63,7 +63,11 @@ def parse_place(value: Any) -> Sequence[str | None]:
     """Check a list of server, owner and table, each a text or None, and return it. Raises
     ValueError.
     """
-    if isinstance(value, list | tuple) and len(value) == 3 and all(isinstance(one, str | None) for one in value):
+    if (
+        isinstance(value, list | tuple)
+        and len(value) == 3
+        and all(isinstance(one, str | None) for one in value)
+    ):
         return value
     raise ValueError
 
@@ -82,7 +86,9 @@ def _parse_tables(value: Any) -> dict[int, tuple[str | None, str]]:
         try:
             tables[int(tabnum)] = name
         except (TypeError, ValueError):
-            raise ConfigError(f"tables has {tabnum!r} where the number of a table belongs") from None
+            raise ConfigError(
+                f"tables has {tabnum!r} where the number of a table belongs"
+            ) from None
     return tables
 
 
@@ -94,14 +100,21 @@ def _parse_codec(value: Any) -> RowCodec | str:
 
 TIMEZONE: Final = Option("UTC", STRING, "zone of the server's clock")
 TABLES: Final = Option(
-    {}, Kind(_parse_tables, 'an object such as {"7": "app.item"}'), "owner.table by the number of the table"
+    {},
+    Kind(_parse_tables, 'an object such as {"7": "app.item"}'),
+    "owner.table by the number of the table",
 )
 DISPATCH_ATTRS: Final = Option(
-    {}, Kind(attrs_of_option, "an object: number of the table -> list of columns"), "tables, in place of attrs"
+    {},
+    Kind(attrs_of_option, "an object: number of the table -> list of columns"),
+    "tables, in place of attrs",
 )
 CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
 
-_ORDERS: Final = {"syslog": ("syslog_addr", "extdata"), "oper_date": ("oper_date", "syslog_addr", "extdata")}
+_ORDERS: Final = {
+    "syslog": ("syslog_addr", "extdata"),
+    "oper_date": ("oper_date", "syslog_addr", "extdata"),
+}
 _TOKEN: Final = re.compile("(?:([0-9a-f]{12}):)?([0-9a-f]{16})")
 
 
@@ -111,7 +124,9 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
     """
     match = _TOKEN.fullmatch(token)
     if match is None or (match[1] is None) is not (order_by == "syslog"):
-        shape = "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
+        shape = (
+            "16 hex digits" if order_by == "syslog" else "12 hex digits, a colon and 16 hex digits"
+        )
         raise ConfigError(f"restart token {token!r} is none of order_by {order_by}: it has {shape}")
     return bytes.fromhex(match[1] or ""), int(match[2], 16)
 
@@ -125,7 +140,9 @@ def _restart_token(commit: DispatchRow, order_by: str) -> str:
 def _in_order(rows: Iterable[DispatchRow], order_by: str) -> list[DispatchRow]:
     """Return the rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
     ordered = list(rows)
-    for column in reversed(_ORDERS[order_by]):  # one sort for each column, so that no row needs a tuple as its key
+    for column in reversed(
+        _ORDERS[order_by]
+    ):  # one sort for each column, so that no row needs a tuple as its key
         ordered.sort(key=attrgetter(column))
     return ordered
 
@@ -137,7 +154,9 @@ class ReaderOptions(CheckedOptions):
     typ_table: str = option("fields", choice(*TYP_TABLES), "table of TYP that the server uses")
     timezone: str = shared(TIMEZONE)
     order_by: str = option("syslog", choice(*_ORDERS), "what orders operations")
-    order_tolerance: float = option(7200, number(0), "with order_by = oper_date: seconds that rows may come late")
+    order_tolerance: float = option(
+        7200, number(0), "with order_by = oper_date: seconds that rows may come late"
+    )
     restart: str | None = option(None, STRING, "token of an earlier read, to go on from")
     dbnode: str | None = option(None, STRING, "read the changes of this node alone")
     destinations: str = option(
@@ -150,11 +169,17 @@ class ReaderOptions(CheckedOptions):
     )
     tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     codec: RowCodec | str = option(
-        "none", Kind(_parse_codec, "none, eventlog-emulator-1 or an object"), "codec of the row images"
+        "none",
+        Kind(_parse_codec, "none, eventlog-emulator-1 or an object"),
+        "codec of the row images",
     )
     charset: str = shared(CODEC_CHARSET)
-    on_row_error: str = option("raise", choice("raise", "raw"), "what happens to a row that cannot be decoded")
-    blob_operations: str = option("skip", choice("skip", "raise"), "what happens to operations on a BLOB alone")
+    on_row_error: str = option(
+        "raise", choice("raise", "raw"), "what happens to a row that cannot be decoded"
+    )
+    blob_operations: str = option(
+        "skip", choice("skip", "raise"), "what happens to operations on a BLOB alone"
+    )
 
     def __post_init__(self) -> None:
         CheckedOptions.__post_init__(self)
@@ -192,7 +217,10 @@ class QueueReader:
     """
 
     def __init__(
-        self, attrs: Mapping[int, TableAttrs], options: ReaderOptions | None = None, report: Report | None = None
+        self,
+        attrs: Mapping[int, TableAttrs],
+        options: ReaderOptions | None = None,
+        report: Report | None = None,
     ) -> None:
         self._options = options = options or ReaderOptions()
         self._attrs = attrs
@@ -301,7 +329,11 @@ class QueueReader:
                 continue
             if table is PROSE and not self._warned_of_prose:
                 self._warned_of_prose = True
-                _log.warning("typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it", typ)
+                _log.warning(
+                    "typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told "
+                    "from it",
+                    typ,
+                )
             its_rows = open_rows.pop(transaction, None)
             if its_rows is None or typ != commit:  # rows that are rolled back are not checked
                 continue
@@ -311,22 +343,27 @@ class QueueReader:
         if final:
             for its_rows in open_rows.values():
                 self._count("open_transactions")
-                if table is PROSE and any(row.typ == 4 and row.len1 == 0 == row.len2 for row in its_rows):
+                if table is PROSE and any(
+                    row.typ == 4 and row.len1 == 0 == row.len2 for row in its_rows
+                ):
                     _log.warning(
-                        "%s: its transaction has no end and operations TYP 4 without data, which are COMMITs of the "
-                        "table fields: is typ_table prose right here?",
+                        "%s: its transaction has no end and operations TYP 4 without data, which "
+                        "are COMMITs of the table fields: is typ_table prose right here?",
                         where(its_rows[0]),
                     )
             open_rows = {}
-        self._open_rows = _in_order((row for its_rows in open_rows.values() for row in its_rows), order_by)
+        self._open_rows = _in_order(
+            (row for its_rows in open_rows.values() for row in its_rows), order_by
+        )
         self.seen = self._present.union(row.identity for row in self._open_rows)
 
     def _meet(self, row: DispatchRow, token: str | None) -> None:
         self._nodes.add(row.dbnode)
         if token is not None and len(self._nodes) > 1:
             raise SeveralNodes(
-                f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self._nodes)))}, whose addresses cannot "
-                f"be compared with the restart token {token}; choose one with the option dbnode"
+                f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self._nodes)))}, "
+                f"whose addresses cannot be compared with the restart token {token}; choose one "
+                "with the option dbnode"
             )
 
     def _late(self, row: DispatchRow, greatest: bytes) -> None:
@@ -336,8 +373,8 @@ class QueueReader:
             if not self._warned_of_order:
                 self._warned_of_order = True
                 _log.warning(
-                    "%s: OPER_DATE lies %d s behind one before it; if file numbers have wrapped, read with order_by "
-                    "oper_date",
+                    "%s: OPER_DATE lies %d s behind one before it; if file numbers have wrapped, "
+                    "read with order_by oper_date",
                     where(row),
                     late >> 16,
                 )
@@ -353,7 +390,22 @@ class QueueReader:
         target: _ReadTable | None = None
         same: tuple[Any, Any] = None, None
         for ordinal, (row, part1, part2) in enumerate(done, 1):
-            oper_date, _, dbnode, _, address, typ, _, channel, tabnum, row_id, _, _, destination, _ = row
+            (
+                oper_date,
+                _,
+                dbnode,
+                _,
+                address,
+                typ,
+                _,
+                channel,
+                tabnum,
+                row_id,
+                _,
+                _,
+                destination,
+                _,
+            ) = row
             if target is None or tabnum is not same[0] or destination is not same[1]:
                 same = tabnum, destination
                 target = self._targets.get(same) or self._target(row)
@@ -375,7 +427,11 @@ class QueueReader:
             else:
                 before, after, changed = images
                 image = before if after is None else after
-                key = tuple([(name, image[name]) for name in target.key]) if image and target.key else None
+                key = (
+                    tuple([(name, image[name]) for name in target.key])
+                    if image and target.key
+                    else None
+                )
             changes.append(
                 Change(
                     target.schema,
@@ -409,13 +465,17 @@ class QueueReader:
 
     def _target(self, row: DispatchRow) -> _ReadTable:
         tabnum, destination = table_number(row), row.destination
-        schema, table = self._options.tables.get(tabnum) or (destination.owner or None, destination.table)
+        schema, table = self._options.tables.get(tabnum) or (
+            destination.owner or None,
+            destination.table,
+        )
         attrs = None
         if self._codec is not None:
             attrs = self._attrs.get(tabnum)
             if attrs is None:
                 raise SchemaMissing(
-                    f"{where(row)}: table {tabnum} ({destination.table}) is not described by DISPATCH_ATTRS"
+                    f"{where(row)}: table {tabnum} ({destination.table}) is not described by "
+                    "DISPATCH_ATTRS"
                 )
         target = self._targets[tabnum, destination] = _ReadTable(
             schema,
@@ -426,7 +486,9 @@ class QueueReader:
         )
         return target
 
-    def _images(self, row: DispatchRow, part1: bytes, part2: bytes, target: _ReadTable) -> _Images | None:
+    def _images(
+        self, row: DispatchRow, part1: bytes, part2: bytes, target: _ReadTable
+    ) -> _Images | None:
         """Return before, after and changed of an operation; None for a row that goes on as raw
         parts.
         """
@@ -469,8 +531,12 @@ def _blob_column(row: DispatchRow, attrs: TableAttrs) -> str:
     for column in attrs.columns:
         if column.atrnum == number:
             return column.name
-    raise SchemaMissing(f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe")
+    raise SchemaMissing(
+        f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe"
+    )
 
 
 def _is_for(destination: Sequence[str | None], row: DispatchRow) -> bool:
-    return all(wanted in (None, named) for wanted, named in zip(destination, row.destination, strict=True))
+    return all(
+        wanted in (None, named) for wanted, named in zip(destination, row.destination, strict=True)
+    )

@@ -15,7 +15,17 @@ from eventlog.changes.format import Complete, Key, Report, transactions, whole_i
 from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
 from eventlog.core.catalog import Column, Table
 from eventlog.core.moments import naive_utc, time_zone_named
-from eventlog.core.options import ANY, FUNCTION, STRING, CheckedOptions, Kind, choice, integer, option, shared
+from eventlog.core.options import (
+    ANY,
+    FUNCTION,
+    STRING,
+    CheckedOptions,
+    Kind,
+    choice,
+    integer,
+    option,
+    shared,
+)
 from eventlog.core.typed import decimal_text, whole_number
 from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import (
@@ -68,7 +78,9 @@ class SystemLog:
     wider than its column.
     """
 
-    def __init__(self, dbnode: str, continuation_lengths: str = "per_row", address: int = first_address()) -> None:
+    def __init__(
+        self, dbnode: str, continuation_lengths: str = "per_row", address: int = first_address()
+    ) -> None:
         _check_width("DBNODE", dbnode)
         self.address = address
         self._dbnode = dbnode
@@ -94,19 +106,23 @@ class SystemLog:
             for number, start in enumerate(range(0, len(both) or 1, DATA_SIZE)):
                 end = min(start + DATA_SIZE, len(both))
                 own_old = max(0, min(end, old) - start)
-                lengths = (old, len(both) - old) if self._has_totals else (own_old, end - start - own_old)
+                lengths = (
+                    (old, len(both) - old) if self._has_totals else (own_old, end - start - own_old)
+                )
                 data = both[start:end].ljust(DATA_SIZE, b"\0")
                 yield DispatchRow(
-                    oper_date, number, self._dbnode, transact_id, self.address, typ, blobatr, channel, tabnum, rowid,
-                    *lengths, destination, data,
+                    oper_date, number, self._dbnode, transact_id, self.address, typ, blobatr,
+                    channel, tabnum, rowid, *lengths, destination, data,
                 )  # fmt: skip
         self.address = next_address(self.address, len(both))
 
-    def end(self, transact_id: int, channel: int, oper_date: bytes, *, committed: bool = True) -> DispatchRow:
+    def end(
+        self, transact_id: int, channel: int, oper_date: bytes, *, committed: bool = True
+    ) -> DispatchRow:
         """Return the row that ends a transaction."""
         row = DispatchRow(
-            oper_date, 0, self._dbnode, transact_id, self.address, COMMIT if committed else ROLLBACK, 0, channel, 0, 0,
-            0, 0, _NOWHERE, bytes(DATA_SIZE),
+            oper_date, 0, self._dbnode, transact_id, self.address,
+            COMMIT if committed else ROLLBACK, 0, channel, 0, 0, 0, 0, _NOWHERE, bytes(DATA_SIZE),
         )  # fmt: skip
         self.address = next_address(self.address, 0)
         return row
@@ -140,14 +156,17 @@ class WriterOptions(CheckedOptions):
         "per_row", choice("per_row", "total"), "what LEN1 and LEN2 hold in continuation rows"
     )
     truncate: str = option("raise", choice("raise", "deletes"), "what is written for a TRUNCATE")
-    complete: Complete | None = option(None, FUNCTION, "function of schema, table and key that gives the whole row")
+    complete: Complete | None = option(
+        None, FUNCTION, "function of schema, table and key that gives the whole row"
+    )
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
     tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     catalog: CatalogOption = shared(CATALOG)
     destinations: Sequence[Sequence[str | None]] = option(
-        (("", None, None),), Kind(_parse_destinations, "a list of lists of server, owner and table"),
+        (("", None, None),),
+        Kind(_parse_destinations, "a list of lists of server, owner and table"),
         "where changes go: server, owner, table; null: the change's own",
-    )  # fmt: skip
+    )
     dbnode: str = option("EVENTLOG", STRING, "value of the column DBNODE")
     channel: int = option(0, integer(), "value of the column CHANNEL")
 
@@ -165,13 +184,18 @@ class QueueWriter:
     """
 
     def __init__(
-        self, options: WriterOptions | None = None, report: Report | None = None, address: int = first_address()
+        self,
+        options: WriterOptions | None = None,
+        report: Report | None = None,
+        address: int = first_address(),
     ) -> None:
         self._options = options = options or WriterOptions()
         self._report = report or Report(strict=True)
         codec = row_codec(options.codec, options.charset)
         if codec is None:
-            raise ConfigError("codec none cannot write rows; use eventlog-emulator-1 or an object with encode")
+            raise ConfigError(
+                "codec none cannot write rows; use eventlog-emulator-1 or an object with encode"
+            )
         self._encode = codec.encode
         self._zone = time_zone_named(options.timezone, "timezone")
         self._log = SystemLog(options.dbnode, options.continuation_lengths, address)
@@ -200,7 +224,9 @@ class QueueWriter:
                 oper_date = from_utc(last.commit_time, self._zone)
                 attrs, destinations = self._target(change)
                 truncates = change.op is ChangeOp.TRUNCATE
-                operations = self._deletes(change, attrs) if truncates else [self._operation(change, attrs)]
+                operations = (
+                    self._deletes(change, attrs) if truncates else [self._operation(change, attrs)]
+                )
             except FormatError as error:
                 self._report.skip(error)
                 continue
@@ -236,8 +262,8 @@ class QueueWriter:
             attrs = self._described_as(change)
             if attrs is None:
                 raise SchemaMissing(
-                    f"table {full_name(change.schema, change.table)} is not described; give its columns with "
-                    "dispatch_attrs and tables, or with catalog"
+                    f"table {full_name(change.schema, change.table)} is not described; give its "
+                    "columns with dispatch_attrs and tables, or with catalog"
                 )
             destinations = [
                 Destination(
@@ -248,9 +274,14 @@ class QueueWriter:
                 for server, owner, table in self._options.destinations
             ]
             for destination in destinations:
-                for column, text in zip(("DST_SERVER", "DST_OWNER", "DST_TABLE"), destination, strict=True):
+                for column, text in zip(
+                    ("DST_SERVER", "DST_OWNER", "DST_TABLE"), destination, strict=True
+                ):
                     _check_width(column, text)
-            target = self._targets[change.schema, change.table] = attrs, tuple(dict.fromkeys(destinations))
+            target = self._targets[change.schema, change.table] = (
+                attrs,
+                tuple(dict.fromkeys(destinations)),
+            )
         return target
 
     def _described_as(self, change: Change) -> TableAttrs | None:
@@ -259,21 +290,27 @@ class QueueWriter:
         It is found by schema and name; by the name alone if one of the two schemas is unknown and
         the name is unique.
         """
-        attrs = self._names.get((change.schema, change.table)) or self._names.get((None, change.table))
+        attrs = self._names.get((change.schema, change.table)) or self._names.get(
+            (None, change.table)
+        )
         if attrs is None and change.schema is None:
             alike = [attrs for (_, table), attrs in self._names.items() if table == change.table]
             attrs = alike[0] if len(alike) == 1 else None
         return attrs
 
-    # --- rows ---------------------------------------------------------------------------------------------------------
+    # --- rows -------------------------------------------------------------------------------------
 
     def _operation(self, change: Change, attrs: TableAttrs) -> tuple[int, list[bytes]]:
         """Return TYP and parts of a change."""
-        images = whole_images(change, attrs.names, self._options.complete, needs_before=True, count=self._report.count)
+        images = whole_images(
+            change, attrs.names, self._options.complete, needs_before=True, count=self._report.count
+        )
         rows = [self._row(image, change, attrs) for image in images]
         parts = [self._image(row, change, attrs) for row in rows]
         typ = _TYPS[change.op]
-        self._remember(attrs, None if typ == INSERT else rows[0], None if typ == DELETE else rows[-1])
+        self._remember(
+            attrs, None if typ == INSERT else rows[0], None if typ == DELETE else rows[-1]
+        )
         return typ, parts
 
     def _row(self, row: Row, change: Change, attrs: TableAttrs) -> dict[str, Value]:
@@ -296,16 +333,19 @@ class QueueWriter:
             return self._encode(attrs, row)
         except RowEncodeError as error:
             column = None if error.column is None else column_name(change, error.column)
-            raise RowEncodeError(f"{change.op} of {full_name(change.schema, change.table)}: {error}", column) from error
+            raise RowEncodeError(
+                f"{change.op} of {full_name(change.schema, change.table)}: {error}", column
+            ) from error
 
-    # --- TRUNCATE -----------------------------------------------------------------------------------------------------
+    # --- TRUNCATE ---------------------------------------------------------------------------------
 
     def _deletes(self, change: Change, attrs: TableAttrs) -> list[tuple[int, list[bytes]]]:
         """Return TYP and parts of each DELETE that is written for a TRUNCATE."""
         if self._options.truncate == "raise":
             raise NotExpressible(
-                f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no such operation; with "
-                "truncate = deletes it is written as one DELETE for each row that was written before"
+                f"TRUNCATE of {full_name(change.schema, change.table)}: a Linter queue has no "
+                "such operation; with truncate = deletes it is written as one DELETE for each row "
+                "that was written before"
             )
         rows = self._known.pop(attrs.tabnum, {})
         return [(DELETE, [self._image(row, change, attrs)]) for row in rows.values()]
@@ -331,7 +371,7 @@ _TYPS: Final = {
 }
 
 
-# --- tables and values ------------------------------------------------------------------------------------------------
+# --- tables and values ----------------------------------------------------------------------------
 
 
 def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttrs]:
@@ -340,7 +380,9 @@ def _described(options: WriterOptions) -> dict[tuple[str | None, str], TableAttr
     tables = {}
     for tabnum, attrs in options.dispatch_attrs.items():
         if tabnum not in names:
-            raise ConfigError(f"table {tabnum} of dispatch_attrs has no name; add it to tables as owner.table")
+            raise ConfigError(
+                f"table {tabnum} of dispatch_attrs has no name; add it to tables as owner.table"
+            )
         tables[names[tabnum]] = attrs
     database = database_of(options.catalog)
     if database is not None:
@@ -395,7 +437,9 @@ def _typ_and_length(column: Column) -> tuple[int, int]:
         case CatalogKind.CHARACTER | CatalogKind.OTHER:
             return Typ.VARCHAR, min(size * _BYTES_A_CHARACTER, LONGEST)
         case CatalogKind.TIME:
-            raise NotExpressible(f"column {column.name!r} holds times of day, which a Linter queue has no type for")
+            raise NotExpressible(
+                f"column {column.name!r} holds times of day, which a Linter queue has no type for"
+            )
 
 
 Truncated = Callable[[str], None]
@@ -420,7 +464,8 @@ def column_value(value: Value, column: ColumnAttrs, truncated: Truncated) -> Val
         pass
     kind = type(value).__name__
     raise NotExpressible(
-        f"column {column.name!r} of type code {column.typ} cannot hold the {kind} {value!r:.60} in a Linter queue"
+        f"column {column.name!r} of type code {column.typ} cannot hold the {kind} {value!r:.60} "
+        "in a Linter queue"
     )
 
 

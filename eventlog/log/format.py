@@ -86,7 +86,9 @@ def _changes(
         build_catalog(
             tables,
             tables=options.tables,
-            values=ValueOptions("full", options.time_zone, options.char_padding, options.special_times, "unicode"),
+            values=ValueOptions(
+                "full", options.time_zone, options.char_padding, options.special_times, "unicode"
+            ),
             meta_identifiers=options.meta_identifiers,
             ignore=ignored,
         )
@@ -116,10 +118,14 @@ class EventLogFormat(Format):
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
         file_format = options.get("file_format") or FILE_FORMATS[0]
         if file_format not in FILE_FORMATS:
-            raise ConfigError(f"file_format {file_format!r} is unknown: use one of {', '.join(FILE_FORMATS)}")
+            raise ConfigError(
+                f"file_format {file_format!r} is unknown: use one of {', '.join(FILE_FORMATS)}"
+            )
         return f"{name}/rows.{file_format}"
 
-    def read_changes(self, source: str, options: LogReaderOptions, report: Report) -> Iterator[Change]:
+    def read_changes(
+        self, source: str, options: LogReaderOptions, report: Report
+    ) -> Iterator[Change]:
         """Yield the changes of log rows in a file, in a directory of files, or in the live table of
         a database URL.
         """
@@ -133,11 +139,15 @@ class EventLogFormat(Format):
                 rows, ignored = _rows_of_files(source, options, report), ()
             tables = _tables(options, database)
             if tables is None:
-                tables = inferred_database(_rows_of_files(source, options, Report()), options.schema)
+                tables = inferred_database(
+                    _rows_of_files(source, options, Report()), options.schema
+                )
             name = "the log" if is_url(source) else source  # the URL may contain a password
             yield from _changes(rows, tables, ignored, database, options, report, name)
 
-    def write_changes(self, changes: Iterable[Change], target: str, options: LogWriterOptions, report: Report) -> None:
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: LogWriterOptions, report: Report
+    ) -> None:
         """Write changes as rows of a file, whole or not at all, or append them to the live table of
         a database URL in one transaction.
         """
@@ -170,16 +180,21 @@ class EventLogFormat(Format):
                 database.append(log, rows)
                 database.connection.commit()
         else:
-            numbered = (row._replace(record_id=number) for number, row in enumerate(rows, options.first_record_id))
+            numbered = (
+                row._replace(record_id=number)
+                for number, row in enumerate(rows, options.first_record_id)
+            )
             write_rows(numbered, target, file_format)
 
 
 FORMAT: Final = EventLogFormat()
 
-# --- changes to rows, in the four styles ------------------------------------------------------------------------------
+# --- changes to rows, in the four styles ----------------------------------------------------------
 
 
-def change_to_rows(change: Change, catalog: Catalog | None, options: LogWriterOptions, now: datetime) -> list[LogRow]:
+def change_to_rows(
+    change: Change, catalog: Catalog | None, options: LogWriterOptions, now: datetime
+) -> list[LogRow]:
     """Return the rows that describe a change, none if it changes nothing (spec/change-model.md 4).
 
     Their record_id is 0: the file writer or the database numbers them. A change that still has to
@@ -190,15 +205,21 @@ def change_to_rows(change: Change, catalog: Catalog | None, options: LogWriterOp
     """
     if options.schema is not None and change.schema not in (None, options.schema):
         raise NotExpressible(
-            f"{change.op} of {change.schema}.{change.table} at {change.position}: the log is of schema "
-            f"{options.schema}; convert the tables of {change.schema} to a log of their own"
+            f"{change.op} of {change.schema}.{change.table} at {change.position}: the log is of "
+            f"schema {options.schema}; convert the tables of {change.schema} to a log of their own"
         )
     object_class = class_of_change(catalog, change)
     moment = (change.commit_time or now).astimezone(time_zone_named(options.time_zone))
     event_time = to_text(moment.replace(tzinfo=None))
-    writer = _RowWriter(change, object_class, event_time, *STYLES[options.styles.get(change.table, options.style)])
+    writer = _RowWriter(
+        change, object_class, event_time, *STYLES[options.styles.get(change.table, options.style)]
+    )
     if change.op is ChangeOp.TRUNCATE:
-        return [row for key in existing_keys(change, options.existing_keys) for row in writer.delete(key)]
+        return [
+            row
+            for key in existing_keys(change, options.existing_keys)
+            for row in writer.delete(key)
+        ]
     if changes_nothing(change):
         return []
     to_query_back = change.after is None and change.extras.get("query_back")
@@ -242,7 +263,9 @@ class _RowWriter(NamedTuple):
             rows = [self._row(kind, key, name) for name in columns if after[name] not in (None, ())]
         else:
             rows = [
-                self._row(kind, key, name, None, text) for name in columns for text in self._texts(name, after[name])
+                self._row(kind, key, name, None, text)
+                for name in columns
+                for text in self._texts(name, after[name])
             ]
         if rows:
             return rows
@@ -254,7 +277,9 @@ class _RowWriter(NamedTuple):
         if kind == EventType.UPDATE_ROW_QUERY_BACK:
             many = [name for name in columns if is_multi_valued(after[name])]
             of_row = [self._row(kind, key)] if len(many) < len(columns) else []
-            return of_row + [self._row(EventType.UPDATE_FIELD_QUERY_BACK, key, name) for name in many]
+            return of_row + [
+                self._row(EventType.UPDATE_FIELD_QUERY_BACK, key, name) for name in many
+            ]
         if kind == EventType.UPDATE_FIELD_QUERY_BACK:
             return [self._row(kind, key, name) for name in columns]
         return [row for name in columns for row in self._updated(kind, key, name, after[name])]
@@ -263,18 +288,28 @@ class _RowWriter(NamedTuple):
         """Return the rows of one column; type 3 if its old value is unknown."""
         before = self.change.before or {}
         is_known = name in before and name not in (self.change.extras.get("changed_unknown") or ())
-        old_texts, new_texts = self._texts(name, before.get(name)) if is_known else [], self._texts(name, new)
+        old_texts, new_texts = (
+            self._texts(name, before.get(name)) if is_known else [],
+            self._texts(name, new),
+        )
         if not is_multi_valued(new):
             kind = kind if is_known else EventType.UPDATE_FIELD_REMOVE_ALL
-            return [self._row(kind, key, name, next(iter(old_texts), None), next(iter(new_texts), None))]
+            return [
+                self._row(kind, key, name, next(iter(old_texts), None), next(iter(new_texts), None))
+            ]
         # A child table's column has one row for each value. Type 3, which removes the other values,
         # comes first only if they are unknown.
         first: list[LogRow] = []
         if not is_known:
-            first = [self._row(EventType.UPDATE_FIELD_REMOVE_ALL, key, name, None, next(iter(new_texts), None))]
+            first = [
+                self._row(
+                    EventType.UPDATE_FIELD_REMOVE_ALL, key, name, None, next(iter(new_texts), None)
+                )
+            ]
             new_texts = new_texts[1:]
         return first + [
-            self._row(EventType.UPDATE_FIELD, key, name, old, new) for old, new in zip_longest(old_texts, new_texts)
+            self._row(EventType.UPDATE_FIELD, key, name, old, new)
+            for old, new in zip_longest(old_texts, new_texts)
         ]
 
     def query_back(self, key: Key) -> list[LogRow]:
@@ -294,7 +329,11 @@ class _RowWriter(NamedTuple):
                 for text in self._texts(name, known[name])
             ]
         else:
-            rows = [row for name in known for row in self._updated(EventType.UPDATE_FIELD, key, name, known[name])]
+            rows = [
+                row
+                for name in known
+                for row in self._updated(EventType.UPDATE_FIELD, key, name, known[name])
+            ]
         kind = EventType.INSERT_FIELD_QUERY_BACK if is_insert else EventType.UPDATE_FIELD_QUERY_BACK
         return rows + [self._row(kind, key, name) for name in extras.get("columns") or ()]
 
@@ -309,14 +348,32 @@ class _RowWriter(NamedTuple):
         unknown.
         """
         attributes = () if self.object_class is None else self.object_class.attributes
-        return next((one.name for one in attributes if not one.is_key and not one.multi_valued), None)
+        return next(
+            (one.name for one in attributes if not one.is_key and not one.multi_valued), None
+        )
 
     def _row(
-        self, kind: int, key: Key, column: str | None = None, old: str | None = None, new: str | None = None
+        self,
+        kind: int,
+        key: Key,
+        column: str | None = None,
+        old: str | None = None,
+        new: str | None = None,
     ) -> LogRow:
         change = self.change
         text = key_text(change, key, self.object_class)
-        return LogRow(0, Status.NEW, int(kind), self.event_time, change.user, change.table, text, column, old, new)
+        return LogRow(
+            0,
+            Status.NEW,
+            int(kind),
+            self.event_time,
+            change.user,
+            change.table,
+            text,
+            column,
+            old,
+            new,
+        )
 
 
 def _check_text(row: LogRow, *, holds_nul: bool) -> None:
@@ -328,10 +385,14 @@ def _check_text(row: LogRow, *, holds_nul: bool) -> None:
     for name, text in zip(LogRow._fields, row, strict=True):
         if not isinstance(text, str) or text.isprintable():
             continue
-        what = None if holds_nul or "\0" not in text else "U+0000, which the database has no place for"
+        what = (
+            None if holds_nul or "\0" not in text else "U+0000, which the database has no place for"
+        )
         try:
             check_unicode(text)
         except BadValue:
             what = "half a surrogate pair, which UTF-8 has no form for"
         if what is not None:
-            raise NotExpressible(f"{name} of a row of {row.table_name!r} holds {what}: {shown(text)}")
+            raise NotExpressible(
+                f"{name} of a row of {row.table_name!r} holds {what}: {shown(text)}"
+            )

@@ -61,7 +61,10 @@ def rows_to_changes(
     """
     schema = options.schema or catalog.schema
     read_group = group_reader(
-        schema, options.time_zone, options.char_padding, lambda column: report.count(f"truncated {column}")
+        schema,
+        options.time_zone,
+        options.char_padding,
+        lambda column: report.count(f"truncated {column}"),
     )
     log_rows: dict[int, LogRow] = {}
     folder = RowFolder(options.fold_distance, options.fold_span)
@@ -79,11 +82,14 @@ def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[
     for row in rows:
         if row.record_id <= last:
             if row.record_id == last:
-                report.skip(FormatError(f"{source}: record_id {last} stands twice; the first row counts"))
+                report.skip(
+                    FormatError(f"{source}: record_id {last} stands twice; the first row counts")
+                )
                 continue
             raise FormatError(
-                f"{source}: record_id {row.record_id} stands behind record_id {last}: the rows are needed in ascending "
-                "order of it; sort the file by it, or read with the option sort = true"
+                f"{source}: record_id {row.record_id} stands behind record_id {last}: the rows "
+                "are needed in ascending order of it; sort the file by it, or read with the "
+                "option sort = true"
             )
         last = row.record_id
         yield row
@@ -136,7 +142,7 @@ def _changes(
             report.count("groups_gone" if row is None else "groups_empty")
 
 
-# --- a group of rows to a change --------------------------------------------------------------------------------------
+# --- a group of rows to a change ------------------------------------------------------------------
 
 # Names of the module, since looking up an enumeration's members is slow.
 _INSERT, _UPDATE, _DELETE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE
@@ -151,7 +157,9 @@ UNREAD: Final[CurrentRow] = {}
 _WITH_FRACTION: Final = frozenset((Kind.TIME, Kind.TIMESTAMP, Kind.TIMESTAMPTZ))
 _BEYOND_MICROSECONDS = re.compile(r"\.[0-9]{6}0*[1-9]")
 
-_ReadGroup: TypeAlias = Callable[[Group, Decision | None, CurrentRow | None, Mapping[int, LogRow]], Change | None]
+_ReadGroup: TypeAlias = Callable[
+    [Group, Decision | None, CurrentRow | None, Mapping[int, LogRow]], Change | None
+]
 """A function from a group, the decision of precedence on it, its current row (None = deleted) and
 its log rows by record_id to its change.
 """
@@ -194,14 +202,22 @@ def group_reader(
         return read_and_tell
 
     def read(
-        group: Group, decision: Decision | None, current: CurrentRow | None, log_rows: Mapping[int, LogRow]
+        group: Group,
+        decision: Decision | None,
+        current: CurrentRow | None,
+        log_rows: Mapping[int, LogRow],
     ) -> Change | None:
         rows: Sequence[CheckedRow] = group
         query_back = None
         if decision is not None:
             rows, _, query_back = decision
             if query_back is not None and current is None:
-                rows = [row for row in rows for _, event_type, _, _, _, _ in (row,) if event_type not in READS]
+                rows = [
+                    row
+                    for row in rows
+                    for _, event_type, _, _, _, _ in (row,)
+                    if event_type not in READS
+                ]
         if not rows:
             return None
         first, _, (object_class, key_text), _, _, _ = group[0]
@@ -212,7 +228,9 @@ def group_reader(
             images = _images(rows, key, query_back, current, log_rows, value_of)
             commit_time = None if event_time is None else read_moment(event_time)
         except BadValue as error:
-            raise FormatError(f"the change of row {first}, {object_class.name!r} {key_text}: {error}") from error
+            raise FormatError(
+                f"the change of row {first}, {object_class.name!r} {key_text}: {error}"
+            ) from error
         if images is None:
             return None
         op, before, after, changed, extras = images
@@ -228,7 +246,9 @@ def group_reader(
 
 _Columns: TypeAlias = dict[str, Value]
 _ValueOf: TypeAlias = Callable[[Attribute], ReadValue]
-_Images: TypeAlias = tuple[ChangeOp, _Columns | None, _Columns | None, frozenset[str] | None, Mapping[str, Any]]
+_Images: TypeAlias = tuple[
+    ChangeOp, _Columns | None, _Columns | None, frozenset[str] | None, Mapping[str, Any]
+]
 """Operation, row before, row after, changed columns, extras."""
 
 
@@ -253,7 +273,9 @@ def _images(
         named = [attribute for _, _, _, attribute, _, _ in rows if attribute is not None]
         changed |= {attribute.name for attribute in named if not attribute.is_key}
         if current is not UNREAD:
-            read_back = {attribute.name: _read_back(attribute, current, value_of) for attribute in query_back}
+            read_back = {
+                attribute.name: _read_back(attribute, current, value_of) for attribute in query_back
+            }
             after = {**dict(key), **read_back, **new}
         elif kind in READS_ROW:
             after = None
@@ -282,7 +304,11 @@ def _logged(
         if goes is ALL:  # type 3, or type 2 with an unreadable old value (spec/xds.md 4.3)
             event_type = UPDATE_FIELD_REMOVE_ALL
         name, read, log_row = attribute.name, value_of(attribute), log_rows[record_id]
-        old = None if event_type != UPDATE_FIELD or log_row.old_value is None else read(log_row.old_value)
+        old = (
+            None
+            if event_type != UPDATE_FIELD or log_row.old_value is None
+            else read(log_row.old_value)
+        )
         new = None if log_row.new_value is None else read(log_row.new_value)
         if attribute.multi_valued:
             steps.setdefault(name, []).extend(_steps(event_type, old, new))
@@ -331,7 +357,7 @@ def with_rows(change: Change, group: Group, log_rows: Mapping[int, LogRow]) -> C
     return change._replace(extras={**rows, **change.extras})
 
 
-# --- the tables of a log, inferred from its rows ----------------------------------------------------------------------
+# --- the tables of a log, inferred from its rows --------------------------------------------------
 
 _TEXT = ColumnType(Kind.CHARACTER)
 
@@ -361,10 +387,16 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
     tables: list[Table] = []
     for name, key in keys.items():
         of_key = {column.casefold() for column in key}
-        others = [column for folded, column in columns.get(name, {}).items() if folded not in of_key]
-        of_children = [column for column in others if "." in column and column.partition(".")[0] not in keys]
+        others = [
+            column for folded, column in columns.get(name, {}).items() if folded not in of_key
+        ]
+        of_children = [
+            column for column in others if "." in column and column.partition(".")[0] not in keys
+        ]
         plain = [column for column in others if column not in of_children]
-        tables.append(Table(name, "table", tuple(Column(column, _TEXT) for column in (*key, *plain)), key))
+        tables.append(
+            Table(name, "table", tuple(Column(column, _TEXT) for column in (*key, *plain)), key)
+        )
         tables += [_child(name, key, column) for column in of_children]
     return Database("", schema, tuple(tables))
 

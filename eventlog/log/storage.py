@@ -84,10 +84,14 @@ class _LogOptions(CheckedOptions):
     schema_name: str | None = option(None, STRING, "schema of the live log and its classes")
     log_table: str = shared(LOG_TABLE)
     layout: str = shared(LAYOUT)
-    column_map: Mapping[str, str] | None = option(None, TEXT_OBJECT, "real names of the ten standard columns")
+    column_map: Mapping[str, str] | None = option(
+        None, TEXT_OBJECT, "real names of the ten standard columns"
+    )
     column_sort: str = shared(COLUMN_SORT)
     time_zone: str = shared(TIME_ZONE)
-    file_format: str | None = option(None, choice(*FILE_FORMATS), "form of the file, if its name does not say it")
+    file_format: str | None = option(
+        None, choice(*FILE_FORMATS), "form of the file, if its name does not say it"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +101,26 @@ class LogReaderOptions(_LogOptions):
     The tables come from ``catalog``, else from the database. Without both, every column is text.
     """
 
-    schema: str | None = option(None, STRING, "schema of the changes; default: that of the catalogue")
-    database_url: str | None = option(None, STRING, "URL of the database to read rows back from, for a log in files")
-    tables: Sequence[str] | None = option(None, TEXTS, "parent tables and views that are classes; default: all")
+    schema: str | None = option(
+        None, STRING, "schema of the changes; default: that of the catalogue"
+    )
+    database_url: str | None = option(
+        None, STRING, "URL of the database to read rows back from, for a log in files"
+    )
+    tables: Sequence[str] | None = option(
+        None, TEXTS, "parent tables and views that are classes; default: all"
+    )
     meta_identifiers: bool = shared(META_IDENTIFIERS)
     fold_distance: int = shared(FOLD_DISTANCE)
     fold_span: int = shared(FOLD_SPAN)
     char_padding: str = shared(CHAR_PADDING)
     special_times: str = shared(SPECIAL_TIMES)
-    driver_user: str | None = option(None, STRING, "the publisher's database user, whose rows are left out")
-    status: str = option(_STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "letters of the rows that are read")
+    driver_user: str | None = option(
+        None, STRING, "the publisher's database user, whose rows are left out"
+    )
+    status: str = option(
+        _STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "letters of the rows that are read"
+    )
     sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
 
 
@@ -117,13 +131,17 @@ class LogWriterOptions(_LogOptions):
     style: str = shared(STYLE, about="what is logged of a change, as the style of a watch")
     styles: Mapping[str, str] = option({}, _STYLES, "the style of single tables, by table")
     schema: str | None = option(
-        None, STRING, "schema of the log; default: that of the catalogue, else of the first change that has one"
+        None,
+        STRING,
+        "schema of the log; default: that of the catalogue, else of the first change that has one",
     )
     existing_keys: Any = shared(EXISTING_KEYS)
-    first_record_id: int = option(1, integer(), "record_id of the first row of a file; a live table numbers its rows")
+    first_record_id: int = option(
+        1, integer(), "record_id of the first row of a file; a live table numbers its rows"
+    )
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 _NAMES: Final = {"csv": "csv", "json": "jsonl", "parquet": "parquet"}
 """The values of ``file_format`` by the format names of ``files.tabular``."""
@@ -138,7 +156,8 @@ def file_format_of(path: str, option: str | None) -> str:
     known = tabular.FORMATS.get(Path(path).suffix.lower())
     if known is None:
         raise ConfigError(
-            f"the name of {path} does not say what it holds: give file_format = {' | '.join(FILE_FORMATS)}"
+            f"the name of {path} does not say what it holds: give file_format = "
+            f"{' | '.join(FILE_FORMATS)}"
         )
     return _NAMES[known]
 
@@ -175,7 +194,10 @@ def _records(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Ro
                 continue
             columns = columns or _columns(tuple(record), options, path)
             values = [record.get(column) for column in columns]
-            yield f"line {number}", [float(value) if type(value) is Decimal else value for value in values]
+            yield (
+                f"line {number}",
+                [float(value) if type(value) is Decimal else value for value in values],
+            )
         return
     names, rows = tabular.read_csv(path) if file_format == "csv" else tabular.read_parquet(path)
     unit = "line" if file_format == "csv" else "row"
@@ -195,10 +217,13 @@ def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str
     """Return the names of the ten columns in the order of a row's fields."""
     by_name = {name.casefold(): name for name in names}
     if column_map := options.column_map:
-        missing = [field for field in LogRow._fields if column_map.get(field, "").casefold() not in by_name]
+        missing = [
+            field for field in LogRow._fields if column_map.get(field, "").casefold() not in by_name
+        ]
         if missing:
             raise ConfigError(
-                f"{path} has no column for {missing[0]} by column_map; its columns are {', '.join(names)}"
+                f"{path} has no column for {missing[0]} by column_map; its columns are "
+                f"{', '.join(names)}"
             )
         return [by_name[column_map[field].casefold()] for field in LogRow._fields]
     # A JSON object may leave out columns that are NULL; their standard names are in small letters
@@ -207,7 +232,8 @@ def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str
         return [by_name.get(field, field) for field in LogRow._fields]
     if len(names) < len(LogRow._fields):
         raise ConfigError(
-            f"{path} has no columns record_id and event_type, and too few ({len(names)}) to take them by position"
+            f"{path} has no columns record_id and event_type, and too few ({len(names)}) to take "
+            "them by position"
         )
     by_position = dict(zip(LAYOUTS[options.layout], names, strict=False))
     return [by_position[field] for field in LogRow._fields]
@@ -266,20 +292,27 @@ def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
             file.write(_csv_line(names))
             file.writelines(map(_csv_line, rows))
         else:
-            file.writelines(tabular.json_line(names, row).encode("utf-8", "surrogatepass") for row in rows)
+            file.writelines(
+                tabular.json_line(names, row).encode("utf-8", "surrogatepass") for row in rows
+            )
 
 
 def _csv_line(values: Sequence[object]) -> bytes:
     """Return a line in which every text is quoted, as PostgreSQL's COPY reads it with FORCE_NULL or
     without.
     """
-    fields = ("" if v is None else str(v) if isinstance(v, int) else tabular.quoted(str(v)) for v in values)
+    fields = (
+        "" if v is None else str(v) if isinstance(v, int) else tabular.quoted(str(v))
+        for v in values
+    )
     return (",".join(fields) + "\n").encode("utf-8", "surrogatepass")
 
 
-# --- live tables ------------------------------------------------------------------------------------------------------
+# --- live tables ----------------------------------------------------------------------------------
 
-_PASSWORD: Final = "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
+_PASSWORD: Final = (
+    "that it holds the password, or is the URL of [database] with EVENTLOG_DATABASE_PASSWORD set"  # noqa: S105
+)
 _BATCH: Final = 10_000
 
 
@@ -349,7 +382,13 @@ class LiveDatabase:
         table = _table(log, [record_id])
         last = 0
         while True:
-            behind = sa.select(record_id).select_from(table).where(record_id > last).order_by(record_id).limit(_BATCH)
+            behind = (
+                sa.select(record_id)
+                .select_from(table)
+                .where(record_id > last)
+                .order_by(record_id)
+                .limit(_BATCH)
+            )
             ids = self.connection.scalars(behind).all()
             if not ids:
                 return
@@ -360,9 +399,16 @@ class LiveDatabase:
         """Append rows to the log in the order given; the database numbers them. The caller
         commits.
         """
-        columns = [sa.column(quoted(name), _bind_type(log, position)) for position, name in enumerate(log.columns)]
+        columns = [
+            sa.column(quoted(name), _bind_type(log, position))
+            for position, name in enumerate(log.columns)
+        ]
         insert = sa.insert(_table(log, columns))
-        is_moment = log.types[3].kind in (ColumnKind.TIMESTAMP, ColumnKind.TIMESTAMPTZ, ColumnKind.DATE)
+        is_moment = log.types[3].kind in (
+            ColumnKind.TIMESTAMP,
+            ColumnKind.TIMESTAMPTZ,
+            ColumnKind.DATE,
+        )
         remaining = iter(rows)
         while batch := list(islice(remaining, _BATCH)):
             self.connection.execute(insert, [_parameters(log, row, is_moment) for row in batch])

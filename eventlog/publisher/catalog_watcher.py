@@ -77,7 +77,10 @@ class CatalogWatcher:
         except EventlogError as error:
             context.connection.rollback()
             if str(error) != self._last_warning:
-                what = "the tables have changed, and the publisher goes on with what it knows of them: %s"
+                what = (
+                    "the tables have changed, and the publisher goes on with what it knows of "
+                    "them: %s"
+                )
                 _log.warning(what, error, extra={"code": error.code})
             self._last_warning = str(error)
             return False
@@ -86,7 +89,9 @@ class CatalogWatcher:
         if not sentences:
             return False
         for sentence in sentences:
-            _log.warning("%s; see `eventlog triggers plan`, then `eventlog triggers apply`", sentence)
+            _log.warning(
+                "%s; see `eventlog triggers plan`, then `eventlog triggers apply`", sentence
+            )
         self.context = replace(context, catalog=_with_lost(fresh, context.catalog))
         return True
 
@@ -125,11 +130,17 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
         for table, columns in _columns(old).items():
             if table not in tables:
                 why = f": {now.no_children[table]}" if table in now.no_children else ""
-                yield f"{table} is no child table of {old.name} any more{why}; its values are not captured"
+                yield (
+                    f"{table} is no child table of {old.name} any more{why}; its values are not "
+                    "captured"
+                )
                 continue
             words = column_changes(columns, tables.pop(table))
             if table == old.name:
-                words = (*words, *key_change(*([column.name for column in cls.key] for cls in (old, new))))
+                words = (
+                    *words,
+                    *key_change(*([column.name for column in cls.key] for cls in (old, new))),
+                )
             if words:
                 yield f"{table}: {'; '.join(words)}"
         yield from (f"{table} is a child table of {old.name} now" for table in tables)
@@ -153,11 +164,16 @@ def _with_lost(now: Catalog, before: Catalog) -> Catalog:
         old = before.log_names.get(name)
         lost = {} if old is None else _lost(old, log_name)
         # In the last place, since a present name of the class has its present meaning.
-        names[name] = replace(log_name, by_spelling=(*log_name.by_spelling, lost)) if lost else log_name
+        names[name] = (
+            replace(log_name, by_spelling=(*log_name.by_spelling, lost)) if lost else log_name
+        )
     return replace(now, log_names=names)
 
 
 def _lost(old: LogName, new: LogName) -> dict[str, Attribute]:
     return {
-        name: attribute for names in old.by_spelling for name, attribute in names.items() if new.attribute(name) is None
+        name: attribute
+        for names in old.by_spelling
+        for name, attribute in names.items()
+        if new.attribute(name) is None
     }

@@ -42,7 +42,9 @@ from eventlog.sql.triggers.watch import (
 )
 
 
-def read_catalog(connection: Connection, dialect: Dialect, config: Config, log: LogTable) -> Catalog:
+def read_catalog(
+    connection: Connection, dialect: Dialect, config: Config, log: LogTable
+) -> Catalog:
     """Return the classes that the configuration names, as they are in the database now; some may be
     unavailable.
     """
@@ -87,7 +89,11 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
     if all(watch.tables is None for watch in config.watches):
         return DeclaredTables(config, {}, {})
     tables = {table.name: table for table in database.tables}
-    named = {name for watch in config.watches if watch.table and (name := match_name(watch.table, tables))}
+    named = {
+        name
+        for watch in config.watches
+        if watch.table and (name := match_name(watch.table, tables))
+    }
     ignore = internal_tables(database, log)
     if config.database.tables is not None:  # a table that is no class cannot be watched
         listed = [split_name(name)[1] for name in config.database.tables]
@@ -106,23 +112,38 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
             watches.append(watch)
             continue
         choice = choose_tables(
-            database, watch.tables, watch.exclude_tables, watched=named, others=others, ignore=ignore
+            database,
+            watch.tables,
+            watch.exclude_tables,
+            watched=named,
+            others=others,
+            ignore=ignore,
         )
         named |= set(choice.tables)  # the first watch that matches a table gets it
         warnings += (
-            f"{name} matches the watch {watch.name} and has no primary key: it is no class, and nothing of it is "
-            "captured; exclude_tables takes it out"
+            (
+                f"{name} matches the watch {watch.name} and has no primary key: it is no class, "
+                "and nothing of it is captured; exclude_tables takes it out"
+            )
             for name in choice.without_key
         )
         unknown = set(watch.exclude)
         for name in choice.tables:
             known = attribute_names(database, tables[name], named)
-            exclude = tuple(column for column in watch.exclude if match_name(column, known) is not None)
+            exclude = tuple(
+                column for column in watch.exclude if match_name(column, known) is not None
+            )
             unknown -= set(exclude)
-            exclude += tuple(column for column in choice.left_out.get(name, ()) if column not in exclude)
-            watches.append(replace(watch, table=name, tables=None, exclude_tables=(), exclude=exclude))
+            exclude += tuple(
+                column for column in choice.left_out.get(name, ()) if column not in exclude
+            )
+            watches.append(
+                replace(watch, table=name, tables=None, exclude_tables=(), exclude=exclude)
+            )
         wrong: list[EventlogError] = [
-            ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
+            ConfigError(
+                f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables"
+            )
             for one in sorted(unknown)
         ]
         for name, error in choice.refused.items():
@@ -133,7 +154,9 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
                 refused[name] = located
         if wrong:
             doubtful |= dict.fromkeys(choice.tables or watch.tables, together(wrong))
-    return DeclaredTables(replace(config, watches=tuple(watches), warnings=tuple(warnings)), refused, doubtful)
+    return DeclaredTables(
+        replace(config, watches=tuple(watches), warnings=tuple(warnings)), refused, doubtful
+    )
 
 
 def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
@@ -149,11 +172,16 @@ def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:
     parts = [split_name(name) if config.database.tables else (None, name) for name in listed]
     schemas = {schema for schema, _ in parts if schema is not None}
     if len(schemas) > 1:
-        raise ConfigError(f"tables of several schemas ({', '.join(sorted(schemas))}) need a publisher for each schema")
+        raise ConfigError(
+            f"tables of several schemas ({', '.join(sorted(schemas))}) need a publisher for each "
+            "schema"
+        )
     return next(iter(schemas), config.database.schema_name), tuple(name for _, name in parts)
 
 
-def catalog_of(config: Config, database: Database, tables: Sequence[str] | None, log: LogTable) -> Catalog:
+def catalog_of(
+    config: Config, database: Database, tables: Sequence[str] | None, log: LogTable
+) -> Catalog:
     """Return the classes of a database under the configuration's options, without the log and its
     companions.
 
@@ -170,7 +198,9 @@ def available_catalog(
 
     ``values`` selects the texts of values, None = the texts of the format.
     """
-    return _catalog_of(declared.config, database, class_names(declared.config)[1], log, declared.refused, values)
+    return _catalog_of(
+        declared.config, database, class_names(declared.config)[1], log, declared.refused, values
+    )
 
 
 def _catalog_of(
@@ -210,17 +240,28 @@ def captured_tables(config: Config, catalog: Catalog) -> tuple[str, ...]:
     classes without a watch.
     """
     watched = [catalog.log_name(watch.table) for watch in config.watches if watch.table is not None]
-    classes = [log_name.object_class for log_name in watched if log_name is not None and log_name.child is None]
+    classes = [
+        log_name.object_class
+        for log_name in watched
+        if log_name is not None and log_name.child is None
+    ]
     if not config.watches or any(watch.tables is not None for watch in config.watches):
         classes = [cls for cls in catalog.classes if not cls.is_view]
     bases = [table for watch in config.watches for table in watch.base or ()]
-    tables = [table for cls in classes for table in (cls.name, *(child.table.name for child in cls.children))]
+    tables = [
+        table
+        for cls in classes
+        for table in (cls.name, *(child.table.name for child in cls.children))
+    ]
     return tuple(dict.fromkeys([*tables, *bases]))
 
 
 def declared_watches(config: Config) -> tuple[WatchedTable, ...]:
     """Return the watches of the configuration in the form that triggers are compiled from."""
-    return tuple(WatchedTable(**{**same_fields(watch, WatchedTable), "table": watch.name}) for watch in config.watches)
+    return tuple(
+        WatchedTable(**{**same_fields(watch, WatchedTable), "table": watch.name})
+        for watch in config.watches
+    )
 
 
 def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
@@ -234,7 +275,7 @@ def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
     found = {name: match_name(name, names) for name in wanted}
     if unknown := [name for name, match in found.items() if match is None]:
         raise ConfigError(
-            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is no class that the configuration names; "
-            f"there are {first_of(sorted(names), 10)}"
+            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is no class that the "
+            f"configuration names; there are {first_of(sorted(names), 10)}"
         )
     return frozenset(match for match in found.values() if match is not None)

@@ -47,10 +47,15 @@ class Standing(NamedTuple):
 
     def as_data(self) -> dict[str, Any]:
         """Return the standing as data for JSON."""
-        return {**self._asdict(), "snapshot": None if self.snapshot is None else self.snapshot.as_data()}
+        return {
+            **self._asdict(),
+            "snapshot": None if self.snapshot is None else self.snapshot.as_data(),
+        }
 
 
-def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> list[Standing]:
+def standings(
+    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
+) -> list[Standing]:
     """Return the standings of a log's consumers, by name."""
     found = []
     lines = read_consumers(conn, log)
@@ -77,7 +82,9 @@ def standings(conn: Connection, dialect: Dialect, log: LogTable, event_time_zone
                 moved=line.moved,
                 still_seconds=still,
                 events_in_flight=sum(1 for flight in flights for _ in flight.events()),
-                snapshot=None if line.loaded is None else Loading.of_line(line.begun, line.loaded).progress(),
+                snapshot=None
+                if line.loaded is None
+                else Loading.of_line(line.begun, line.loaded).progress(),
             )
         )
     return found

@@ -79,7 +79,7 @@ class PublisherOptions:
         return self.driver_user if self.leave_loopback else None
 
 
-# --- counters, and the log lines about them ---------------------------------------------------------------------------
+# --- counters, and the log lines about them -------------------------------------------------------
 
 
 _MOST_REFUSED: Final = 100_000
@@ -166,7 +166,10 @@ def remark_in_words(remark: Remark) -> str:
     way_out = 'time_syntax = "canonical" or "java" in [format.xds] writes fractions of timestamps'
     if remark.attribute.column.type.kind is Kind.TIME:
         way_out = "no time_syntax writes the fraction of a time of day"
-    return f"an update changed nothing but the fraction of a second ({remark.reason}), which is not sent; {way_out}"
+    return (
+        f"an update changed nothing but the fraction of a second ({remark.reason}), which is not "
+        f"sent; {way_out}"
+    )
 
 
 REPORT_INTERVAL: Final = 60.0
@@ -203,8 +206,10 @@ class Reports:
 def stream_summary(counters: Counters) -> str:
     """Return a summary of the work on a source that is no log, for people."""
     return (
-        f"{number_of(counters.rows_read, 'change')} read, {number_of(counters.events_sent, 'event')} in "
-        f"{number_of(counters.documents_sent, 'document')} sent, {number_of(counters.rows_bad, 'change')} not sent, "
+        f"{number_of(counters.rows_read, 'change')} read, "
+        f"{number_of(counters.events_sent, 'event')} in "
+        f"{number_of(counters.documents_sent, 'document')} sent, "
+        f"{number_of(counters.rows_bad, 'change')} not sent, "
         f"{number_of(counters.answers_error, 'event')} refused"
     )
 
@@ -231,10 +236,12 @@ def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
 def remarks(old_unreadable: int, truncated: int) -> list[str]:
     """Return the remarks on good rows in words, empty if there are none."""
     told = [f"{number_of(old_unreadable, 'old value')} unreadable"] if old_unreadable else []
-    return [*told, f"{number_of(truncated, 'change')} below a second not sent"] if truncated else told
+    return (
+        [*told, f"{number_of(truncated, 'change')} below a second not sent"] if truncated else told
+    )
 
 
-# --- the context ------------------------------------------------------------------------------------------------------
+# --- the context ----------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -281,17 +288,23 @@ class Context:
         if classes is None:
             return True
         meant = self.catalog.log_name(table_name) if table_name else None
-        name = self.catalog.unavailable_class(table_name or "") if meant is None else meant.object_class.name
+        name = (
+            self.catalog.unavailable_class(table_name or "")
+            if meant is None
+            else meant.object_class.name
+        )
         return name in classes
 
     def query_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
         """Return the current rows of objects by canonical key; deleted objects are missing."""
-        return self.dialect.query_back(self.connection, self.catalog.schema, object_class, keys, attributes)
+        return self.dialect.query_back(
+            self.connection, self.catalog.schema, object_class, keys, attributes
+        )
 
 
-# --- warnings at the start --------------------------------------------------------------------------------------------
+# --- warnings at the start ------------------------------------------------------------------------
 
 LOOPBACK_WAYS_OUT: Final = (
     "give the publisher a database user of its own",
@@ -304,18 +317,27 @@ LOOPBACK_WAYS_OUT: Final = (
 def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
     """Return the warning that the publisher's user owns captured tables."""
     owned = first_of(tables, 3)
-    return f"{user!r}, the publisher's database user, owns {owned}: what it changes there is loopback, not published"
+    return (
+        f"{user!r}, the publisher's database user, owns {owned}: what it changes there is "
+        "loopback, not published"
+    )
 
 
 def owned_tables(
-    conn: Connection, dialect: Dialect, options: PublisherOptions, schema: str | None, tables: Sequence[str]
+    conn: Connection,
+    dialect: Dialect,
+    options: PublisherOptions,
+    schema: str | None,
+    tables: Sequence[str],
 ) -> Sequence[str]:
     """Return the tables that the publisher's user owns; none if loopback is off, or if the settings
     decide about it.
     """
     if not options.driver_user or schema is None or options.loopback_is_meant:
         return ()
-    return ask(conn, dialect, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
+    return ask(
+        conn, dialect, "owned", str, schema=schema, tables=list(tables), user=options.driver_user
+    )
 
 
 def unavailable_in_words(name: str, error: EventlogError) -> str:
@@ -331,10 +353,16 @@ def warn_at_start(context: Context) -> None:
     connection, options = context.connection, context.options
     for name, error in context.catalog.unavailable.items():
         _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
-    tables = owned_tables(connection, context.dialect, options, context.catalog.schema, context.captured)
+    tables = owned_tables(
+        connection, context.dialect, options, context.catalog.schema, context.captured
+    )
     connection.commit()
     if tables:
-        _log.warning("%s: %s", loopback_of_tables(options.driver_user or "", tables), ", ".join(LOOPBACK_WAYS_OUT))
+        _log.warning(
+            "%s: %s",
+            loopback_of_tables(options.driver_user or "", tables),
+            ", ".join(LOOPBACK_WAYS_OUT),
+        )
 
 
 def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
@@ -343,8 +371,8 @@ def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
     """
     if rows > 0 and not context.options.loopback_is_meant:
         _log.warning(
-            "%s %s S without being published, since %r made the changes, the publisher's own database user (loopback): "
-            "%s; `eventlog requeue --loopback` brings rows back",
+            "%s %s S without being published, since %r made the changes, the publisher's own "
+            "database user (loopback): %s; `eventlog requeue --loopback` brings rows back",
             number_of(rows, "row"),
             done,
             context.options.driver_user or "",

@@ -130,7 +130,11 @@ def run_cycle(
     current = state.scan
     # Objects that have become free begin a new scan, unless passing over parked rows would cost
     # more than the scan has read.
-    if current is None or (state.freed and current.past <= 0) or not is_still_valid(context, current.writers):
+    if (
+        current is None
+        or (state.freed and current.past <= 0)
+        or not is_still_valid(context, current.writers)
+    ):
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
         current = state.scan = begin(context, is_long=current is not None)
         state.freed.clear()
@@ -149,7 +153,10 @@ def run_cycle(
     _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
     is_stale = current.rests_on_writers and not is_still_valid(context, current.writers)
     if state.held is not None and not is_still_valid(context, state.held.writers):
-        state.held, is_stale = None, True  # new rows may belong to held objects, and later rows behind them
+        state.held, is_stale = (
+            None,
+            True,
+        )  # new rows may belong to held objects, and later rows behind them
     if is_stale:
         state.scan = None
         context.connection.commit()
@@ -185,7 +192,9 @@ def _next_window(
     """Return the next window of a scan, and the rest of the scan, None at its end."""
     first = 1
     left_out: Container[int] = in_flight
-    waiting: Container[ObjectId] = Either(state.parking, state.freed) if state.freed else state.parking
+    waiting: Container[ObjectId] = (
+        Either(state.parking, state.freed) if state.freed else state.parking
+    )
     if state.hold is not None and state.held is not None:
         first = state.hold.last + 1
         left_out, waiting = Either(in_flight, range(first)), Either(waiting, state.held)
@@ -215,7 +224,8 @@ def send_in_flight(
     for number in sorted(state.flights):
         flight = state.flights[number]
         if all(
-            event.event_id in flight.waiting or state.parking.is_waiting(event.object_id) for event in flight.events()
+            event.event_id in flight.waiting or state.parking.is_waiting(event.object_id)
+            for event in flight.events()
         ):
             continue
         flight = _numbered(context, flight)
@@ -241,7 +251,9 @@ def _wake(context: Context, state: State) -> list[ObjectId]:
     due = state.parking.due(time.monotonic())
     woken: list[ObjectId] = []
     if due:
-        events = Counter(event.object_id for flight in state.flights.values() for event in flight.events())
+        events = Counter(
+            event.object_id for flight in state.flights.values() for event in flight.events()
+        )
         left = most_retries(context.options)
         for object_id in due:
             left -= events[object_id]
@@ -267,11 +279,16 @@ def _fly(
     state.flights[flight.number] = flight
     before_flight()
     if context.observer is not SILENT:
-        times, firsts = flight.origins.event_times, [events[0] for events in flight.envelopes.values()]
+        times, firsts = (
+            flight.origins.event_times,
+            [events[0] for events in flight.envelopes.values()],
+        )
         if before_bad is not None and context.observer.wants_event_times:
             times = _event_times(context, sorted(event.ids[0] for event in firsts))
             context.connection.commit()
-        event_times = {event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times}
+        event_times = {
+            event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times
+        }
         context.observer.flight_begins(flight.info(), event_times)
     begun = time.monotonic()
 
@@ -284,7 +301,11 @@ def _fly(
         return rebuild(context, part, state.parking, save_first)
 
     line = InflightLine(context, flight, sink, state.parking, None if before_bad is None else build)
-    documents = sum(map(len, flight.envelopes.values())) if context.output.is_single else len(flight.envelopes)
+    documents = (
+        sum(map(len, flight.envelopes.values()))
+        if context.output.is_single
+        else len(flight.envelopes)
+    )
     most = min(context.options.concurrency, documents)
     with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:
@@ -315,7 +336,9 @@ def _fly(
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
     """Return the record_ids of all rows that are in flight."""
-    return frozenset(record_id for flight in flights for event in flight.events() for record_id in event.ids)
+    return frozenset(
+        record_id for flight in flights for event in flight.events() for record_id in event.ids
+    )
 
 
 def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequence[int]) -> Marks:
@@ -351,7 +374,10 @@ def _prepare(
     flight = None
     if events:
         number = draw_flight(context)
-        first, size = context.output.first(number, state.newest, raised_at(context.epoch)), context.options.batch_size
+        first, size = (
+            context.output.first(number, state.newest, raised_at(context.epoch)),
+            context.options.batch_size,
+        )
         # Without fates every row of a new event contributes, and so does the first row, which names
         # the event.
         flight = pack(number, events, size, first, origins, context.epoch)
@@ -384,8 +410,8 @@ def draw_flight(context: Context) -> int:
     number = next_flight(context.connection, context.log)
     if number <= context.used.flight:
         raise DatabaseAway(
-            f"flight number {number} of the log {context.log} lies behind {context.used.flight}, which was used "
-            "before: the database was put back to an earlier state"
+            f"flight number {number} of the log {context.log} lies behind {context.used.flight}, "
+            "which was used before: the database was put back to an earlier state"
         )
     return number
 
@@ -393,20 +419,27 @@ def draw_flight(context: Context) -> int:
 def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:
     """Return the event_time of rows."""
     fields = ("record_id", "event_time")
-    return dict(context.dialect.read_columns(context.connection, context.log, to_ranges(record_ids), fields))
+    return dict(
+        context.dialect.read_columns(context.connection, context.log, to_ranges(record_ids), fields)
+    )
 
 
 def _numbered(context: Context, flight: Flight) -> Flight:
     """Return a recorded flight with numbers, if the format numbers events: a publisher of another
     format may have recorded it.
     """
-    if not flight.first and (first := context.output.first(flight.number, "", raised_at(context.epoch))):
+    if not flight.first and (
+        first := context.output.first(flight.number, "", raised_at(context.epoch))
+    ):
         return numbered(flight, first)
     return flight
 
 
 def rebuild(
-    context: Context, flight: Flight, parking: Parking[ObjectId], before_bad: Callable[[], None] = lambda: None
+    context: Context,
+    flight: Flight,
+    parking: Parking[ObjectId],
+    before_bad: Callable[[], None] = lambda: None,
 ) -> Flight:
     """Return a recorded flight with rebuilt events: the same rows, event-ids and envelopes, with
     values read back again.
@@ -417,7 +450,9 @@ def rebuild(
     flight = _numbered(context, flight)
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
     rebuilt = build_recorded(context, wanted)
-    waiting = frozenset(event.event_id for event in wanted if not rebuilt.waiting.isdisjoint(event.ids))
+    waiting = frozenset(
+        event.event_id for event in wanted if not rebuilt.waiting.isdisjoint(event.ids)
+    )
     events_now, current_rows = with_current_rows(context, rebuilt.events)
     if any(event.fates is not None and event.fates.bad for event in events_now):
         before_bad()
@@ -428,7 +463,9 @@ def rebuild(
         for number, events in flight.envelopes.items()
     }
     origins = origins_of(rebuilt.log_rows.values())
-    return flight._replace(envelopes=envelopes, origins=origins, current_rows=current_rows, waiting=waiting)
+    return flight._replace(
+        envelopes=envelopes, origins=origins, current_rows=current_rows, waiting=waiting
+    )
 
 
 class Rebuilt(NamedTuple):
@@ -461,7 +498,9 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))
     bad = {row.record_id: row for row in checked.bad}
-    groups = [[good[record_id] for record_id in event.ids if record_id in good] for event in recorded]
+    groups = [
+        [good[record_id] for record_id in event.ids if record_id in good] for event in recorded
+    ]
     decided = decide(groups, context.query_back, [frozenset(event.dropped) for event in recorded])
     events = []
     for event, (group, decision, current) in zip(recorded, decided, strict=True):
@@ -476,12 +515,14 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
         if fates is not None and failed:
             fates = fates._replace(bad=[*fates.bad, *failed])
         events.append(
-            event._replace(object_id=built.object_id, operation=built.operation, steps=built.steps, fates=fates)
+            event._replace(
+                object_id=built.object_id, operation=built.operation, steps=built.steps, fates=fates
+            )
         )
     return Rebuilt(events, decided, bad, log_rows, checked.remarks, frozenset(checked.waiting))
 
 
-# --- dry run ----------------------------------------------------------------------------------------------------------
+# --- dry run --------------------------------------------------------------------------------------
 
 
 def dry_run(context: Context) -> Iterator[str]:
@@ -525,7 +566,9 @@ def _windows(context: Context, state: State) -> Iterator[WindowResult]:
 
 def preview(context: Context, flight: Flight, events: Sequence[Outgoing]) -> str:
     """Return the document of these events of a flight for people; empty if all objects are gone."""
-    read, current_rows = with_current_rows(context, [event for event in events if event.operation is not None])
+    read, current_rows = with_current_rows(
+        context, [event for event in events if event.operation is not None]
+    )
     events = [event for event in read if event.operation is not None]
     flight = flight._replace(current_rows=current_rows)
     return context.output.preview(context.catalog, flight, events) if events else ""

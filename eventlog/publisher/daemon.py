@@ -23,7 +23,15 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
-from eventlog.errors import ConfigError, ConsumerRuns, DatabaseAway, DatabaseError, FatalAnswer, ReceiverAway, number_of
+from eventlog.errors import (
+    ConfigError,
+    ConsumerRuns,
+    DatabaseAway,
+    DatabaseError,
+    FatalAnswer,
+    ReceiverAway,
+    number_of,
+)
 from eventlog.model import Document
 from eventlog.publisher import sinks
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
@@ -82,13 +90,24 @@ def publish(
 
     def life(connected: Callable[[], bool]) -> None:
         nonlocal reports
-        with open_context() as opened, closing(open_sink()) as sink, as_database_errors(opened.connection):
+        with (
+            open_context() as opened,
+            closing(open_sink()) as sink,
+            as_database_errors(opened.connection),
+        ):
             context = replace(opened, observer=observer)
             if connected():
                 warn_at_start(context)
             reports = reports or Reports(context.counters)
             try:
-                _serve(context, ReportingSink(sink, progress, observer), stop, timetable, progress, reports)
+                _serve(
+                    context,
+                    ReportingSink(sink, progress, observer),
+                    stop,
+                    timetable,
+                    progress,
+                    reports,
+                )
             finally:
                 reports.warn_of_loopback(context, at_end=True)
 
@@ -102,7 +121,9 @@ def publish(
     keep_connected(life_or_standby, stop, (DatabaseAway,), *retry, observer)
 
 
-def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT) -> None:
+def publish_once(
+    context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT
+) -> None:
     """Send the recorded flights, then the present queue. ``observer`` is informed of the work.
 
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
@@ -110,7 +131,10 @@ def publish_once(context: Context, sink: Sink, stop: Stop | None = None, observe
     stop = stop or threading.Event()
     reports = Reports(context.counters)
     if observer is not SILENT:
-        context, sink = replace(context, observer=observer), ReportingSink(sink, observer.progressed, observer)
+        context, sink = (
+            replace(context, observer=observer),
+            ReportingSink(sink, observer.progressed, observer),
+        )
         observer.connected(again=False)
         observer.does(Doing.PUBLISHING)
     try:
@@ -146,23 +170,35 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
         raise ReceiverAway(f"the queue was not published to its end: {cycle.reason}")
     if len(state.parking):
-        raise ReceiverAway(f"{number_of(len(state.parking), 'object')} left: the receiver asked for their events later")
+        raise ReceiverAway(
+            f"{number_of(len(state.parking), 'object')} left: the receiver asked for their events "
+            "later"
+        )
 
 
 def _is_waiting(context: Context, last: int | None) -> bool:
     """Return True if the queue has rows up to this one."""
     window = context.ledger.undone(Window(1, last, 1))
-    return last is not None and bool(context.dialect.read_window(context.connection, context.log, window))
+    return last is not None and bool(
+        context.dialect.read_window(context.connection, context.log, window)
+    )
 
 
 def _serve(
-    context: Context, sink: Sink, stop: Stop, timetable: Timetable, progress: Progress, reports: Reports
+    context: Context,
+    sink: Sink,
+    stop: Stop,
+    timetable: Timetable,
+    progress: Progress,
+    reports: Reports,
 ) -> None:
     options = context.options
     idle = begin_idle(context)
     watcher, state = CatalogWatcher(context), recover(context)
     # Some formats have no heartbeat, and a receiver could not read an empty document.
-    heartbeat = HeartbeatTimer(options.heartbeat_interval if context.output.heartbeat else 0.0, time.monotonic())
+    heartbeat = HeartbeatTimer(
+        options.heartbeat_interval if context.output.heartbeat else 0.0, time.monotonic()
+    )
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
 
     def before_flight() -> None:
@@ -175,21 +211,27 @@ def _serve(
             # A flight number of its own, and no in-flight line: a heartbeat is never sent again.
             number = context.used.flight = draw_flight(context)
             context.connection.commit()
-            send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
+            send_heartbeat(
+                sink, Document(number, 1, (), context.output.heartbeat), context.counters
+            )
             heartbeat.last = time.monotonic()
         if watcher.refresh_if_due():
             state = recover(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
-        cycle = _cycle(run_cycle if is_due else send_in_flight, watcher, state, sink, stop, before_flight)
+        cycle = _cycle(
+            run_cycle if is_due else send_in_flight, watcher, state, sink, stop, before_flight
+        )
         if cycle is None:
             state = recover(watcher.context)
             continue
         if context.counters.documents_sent > sent_before:
             heartbeat.last = time.monotonic()
         if (before := reports.due()) is not None:
-            queue = context.ledger.queue(context.connection, context.dialect, context.log, options.event_time_zone)
+            queue = context.ledger.queue(
+                context.connection, context.dialect, context.log, options.event_time_zone
+            )
             context.connection.commit()
             _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
         reports.warn_of_loopback(context)
@@ -212,7 +254,9 @@ def _serve(
             continue
         if started is not None and is_due and cycle.result is FlightResult.DONE:
             timetable.finish(started)
-        context.observer.does(Doing.RESTING, "woken by the database" if idle.wake is not None else "")
+        context.observer.does(
+            Doing.RESTING, "woken by the database" if idle.wake is not None else ""
+        )
         idle.wait(stop, _seconds_left(context, state, heartbeat, timetable))
 
 
@@ -255,7 +299,9 @@ def _local_time(context: Context) -> datetime | None:
     return now
 
 
-def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, timetable: Timetable) -> float:
+def _seconds_left(
+    context: Context, state: State, heartbeat: HeartbeatTimer, timetable: Timetable
+) -> float:
     """Return the seconds until the clock calls for the next cycle, a parked object or a
     heartbeat.
     """
@@ -264,7 +310,9 @@ def _seconds_left(context: Context, state: State, heartbeat: HeartbeatTimer, tim
     now = time.monotonic()
     due = state.parking.next_due()
     return soonest(
-        options.polling_interval if local is None else timetable.seconds_left(options.time_of_day, local),
+        options.polling_interval
+        if local is None
+        else timetable.seconds_left(options.time_of_day, local),
         None if due is None else max(0.0, due - now),
         heartbeat.seconds_left(now),
         context.observer.look_due(),
@@ -292,7 +340,7 @@ def run_post_poll(context: Context) -> None:
         )
 
 
-# --- facts that cost a statement, read between two flights ------------------------------------------------------------
+# --- facts that cost a statement, read between two flights ----------------------------------------
 
 _MOST_TRANSACTIONS: Final = 100
 """The most open transactions that a look reads."""
@@ -312,10 +360,14 @@ def look(context: Context, state: State) -> None:
         return
     begun = time.monotonic()
     conn, dialect, log = context.connection, context.dialect, context.log
-    transactions = doctor.ask(conn, dialect, "transactions", doctor.OpenTransaction, log, limit=_MOST_TRANSACTIONS)
+    transactions = doctor.ask(
+        conn, dialect, "transactions", doctor.OpenTransaction, log, limit=_MOST_TRANSACTIONS
+    )
     oldest_flight = None
     if state.flights:
-        (oldest_flight,) = doctor.ask(conn, dialect, "inflight", float, log, flight=min(state.flights)) or (None,)
+        (oldest_flight,) = doctor.ask(
+            conn, dialect, "inflight", float, log, flight=min(state.flights)
+        ) or (None,)
     zone, ledger = context.options.event_time_zone, context.ledger
     queue = look_at_queue(conn, dialect, log, zone, context.observer.queue_cap, ledger)
     conn.commit()
@@ -341,7 +393,7 @@ def look(context: Context, state: State) -> None:
     )
 
 
-# --- for Python programs ----------------------------------------------------------------------------------------------
+# --- for Python programs --------------------------------------------------------------------------
 
 
 class Publisher:
@@ -357,7 +409,12 @@ class Publisher:
     __slots__ = ("_config", "_counters", "_receive", "_used")
 
     def __init__(self, config: Config, receive: Receive | None = None) -> None:
-        self._config, self._receive, self._counters, self._used = config, receive, Counters(), Used()
+        self._config, self._receive, self._counters, self._used = (
+            config,
+            receive,
+            Counters(),
+            Used(),
+        )
 
     @classmethod
     def from_config(
@@ -432,7 +489,10 @@ class Publisher:
                     progress=progress,
                 )
             elif once:
-                with open_to_publish(config, counters, self._used) as context, closing(self._open_sink()) as sink:
+                with (
+                    open_to_publish(config, counters, self._used) as context,
+                    closing(self._open_sink()) as sink,
+                ):
                     publish_once(context, sink, stop)
             else:
                 retry = config.publisher.retry_initial, config.publisher.retry_max
@@ -444,4 +504,6 @@ class Publisher:
             return sinks.open_sink(self._config, sys.stdout)
         from eventlog.publisher.sinks.python import CallableSink  # brings the reader of XDS answers
 
-        return CallableSink(self._receive, getattr(self._receive, "__qualname__", repr(self._receive)))
+        return CallableSink(
+            self._receive, getattr(self._receive, "__qualname__", repr(self._receive))
+        )

@@ -118,7 +118,7 @@ class Errand(Protocol[E]):
         ...
 
 
-# --- parked objects ---------------------------------------------------------------------------------------------------
+# --- parked objects -------------------------------------------------------------------------------
 
 
 class Parked(NamedTuple):
@@ -139,7 +139,9 @@ class Parking(dict[K, Parked]):
     overtakes an unanswered one. Times are of one monotonic clock, in seconds.
     """
 
-    def __init__(self, retry_initial: float, retry_max: float, random: Random = random.random) -> None:
+    def __init__(
+        self, retry_initial: float, retry_max: float, random: Random = random.random
+    ) -> None:
         super().__init__()
         self._back_off = retry_initial, retry_max, random
         self._awake: set[K] = set()
@@ -178,7 +180,7 @@ class Parking(dict[K, Parked]):
         return f"more than {number_of(most, 'object')} parked" if len(self) > most else ""
 
 
-# --- sending ----------------------------------------------------------------------------------------------------------
+# --- sending --------------------------------------------------------------------------------------
 
 
 def deliver(
@@ -204,7 +206,9 @@ def deliver(
         nonlocal ended
         if isinstance(answer, ReceiverAway):
             if ended.result is not FlightResult.FATAL:
-                ended = ended._replace(result=FlightResult.AWAY, reason=str(answer), in_short=answer.in_short)
+                ended = ended._replace(
+                    result=FlightResult.AWAY, reason=str(answer), in_short=answer.in_short
+                )
             return set()
         judged = _judge(events, answer)
         settled = _settle(envelope, judged, answer, errand)
@@ -253,10 +257,16 @@ def _send_halves(
         retried = settle(envelope, part, answer)
         # These events were in the envelope, and the receiver may have applied them before it
         # refused it.
-        behind = [(SUCCESS, event) for left in parts for event in left if event.object_id in retried]
+        behind = [
+            (SUCCESS, event) for left in parts for event in left if event.object_id in retried
+        ]
         if behind:
             errand.settle(envelope, [event for _, event in behind], Judged([], (), behind))
-            parts = [rest for left in parts if (rest := [event for event in left if event.object_id not in retried])]
+            parts = [
+                rest
+                for left in parts
+                if (rest := [event for event in left if event.object_id not in retried])
+            ]
         if parts and not halted():
             errand.save()
 
@@ -268,7 +278,10 @@ without one.
 
 
 def _returned(
-    envelopes: Iterable[Envelope[E]], errand: Errand[E], halted: Callable[[], bool], threads: Executor | None
+    envelopes: Iterable[Envelope[E]],
+    errand: Errand[E],
+    halted: Callable[[], bool],
+    threads: Executor | None,
 ) -> Generator[_Returned[E]]:
     """Yield each envelope with its answer before the next is sent; with ``threads`` up to
     ``concurrency`` are sent at the same time, begun in order, and two with a common object never
@@ -332,7 +345,12 @@ def _refusal(events: Sequence[E], answer: Answer | ReceiverAway) -> str | None:
     The receiver's own words, which may quote values, appear only with the rows that are refused in
     the end.
     """
-    if isinstance(answer, ReceiverAway) or not answer.culprit_unknown or answer.general is None or len(events) == 1:
+    if (
+        isinstance(answer, ReceiverAway)
+        or not answer.culprit_unknown
+        or answer.general is None
+        or len(events) == 1
+    ):
         return None
     return answer.in_short or "the receiver refuses it"
 
@@ -356,11 +374,13 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
         return False
     counters.heartbeats_sent += 1
     if answer.general is not None and answer.general.level is Level.FATAL:
-        raise FatalAnswer(f"the receiver answered fatal to a heartbeat: {answer.general.message or 'no message'}")
+        raise FatalAnswer(
+            f"the receiver answered fatal to a heartbeat: {answer.general.message or 'no message'}"
+        )
     return True
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
@@ -400,14 +420,18 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
             for event in events:
                 parking.release(event.object_id)
         if verdict.level is Level.FATAL:
-            ended = ended._replace(result=FlightResult.FATAL, reason=verdict.message or "no message")
+            ended = ended._replace(
+                result=FlightResult.FATAL, reason=verdict.message or "no message"
+            )
     counters.count_answers(Level.RETRY, len(judged.retried))
     counters.events_sent += len(judged.retried) + len(judged.behind)
     for verdict, _ in judged.behind:
         counters.count_answers(verdict.level, 1)
     if ended.result is FlightResult.FATAL or not judged.retried:
         return ended
-    if not errand.options.park or (answer.general is not None and answer.general.level is Level.RETRY):
+    if not errand.options.park or (
+        answer.general is not None and answer.general.level is Level.RETRY
+    ):
         sent_id = judged.retried[0].sent_id
         message = answer.verdict(sent_id).message
         again = f"event {sent_id} is to be sent again later"
@@ -430,7 +454,9 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
     return ended
 
 
-def as_flushed(answered: Answered[E], refused: Mapping[str, Verdict] | None, counters: Counters) -> Answered[E]:
+def as_flushed(
+    answered: Answered[E], refused: Mapping[str, Verdict] | None, counters: Counters
+) -> Answered[E]:
     """Return the answers after a flush. ``refused`` has verdicts of the flush that replace
     answers.
     """
@@ -443,5 +469,10 @@ def as_flushed(answered: Answered[E], refused: Mapping[str, Verdict] | None, cou
             counters.count_answers(verdict.level, -1)
             counters.count_answers(refused[event.sent_id].level, 1)
             flushed.append((refused[event.sent_id], [event]))
-        flushed.append((verdict, [event for event in events if event.sent_id not in refused] if late else events))
+        flushed.append(
+            (
+                verdict,
+                [event for event in events if event.sent_id not in refused] if late else events,
+            )
+        )
     return flushed

@@ -34,7 +34,12 @@ from eventlog.publisher.configured_classes import (
     declared_watches,
 )
 from eventlog.publisher.consumers import standings
-from eventlog.publisher.context import LOOPBACK_WAYS_OUT, PublisherOptions, loopback_of_tables, owned_tables
+from eventlog.publisher.context import (
+    LOOPBACK_WAYS_OUT,
+    PublisherOptions,
+    loopback_of_tables,
+    owned_tables,
+)
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
@@ -42,7 +47,13 @@ from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.publisher.output import event_writer
 from eventlog.sql import doctor, migrations, resync
-from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, connect, dialect_of, is_pooled
+from eventlog.sql.connection import (
+    TO_THE_PRIMARY,
+    as_database_errors,
+    connect,
+    dialect_of,
+    is_pooled,
+)
 from eventlog.sql.consumers import check_possible
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
@@ -92,7 +103,11 @@ class Case:
                 if self.conn.invalidated:
                     raise
                 text = f"{subject} could not be checked: {error}"
-                self.findings.append(Finding("check_failed", "warning", text, ("eventlog doctor, as a user who may",)))
+                self.findings.append(
+                    Finding(
+                        "check_failed", "warning", text, ("eventlog doctor, as a user who may",)
+                    )
+                )
 
     def ask(self, question: str, record: Callable[..., T], **about: object) -> list[T]:
         """Return the database's answers to a question about the log."""
@@ -143,13 +158,15 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
         case.run(SESSION_CHECKS)
         if _find_log(case):
             case.run(LOG_CHECKS)
-            if not any(right.startswith(("SELECT", "USAGE on schema")) for right in case.missing_rights):
+            if not any(
+                right.startswith(("SELECT", "USAGE on schema")) for right in case.missing_rights
+            ):
                 case.run(ROW_CHECKS)
     order = ("error", "warning", "info")
     return sorted(dict.fromkeys(case.findings), key=lambda finding: order.index(finding.severity))
 
 
-# --- the session, and the place of the log ----------------------------------------------------------------------------
+# --- the session, and the place of the log --------------------------------------------------------
 
 
 def _clock(case: Case) -> Iterator[Finding]:
@@ -157,7 +174,9 @@ def _clock(case: Case) -> Iterator[Finding]:
     answers = doctor.ask(case.conn, case.dialect, "clock", float)
     after = time.time()
     for database_time in answers:
-        yield from doctor.judge_clock(database_time - (before + after) / 2, (after - before) / 2, case.limits)
+        yield from doctor.judge_clock(
+            database_time - (before + after) / 2, (after - before) / 2, case.limits
+        )
 
 
 def _orphans(case: Case) -> Iterator[Finding]:
@@ -181,7 +200,9 @@ def _find_log(case: Case) -> bool:
         _rights_on_unseen(case)
         return False
     case.user = dialect.current_user(conn)
-    case.options = publisher_options(config, publisher_user(config, dialect, case.user), dialect.fold_name)
+    case.options = publisher_options(
+        config, publisher_user(config, dialect, case.user), dialect.fold_name
+    )
     return True
 
 
@@ -197,13 +218,17 @@ def _rights_on_unseen(case: Case) -> None:
         case.findings += _rights(case)
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- the log --------------------------------------------------------------------------------------
 
 
 def _rights(case: Case) -> Iterator[Finding]:
     if case.consumer is not None:
         case.missing_rights = case.dialect.missing_consumer_rights(case.conn, case.log)
-        grants = case.repairs("consumer_grants", user=case.dialect.quote(case.user)) if case.missing_rights else ()
+        grants = (
+            case.repairs("consumer_grants", user=case.dialect.quote(case.user))
+            if case.missing_rights
+            else ()
+        )
         yield from doctor.judge_rights(case.missing_rights, case.user, grants)
         return
     deletes = case.config.publisher.delete_from_log
@@ -217,18 +242,24 @@ def _revision(case: Case) -> Iterator[Finding]:
     settings = case.config.database
     try:
         with as_database_errors(case.conn), case.conn.begin_nested():
-            reached = migrations.current(case.conn, log_table=settings.log_table, schema=settings.schema_name)
+            reached = migrations.current(
+                case.conn, log_table=settings.log_table, schema=settings.schema_name
+            )
     except DatabaseError:
         return  # a publisher's user has no right on the version table and needs none
     unknown = migrations.unknown(reached)
-    yield from findings.judge_revision(reached, migrations.heads(), unknown, migrations.OTHER_EVENTLOG)
+    yield from findings.judge_revision(
+        reached, migrations.heads(), unknown, migrations.OTHER_EVENTLOG
+    )
 
 
 def _indexes(case: Case) -> Iterator[Finding]:
     mends = case.repairs("reading_index"), case.repairs("row_index")
     columns = case.ask("indexes", doctor.row)
     by_expression = case.dialect.queue_by_expression
-    yield from findings.judge_indexes(columns, case.log, case.dialect.quote, *mends, by_expression=by_expression)
+    yield from findings.judge_indexes(
+        columns, case.log, case.dialect.quote, *mends, by_expression=by_expression
+    )
 
 
 def _wake(case: Case) -> Iterator[Finding]:
@@ -237,7 +268,7 @@ def _wake(case: Case) -> Iterator[Finding]:
         yield from findings.judge_wake(wake.missing(case.conn, case.log), settings.polling_interval)
 
 
-# --- the capture ------------------------------------------------------------------------------------------------------
+# --- the capture ----------------------------------------------------------------------------------
 
 
 def _classes(case: Case) -> Iterator[Finding]:
@@ -269,7 +300,9 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     if case.catalog is None or not case.schema:
         return
     whole_rows = Need.WHOLE_ROWS in event_writer(case.config, case.log).needs
-    needed = {pair for cls in case.catalog.classes for pair in _columns_read_back(case, cls, whole_rows)}
+    needed = {
+        pair for cls in case.catalog.classes for pair in _columns_read_back(case, cls, whole_rows)
+    }
     perhaps: set[tuple[str, str]] = set()
     if "altered_tables" in case.dialect.capabilities:
         # Any style may read back a table that was altered, or a value that is too large for the
@@ -278,10 +311,15 @@ def _unreadable(case: Case) -> Iterator[Finding]:
             perhaps |= {(one.table, one.column.name) for one in cls.attributes}
             perhaps |= {(cls.table.name, column.name) for column in cls.key}
         perhaps -= needed
-    for columns, judge in ((sorted(needed), doctor.judge_unreadable), (sorted(perhaps), doctor.judge_unreadable_later)):
+    for columns, judge in (
+        (sorted(needed), doctor.judge_unreadable),
+        (sorted(perhaps), doctor.judge_unreadable_later),
+    ):
         if columns:
             tables, names = ([*texts] for texts in zip(*columns, strict=True))
-            answer = case.ask("unreadable", doctor.row, schema=case.schema, tables=tables, columns=names)
+            answer = case.ask(
+                "unreadable", doctor.row, schema=case.schema, tables=tables, columns=names
+            )
             yield from judge(answer, case.user, case.schema, case.dialect.quote)
 
 
@@ -292,17 +330,27 @@ def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterat
     ``whole_rows`` says that the format sends the object's row even if the log has the values
     (spec/debezium.md 4).
     """
-    watches = [watch for watch in case.config.watches if match_name(watch.name, (cls.name,)) is not None]
+    watches = [
+        watch for watch in case.config.watches if match_name(watch.name, (cls.name,)) is not None
+    ]
     # Triggers of another product may log rows of any type.
-    by_value = bool(watches) and all(watch.style in LOGS_VALUES for watch in watches) and not cls.is_view
+    by_value = (
+        bool(watches) and all(watch.style in LOGS_VALUES for watch in watches) and not cls.is_view
+    )
     children = [child.attribute for child in cls.children]
-    read = [one for one in cls.attributes if not by_value or one in children or case.dialect.is_read_back(one.column)]
+    read = [
+        one
+        for one in cls.attributes
+        if not by_value or one in children or case.dialect.is_read_back(one.column)
+    ]
     if whole_rows:
         read += row_attributes(cls)
     yield from ((one.table, one.column.name) for one in read)
     if read:
         yield from ((cls.table.name, column.name) for column in cls.key)
-    yield from ((child.table.name, column) for child in cls.children for column in child.owner_columns)
+    yield from (
+        (child.table.name, column) for child in cls.children for column in child.owner_columns
+    )
 
 
 def _plan(case: Case) -> Iterator[Finding]:
@@ -319,7 +367,9 @@ def _plan(case: Case) -> Iterator[Finding]:
     installed = case.ask("installed_triggers", doctor.LogTrigger)
     yield from findings.judge_disabled(installed)
     if case.plan is None:
-        watched = [f"{case.schema}.{table}" for table in _watched(case)] if _sees_triggers(case) else []
+        watched = (
+            [f"{case.schema}.{table}" for table in _watched(case)] if _sees_triggers(case) else []
+        )
         yield from findings.judge_without_plan(installed, watched, reason)
     else:
         yield from findings.judge_plan(case.plan, installed)
@@ -330,9 +380,13 @@ def _due(case: Case) -> Iterator[Finding]:
     9.1).
     """
     log = case.log
-    if case.catalog is None or not sa.inspect(case.conn).has_table(quoted(log.resync_table), log.schema):
+    if case.catalog is None or not sa.inspect(case.conn).has_table(
+        quoted(log.resync_table), log.schema
+    ):
         return
-    if not case.dialect.lacking(case.conn, log, log.resync_table, ("SELECT",), case.dialect.spelled("position")):
+    if not case.dialect.lacking(
+        case.conn, log, log.resync_table, ("SELECT",), case.dialect.spelled("position")
+    ):
         names = {cls.name for cls in case.catalog.classes}
         due = [one for one in resync.due_now(case.conn, log) if one.selection.class_name in names]
         yield from findings.judge_resyncs(due)
@@ -345,7 +399,9 @@ def _refused_watches(case: Case) -> Iterator[Finding]:
     if case.database is None or case.catalog is None:
         return
     watches, reflect = declared_watches(case.config), partial(case.dialect.reflect, case.conn)
-    declared = declared_triggers(case.database, case.catalog, watches, reflect, case.catalog.unavailable)
+    declared = declared_triggers(
+        case.database, case.catalog, watches, reflect, case.catalog.unavailable
+    )
     yield from findings.judge_refused(declared.refusals)
 
 
@@ -357,9 +413,16 @@ def _watched(case: Case) -> list[str]:
     """Return the tables of the watches that are classes, and their child tables."""
     tables: list[str] = []
     for watch in case.config.watches:
-        name = None if watch.table is None or case.catalog is None else case.catalog.log_name(watch.table)
+        name = (
+            None
+            if watch.table is None or case.catalog is None
+            else case.catalog.log_name(watch.table)
+        )
         if name is not None and name.child is None:
-            tables += [name.object_class.name, *(child.table.name for child in name.object_class.children)]
+            tables += [
+                name.object_class.name,
+                *(child.table.name for child in name.object_class.children),
+            ]
     return tables
 
 
@@ -374,7 +437,9 @@ def _untouched(case: Case) -> Iterator[Finding]:
     tables = [cls.name for cls in case.catalog.classes if not cls.is_view]
     watched = _watched(case)
     bare = [
-        table for table in case.ask("without_triggers", str, schema=case.schema, tables=tables) if table not in watched
+        table
+        for table in case.ask("without_triggers", str, schema=case.schema, tables=tables)
+        if table not in watched
     ]
     yield from findings.judge_untouched(bare, case.config.database.tables is not None)
 
@@ -395,12 +460,14 @@ def _owner(case: Case) -> Iterator[Finding]:
         yield Finding("loopback", "warning", text, LOOPBACK_WAYS_OUT)
 
 
-# --- the rows ---------------------------------------------------------------------------------------------------------
+# --- the rows -------------------------------------------------------------------------------------
 
 
 def _without_record_id(case: Case) -> Iterator[Finding]:
     rows, _, looked_at = case.ask_one("without_record_id", doctor.row, limit=case.limits.rows)
-    return findings.judge_record_ids(rows, looked_at, case.log_name, case.column("record_id"), case.limits)
+    return findings.judge_record_ids(
+        rows, looked_at, case.log_name, case.column("record_id"), case.limits
+    )
 
 
 def _in_flight(case: Case) -> Iterator[Finding]:
@@ -412,7 +479,9 @@ def _in_flight(case: Case) -> Iterator[Finding]:
     oldest = min((flight.number for flight in case.flights), default=None)
     seconds = None if oldest is None else case.ask_one("inflight", float, flight=oldest)
     rows = len(recorded_ids(case.flights))
-    yield from findings.judge_in_flight(events, rows, seconds, ledger.runs(conn, case.dialect, log), case.limits)
+    yield from findings.judge_in_flight(
+        events, rows, seconds, ledger.runs(conn, case.dialect, log), case.limits
+    )
 
 
 def _consumers(case: Case) -> Iterator[Finding]:
@@ -420,7 +489,9 @@ def _consumers(case: Case) -> Iterator[Finding]:
     zone, name = case.config.publisher.event_time_zone, case.consumer
     found = standings(case.conn, case.dialect, case.log, zone)
     for one in found:
-        yield from findings.judge_consumer(one.name, one.rows_behind, one.still_seconds, one.runs, case.limits)
+        yield from findings.judge_consumer(
+            one.name, one.rows_behind, one.still_seconds, one.runs, case.limits
+        )
     if name is None:
         return
     try:
@@ -429,7 +500,9 @@ def _consumers(case: Case) -> Iterator[Finding]:
         yield Finding("no_consumers", "error", str(refused), ())
         return
     own = next((one for one in found if one.name == name), None)
-    yield from findings.judge_own_consumer(name, None if own is None else (own.rows_behind, own.runs))
+    yield from findings.judge_own_consumer(
+        name, None if own is None else (own.rows_behind, own.runs)
+    )
 
 
 def _queue(case: Case) -> Iterator[Finding]:
@@ -437,7 +510,9 @@ def _queue(case: Case) -> Iterator[Finding]:
     if case.consumer is not None:
         return
     queue = case.dialect.queue(conn, log, settings.event_time_zone)
-    yield from findings.judge_queue(queue, case.dialect.is_locked(conn, log), settings.publisher_disabled)
+    yield from findings.judge_queue(
+        queue, case.dialect.is_locked(conn, log), settings.publisher_disabled
+    )
 
 
 def _loopback(case: Case) -> Iterator[Finding]:
@@ -446,24 +521,34 @@ def _loopback(case: Case) -> Iterator[Finding]:
     if user is None or case.consumer is not None:  # a consumer passes over rows on purpose
         return
     limit = case.limits.rows
-    rows, first, looked_at = case.ask_one("made_by", doctor.row, perpetrator=user.rstrip(" "), limit=limit)
+    rows, first, looked_at = case.ask_one(
+        "made_by", doctor.row, perpetrator=user.rstrip(" "), limit=limit
+    )
     if not rows:
         return
-    which = f"{findings.at_least(rows, looked_at, case.limits)} of status N (from record_id {first} on)"
+    which = (
+        f"{findings.at_least(rows, looked_at, case.limits)} of status N (from record_id {first} on)"
+    )
     text = f"{which} made by {user!r}, the publisher's own user: "
     if case.options.leave_loopback:
         yield Finding(
             "loopback",
             "warning",
             f"{text}with loopback_rows = leave they stay N",
-            ('loopback_rows = "consume" in [publisher]', f"or connect as another user than {user!r}"),
+            (
+                'loopback_rows = "consume" in [publisher]',
+                f"or connect as another user than {user!r}",
+            ),
         )
     else:
         yield Finding(
             "loopback",
             "info" if case.options.loopback_is_meant else "warning",
             f"{text}they will be marked S without being published",
-            ("allow_loopback = true in [publisher], if they are to be published", *LOOPBACK_WAYS_OUT[::2]),
+            (
+                "allow_loopback = true in [publisher], if they are to be published",
+                *LOOPBACK_WAYS_OUT[::2],
+            ),
         )
 
 
@@ -471,7 +556,9 @@ def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
     now = case.dialect.due_until(case.conn, case.log, settings.event_time_zone)
     if settings.handle_future_events:
-        rows, next_time, seconds, looked_at = case.ask_one("not_due", doctor.row, now=now, limit=limits.rows)
+        rows, next_time, seconds, looked_at = case.ask_one(
+            "not_due", doctor.row, now=now, limit=limits.rows
+        )
         yield from findings.judge_due(rows, next_time, seconds, looked_at, limits)
     else:
         newest = case.ask("ahead", doctor.row, now=now, sample=limits.sample)
@@ -488,7 +575,9 @@ def _bad_rows(case: Case) -> Iterator[Finding]:
     in_flight = recorded_ids(case.flights)
     rows_n = [row for row in window if row.record_id not in in_flight]
     bad = check_rows(queue_rows(rows_n), case.catalog, options.driver_user).bad
-    yield from findings.judge_bad(bad, len(window), len(window) == limit, case.limits, ledger.consumer)
+    yield from findings.judge_bad(
+        bad, len(window), len(window) == limit, case.limits, ledger.consumer
+    )
 
 
 def _keys(case: Case) -> Iterator[Finding]:
@@ -512,10 +601,12 @@ def _gone(case: Case) -> Iterator[Finding]:
     )
     for object_class, keys in findings.objects_told(rows, case.catalog).items():
         there = case.dialect.query_back(case.conn, case.catalog.schema, object_class, keys, ())
-        yield from findings.judge_gone(object_class.name, [key for key in keys if key not in there], case.limits)
+        yield from findings.judge_gone(
+            object_class.name, [key for key in keys if key not in there], case.limits
+        )
 
 
-# --- the checks, in their order ---------------------------------------------------------------------------------------
+# --- the checks, in their order -------------------------------------------------------------------
 
 Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
 """The checks by their subject, which is named if a check fails; each returns findings."""
@@ -532,8 +623,12 @@ LOG_CHECKS: Final[Checks] = {
     "the rights on the log": _rights,
     "the revision of the log": _revision,
     "the indexes of the log": _indexes,
-    "the sequence of record_id": lambda case: findings.judge_numberings(case.ask("numberings", doctor.Numbering)),
-    "dead rows": lambda case: findings.judge_storage(case.ask("storage", doctor.row), case.log_name, case.limits),
+    "the sequence of record_id": lambda case: findings.judge_numberings(
+        case.ask("numberings", doctor.Numbering)
+    ),
+    "dead rows": lambda case: findings.judge_storage(
+        case.ask("storage", doctor.row), case.log_name, case.limits
+    ),
     "the notification of changes": _wake,
     "open transactions": lambda case: doctor.judge_transactions(
         case.ask("transactions", doctor.OpenTransaction, limit=case.limits.shown), case.limits
@@ -542,8 +637,12 @@ LOG_CHECKS: Final[Checks] = {
     "the right to read back": _unreadable,
     "installed triggers": _plan,
     "what the triggers have not logged": _due,
-    "tables that triggers speak of": lambda case: findings.judge_broken(case.ask("broken_triggers", doctor.row)),
-    "triggers of partitions": lambda case: findings.judge_partitions(case.ask("partition_triggers", doctor.row)),
+    "tables that triggers speak of": lambda case: findings.judge_broken(
+        case.ask("broken_triggers", doctor.row)
+    ),
+    "triggers of partitions": lambda case: findings.judge_partitions(
+        case.ask("partition_triggers", doctor.row)
+    ),
     "keys that are checked late": _deferrable,
     "tables without triggers": _untouched,
     "the right to apply triggers": _rights_to_apply,

@@ -140,8 +140,8 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     rows = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
     if not rows:
         raise LogTableError(
-            f"the log {context.log} has no row {record_id}: it may have been purged, deleted once it was published "
-            "(delete_from_log), or never committed"
+            f"the log {context.log} has no row {record_id}: it may have been purged, deleted once "
+            "it was published (delete_from_log), or never committed"
         )
     (row,) = rows
     notes: list[str] = []
@@ -151,7 +151,10 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     object_id = None if not checked.good else object_of(checked.good)
     problem = checked.bad[0] if checked.bad else None
     notes += [remark_in_words(remark) for remark in checked.remarks]
-    if checked.waiting and (name := context.catalog.unavailable_class(row.table_name or "")) is not None:
+    if (
+        checked.waiting
+        and (name := context.catalog.unavailable_class(row.table_name or "")) is not None
+    ):
         notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
     flights, hold = read_recorded(conn, context.log, context.ledger.consumer)
     place = _place(flights, record_id)
@@ -182,7 +185,9 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
         read_back=_read_back(built),
         event_id=None if event is None else event.sent_id,
         operation=None if event is None else event.operation,
-        document=None if built is None or event is None else preview(context, built.flight, [event]),
+        document=None
+        if built is None or event is None
+        else preview(context, built.flight, [event]),
         errors=tuple(errors),
         notes=tuple(notes),
     )
@@ -197,8 +202,8 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     context.dialect.begin_reading(conn, seconds)
     if not context.ledger.consumer or not is_of_snapshot(event_id):
         raise LogTableError(
-            f"{event_id} is no event-id of an object in the snapshot of a consumer: these begin with 'snapshot.', and "
-            "--consumer says whose it is"
+            f"{event_id} is no event-id of an object in the snapshot of a consumer: these begin "
+            "with 'snapshot.', and --consumer says whose it is"
         )
     notes: list[str] = []
     errors = _errors(context, event_id, notes)
@@ -209,7 +214,11 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     except (DatabaseError, BadTableKey) as error:
         notes.append(f"the object could not be read: {error}")
     event = None if present is None or present.event.operation is None else present.event
-    problem = None if present is None or present.event.fates is None else next(iter(present.event.fates.bad), None)
+    problem = (
+        None
+        if present is None or present.event.fates is None
+        else next(iter(present.event.fates.bad), None)
+    )
     if present is not None and event is None and problem is None:
         notes.append("the object is not there now: nothing would be sent of it")
     return Explanation(
@@ -225,7 +234,9 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
         read_back=None,
         event_id=event_id,
         operation=None if event is None else event.operation,
-        document=None if present is None or event is None else preview(context, present.flight, [event]),
+        document=None
+        if present is None or event is None
+        else preview(context, present.flight, [event]),
         errors=tuple(errors),
         notes=tuple(notes),
     )
@@ -234,7 +245,11 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
 def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
     if not errors:
         loads = context.ledger.loading(context.connection, context.log) is not None
-        return "sent with the snapshot, or to be sent" if loads else "sent with the snapshot, if it was there then"
+        return (
+            "sent with the snapshot, or to be sent"
+            if loads
+            else "sent with the snapshot, if it was there then"
+        )
     if errors[-1].code == PUT_BACK:
         return "put back: sent once more since, or to be sent"
     return _state_of_refused(Status.ERROR, errors[-1], "")
@@ -246,7 +261,10 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLin
         with as_database_errors(conn), conn.begin_nested():
             return read_errors(conn, context.log, row, context.ledger.consumer)
     except DatabaseError as error:
-        notes.append(f"its error lines cannot be read ({error}): SELECT on {context.log.error_table} is needed")
+        notes.append(
+            f"its error lines cannot be read ({error}): SELECT on {context.log.error_table} is "
+            "needed"
+        )
         return []
 
 
@@ -257,7 +275,7 @@ def _letter(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
     return Status.ERROR.value if letter == Status.SUCCESS and is_refused else letter
 
 
-# --- the row ----------------------------------------------------------------------------------------------------------
+# --- the row --------------------------------------------------------------------------------------
 
 
 def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoing, Flight] | None:
@@ -265,7 +283,11 @@ def _place(flights: Iterable[Flight], record_id: int) -> tuple[InFlight, Outgoin
         for envelope, events in flight.envelopes.items():
             for event in events:
                 if record_id in event.ids:
-                    return InFlight(flight.number, envelope, event.sent_id, event.sendings), event, flight
+                    return (
+                        InFlight(flight.number, envelope, event.sent_id, event.sendings),
+                        event,
+                        flight,
+                    )
     return None
 
 
@@ -279,7 +301,9 @@ def _is_due(context: Context, row: LogRow) -> bool:
         return True
     now = context.dialect.due_until(context.connection, context.log, options.event_time_zone)
     try:
-        return datetime.fromisoformat(row.event_time).replace(tzinfo=None) <= datetime.fromisoformat(now)
+        return datetime.fromisoformat(row.event_time).replace(
+            tzinfo=None
+        ) <= datetime.fromisoformat(now)
     except ValueError:
         return row.event_time != "infinity"
 
@@ -297,7 +321,8 @@ def _state(
 ) -> str:
     if letter == Status.NEW and hold is not None and row.record_id <= hold.last:
         return (
-            f"held since {hold.since}: it stands in {hold.directory}, or waits for what does (backlog job {hold.job})"
+            f"held since {hold.since}: it stands in {hold.directory}, or waits for what does "
+            f"(backlog job {hold.job})"
         )
     if letter == Status.NEW:
         return _state_of_new(context, row, object_id, problem, place, flights)
@@ -309,14 +334,22 @@ def _state(
     match letter:
         case Status.SUCCESS:
             return "done" + (
-                loopback if _is_loopback(context, row) else ": published and answered success, or without effect"
+                loopback
+                if _is_loopback(context, row)
+                else ": published and answered success, or without effect"
             )
         case Status.WARNING:
             return "done: published, and the receiver answered warning"
-        case Status.ERROR | Status.FATAL if last is not None and (letter == Status.ERROR or last.code == "receiver"):
-            return _state_of_refused(letter, last, "" if problem is not None else ", and it passes the checks now")
+        case Status.ERROR | Status.FATAL if last is not None and (
+            letter == Status.ERROR or last.code == "receiver"
+        ):
+            return _state_of_refused(
+                letter, last, "" if problem is not None else ", and it passes the checks now"
+            )
         case Status.ERROR | Status.FATAL:
-            return f"failed ({letter}); why is not recorded; not tried again until `eventlog requeue`"
+            return (
+                f"failed ({letter}); why is not recorded; not tried again until `eventlog requeue`"
+            )
     return f"left alone: status {row.status!r} is reserved, only N is new"
 
 
@@ -326,7 +359,10 @@ def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
     """
     if last.code == "receiver":
         level = "error" if letter == Status.ERROR else "fatal"
-        return f"the receiver answered {level}: {last.message}; not tried again until `eventlog requeue`"
+        return (
+            f"the receiver answered {level}: {last.message}; not tried again until `eventlog "
+            "requeue`"
+        )
     return f"bad ({last.code}): {last.message}{cure}; not tried again until `eventlog requeue`"
 
 
@@ -340,8 +376,15 @@ def _state_of_new(
 ) -> str:
     runs = context.ledger.runs(context.connection, context.dialect, context.log)
     if place is not None:
-        what = f"in flight as event {place[0].event_id} (flight {place[0].flight}, envelope {place[0].envelope})"
-        then = "sent and not answered for good, or parked" if runs else "sent first when a publisher starts"
+        what = (
+            f"in flight as event {place[0].event_id} (flight {place[0].flight}, envelope "
+            f"{place[0].envelope})"
+        )
+        then = (
+            "sent and not answered for good, or parked"
+            if runs
+            else "sent first when a publisher starts"
+        )
         return f"{what}: {then}"
     if _is_loopback(context, row):
         who = f"made by {row.perpetrator!r}, the publisher's own user"
@@ -361,14 +404,16 @@ def _state_of_new(
 def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight]) -> str | None:
     """Return the event in flight for the same object, None if there is none."""
     by_first = {event.ids[0]: event for flight in flights for event in flight.events()}
-    rows = context.dialect.read_rows(context.connection, context.log, [(first, first) for first in sorted(by_first)])
+    rows = context.dialect.read_rows(
+        context.connection, context.log, [(first, first) for first in sorted(by_first)]
+    )
     for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
         if other == object_id:
             return by_first[record_id].sent_id
     return None
 
 
-# --- the group --------------------------------------------------------------------------------------------------------
+# --- the group ------------------------------------------------------------------------------------
 
 
 def _recorded(context: Context, recorded: Outgoing, flight: Flight) -> _Built | None:
@@ -379,18 +424,25 @@ def _recorded(context: Context, recorded: Outgoing, flight: Flight) -> _Built | 
     ((_, decision, _),) = rebuilt.decided
     if decision is None:
         return None
-    rows = context.dialect.read_rows(context.connection, context.log, to_ranges(sorted(recorded.ids)))
+    rows = context.dialect.read_rows(
+        context.connection, context.log, to_ranges(sorted(recorded.ids))
+    )
     flight = flight._replace(origins=origins_of(rebuilt.log_rows.values()))
     return _Built("in_flight", rows, decision, rebuilt.events[0], flight)
 
 
-def _waiting(context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]) -> _Built | None:
+def _waiting(
+    context: Context, record_id: int, object_id: ObjectId, in_flight: Collection[int]
+) -> _Built | None:
     """Return the group that the next cycle would make of the row (spec/event-log.md 6)."""
     options = context.options
 
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
-        is_new = {row.record_id: context.ledger.letter(row.record_id, row.status) == Status.NEW for row in rows}
+        is_new = {
+            row.record_id: context.ledger.letter(row.record_id, row.status) == Status.NEW
+            for row in rows
+        }
         rows = [row for row in rows if is_new[row.record_id] and row.record_id not in in_flight]
         if options.handle_future_events:
             rows = [row for row in rows if _is_due(context, row)]
@@ -413,7 +465,9 @@ def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int
     return context.dialect.read_rows(conn, log, to_ranges(ids))
 
 
-def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes: list[str]) -> _Built | None:
+def _reconstructed(
+    context: Context, record_id: int, object_id: ObjectId, notes: list[str]
+) -> _Built | None:
     """Return the group of the row if all done rows around it were folded together."""
 
     def read(first: int, last: int) -> list[LogRow]:
@@ -421,13 +475,16 @@ def _reconstructed(context: Context, record_id: int, object_id: ObjectId, notes:
         return [row for row in rows if context.ledger.letter(row.record_id, row.status) in _DONE]
 
     notes.append(
-        "the group is a reconstruction: processed rows of its object that stand near it, as far as they are still "
-        "there. Which of them were one event is not recorded, and values that are read back are those of now"
+        "the group is a reconstruction: processed rows of its object that stand near it, as far "
+        "as they are still there. Which of them were one event is not recorded, and values that "
+        "are read back are those of now"
     )
     return _folded(context, "reconstructed", record_id, object_id, read)
 
 
-def _folded(context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read) -> _Built | None:
+def _folded(
+    context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read
+) -> _Built | None:
     options = context.options
     reach = min(options.fold_span or _MOST_REACH, _MOST_REACH)
     first, last = max(1, record_id - reach), record_id + reach
@@ -453,7 +510,7 @@ def _folded(context: Context, source: Source, record_id: int, object_id: ObjectI
     return None
 
 
-# --- the fate of its rows ---------------------------------------------------------------------------------------------
+# --- the fate of its rows -------------------------------------------------------------------------
 
 
 def _members(built: _Built) -> Iterable[Member]:
@@ -464,22 +521,38 @@ def _members(built: _Built) -> Iterable[Member]:
     if built.event.fates is not None:
         fates |= dict.fromkeys(built.event.fates.gone, "no effect: the object is gone")
         fates |= dict.fromkeys(built.event.fates.empty, "no effect: nothing is changed by it")
-        fates |= {row.record_id: f"bad ({row.code}): {row.message}" for row in built.event.fates.bad}
+        fates |= {
+            row.record_id: f"bad ({row.code}): {row.message}" for row in built.event.fates.bad
+        }
     for row in built.rows:
         letter = row.status.rstrip(" ")
         done = f"done: status {letter}"
         fate = fates.get(row.record_id, done)
-        yield Member(row.record_id, letter, row.event_type or 0, row.column_name, row.old_value, row.new_value, fate)
+        yield Member(
+            row.record_id,
+            letter,
+            row.event_type or 0,
+            row.column_name,
+            row.old_value,
+            row.new_value,
+            fate,
+        )
 
 
 def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -> str:
     """Return which row wins over a row of this attribute (spec/event-log.md 7.1)."""
     for record_id, event_type, _, _, _, _ in surviving:
         if event_type in READS_ROW:
-            return f"dropped by precedence: row {record_id} of type {event_type} reads the whole object"
+            return (
+                f"dropped by precedence: row {record_id} of type {event_type} reads the whole "
+                "object"
+            )
     for record_id, event_type, _, other, _, _ in surviving:
         if event_type in READS_FIELD and other is attribute:
-            return f"dropped by precedence: row {record_id} of type {event_type} reads the attribute back"
+            return (
+                f"dropped by precedence: row {record_id} of type {event_type} reads the attribute "
+                "back"
+            )
     return "dropped by precedence when the event was first built"
 
 
@@ -489,7 +562,7 @@ def _read_back(built: _Built | None) -> tuple[str, ...] | None:
     return tuple(attribute.name for attribute in built.decision.query_back)
 
 
-# --- rows that were refused -------------------------------------------------------------------------------------------
+# --- rows that were refused -----------------------------------------------------------------------
 
 LINES_READ: Final = 10_000
 """The newest error lines that are read."""
@@ -515,7 +588,9 @@ class Refusals(NamedTuple):
     command: str
 
 
-def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int, consumer: str = "") -> list[Refusals]:
+def read_refusals(
+    conn: Connection, dialect: Dialect, log: LogTable, most: int, consumer: str = ""
+) -> list[Refusals]:
     """Return the rows E and F of the newest ``most`` error lines, the largest group first.
 
     A row that was put back into the queue, or has been published or purged since, is left out.
@@ -527,10 +602,14 @@ def read_refusals(conn: Connection, dialect: Dialect, log: LogTable, most: int, 
     for row in dialect.read_rows(conn, log, to_ranges(sorted(rows))):
         status = Status.ERROR.value if consumer else row.status.rstrip(" ")
         if status in (Status.ERROR, Status.FATAL):
-            groups.setdefault((rows[row.record_id].code, row.table_name, status), []).append(row.record_id)
+            groups.setdefault((rows[row.record_id].code, row.table_name, status), []).append(
+                row.record_id
+            )
     by_class: dict[tuple[str, str], list[str]] = {}
     for event_id, line in objects.items():
-        by_class.setdefault((line.code, object_text(event_id).partition(".")[0]), []).append(event_id)
+        by_class.setdefault((line.code, object_text(event_id).partition(".")[0]), []).append(
+            event_id
+        )
     refusals = [_refused_rows(*kind, ids, rows, consumer) for kind, ids in groups.items()]
     refusals += [_refused_objects(*kind, ids, objects, consumer) for kind, ids in by_class.items()]
     return sorted(refusals, key=lambda group: (-group.rows, group.code, group.table_name or ""))
@@ -553,15 +632,26 @@ def refused(
 
 
 def _refused_rows(
-    code: str, table_name: str | None, status: str, ids: list[int], lines: dict[int, ErrorLine], consumer: str
+    code: str,
+    table_name: str | None,
+    status: str,
+    ids: list[int],
+    lines: dict[int, ErrorLine],
+    consumer: str,
 ) -> Refusals:
     newest = max(ids, key=lambda record_id: (lines[record_id].error_time, record_id))
     ranges = to_ranges(ids)
-    command = f"eventlog requeue --consumer {consumer}" if consumer else f"eventlog requeue --status {status}"
+    command = (
+        f"eventlog requeue --consumer {consumer}"
+        if consumer
+        else f"eventlog requeue --status {status}"
+    )
     if len(ranges) <= _IDS_NAMED:
         command += " --ids " + ",".join(str(lo) if lo == hi else f"{lo}-{hi}" for lo, hi in ranges)
     line = lines[newest]
-    return Refusals(code, table_name, status, len(ids), line.error_time, newest, line.message, command)
+    return Refusals(
+        code, table_name, status, len(ids), line.error_time, newest, line.message, command
+    )
 
 
 def _refused_objects(
@@ -573,9 +663,13 @@ def _refused_objects(
         command += "".join(f" --event-id {shlex.quote(event_id)}" for event_id in event_ids)
     line = lines[newest]
     status = Status.ERROR.value
-    return Refusals(code, class_name, status, len(event_ids), line.error_time, newest, line.message, command)
+    return Refusals(
+        code, class_name, status, len(event_ids), line.error_time, newest, line.message, command
+    )
 
 
 def refusals_data(refusals: Iterable[Refusals]) -> list[dict[str, Any]]:
     """Return the groups as data for JSON."""
-    return [{**group._asdict(), "newest": f"{group.newest:%Y-%m-%dT%H:%M:%SZ}"} for group in refusals]
+    return [
+        {**group._asdict(), "newest": f"{group.newest:%Y-%m-%dT%H:%M:%SZ}"} for group in refusals
+    ]

@@ -119,12 +119,15 @@ def numbered(flight: Flight, first: str) -> Flight:
 def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
     """Return events with their places in a flight whose format numbers them."""
     return [
-        _new(Outgoing, (event_id, ids, object_id, operation, steps, fates, dropped, sendings, next(places)))
+        _new(
+            Outgoing,
+            (event_id, ids, object_id, operation, steps, fates, dropped, sendings, next(places)),
+        )
         for event_id, ids, object_id, operation, steps, fates, dropped, sendings, _ in events
     ]
 
 
-# --- the line ---------------------------------------------------------------------------------------------------------
+# --- the line -------------------------------------------------------------------------------------
 
 
 def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str:
@@ -160,7 +163,9 @@ def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str
     return json.dumps(line | {"envelopes": envelopes}, separators=(",", ":"))
 
 
-def _special(events: Sequence[Outgoing], is_numbered: bool, suffix: str) -> dict[str, dict[str, object]]:
+def _special(
+    events: Sequence[Outgoing], is_numbered: bool, suffix: str
+) -> dict[str, dict[str, object]]:
     special: dict[str, dict[str, object]] = {}
     place = events[0].place
     for index, (event_id, ids, _, _, _, _, dropped, sendings, own_place) in enumerate(events):
@@ -188,7 +193,9 @@ def consumer_of(number: int, composition: str) -> str:
     try:
         return str(json.loads(composition)["consumer"])
     except (TypeError, ValueError, KeyError) as error:
-        raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
+        raise DatabaseError(
+            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
+        ) from None
 
 
 def decode(number: int, composition: str) -> Flight:
@@ -199,19 +206,28 @@ def decode(number: int, composition: str) -> Flight:
         line = json.loads(composition)
         if line["line_format"] != LINE_FORMAT or line["kind"] not in (KIND, _CONSUMER):
             raise DatabaseError(
-                f"in-flight line {number} is of format {line['line_format']}, kind {line['kind']!r}, which this "
-                "version does not know: a later version wrote it; start that one, and let it finish the flight"
+                f"in-flight line {number} is of format {line['line_format']}, kind "
+                f"{line['kind']!r}, which this version does not know: a later version wrote it; "
+                "start that one, and let it finish the flight"
             )
         epoch = str(line.get("epoch", ""))
         suffix = epoch_suffix(epoch)
-        envelopes = {int(envelope["number"]): _read(envelope, suffix) for envelope in line["envelopes"]}
+        envelopes = {
+            int(envelope["number"]): _read(envelope, suffix) for envelope in line["envelopes"]
+        }
         return Flight(number, envelopes, str(line.get("first", "")), epoch=epoch)
     except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
+        raise DatabaseError(
+            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
+        ) from None
 
 
 def _read(envelope: Mapping[str, Any], suffix: str) -> list[Outgoing]:
-    ids, place, special = _ids(envelope["rows"]), envelope.get("place", 0), envelope.get("events", {})
+    ids, place, special = (
+        _ids(envelope["rows"]),
+        envelope.get("place", 0),
+        envelope.get("events", {}),
+    )
     events: list[Outgoing] = []
     for index, size in enumerate(envelope["counts"]):
         row_ids = list(islice(ids, size))
@@ -219,7 +235,9 @@ def _read(envelope: Mapping[str, Any], suffix: str) -> list[Outgoing]:
             raise ValueError(f"event {index} of envelope {envelope['number']} lacks rows")
         what = special.get(str(index), {})
         place, event_id = what.get("place", place), what.get("id", f"{row_ids[0]}{suffix}")
-        events.append(_recorded(event_id, row_ids, what.get("dropped", ()), what.get("sendings", 1), place))
+        events.append(
+            _recorded(event_id, row_ids, what.get("dropped", ()), what.get("sendings", 1), place)
+        )
         place += "place" in envelope
     if next(ids, None) is not None:
         raise ValueError(f"envelope {envelope['number']} has more rows than its events")
@@ -227,9 +245,15 @@ def _read(envelope: Mapping[str, Any], suffix: str) -> list[Outgoing]:
 
 
 def _recorded(
-    event_id: Any, ids: list[int], dropped: Iterable[Sequence[int]] = (), sendings: int = 1, place: int = 0
+    event_id: Any,
+    ids: list[int],
+    dropped: Iterable[Sequence[int]] = (),
+    sendings: int = 1,
+    place: int = 0,
 ) -> Outgoing:
-    return Outgoing(str(event_id), ids, None, None, None, None, tuple(_ids(dropped)), int(sendings), int(place))
+    return Outgoing(
+        str(event_id), ids, None, None, None, None, tuple(_ids(dropped)), int(sendings), int(place)
+    )
 
 
 def _ids(ranges: Iterable[Sequence[int]]) -> Iterator[int]:

@@ -61,7 +61,9 @@ class _HealthFile:
                 self._write()
         except OSError as error:
             if not self._has_failed:
-                _log.error("publisher.health_file %s cannot be touched: %s", self._path, error.strerror)
+                _log.error(
+                    "publisher.health_file %s cannot be touched: %s", self._path, error.strerror
+                )
             self._has_failed = True
         else:
             self._has_failed = False
@@ -89,8 +91,8 @@ def liveness_file(path: Path | None, due: float) -> Iterator[Progress]:
         file.create()
     except OSError as error:
         raise ConfigError(
-            f"publisher.health_file {path} cannot be written: {error.strerror}; name a file in a directory that this "
-            "user can write (with a read-only root a tmpfs)"
+            f"publisher.health_file {path} cannot be written: {error.strerror}; name a file in a "
+            "directory that this user can write (with a read-only root a tmpfs)"
         ) from error
     try:
         yield file.touch

@@ -28,7 +28,8 @@ _BACKLOG: Final = "backlog"
 
 HOLD_WAYS_OUT: Final = (
     "eventlog backlog --out DIR --mark, when the receiver has the documents",
-    "or eventlog backlog --out DIR --abandon: the publisher sends the rows, and the documents count no more",
+    "or eventlog backlog --out DIR --abandon: the publisher sends the rows, and the documents "
+    "count no more",
 )
 
 
@@ -58,8 +59,9 @@ class Hold(NamedTuple):
         """The held rows as the beginning of a sentence."""
         begun = "; marking has begun" if self.is_marking else ""
         return (
-            f"{number_of(self.rows, 'row')} up to record_id {self.last} held in {self.directory} since {self.since} "
-            f"(backlog job {self.job}{begun}); later rows of their objects wait behind them"
+            f"{number_of(self.rows, 'row')} up to record_id {self.last} held in {self.directory} "
+            f"since {self.since} (backlog job {self.job}{begun}); later rows of their objects "
+            "wait behind them"
         )
 
 
@@ -70,7 +72,9 @@ def encode_hold(hold: Hold) -> str:
     return json.dumps({"line_format": LINE_FORMAT, "kind": _BACKLOG, **line}, separators=(",", ":"))
 
 
-def read_recorded(conn: Connection, log: LogTable, consumer: str = "") -> tuple[list[Flight], Hold | None]:
+def read_recorded(
+    conn: Connection, log: LogTable, consumer: str = ""
+) -> tuple[list[Flight], Hold | None]:
     """Return the contents of a log's in-flight lines: the flights that a publisher sends, oldest
     first, and the hold.
 
@@ -80,13 +84,19 @@ def read_recorded(conn: Connection, log: LogTable, consumer: str = "") -> tuple[
     lines = [line for line in read_inflight(conn, log) if consumer_of(*line) == consumer]
     holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
     converted = {flight for hold in holds.values() for flight in hold.flights}
-    flights = [decode(number, text) for number, text in lines if number not in holds and number not in converted]
+    flights = [
+        decode(number, text)
+        for number, text in lines
+        if number not in holds and number not in converted
+    ]
     return flights, next(iter(holds.values()), None)
 
 
 def consumer_lines(conn: Connection, log: LogTable, consumer: str) -> list[int]:
     """Return the numbers of a consumer's in-flight lines."""
-    return [number for number, text in read_inflight(conn, log) if consumer_of(number, text) == consumer]
+    return [
+        number for number, text in read_inflight(conn, log) if consumer_of(number, text) == consumer
+    ]
 
 
 def _hold_of(number: int, composition: str) -> Hold | None:
@@ -99,9 +109,13 @@ def _hold_of(number: int, composition: str) -> Hold | None:
             return None  # ``decode`` refuses it
         writers = line.pop("writers")
         flights = tuple(line.pop("flights"))
-        return Hold(number, flights=flights, writers=None if writers is None else frozenset(writers), **line)
+        return Hold(
+            number, flights=flights, writers=None if writers is None else frozenset(writers), **line
+        )
     except (TypeError, ValueError, KeyError) as error:
-        raise DatabaseError(f"in-flight line {number} cannot be read ({error}); was it changed by hand?") from None
+        raise DatabaseError(
+            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
+        ) from None
 
 
 _BITS: Final = 2**27

@@ -84,7 +84,9 @@ class Ledger(Protocol):
         """
         ...
 
-    def check_rights(self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool) -> None:
+    def check_rights(
+        self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool
+    ) -> None:
         """Raise LogTableError that names the rights which this session lacks."""
         ...
 
@@ -98,7 +100,9 @@ class Ledger(Protocol):
         """
         ...
 
-    def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
+    def begin_scan(
+        self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool
+    ) -> QueueScan | None:
         """Return a scan from the head on; None if there is nothing to do, or if a snapshot
         (``loading``) comes first.
 
@@ -130,7 +134,9 @@ class Ledger(Protocol):
         """Return the window, limited to rows that are not done."""
         ...
 
-    def queue(self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> Queue:
+    def queue(
+        self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
+    ) -> Queue:
         """Return the length of the queue, for a line of the log."""
         ...
 
@@ -159,7 +165,7 @@ class Ledger(Protocol):
         ...
 
 
-# --- the publisher's --------------------------------------------------------------------------------------------------
+# --- the publisher's ------------------------------------------------------------------------------
 
 
 class StatusLedger:
@@ -178,11 +184,13 @@ class StatusLedger:
         conn.commit()
         if not is_ours:
             raise AnotherPublisher(
-                f"the log {log} is already being published; stop the other publisher (or the Spark job that marks), or "
-                "give this one another log"
+                f"the log {log} is already being published; stop the other publisher (or the "
+                "Spark job that marks), or give this one another log"
             )
 
-    def check_rights(self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool) -> None:
+    def check_rights(
+        self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool
+    ) -> None:
         check_rights(conn, dialect, log, delete=deletes)
 
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
@@ -191,11 +199,17 @@ class StatusLedger:
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
         return None
 
-    def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
+    def begin_scan(
+        self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool
+    ) -> QueueScan | None:
         last = tail(conn, log)
         # The order counts: after the tail is read, a transaction with a lower record_id is among
         # the writers, or visible.
-        return None if last is None else QueueScan(1, last, dialect.open_writers(conn, log) if is_long else None)
+        return (
+            None
+            if last is None
+            else QueueScan(1, last, dialect.open_writers(conn, log) if is_long else None)
+        )
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         return scan._replace(first=next_first, past=scan.past + past)
@@ -212,7 +226,9 @@ class StatusLedger:
     def undone(self, window: Window) -> Window:
         return window
 
-    def queue(self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> Queue:
+    def queue(
+        self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
+    ) -> Queue:
         return dialect.queue(conn, log, event_time_zone)
 
     def tail(self, conn: Connection, log: LogTable) -> int | None:
@@ -261,7 +277,7 @@ def are_registered(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
 LETTERS: Final = StatusLedger()
 
 
-# --- a consumer's -----------------------------------------------------------------------------------------------------
+# --- a consumer's ---------------------------------------------------------------------------------
 
 _SMALL: Final = 1_000
 """The most ranges of a set that is written as a whole whenever rows join it."""
@@ -294,14 +310,16 @@ class SetLedger:
         conn.commit()  # from here on the session writes
         if not is_ours:
             raise ConsumerRuns(
-                f"consumer {self.consumer!r} of the log {log} runs already: this process may wait until it ends, or "
-                "give this one another name"
+                f"consumer {self.consumer!r} of the log {log} runs already: this process may wait "
+                "until it ends, or give this one another name"
             )
         if consumers.read_consumer(conn, log, self.consumer) is None:
             consumers.register(conn, dialect, log, self.consumer, self.begins)
         conn.commit()
 
-    def check_rights(self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool) -> None:
+    def check_rights(
+        self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool
+    ) -> None:
         consumers.check_possible(conn, dialect, log)
         check_rights(conn, dialect, log, missing=dialect.missing_consumer_rights(conn, log))
 
@@ -309,13 +327,17 @@ class SetLedger:
         line = consumers.read_consumer(conn, log, self.consumer)
         # The known writers are forgotten: a prepared transaction has another name after a restart
         # of the server.
-        self.followed = FollowedSet(consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done)
+        self.followed = FollowedSet(
+            consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done
+        )
         self.recent, self.is_changed = None, False
 
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
         return consumers.loading(conn, log, self.consumer)
 
-    def begin_scan(self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool) -> QueueScan | None:
+    def begin_scan(
+        self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool
+    ) -> QueueScan | None:
         again = consumers.pop_requeued(conn, log, self.consumer)
         if again.rows:
             # In the transaction that clears the request: a crash behind it would lose the rows, and
@@ -351,7 +373,9 @@ class SetLedger:
         last = Dialect.last_record_id if window.last is None else window.last
         return replace(window, gaps=tuple(self.followed.passed.gaps(last)))
 
-    def queue(self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str) -> Queue:
+    def queue(
+        self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
+    ) -> Queue:
         return Queue(self.count(conn, dialect, log, _MOST_COUNTED), None)
 
     def tail(self, conn: Connection, log: LogTable) -> int | None:
@@ -380,7 +404,12 @@ class SetLedger:
         done, recent = self.followed.done, self.recent
         if recent is not None:
             recent.add(ranges)
-        if recent is None or self.is_changed or len(done.ranges) <= _SMALL or len(recent.ranges) > _SMALL:
+        if (
+            recent is None
+            or self.is_changed
+            or len(done.ranges) <= _SMALL
+            or len(recent.ranges) > _SMALL
+        ):
             consumers.write_done(conn, dialect, log, self.consumer, done, moved=bool(ranges))
             self.recent, self.is_changed = RecordSet(), False
         else:

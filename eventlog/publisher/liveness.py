@@ -43,7 +43,9 @@ def _longest_rest(config: Config) -> float:
     """Return the longest rest in seconds of a publisher with this configuration."""
     if config.follows:
         return getattr(config.source.options, "poll_interval", _REST)
-    return LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
+    return (
+        LONGEST_REST if config.publisher.time_of_day else float(config.publisher.polling_interval)
+    )
 
 
 def _longest_work(config: Config) -> float:
@@ -77,9 +79,13 @@ class ReportingSink(Sink):
         event_ids = document.event_ids
         if not event_ids:  # a heartbeat
             return answer
-        if not answer.is_pending and any(answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids):
+        if not answer.is_pending and any(
+            answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids
+        ):
             self.progress()
-        if not answer.culprit_unknown or len(event_ids) == 1:  # otherwise its halves are reported, which decide
+        if (
+            not answer.culprit_unknown or len(event_ids) == 1
+        ):  # otherwise its halves are reported, which decide
             self.observer.answered(document, answer, time.monotonic() - begun)
         return answer
 
@@ -94,7 +100,7 @@ class ReportingSink(Sink):
         self.sink.close()
 
 
-# --- the service manager (sd_notify(3)) -------------------------------------------------------------------------------
+# --- the service manager (sd_notify(3)) -----------------------------------------------------------
 
 _SIGNS_IN_TIME: Final = 3
 """The signs within the service manager's time limit: one may be late, and one more."""
@@ -119,7 +125,10 @@ class ServiceManager:
                 sender.sendto("\n".join(assignments).encode(), self._address)
         except OSError as error:
             if not self._has_failed:
-                _log.error("the service manager cannot be told of the publisher: %s", error.strerror or error)
+                _log.error(
+                    "the service manager cannot be told of the publisher: %s",
+                    error.strerror or error,
+                )
             self._has_failed = True
         else:
             self._has_failed = False
@@ -200,7 +209,9 @@ def watched_over(config: Config, environ: Mapping[str, str] | None = None) -> It
         yield SILENT
         return
     manager = ServiceManager(address)
-    watchdog = Watchdog(manager, config.monitor.patience or _longest_work(config), _longest_rest(config))
+    watchdog = Watchdog(
+        manager, config.monitor.patience or _longest_work(config), _longest_rest(config)
+    )
     end = threading.Event()
     microseconds = environ.get("WATCHDOG_USEC", "")
     if (
@@ -209,7 +220,9 @@ def watched_over(config: Config, environ: Mapping[str, str] | None = None) -> It
         and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
     ):
         interval = int(microseconds) / 1e6 / _SIGNS_IN_TIME
-        threading.Thread(target=watchdog.feed, args=(interval, end), name="eventlog-watchdog", daemon=True).start()
+        threading.Thread(
+            target=watchdog.feed, args=(interval, end), name="eventlog-watchdog", daemon=True
+        ).start()
     try:
         yield watchdog
     finally:

@@ -86,12 +86,16 @@ class Marks:
         one statement.
         """
         connection, log, deletes = context.connection, context.log, context.options.delete_from_log
-        context.ledger.write(connection, context.dialect, log, self.letters, self.retained, deletes=deletes)
+        context.ledger.write(
+            connection, context.dialect, log, self.letters, self.retained, deletes=deletes
+        )
         if self.errors:
             add_errors(connection, log, self.errors, context.ledger.consumer)
 
 
-def send_document(context: Context, sink: Sink, flight: Flight, envelope: int, events: Sequence[Outgoing]) -> Answer:
+def send_document(
+    context: Context, sink: Sink, flight: Flight, envelope: int, events: Sequence[Outgoing]
+) -> Answer:
     """Send the document of events of a flight. Raises ReceiverAway."""
     document = context.output.document(context.catalog, flight, envelope, events)
     if not document.refused:
@@ -142,16 +146,23 @@ class InflightLine:
         for number in list(self._left):
             events = self._left[number]
             if self._build is not None:
-                if all(event.event_id in self._waiting or self.parking.is_waiting(event.object_id) for event in events):
+                if all(
+                    event.event_id in self._waiting or self.parking.is_waiting(event.object_id)
+                    for event in events
+                ):
                     continue
-                self._built[number] = part = self._build(self._whole._replace(envelopes={number: events}))
+                self._built[number] = part = self._build(
+                    self._whole._replace(envelopes={number: events})
+                )
                 self._left[number] = events = part.envelopes[number]
                 if part.waiting:
                     self._waiting |= part.waiting
                     events = [event for event in events if event.event_id not in part.waiting]
             if idle := [event for event in events if event.operation is None]:
                 done = {event.event_id for event in idle}
-                self._left[number] = [event for event in self._left[number] if event.event_id not in done]
+                self._left[number] = [
+                    event for event in self._left[number] if event.event_id not in done
+                ]
                 events = [event for event in events if event.event_id not in done]
                 self._unmarked.append((SUCCESS, idle))
                 for event in idle:
@@ -163,7 +174,9 @@ class InflightLine:
                 yield number, events
 
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
-        return send_document(self._context, self._sink, self._built.get(envelope, self._whole), envelope, events)
+        return send_document(
+            self._context, self._sink, self._built.get(envelope, self._whole), envelope, events
+        )
 
     def settle(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered
@@ -192,8 +205,14 @@ class InflightLine:
         # The log's rows are dropped: they are read again when the flight is sent again, which may
         # be late.
         envelopes = {number: events for number, events in self._left.items() if events}
-        rest = self.recorded._replace(envelopes=envelopes, origins=NO_ORIGINS, current_rows={}, waiting=self._waiting)
-        connection, log, consumer = self._context.connection, self._context.log, self._context.ledger.consumer
+        rest = self.recorded._replace(
+            envelopes=envelopes, origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
+        )
+        connection, log, consumer = (
+            self._context.connection,
+            self._context.log,
+            self._context.ledger.consumer,
+        )
         marks.write(self._context)
         if not envelopes:
             strike_inflight(connection, log, self.flight)
@@ -203,7 +222,9 @@ class InflightLine:
         self.recorded = rest
 
 
-def _left_of(before: Sequence[Outgoing], events: Sequence[Outgoing], judged: Judged[Outgoing]) -> Sequence[Outgoing]:
+def _left_of(
+    before: Sequence[Outgoing], events: Sequence[Outgoing], judged: Judged[Outgoing]
+) -> Sequence[Outgoing]:
     """Return the envelope's events that stay in the in-flight line: unsent ones, and those to send
     again, which are rebuilt then.
     """

@@ -73,7 +73,12 @@ class SnapshotProgress(NamedTuple):
 
     def as_data(self) -> dict[str, Any]:
         """Return the progress as data for JSON."""
-        return {"class": self.class_name, "objects": self.objects, "expected": self.expected, "done": list(self.done)}
+        return {
+            "class": self.class_name,
+            "objects": self.objects,
+            "expected": self.expected,
+            "done": list(self.done),
+        }
 
     @classmethod
     def of_data(cls, data: Mapping[str, Any]) -> SnapshotProgress:
@@ -277,7 +282,9 @@ class _Several(Observer):
             one.flushed()
 
     def look_due(self) -> float | None:
-        return min((due for one in self._observers if (due := one.look_due()) is not None), default=None)
+        return min(
+            (due for one in self._observers if (due := one.look_due()) is not None), default=None
+        )
 
     @property
     def queue_cap(self) -> int:

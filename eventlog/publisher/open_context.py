@@ -53,17 +53,23 @@ def open_context(config: Config, counters: Counters, used: Used | None = None) -
     with open_unlocked(config, counters) as context:
         if why := context.dialect.read_only(context.connection):
             place = describe(connection_url(config.database))
-            raise DatabaseError(f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}")
+            raise DatabaseError(
+                f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}"
+            )
         context.dialect.begin_publishing(context.connection)
         server = context.dialect.server_parts(context.connection, context.log)
         context.ledger.lock(context.connection, context.dialect, context.log)
-        refuse_pooling(context.connection, context.dialect, describe(connection_url(config.database)))
+        refuse_pooling(
+            context.connection, context.dialect, describe(connection_url(config.database))
+        )
         context = replace(context, used=used or Used())
         yield under_epoch(context, settle_epoch(context, server))
 
 
 @contextmanager
-def open_to_publish(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
+def open_to_publish(
+    config: Config, counters: Counters, used: Used | None = None
+) -> Iterator[Context]:
     """Open a context as ``open_context`` does, and claim the place of the sink's documents for the
     log.
 
@@ -118,7 +124,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             yield under_epoch(context, line.epoch)
 
 
-# --- the epoch (spec/event-log.md 7.4) --------------------------------------------------------------------------------
+# --- the epoch (spec/event-log.md 7.4) ------------------------------------------------------------
 
 
 def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
@@ -138,15 +144,18 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
     if used.record_id and not context.options.delete_from_log:
         _, newest = extent(conn, log) or (0, used.record_id)
         if newest < used.record_id:
-            reasons.append(f"record_id {newest} lies behind {used.record_id}, which was published before")
+            reasons.append(
+                f"record_id {newest} lies behind {used.record_id}, which was published before"
+            )
     if reasons:
         epoch, used.flight = raise_epoch(conn, dialect, log, {**known, **server}, used.flight)
         used.record_id = 0
         line = line._replace(epoch=epoch)
         _log.warning(
-            "the log %s may have been put back to an earlier state: %s. New event-ids carry the epoch %s, so that none "
-            "means two sets of rows. What was sent and is not known here any more comes again under another id, and "
-            "what the database has lost stays with the receiver: see docs/guarantees.md",
+            "the log %s may have been put back to an earlier state: %s. New event-ids carry the "
+            "epoch %s, so that none means two sets of rows. What was sent and is not known here "
+            "any more comes again under another id, and what the database has lost stays with the "
+            "receiver: see docs/guarantees.md",
             log,
             "; ".join(reasons),
             epoch,
@@ -180,10 +189,12 @@ def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTab
     )
 
 
-# --- the options ------------------------------------------------------------------------------------------------------
+# --- the options ----------------------------------------------------------------------------------
 
 
-def publisher_options(config: Config, current_user: str, fold_name: Callable[[str], str] = str) -> PublisherOptions:
+def publisher_options(
+    config: Config, current_user: str, fold_name: Callable[[str], str] = str
+) -> PublisherOptions:
     """Return the options of the cycle (spec/event-log.md 9). ``current_user`` is loopback unless
     ``driver_user`` is set.
 
@@ -193,7 +204,9 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     user = own_user(config, current_user, fold_name)
     # A consumer has no changes of its own: every perpetrator is sent unless it names one
     # (spec/event-log.md 13.5).
-    has_loopback = not settings.allow_loopback and (config.of_log.consumer is None or settings.driver_user is not None)
+    has_loopback = not settings.allow_loopback and (
+        config.of_log.consumer is None or settings.driver_user is not None
+    )
     changed = {
         "driver_user": user if has_loopback else None,
         "concurrency": settings.concurrency if sink_named(config.sink.type).takes_several else 1,
@@ -203,8 +216,10 @@ def publisher_options(config: Config, current_user: str, fold_name: Callable[[st
     return PublisherOptions(
         **{**same_fields(settings, PublisherOptions), **changed},
         leave_loopback=settings.loopback_rows == "leave",
-        delete_loopback=settings.loopback_rows == "consume" and is_given(config, "publisher.loopback_rows"),
-        loopback_is_meant=is_given(config, "publisher.loopback_rows") or is_given(config, "publisher.allow_loopback"),
+        delete_loopback=settings.loopback_rows == "consume"
+        and is_given(config, "publisher.loopback_rows"),
+        loopback_is_meant=is_given(config, "publisher.loopback_rows")
+        or is_given(config, "publisher.allow_loopback"),
         park=settings.on_retry == "park",
         events=EventOptions(insert_query_back(config), config.format.noop_updates),
     )

@@ -55,7 +55,9 @@ def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
     """Return a scan from the head of the queue on, None if the queue is empty. ``is_long`` says
     that it needs more than one window.
     """
-    return context.ledger.begin_scan(context.connection, context.dialect, context.log, is_long=is_long)
+    return context.ledger.begin_scan(
+        context.connection, context.dialect, context.log, is_long=is_long
+    )
 
 
 def open_writers(context: Context) -> Writers:
@@ -67,10 +69,12 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
     """Return True if all of ``writers`` are still open, so that the rows read until now lack
     nothing of theirs.
     """
-    return writers is not None and (not writers or context.dialect.are_open(context.connection, writers))
+    return writers is not None and (
+        not writers or context.dialect.are_open(context.connection, writers)
+    )
 
 
-# --- a window ---------------------------------------------------------------------------------------------------------
+# --- a window -------------------------------------------------------------------------------------
 
 _UNLIMITED_WINDOW = 10_000
 """The rows of a window with ``query_limit = 0``. Windows do not change the result, and memory stays
@@ -118,7 +122,9 @@ class WindowReader:
     more bytes of values than ``value_bytes`` comes without them.
     """
 
-    def __init__(self, context: Context, in_flight: Container[int], parked: Container[ObjectId]) -> None:
+    def __init__(
+        self, context: Context, in_flight: Container[int], parked: Container[ObjectId]
+    ) -> None:
         self.context = context
         self.folder = RowFolder(context.options.fold_distance, context.options.fold_span)
         self.read = self.used = 0
@@ -152,7 +158,9 @@ class WindowReader:
         self.read += len(chunk)
         free = chunk
         if self._in_flight:
-            free = [row for row in chunk for record_id, *_ in (row,) if record_id not in self._in_flight]
+            free = [
+                row for row in chunk for record_id, *_ in (row,) if record_id not in self._in_flight
+            ]
         if self.context.options.classes is not None:
             free = self._of_wanted_classes(free)
         if _EVENT_TYPES.issuperset(map(_event_type, free)):  # as nearly always
@@ -182,7 +190,12 @@ class WindowReader:
         if self._sizes:
             good = list(map(self._forget_beyond_room, good))
         if self._parked:
-            good = [row for row in good for _, _, object_id, _, _, _ in (row,) if object_id not in self._parked]
+            good = [
+                row
+                for row in good
+                for _, _, object_id, _, _, _ in (row,)
+                if object_id not in self._parked
+            ]
         self.folder.rows += good
         self._bad += bad
         self._loopback += loopback
@@ -222,7 +235,11 @@ class WindowReader:
 
 
 def read_window(
-    context: Context, first: int, last: int | None, in_flight: Container[int], parked: Container[ObjectId]
+    context: Context,
+    first: int,
+    last: int | None,
+    in_flight: Container[int],
+    parked: Container[ObjectId],
 ) -> WindowResult:
     """Read rows N from record_id ``first`` on, and fold them into groups that may be sent now. All
     rows are of one snapshot.
@@ -235,15 +252,21 @@ def read_window(
     options = context.options
     limit = options.query_limit or _UNLIMITED_WINDOW
     reader = WindowReader(context, in_flight, parked)
-    window = context.ledger.undone(Window(first, last, limit, options.leave_user, reader.value_bytes))
+    window = context.ledger.undone(
+        Window(first, last, limit, options.leave_user, reader.value_bytes)
+    )
     needs_times = Need.TIMES in context.output.needs
     fields = TIMED_FIELDS if needs_times else QUEUE_FIELDS
-    pieces: Iterable[list[Any]] = context.dialect.read_fields(context.connection, context.log, window, fields)
+    pieces: Iterable[list[Any]] = context.dialect.read_fields(
+        context.connection, context.log, window, fields
+    )
     result = _read_chunks(window, [map(reader.timed, pieces) if needs_times else pieces], reader)
     if result is None:
         # A rare case: a cursor begins again, since another statement would see another snapshot.
         whole = replace(window, limit=None)
-        with closing(context.dialect.window_chunks(context.connection, context.log, whole, limit)) as chunks:
+        with closing(
+            context.dialect.window_chunks(context.connection, context.log, whole, limit)
+        ) as chunks:
             reader = WindowReader(context, in_flight, parked)
             result = _read_chunks(window, ([reader.whole(chunk)] for chunk in chunks), reader)
     assert result is not None
@@ -277,10 +300,14 @@ def _read_chunks(
 
 def _value_bytes(context: Context) -> int:
     """Return the most bytes of values that the window's statement returns for a row."""
-    return max(context.options.flight_bytes // (context.options.query_limit or _UNLIMITED_WINDOW), _SMALL)
+    return max(
+        context.options.flight_bytes // (context.options.query_limit or _UNLIMITED_WINDOW), _SMALL
+    )
 
 
-def _whole_rows(context: Context, rows: Sequence[QueueRow], large: dict[int, int]) -> Iterator[list[QueueRow]]:
+def _whole_rows(
+    context: Context, rows: Sequence[QueueRow], large: dict[int, int]
+) -> Iterator[list[QueueRow]]:
     """Yield the rows in runs. Large rows get their values, at most ``flight_bytes`` in a run.
 
     The bytes of large rows are added to ``large`` by record_id.
@@ -311,12 +338,17 @@ def _whole_rows(context: Context, rows: Sequence[QueueRow], large: dict[int, int
 def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
     """Return the rows of these record_ids that are not done yet, with their values."""
     fields = (*QUEUE_FIELDS, "status")
-    rows = context.dialect.read_columns(context.connection, context.log, to_ranges(sorted(record_ids)), fields)
+    rows = context.dialect.read_columns(
+        context.connection, context.log, to_ranges(sorted(record_ids)), fields
+    )
     return [_queue_row(row) for row in rows if row[-1].rstrip(" ") in context.ledger.statuses]
 
 
 def split_groups(
-    groups: Sequence[Group], most_rows: int, most_bytes: int, sizes: Mapping[int, int] = MappingProxyType({})
+    groups: Sequence[Group],
+    most_rows: int,
+    most_bytes: int,
+    sizes: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[list[Group]]:
     """Yield runs of groups with at most so many rows and bytes; a larger group is a run of its own.
 
@@ -336,19 +368,30 @@ def split_groups(
         yield run
 
 
-def with_values(context: Context, groups: Sequence[Group], unread: AbstractSet[int]) -> Sequence[Group]:
+def with_values(
+    context: Context, groups: Sequence[Group], unread: AbstractSet[int]
+) -> Sequence[Group]:
     """Return the groups with the values of their rows that the window has dropped."""
-    wanted = [record_id for group in groups for record_id in ids_of(group) if record_id in unread] if unread else []
+    wanted = (
+        [record_id for group in groups for record_id in ids_of(group) if record_id in unread]
+        if unread
+        else []
+    )
     if not wanted:
         return groups
     checked = check_rows(_read_new(context, wanted), context.catalog, None)
     whole = dict(zip(ids_of(checked.good), checked.good, strict=True))
     # A row that is no longer N was marked by hand in the meantime.
-    filled = [[whole.get(row[0], row) for row in group if row[0] not in unread or row[0] in whole] for group in groups]
+    filled = [
+        [whole.get(row[0], row) for row in group if row[0] not in unread or row[0] in whole]
+        for group in groups
+    ]
     return [group for group in filled if group]
 
 
-def build_events(context: Context, groups: Sequence[Group], query_back: QueryBack) -> list[Outgoing]:
+def build_events(
+    context: Context, groups: Sequence[Group], query_back: QueryBack
+) -> list[Outgoing]:
     """Build the events of groups in their order; values that their rows ask for are read back class
     by class.
     """
@@ -359,7 +402,7 @@ def build_events(context: Context, groups: Sequence[Group], query_back: QueryBac
     return [build_event(group, options, decision, current) for group, decision, current in decided]
 
 
-# --- in the order of event_time ---------------------------------------------------------------------------------------
+# --- in the order of event_time -------------------------------------------------------------------
 
 
 class DueScan(NamedTuple):
@@ -389,7 +432,9 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
     """Return a scan of all rows that are due now by the database's clock. ``is_long`` as in
     ``begin_scan``.
     """
-    until = context.dialect.due_until(context.connection, context.log, context.options.event_time_zone)
+    until = context.dialect.due_until(
+        context.connection, context.log, context.options.event_time_zone
+    )
     return DueScan(until, open_writers(context) if is_long else None)
 
 
@@ -408,7 +453,13 @@ def read_due_window(
     rest: DueScan | None = None
     with closing(
         context.dialect.due_chunks(
-            context.connection, context.log, due.until, due.after, options.leave_user, limit, reader.value_bytes
+            context.connection,
+            context.log,
+            due.until,
+            due.after,
+            options.leave_user,
+            limit,
+            reader.value_bytes,
         )
     ) as chunks:
         for chunk in chunks:
@@ -419,7 +470,7 @@ def read_due_window(
     return reader.result(reader.folder.close(None)), rest
 
 
-# --- rows that are held -----------------------------------------------------------------------------------------------
+# --- rows that are held ---------------------------------------------------------------------------
 
 
 def read_objects(context: Context, hold: Hold) -> HeldObjects:

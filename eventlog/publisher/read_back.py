@@ -64,7 +64,9 @@ def _build(context: Context, groups: Sequence[Group], sizes: dict[str, int]) -> 
     are too large.
     """
     query_back = _bounded(context, sizes) if len(groups) > 1 else context.query_back
-    events, current_rows = with_current_rows(context, build_events(context, groups, query_back), query_back)
+    events, current_rows = with_current_rows(
+        context, build_events(context, groups, query_back), query_back
+    )
     return Built(groups, events, current_rows)
 
 
@@ -111,4 +113,11 @@ def _bounded(context: Context, sizes: dict[str, int]) -> QueryBack:
 
 def _bytes_of(rows: Iterable[CurrentRow]) -> int:
     # Unreadable values are empty here, and raise when they are used.
-    return sum(len(text) for row in rows for texts in row.values() if texts for text in texts if text is not None)
+    return sum(
+        len(text)
+        for row in rows
+        for texts in row.values()
+        if texts
+        for text in texts
+        if text is not None
+    )

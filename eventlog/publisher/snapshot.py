@@ -23,7 +23,15 @@ from eventlog.core.fold import Group
 from eventlog.errors import BadTableKey, ReceiverAway, number_of
 from eventlog.model import Answer, EventType, Level, Origins
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.delivery import Answered, Delivered, FlightResult, Judged, Parking, as_flushed, deliver
+from eventlog.publisher.delivery import (
+    Answered,
+    Delivered,
+    FlightResult,
+    Judged,
+    Parking,
+    as_flushed,
+    deliver,
+)
 from eventlog.publisher.flight import Flight, FlightInfo, pack
 from eventlog.publisher.marks import send_document
 from eventlog.publisher.observer import SnapshotProgress
@@ -67,7 +75,12 @@ class Loading:
         """Return the snapshot in the line of the consumer."""
         if "again" in told:
             return cls(begun, again=list(told["again"]))
-        place = told.get("class"), told.get("position"), told.get("objects", 0), told.get("expected", 0)
+        place = (
+            told.get("class"),
+            told.get("position"),
+            told.get("objects", 0),
+            told.get("expected", 0),
+        )
         return cls(begun, list(told.get("done", ())), *place)
 
     def told(self) -> dict[str, Any] | None:
@@ -85,7 +98,9 @@ class Loading:
     def progress(self) -> SnapshotProgress:
         """Return the progress, without a key."""
         left = 0 if self.again is None else len(self.again)
-        return SnapshotProgress(self.class_name, self.objects, max(self.expected, self.objects + left), self.done)
+        return SnapshotProgress(
+            self.class_name, self.objects, max(self.expected, self.objects + left), self.done
+        )
 
 
 def load_chunk(
@@ -154,7 +169,10 @@ def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]
     """Wait for an unavailable class, or end the snapshot."""
     if loading.class_name is not None:
         context.connection.commit()
-        why = f"the snapshot waits for class {loading.class_name}: {context.catalog.unavailable[loading.class_name]}"
+        why = (
+            f"the snapshot waits for class {loading.class_name}: "
+            f"{context.catalog.unavailable[loading.class_name]}"
+        )
         return Delivered(FlightResult.RETRY, why, in_short=why), False
     if loading.again is None:
         _log.info("the snapshot is at its end; classes: %s", ", ".join(loading.done) or "none")
@@ -179,7 +197,10 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
             except BadTableKey as error:
                 refused[event_id] = error.row_code, str(error)
         else:
-            refused[event_id] = "unknown_table", str(unavailable.get(name, "this object is of no class any more"))
+            refused[event_id] = (
+                "unknown_table",
+                str(unavailable.get(name, "this object is of no class any more")),
+            )
     if refused:
         again[:] = [one for one in again if one not in refused]
         context.counters.rows_bad += len(refused)
@@ -202,7 +223,9 @@ def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequ
     conn, dialect = context.connection, context.dialect
     if loading.again is not None:
         name, names = object_class.name, [cls.name for cls in context.catalog.classes]
-        return [_key_of(one, name) for one in loading.again if _class_of(one, names) == name][:_MOST_KEYS]
+        return [_key_of(one, name) for one in loading.again if _class_of(one, names) == name][
+            :_MOST_KEYS
+        ]
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
     walk = dialect.start_walk(conn, context.log, context.catalog.schema, object_class, selection)
     if loading.position is None:
@@ -243,22 +266,33 @@ def _build(
     loading.left = _packed(context, number, events, built)
 
 
-def _build_now(context: Context, object_class: ObjectClass, keys: Sequence[str], row_sizes: dict[str, int]) -> Built:
+def _build_now(
+    context: Context, object_class: ObjectClass, keys: Sequence[str], row_sizes: dict[str, int]
+) -> Built:
     """Build adds of the present objects with these keys, for as many as a flight has room for.
 
     The adds come from rows of type 5 that exist in no log: the number of such a row is its object's
     place in the chunk.
     """
     groups: list[Group] = [
-        [(number, INSERT_ROW_QUERY_BACK, (object_class, key), None, None, None)] for number, key in enumerate(keys, 1)
+        [(number, INSERT_ROW_QUERY_BACK, (object_class, key), None, None, None)]
+        for number, key in enumerate(keys, 1)
     ]
-    options = replace(context.options, events=EventOptions(insert_query_back="add"), flight_rows=len(groups))
-    return next(built_flights(replace(context, options=options), WindowResult(groups, [], [], None), row_sizes))
+    options = replace(
+        context.options, events=EventOptions(insert_query_back="add"), flight_rows=len(groups)
+    )
+    return next(
+        built_flights(
+            replace(context, options=options), WindowResult(groups, [], [], None), row_sizes
+        )
+    )
 
 
 def _packed(context: Context, number: int, events: Sequence[Outgoing], built: Built) -> Flight:
     """Return the flight of the events of a chunk."""
-    clock = context.dialect.due_until(context.connection, context.log, context.options.event_time_zone)
+    clock = context.dialect.due_until(
+        context.connection, context.log, context.options.event_time_zone
+    )
     origins = Origins(dict.fromkeys((event.ids[0] for event in events), clock), {})
     first = context.output.first(number, "", raised_at(context.epoch))
     flight = pack(number, events, context.options.batch_size, first, origins)
@@ -295,7 +329,9 @@ class _ChunkErrand:
     def __init__(self, context: Context, flight: Flight, sink: Sink) -> None:
         self.options: PublisherOptions = context.options
         self.counters: Counters = context.counters
-        self.parking: Parking[ObjectId] = Parking(context.options.retry_initial, context.options.retry_max)
+        self.parking: Parking[ObjectId] = Parking(
+            context.options.retry_initial, context.options.retry_max
+        )
         self.flight: int = flight.number
         self.done: set[str] = set()
         self._context, self._flight, self._sink = context, flight, sink
@@ -311,12 +347,18 @@ class _ChunkErrand:
     def save(self) -> None:
         """Make the answers count; errors get lines."""
         refused = self._sink.flush()
-        conn, log, consumer = self._context.connection, self._context.log, self._context.ledger.consumer
+        conn, log, consumer = (
+            self._context.connection,
+            self._context.log,
+            self._context.ledger.consumer,
+        )
         for verdict, events in as_flushed(self._answered, refused, self.counters):
             self.done.update(event.event_id for event in events)
             if verdict.level in (Level.ERROR, Level.FATAL):
                 why = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
-                add_object_errors(conn, log, [(event.event_id, "receiver", why) for event in events], consumer)
+                add_object_errors(
+                    conn, log, [(event.event_id, "receiver", why) for event in events], consumer
+                )
                 conn.commit()
         self._answered = []
 
@@ -332,7 +374,9 @@ def _send(
     flight = loading.left
     assert flight is not None
     before_flight()
-    context.observer.flight_begins(FlightInfo(flight.number, sum(map(len, flight.envelopes.values())), 0), {})
+    context.observer.flight_begins(
+        FlightInfo(flight.number, sum(map(len, flight.envelopes.values())), 0), {}
+    )
     errand = _ChunkErrand(context, flight, sink)
     envelopes = [
         (number, part)
@@ -355,6 +399,8 @@ def _send(
     info = FlightInfo(flight.number, sum(map(len, left.values())), 0) if left else None
     context.observer.flight_ended(flight.number, ended.result.value, info)
     if left and ended.result is FlightResult.DONE:
-        why = f"{number_of(sum(map(len, left.values())), 'object')} of the snapshot to be sent again"
+        why = (
+            f"{number_of(sum(map(len, left.values())), 'object')} of the snapshot to be sent again"
+        )
         return Delivered(FlightResult.RETRY, why, ended.retry_after, in_short=why)
     return ended

@@ -61,7 +61,9 @@ class Tracing(Observer):
 
     def window_read(self, seconds: float, groups: int) -> None:
         if groups:  # an idle publisher reads windows all the time
-            self._window = Link(self._past("eventlog.window", seconds, _ROOT, groups=groups).get_span_context())
+            self._window = Link(
+                self._past("eventlog.window", seconds, _ROOT, groups=groups).get_span_context()
+            )
 
     def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
         self._end_flight("the publisher lost its connection")
@@ -91,7 +93,9 @@ class Tracing(Observer):
     def _past(self, name: str, seconds: float, context: Context, **numbers: int) -> Span:
         """Return a span of work that took so many seconds until now. ``numbers`` as in ``span``."""
         now = time.time_ns()
-        span = self.span(name, context, SpanKind.INTERNAL, None, now - int(seconds * 1e9), **numbers)
+        span = self.span(
+            name, context, SpanKind.INTERNAL, None, now - int(seconds * 1e9), **numbers
+        )
         span.end(now)
         return span
 
@@ -111,7 +115,10 @@ class Tracing(Observer):
 
         ``numbers`` are attributes of eventlog.
         """
-        attributes = {**self._attributes, **{f"eventlog.{key}": value for key, value in numbers.items()}}
+        attributes = {
+            **self._attributes,
+            **{f"eventlog.{key}": value for key, value in numbers.items()},
+        }
         return self._tracer.start_span(
             name, self._context if context is None else context, kind, attributes, links, begun
         )
@@ -157,7 +164,9 @@ class TracedSink(Sink):
     def _made(self, span: Span) -> Iterator[None]:
         """Make the span the current one until the block ends, and record the kind of an error."""
         # A receiver's words do not belong here, so no exception is recorded.
-        with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
+        with trace.use_span(
+            span, end_on_exit=True, record_exception=False, set_status_on_exception=False
+        ):
             try:
                 yield
             except Exception as error:
@@ -175,7 +184,9 @@ def _with_context(document: Document) -> Document:
     propagate.inject(carrier)
     headers = tuple((name, value.encode()) for name, value in carrier.items())
     records = [
-        own if isinstance(own, Verdict) else tuple(one._replace(headers=(*one.headers, *headers)) for one in own)
+        own
+        if isinstance(own, Verdict)
+        else tuple(one._replace(headers=(*one.headers, *headers)) for one in own)
         for own in document.records
     ]
     return document._replace(headers=(*document.headers, *carrier.items()), records=records)
@@ -208,16 +219,20 @@ def _provider() -> TracerProvider:
     exporter = os.environ.get("OTEL_TRACES_EXPORTER", "otlp").strip()
     if exporter != "otlp":
         raise ConfigError(
-            f"OTEL_TRACES_EXPORTER={exporter}: eventlog itself sends by otlp; for others start it by "
-            "opentelemetry-instrument, or set none"
+            f"OTEL_TRACES_EXPORTER={exporter}: eventlog itself sends by otlp; for others start it "
+            "by opentelemetry-instrument, or set none"
         )
     for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         if os.environ.get(name, _PROTOCOL) != _PROTOCOL:
             raise ConfigError(
-                f"{name}={os.environ[name]}: eventlog itself sends by {_PROTOCOL}; for others start it by "
-                "opentelemetry-instrument"
+                f"{name}={os.environ[name]}: eventlog itself sends by {_PROTOCOL}; for others "
+                "start it by opentelemetry-instrument"
             )
-    has_name = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
-    provider = TracerProvider(resource=Resource.create({} if has_name else {"service.name": "eventlog"}))
+    has_name = "OTEL_SERVICE_NAME" in os.environ or "service.name=" in os.environ.get(
+        "OTEL_RESOURCE_ATTRIBUTES", ""
+    )
+    provider = TracerProvider(
+        resource=Resource.create({} if has_name else {"service.name": "eventlog"})
+    )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider

@@ -19,7 +19,13 @@ from datetime import datetime, time, timedelta
 from time import monotonic
 from typing import Final, Protocol
 
-from eventlog.errors import AnotherPublisher, ConsumerRuns, DatabaseError, EventlogError, ReceiverAway
+from eventlog.errors import (
+    AnotherPublisher,
+    ConsumerRuns,
+    DatabaseError,
+    EventlogError,
+    ReceiverAway,
+)
 from eventlog.publisher.context import Context
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.sql.database import Wake
@@ -133,11 +139,15 @@ class Idle:
             stop.wait(seconds)
         elif self._is_asleep:
             self._sleep(self.wake, stop, seconds)
-            self._give_back(self.wake)  # in the transaction of the next cycle, since each commit is a delay
+            self._give_back(
+                self.wake
+            )  # in the transaction of the next cycle, since each commit is a delay
         elif self.wake.fall_asleep(connection, context.log):
             connection.commit()
             self._is_asleep = True
-            self.wake.heard(connection)  # drops notifications of rows that the next cycle sees anyway
+            self.wake.heard(
+                connection
+            )  # drops notifications of rows that the next cycle sees anyway
         else:
             # A writer that will not notify has shared the lock, or another reader of the log sleeps
             # with it. The notifications for that reader arrive here, too.
@@ -181,7 +191,9 @@ def begin_idle(context: Context) -> Idle:
     if reason is None:
         wake.listen(context.connection, context.log)
     else:
-        _log.info("the queue is read every %g s at least: %s", context.options.polling_interval, reason)
+        _log.info(
+            "the queue is read every %g s at least: %s", context.options.polling_interval, reason
+        )
     context.connection.commit()
     return Idle(context, wake if reason is None else None)
 
@@ -228,7 +240,9 @@ class Timetable:
 def next_start(times: Sequence[time], after: datetime) -> datetime:
     """Return the first of these times of the day after ``after``, today or tomorrow."""
     days = (after.date(), after.date() + timedelta(days=1))
-    return min(start for day in days for at in times if (start := datetime.combine(day, at)) > after)
+    return min(
+        start for day in days for at in times if (start := datetime.combine(day, at)) > after
+    )
 
 
 @dataclass(slots=True)
@@ -351,10 +365,18 @@ def keep_connected(
             # The server may not have noticed yet that the former session is gone.
             if lost_at is None or monotonic() - lost_at > _LOCK_PATIENCE:
                 raise
-            why = "the log is still locked by the session that was lost: the server has not noticed yet that it is gone"
+            why = (
+                "the log is still locked by the session that was lost: the server has not noticed "
+                "yet that it is gone"
+            )
             if not is_locked_out:
                 is_locked_out = True
-                _log.warning("%s; trying again for %g s", why, _LOCK_PATIENCE, extra={"code": AnotherPublisher.code})
+                _log.warning(
+                    "%s; trying again for %g s",
+                    why,
+                    _LOCK_PATIENCE,
+                    extra={"code": AnotherPublisher.code},
+                )
         except away as error:
             if not was_connected:
                 raise

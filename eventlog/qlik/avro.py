@@ -22,10 +22,13 @@ class BadAvro(FormatError):
     """Bytes that do not match their Avro schema, or a schema that cannot be read."""
 
     code = "bad_avro"
-    cure = "Give the reader the schema that the messages are written in, by their metadata or by `registry`."
+    cure = (
+        "Give the reader the schema that the messages are written in, by their metadata or by "
+        "`registry`."
+    )
 
 
-# --- values of columns ------------------------------------------------------------------------------------------------
+# --- values of columns ----------------------------------------------------------------------------
 
 
 def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
@@ -61,7 +64,10 @@ def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
         except (InvalidOperation, Inexact):
             exact = Decimal("NaN")
         if not exact.is_finite():
-            raise ValueRange(f"{number} of column {column.name!r} is no NUMERIC({column.precision}, {column.scale})")
+            raise ValueRange(
+                f"{number} of column {column.name!r} is no NUMERIC({column.precision}, "
+                f"{column.scale})"
+            )
         return exact
 
     return in_places
@@ -73,7 +79,7 @@ def _in_long(number: int) -> int:
     return number
 
 
-# --- records by their schemas -----------------------------------------------------------------------------------------
+# --- records by their schemas ---------------------------------------------------------------------
 
 
 def _fastavro() -> Any:
@@ -82,7 +88,8 @@ def _fastavro() -> Any:
         import fastavro
     except ModuleNotFoundError:
         raise ConfigError(
-            "messages in Avro need the package fastavro; install eventlog-publisher[avro], or use encoding = json"
+            "messages in Avro need the package fastavro; install eventlog-publisher[avro], or use "
+            "encoding = json"
         ) from None
     return fastavro
 
@@ -159,7 +166,9 @@ def record_writer(
     return write
 
 
-def _remembered(value_of: Callable[[Any], Any], to_bytes: Callable[[Any], bytes]) -> Callable[[Any], bytes]:
+def _remembered(
+    value_of: Callable[[Any], Any], to_bytes: Callable[[Any], bytes]
+) -> Callable[[Any], bytes]:
     return lru_cache(maxsize=1024)(lambda given: to_bytes(value_of(given)))
 
 
@@ -177,7 +186,9 @@ def _type_writer(kind: Any) -> Callable[[Any], bytes]:
         case "int" | "long":
             return _whole_number
         case {"type": "enum", "symbols": symbols}:
-            return {symbol: _whole_number(place) for place, symbol in enumerate(symbols)}.__getitem__
+            return {
+                symbol: _whole_number(place) for place, symbol in enumerate(symbols)
+            }.__getitem__
         case {"type": "record", "fields": fields}:
             return record_writer(fields)
         case _:
@@ -215,10 +226,23 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
     buffer = io.BytesIO(data)
     try:
         record = _fastavro().schemaless_reader(buffer, parsed(schema), None)
-    except (EOFError, ValueError, TypeError, LookupError, ArithmeticError, AttributeError, MemoryError) as error:
-        raise BadAvro(f"{len(data)} bytes are no Avro of their schema: {type(error).__name__}: {error}") from None
+    except (
+        EOFError,
+        ValueError,
+        TypeError,
+        LookupError,
+        ArithmeticError,
+        AttributeError,
+        MemoryError,
+    ) as error:
+        raise BadAvro(
+            f"{len(data)} bytes are no Avro of their schema: {type(error).__name__}: {error}"
+        ) from None
     if buffer.tell() != len(data):
-        raise BadAvro(f"{len(data) - buffer.tell()} bytes follow behind an Avro record of {buffer.tell()} bytes")
+        raise BadAvro(
+            f"{len(data) - buffer.tell()} bytes follow behind an Avro record of {buffer.tell()} "
+            "bytes"
+        )
     if not isinstance(record, dict):
         raise BadAvro(f"a record is needed, and the Avro schema gives {type(record).__name__}")
     return record
@@ -233,5 +257,8 @@ def record_in(schema: str, field: str) -> dict[str, Any] | None:
     for one in record.get("fields", ()) if isinstance(record, dict) else ():
         if one["name"] == field:
             kinds = one["type"] if isinstance(one["type"], list) else [one["type"]]
-            return next((kind for kind in kinds if isinstance(kind, dict) and kind.get("type") == "record"), None)
+            return next(
+                (kind for kind in kinds if isinstance(kind, dict) and kind.get("type") == "record"),
+                None,
+            )
     return None

@@ -39,11 +39,12 @@ class OperationMismatch(FormatError):
 
 T = TypeVar("T")
 
-# --- the columns of a table -------------------------------------------------------------------------------------------
+# --- the columns of a table -----------------------------------------------------------------------
 
 
 DEFAULT_HEADERS: Final = (
-    "change_seq", "change_oper", "change_mask", "stream_position", "operation", "transaction_id", "timestamp",
+    "change_seq", "change_oper", "change_mask", "stream_position", "operation", "transaction_id",
+    "timestamp",
 )  # fmt: skip
 PARTITION_NAME: Final = "partition_name"
 HEADERS: Final = (*DEFAULT_HEADERS, PARTITION_NAME)
@@ -78,7 +79,10 @@ class TableLayout:
         return tuple(name for name, _ in self.data)
 
     def for_each(
-        self, columns: Iterable[QlikColumn], of_header: Callable[[str, str], T], of_data: Callable[[QlikColumn], T]
+        self,
+        columns: Iterable[QlikColumn],
+        of_header: Callable[[str, str], T],
+        of_data: Callable[[QlikColumn], T],
     ) -> list[T]:
         """Return the result of ``of_header`` or ``of_data`` for each column, in the order of the
         table.
@@ -106,7 +110,11 @@ def header_name(column: str, header_prefix: str) -> str | None:
 
 
 def read_layout(
-    columns: Sequence[str], *, header_prefix: str = "header__", mask_offset: int | None = None, what: str
+    columns: Sequence[str],
+    *,
+    header_prefix: str = "header__",
+    mask_offset: int | None = None,
+    what: str,
 ) -> TableLayout:
     """Return the layout of an existing change table.
 
@@ -118,11 +126,15 @@ def read_layout(
     for alternatives in (("change_seq",), ("change_oper", "operation")):
         if layout.headers.keys().isdisjoint(alternatives):
             names = " or ".join(header_prefix + header for header in alternatives)
-            raise MissingHeader(f"{what} has no column {names}; correct header_prefix, or have the column stored")
+            raise MissingHeader(
+                f"{what} has no column {names}; correct header_prefix, or have the column stored"
+            )
     return layout
 
 
-def _layout(columns: Sequence[str], header_prefix: str, mask_offset: int | None, what: str) -> TableLayout:
+def _layout(
+    columns: Sequence[str], header_prefix: str, mask_offset: int | None, what: str
+) -> TableLayout:
     headers: dict[str, int] = {}
     data = []
     for place, column in enumerate(columns):
@@ -130,7 +142,10 @@ def _layout(columns: Sequence[str], header_prefix: str, mask_offset: int | None,
         if header is None:
             data.append((column, place))
         elif header in headers:
-            raise FormatError(f"{what} has the header column {header_prefix}{header} twice; name another header_prefix")
+            raise FormatError(
+                f"{what} has the header column {header_prefix}{header} twice; name another "
+                "header_prefix"
+            )
         else:
             headers[header] = place
     first = data[0][1] if data else len(columns)
@@ -155,18 +170,31 @@ def new_layout(
     """
     for column in data_columns:
         if header_name(column, header_prefix) is not None:
-            raise FormatError(f"column {column!r} of {what} would be read as a header; choose another header_prefix")
+            raise FormatError(
+                f"column {column!r} of {what} would be read as a header; choose another "
+                "header_prefix"
+            )
     behind = [PARTITION_NAME] if partitioned else []
-    columns = [*(header_prefix + one for one in headers), *data_columns, *(header_prefix + one for one in behind)]
+    columns = [
+        *(header_prefix + one for one in headers),
+        *data_columns,
+        *(header_prefix + one for one in behind),
+    ]
     layout = _layout(columns, header_prefix, mask_offset, what)
     check_capacity(layout.masks)
     return layout
 
 
-# --- one row ----------------------------------------------------------------------------------------------------------
+# --- one row --------------------------------------------------------------------------------------
 
 
-OPERATIONS: Final = {"I": "INSERT", "U": "UPDATE", "D": "DELETE", "B": "BEFOREIMAGE", "T": "TRUNCATE"}
+OPERATIONS: Final = {
+    "I": "INSERT",
+    "U": "UPDATE",
+    "D": "DELETE",
+    "B": "BEFOREIMAGE",
+    "T": "TRUNCATE",
+}
 """The operation of each change_oper."""
 
 _LETTERS: Final = {operation: letter for letter, operation in OPERATIONS.items()}
@@ -197,7 +225,7 @@ def row_order(row: ChangeRow) -> tuple[str, bool]:
     return row.change_seq, row.change_oper != "B"
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def row_reader(
@@ -259,7 +287,9 @@ def _sequence_text(value: Any, what: str) -> str:
         number = whole_number(value, sequence.LENGTH)
         if number is not None:
             return sequence.check(f"{number:0{sequence.LENGTH}}")
-    raise FormatError(f"change_seq {shown(str(value))} of {what} is neither text nor a whole number of 35 digits")
+    raise FormatError(
+        f"change_seq {shown(str(value))} of {what} is neither text nor a whole number of 35 digits"
+    )
 
 
 def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str:
@@ -270,7 +300,8 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
         letter = _LETTERS.get(named or "")
     elif named and OPERATIONS.get(letter) != named and letter in OPERATIONS:
         raise OperationMismatch(
-            f"row {change_seq} of {what} has change_oper {letter} and operation {shown(named)}: they disagree"
+            f"row {change_seq} of {what} has change_oper {letter} and operation {shown(named)}: "
+            "they disagree"
         )
     if letter not in OPERATIONS:
         raise UnknownOperation(
@@ -292,7 +323,9 @@ def header_text(header: str | None, value: Any) -> str | None:
     if header == "change_mask":
         raise masks.no_mask(value)
     if header == "timestamp" or isinstance(value, dict | list):
-        raise FormatError(f"{shown(str(value))} is no {'timestamp' if header == 'timestamp' else 'single value'}")
+        raise FormatError(
+            f"{shown(str(value))} is no {'timestamp' if header == 'timestamp' else 'single value'}"
+        )
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -316,7 +349,7 @@ def _moment(value: Any, what: str) -> datetime | None:
     return None if moment.replace(tzinfo=None) == EPOCH else moment
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def row_writer(
@@ -333,7 +366,9 @@ def row_writer(
     ``byteorder`` and ``empty_mask`` apply to binary masks only. The function raises NotExpressible
     for a multi-valued attribute, and ValueRange for a stream position of more than 128 characters.
     """
-    headers = sorted((place, name) for name, place in layout.headers.items() if name != PARTITION_NAME)
+    headers = sorted(
+        (place, name) for name, place in layout.headers.items() if name != PARTITION_NAME
+    )
     write_mask = mask_writer(layout.masks, mask_form, byteorder, empty_mask)
     writer_of = _HEADER_WRITERS | {
         "change_mask": lambda row: write_mask(row.mask or _NO_COLUMNS),
@@ -344,7 +379,9 @@ def row_writer(
     partitioned = PARTITION_NAME in layout.headers
     places = [place for place, _ in headers] + [place for _, place in layout.data]
     places += [layout.headers[PARTITION_NAME]] if partitioned else []
-    order = None if places == sorted(places) else [places.index(place) for place in range(len(places))]
+    order = (
+        None if places == sorted(places) else [places.index(place) for place in range(len(places))]
+    )
 
     def write(row: ChangeRow) -> list[Any]:
         values: list[Any] = list(map(row.data.get, names))
@@ -366,7 +403,9 @@ def _plain(name: str, value: Value, what: str) -> Any:
     if isinstance(value, Lob):
         return value.data
     if isinstance(value, tuple):
-        raise NotExpressible(f"{name!r} of {what} has several values, which a change table cannot hold")
+        raise NotExpressible(
+            f"{name!r} of {what} has several values, which a change table cannot hold"
+        )
     return value
 
 
@@ -397,8 +436,8 @@ def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
         position = row.stream_position
         if position is not None and len(position) > longest:
             raise ValueRange(
-                f"stream position {shown(position)} of row {row.change_seq} of {what} has {len(position)} characters, "
-                f"and the column takes {longest}"
+                f"stream position {shown(position)} of row {row.change_seq} of {what} has "
+                f"{len(position)} characters, and the column takes {longest}"
             )
         return position
 
@@ -407,7 +446,9 @@ def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
 
 @lru_cache(maxsize=256)  # the rows of a transaction share one time
 def _naive(moment: datetime | None) -> datetime:
-    return EPOCH if moment is None else naive_utc(moment)  # spec/qlik.md 1.1 stores an unknown time as the epoch
+    return (
+        EPOCH if moment is None else naive_utc(moment)
+    )  # spec/qlik.md 1.1 stores an unknown time as the epoch
 
 
 _HEADER_WRITERS: Final[dict[str, Callable[[ChangeRow], Any]]] = {

@@ -57,7 +57,9 @@ def _is_url(place: str) -> bool:
     return "://" in place
 
 
-def _changes_in(source: Source, place: str, options: ReadOptions, report: Report) -> Iterator[Change]:
+def _changes_in(
+    source: Source, place: str, options: ReadOptions, report: Report
+) -> Iterator[Change]:
     """Yield the changes of all tables of a source in change_seq order, numbered within their
     transactions.
 
@@ -67,22 +69,29 @@ def _changes_in(source: Source, place: str, options: ReadOptions, report: Report
     if not tables and not source.is_written():
         raise nothing_found(place, options)
     is_complete = options.input_complete
-    streams = [changes_of_rows(rows, table, input_complete=is_complete, skip=report.skip) for table, rows in tables]
+    streams = [
+        changes_of_rows(rows, table, input_complete=is_complete, skip=report.skip)
+        for table, rows in tables
+    ]
     in_order = streams[0] if len(streams) == 1 else merge(*streams, key=_position)
     return count_events(in_order, input_complete=is_complete)
 
 
 def nothing_found(place: str, options: ReadOptions) -> FormatError:
     """Return the error for a source without a change table."""
-    return FormatError(f"{place} has no change table that the options want: names end in {options.suffix}")
+    return FormatError(
+        f"{place} has no change table that the options want: names end in {options.suffix}"
+    )
 
 
 def _position(change: Change | Waiting) -> str:
-    assert change.position is not None  # the position of a change of a change table is its change_seq
+    assert (
+        change.position is not None
+    )  # the position of a change of a change table is its change_seq
     return change.position
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 class Store(Protocol):
@@ -134,11 +143,15 @@ def _finish(store: Store, options: WriteOptions, state: WriterState) -> None:
     store.flush()
     if options.partitioned:
         rows = _ended_partitions(store, options, state)
-        store.append_partitions(sorted(rows, key=lambda row: (row.partition_start_time, row[-2] or "", row[-1])))
+        store.append_partitions(
+            sorted(rows, key=lambda row: (row.partition_start_time, row[-2] or "", row[-1]))
+        )
     store.save(state)
 
 
-def _ended_partitions(store: Store, options: WriteOptions, state: WriterState) -> Iterator[ControlRow]:
+def _ended_partitions(
+    store: Store, options: WriteOptions, state: WriterState
+) -> Iterator[ControlRow]:
     listed = {
         (row.get("TABLE_OWNER"), row.get("TABLE_NAME"), row.get("PARTITION_NAME"))
         for row in store.control_rows(CONTROL_TABLE)
@@ -149,7 +162,9 @@ def _ended_partitions(store: Store, options: WriteOptions, state: WriterState) -
             yield row
 
 
-def _with_columns(changes: Iterable[Change], options: WriteOptions) -> Iterator[tuple[Change, tuple[QlikColumn, ...]]]:
+def _with_columns(
+    changes: Iterable[Change], options: WriteOptions
+) -> Iterator[tuple[Change, tuple[QlikColumn, ...]]]:
     """Yield each change with the columns of its table.
 
     Changes are kept in a temporary file from the first table on that the options do not describe,
@@ -197,7 +212,9 @@ class ChangeTableFormat(Format):
         pass
 
     def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
-        return bool(options.get("input_complete", True))  # else the last row may wait, which needs one stream
+        return bool(
+            options.get("input_complete", True)
+        )  # else the last row may wait, which needs one stream
 
     def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
         entries = (entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))
@@ -220,7 +237,9 @@ class ChangeTableFormat(Format):
 
             yield from _changes_in(FileSource(Path(source), options), source, options, report)
 
-    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
+    ) -> None:
         """Append changes to the change tables of a target, all or none, numbered behind the stored
         ones.
 
@@ -234,7 +253,10 @@ class ChangeTableFormat(Format):
                 name = change.schema, change.table
                 if name not in tables:
                     try:
-                        tables[name] = TargetTable(change.table, columns, options), store.table(*name, columns)
+                        tables[name] = (
+                            TargetTable(change.table, columns, options),
+                            store.table(*name, columns),
+                        )
                     except NotExpressible as error:  # the name of the table cannot be written
                         report.skip(error)
                         continue

@@ -28,9 +28,14 @@ class UnpairedBeforeImage(FormatError):
 
 
 # These names are bound once, since looking up an enumeration's member is slow.
-_UPDATE, _DELETE, _TRUNCATE, _REFRESH = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE, ChangeOp.REFRESH
+_UPDATE, _DELETE, _TRUNCATE, _REFRESH = (
+    ChangeOp.UPDATE,
+    ChangeOp.DELETE,
+    ChangeOp.TRUNCATE,
+    ChangeOp.REFRESH,
+)
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,9 @@ def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
     return None
 
 
-def source_table(schema: str | None, table: str, reading: Reading, rows: Iterable[ChangeRow]) -> SourceTable:
+def source_table(
+    schema: str | None, table: str, reading: Reading, rows: Iterable[ChangeRow]
+) -> SourceTable:
     """Return the description by which the rows of a table become changes. An unknown key is
     searched in ``rows``.
     """
@@ -142,7 +149,9 @@ def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> C
             image_before = None if before is None else before.data
             image_after = _after(row, image_before, table)
             if image_before is not None and len(image_after) < len(row.data):
-                image_before = {name: old for name, old in image_before.items() if name in image_after}
+                image_before = {
+                    name: old for name, old in image_before.items() if name in image_after
+                }
             changed = _changed(row, image_before, image_after, table)
             unknown = [name for name in image_after if name in table.lobs]
             if unknown:
@@ -198,7 +207,9 @@ def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
     }
 
 
-def _changed(row: ChangeRow, before: Row | None, after: Row, table: SourceTable) -> frozenset[str] | None:
+def _changed(
+    row: ChangeRow, before: Row | None, after: Row, table: SourceTable
+) -> frozenset[str] | None:
     """Return the changed columns by the mask; without masks, by the difference between the
     images.
     """
@@ -222,7 +233,7 @@ def _deleted(row: ChangeRow, key: tuple[str, ...] | None) -> Row:
     return {name: row.data.get(name) for name in key}
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 class TargetTable:
@@ -297,10 +308,14 @@ def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tup
         return ()
     refuse_without_row(change)
     if op is _DELETE:
-        return (("D", _deleted_columns(change, table), _row(change.before or {}, change.key, table)),)
+        return (
+            ("D", _deleted_columns(change, table), _row(change.before or {}, change.key, table)),
+        )
     if op is _TRUNCATE:
         return (("T", _NO_COLUMNS, {}),)
-    assert change.after is not None  # refuse_without_row lets only DELETE and TRUNCATE pass without it
+    assert (
+        change.after is not None
+    )  # refuse_without_row lets only DELETE and TRUNCATE pass without it
     after = _row(change.after, change.key, table)
     if op is not _UPDATE:
         return (("I", _present(after, table), after),)
@@ -313,7 +328,9 @@ def _update(change: Change, after: Row, table: TargetTable) -> tuple[RowImage, .
     before, key = change.before, change.key
     if not before or not table.before_images:
         return (update,)
-    if key and not changed.isdisjoint([name for name, _ in key]):  # a changed part of the key is not the old one
+    if key and not changed.isdisjoint(
+        [name for name, _ in key]
+    ):  # a changed part of the key is not the old one
         key = tuple(part for part in key if part[0] not in changed)
     return ("B", _NO_COLUMNS, _row(before, key, table)), update
 
@@ -324,7 +341,9 @@ def _is_no_op(change: Change, lobs: frozenset[str]) -> bool:
     """
     if not changes_nothing(change):
         return False
-    return not lobs or (change.before is not None and change.after is not None and change.before == change.after)
+    return not lobs or (
+        change.before is not None and change.after is not None and change.before == change.after
+    )
 
 
 _NO_COLUMNS: frozenset[str] = frozenset()
@@ -339,8 +358,8 @@ def _row(image: Row, key: tuple[tuple[str, Value], ...] | None, table: TargetTab
     if not image.keys() <= table.names:
         unknown = min(image.keys() - table.names)
         raise NotExpressible(
-            f"column {unknown!r} is not in the change table of {table.name!r}; add it to the option tables, or "
-            f"leave it out at the source"
+            f"column {unknown!r} is not in the change table of {table.name!r}; add it to the "
+            "option tables, or leave it out at the source"
         )
     return image
 
@@ -366,7 +385,7 @@ def _changed_columns(change: Change, table: TargetTable) -> frozenset[str]:
     return changed - table.lobs if table.lobs else changed
 
 
-# --- the live view ----------------------------------------------------------------------------------------------------
+# --- the live view --------------------------------------------------------------------------------
 
 
 Key: TypeAlias = tuple[Value, ...]
@@ -390,7 +409,9 @@ def live_view(
     rows = sorted(changes, key=row_order)
     names = tuple(key) if key is not None else key_from_deletes(rows)
     if not names:
-        raise FormatError("the key of the change table is not known and no DELETE tells it; name the key columns")
+        raise FormatError(
+            "the key of the change table is not known and no DELETE tells it; name the key columns"
+        )
     state: dict[Key, Row] = {_key(row, names): row for row in base}
     bound = None if as_of is None else last_sequence_of(as_of)
     before: ChangeRow | None = None

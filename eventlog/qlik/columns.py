@@ -56,7 +56,10 @@ class QlikColumn:
 
     def __post_init__(self) -> None:
         if self.type not in CLASSES:
-            raise ConfigError(f"type {self.type!r} of column {self.name!r} is none of {', '.join(sorted(CLASSES))}")
+            raise ConfigError(
+                f"type {self.type!r} of column {self.name!r} is none of "
+                f"{', '.join(sorted(CLASSES))}"
+            )
 
     @property
     def is_lob(self) -> bool:
@@ -77,7 +80,9 @@ class MomentColumn(QlikColumn):
 
 def key_of(columns: Iterable[QlikColumn]) -> tuple[str, ...]:
     """Return the names of the key columns in key order; empty if there is no key."""
-    return tuple(column.name for column in sorted((c for c in columns if c.pk), key=lambda column: column.pk))
+    return tuple(
+        column.name for column in sorted((c for c in columns if c.pk), key=lambda column: column.pk)
+    )
 
 
 def lobs_of(columns: Iterable[QlikColumn]) -> frozenset[str]:
@@ -85,7 +90,7 @@ def lobs_of(columns: Iterable[QlikColumn]) -> frozenset[str]:
     return frozenset(column.name for column in columns if column.is_lob)
 
 
-# --- from the catalog -------------------------------------------------------------------------------------------------
+# --- from the catalog -----------------------------------------------------------------------------
 
 
 def columns_of(table: Table) -> tuple[QlikColumn, ...]:
@@ -125,7 +130,10 @@ def _column_of(column: Column, place: int) -> QlikColumn:
     elif kind in _PLAIN_TYPES:
         name = _PLAIN_TYPES[kind]
     else:
-        name, length = _character(column.type), _UUID_LENGTH if kind is Kind.UUID else first * _WIDEST_CHARACTER
+        name, length = (
+            _character(column.type),
+            _UUID_LENGTH if kind is Kind.UUID else first * _WIDEST_CHARACTER,
+        )
     return QlikColumn(column.name, name, length, precision, scale, place, nullable=not place)
 
 
@@ -136,7 +144,7 @@ def _character(type: ColumnType) -> str:
     return "WSTRING" if national else "STRING"
 
 
-# --- to a catalog -----------------------------------------------------------------------------------------------------
+# --- to a catalog ---------------------------------------------------------------------------------
 
 _TYPE_NAMES: Final = {
     "DATE": "date",
@@ -175,10 +183,15 @@ def _type_name(column: QlikColumn) -> str:
     return _TYPE_NAMES.get(column.type, "numeric")
 
 
-# --- from options -----------------------------------------------------------------------------------------------------
+# --- from options ---------------------------------------------------------------------------------
 
 _FIELDS: Final = {one.name for one in fields(QlikColumn)}
-_SIZES: Final = {"length": (0, 2**31 - 1), "precision": (0, 2**17), "scale": (-(2**17), 2**17), "pk": (0, 1024)}
+_SIZES: Final = {
+    "length": (0, 2**31 - 1),
+    "precision": (0, 2**17),
+    "scale": (-(2**17), 2**17),
+    "pk": (0, 1024),
+}
 
 
 def columns_from_json(
@@ -194,7 +207,10 @@ def columns_from_json(
         raise ConfigError(f"the columns of {what} are a list, not {columns!r}")
     read = [_column_from_json(column, what) for column in columns]
     names = [column.name for column in read]
-    for name in (*(name for name in names if names.count(name) > 1), *(name for name in key if name not in names)):
+    for name in (
+        *(name for name in names if names.count(name) > 1),
+        *(name for name in key if name not in names),
+    ):
         raise ConfigError(f"{what} has no column {name!r} of its key, or has the column twice")
     if not key:
         return tuple(read)
@@ -217,14 +233,20 @@ def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
         number = value.get(name, 0)
         if type(number) is not int or not least <= number <= most:
             raise ConfigError(
-                f"{name} of column {value['name']!r} of {what} is a number from {least} to {most}, not {number!r}"
+                f"{name} of column {value['name']!r} of {what} is a number from {least} to "
+                f"{most}, not {number!r}"
             )
-    if not isinstance(value.get("type", ""), str) or not isinstance(value.get("nullable", True), bool):
-        raise ConfigError(f"column {value['name']!r} of {what} has a type, which is text, and nullable, true or false")
+    if not isinstance(value.get("type", ""), str) or not isinstance(
+        value.get("nullable", True), bool
+    ):
+        raise ConfigError(
+            f"column {value['name']!r} of {what} has a type, which is text, and nullable, true or "
+            "false"
+        )
     return QlikColumn(**{"type": "STRING", **value})
 
 
-# --- from rows --------------------------------------------------------------------------------------------------------
+# --- from rows ------------------------------------------------------------------------------------
 
 _LARGEST_INT8: Final = 2**63 - 1
 
@@ -260,7 +282,8 @@ class ColumnsSeen:
         if self._columns is None:
             places = {name: place for place, name in enumerate(self._key, 1)}
             self._columns = tuple(
-                QlikColumn(name, type or "STRING", pk=places.get(name, 0)) for name, type in self._types.items()
+                QlikColumn(name, type or "STRING", pk=places.get(name, 0))
+                for name, type in self._types.items()
             )
         return self._columns
 

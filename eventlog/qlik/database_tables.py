@@ -17,7 +17,13 @@ from sqlalchemy.types import TypeEngine
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import full_name
 from eventlog.qlik import sequence
-from eventlog.qlik.change_rows import PARTITION_NAME, TEXT_LENGTHS, ChangeRow, TableLayout, header_name
+from eventlog.qlik.change_rows import (
+    PARTITION_NAME,
+    TEXT_LENGTHS,
+    ChangeRow,
+    TableLayout,
+    header_name,
+)
 from eventlog.qlik.change_tables import SourceTable, source_table
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.masks import CAPACITY, check_capacity
@@ -59,7 +65,9 @@ def _schemas_of(inspector: sa.Inspector) -> list[str | None]:
     if _default_schema(inspector) is None:
         return [None]
     names = inspector.get_schema_names()
-    return [name for name in names if name.lower() not in _SYSTEM_SCHEMAS and not name.startswith("pg_")]
+    return [
+        name for name in names if name.lower() not in _SYSTEM_SCHEMAS and not name.startswith("pg_")
+    ]
 
 
 def _change_tables_of(inspector: sa.Inspector, suffix: str) -> list[tuple[str | None, str]]:
@@ -77,7 +85,9 @@ def _table_named(inspector: sa.Inspector, schema: str | None, name: str) -> sa.T
     """Return a table of the database with all of its columns; ``schema`` is None if the database
     has no schemas.
     """
-    return _clause(schema, name, [column["name"] for column in inspector.get_columns(name, schema=schema)])
+    return _clause(
+        schema, name, [column["name"] for column in inspector.get_columns(name, schema=schema)]
+    )
 
 
 def _clause(schema: str | None, name: str, columns: Iterable[str]) -> sa.TableClause:
@@ -109,7 +119,11 @@ class DatabaseSource:
         for stored_schema, stored_name in _change_tables_of(self._inspector, suffix):
             schema, name = reading.names(stored_schema), stored_name[: -len(suffix)]
             if reading.wants(schema, name):
-                tables.append(self._table(_table_named(self._inspector, stored_schema, stored_name), schema, reading))
+                tables.append(
+                    self._table(
+                        _table_named(self._inspector, stored_schema, stored_name), schema, reading
+                    )
+                )
         return tables
 
     def _table(
@@ -119,18 +133,32 @@ class DatabaseSource:
         columns = table.c.keys()
         layout = layout_of(columns, options, full_name(schema, name))
         headers = {header: table.c[columns[place]] for header, place in layout.headers.items()}
-        is_delete = headers["change_oper"] == "D" if "change_oper" in headers else headers["operation"] == "DELETE"
+        is_delete = (
+            headers["change_oper"] == "D"
+            if "change_oper" in headers
+            else headers["operation"] == "DELETE"
+        )
         deletes = sa.select(*table.c).where(is_delete).limit(1)
         if "change_mask" in headers:  # a row without a mask does not show the key
             deletes = deletes.where(headers["change_mask"].is_not(None))
         # B and BEFOREIMAGE come before U and UPDATE in the alphabet.
-        order = [headers[header] for header in ("change_seq", "change_oper", "operation") if header in headers]
+        order = [
+            headers[header]
+            for header in ("change_seq", "change_oper", "operation")
+            if header in headers
+        ]
         select = sa.select(*table.c).order_by(*order)
         if options.partitioned:
-            select = select.where(_is_listed(self._inspector, table, headers.get(PARTITION_NAME), name))
+            select = select.where(
+                _is_listed(self._inspector, table, headers.get(PARTITION_NAME), name)
+            )
         look_ahead = stored_row_reader(columns, schema, name, reading.uncounted())
-        source = source_table(schema, name, reading, look_ahead(_fetched(self._connection, deletes)))
-        return source, stored_row_reader(columns, schema, name, reading)(_stream(self._connection, select))
+        source = source_table(
+            schema, name, reading, look_ahead(_fetched(self._connection, deletes))
+        )
+        return source, stored_row_reader(columns, schema, name, reading)(
+            _stream(self._connection, select)
+        )
 
 
 def _stream(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
@@ -148,7 +176,7 @@ def _fetched(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequ
     yield from rows
 
 
-# --- control tables ---------------------------------------------------------------------------------------------------
+# --- control tables -------------------------------------------------------------------------------
 
 
 def _control_table(inspector: sa.Inspector, name: str) -> sa.TableClause | None:
@@ -176,14 +204,21 @@ def _by_upper(table: sa.TableClause) -> dict[str, sa.ColumnElement[Any]]:
 
 
 def _is_listed(
-    inspector: sa.Inspector, table: sa.TableClause, partition: sa.ColumnElement[Any] | None, name: str
+    inspector: sa.Inspector,
+    table: sa.TableClause,
+    partition: sa.ColumnElement[Any] | None,
+    name: str,
 ) -> sa.ColumnElement[bool]:
     """Return the condition that a row is in a partition which attrep_cdc_partitions lists as
     readable.
     """
     listing = _control_table(inspector, CONTROL_TABLE)
     if partition is None or listing is None:
-        missing = f"{CONTROL_TABLE} is not there" if listing is None else f"{table.name} has no partition_name"
+        missing = (
+            f"{CONTROL_TABLE} is not there"
+            if listing is None
+            else f"{table.name} has no partition_name"
+        )
         raise ConfigError(f"partitions cannot be read: {missing}; read with partitioned = false")
     listed = _by_upper(listing)
     conditions = [listed["PARTITION_NAME"] == partition, listed["TABLE_NAME"] == name]
@@ -205,7 +240,7 @@ def database_source(url: str) -> Iterator[DatabaseSource]:
         yield DatabaseSource(connection)
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 _ROWS_WRITTEN_TOGETHER: Final = 5000
 # SQLite locks the database, and lets tables be created within the transaction, only if BEGIN
@@ -237,7 +272,9 @@ class DatabaseStore:
     def __init__(self, connection: sa.Connection, options: WriteOptions) -> None:
         self._connection, self._options = connection, options
         self._in_text = _AS_TEXT.get(connection.dialect.name, frozenset())
-        self._moment: Callable[[Any], Any] = timestamp_text if self._in_text else lambda moment: moment
+        self._moment: Callable[[Any], Any] = (
+            timestamp_text if self._in_text else lambda moment: moment
+        )
         self._tables: dict[tuple[str | None, str], _TableRows] = {}
 
     def stored_state(self) -> WriterState:
@@ -264,7 +301,9 @@ class DatabaseStore:
                 state = sequence.raise_to(state, f"{highest:>0{sequence.LENGTH}}")
         return state
 
-    def _header_columns(self, header: str) -> Iterator[tuple[sa.TableClause, sa.ColumnElement[Any]]]:
+    def _header_columns(
+        self, header: str
+    ) -> Iterator[tuple[sa.TableClause, sa.ColumnElement[Any]]]:
         """Yield each change table that has a header column, with that column."""
         inspector = sa.inspect(self._connection)
         for place in _change_tables_of(inspector, self._options.suffix):
@@ -281,11 +320,14 @@ class DatabaseStore:
         connection, options, name = self._connection, self._options, full_name(schema, table)
         inspector = sa.inspect(connection)
         default = _default_schema(inspector)
-        place = stored_schema, stored_name = None if default is None else schema or default, f"{table}{options.suffix}"
+        place = stored_schema, stored_name = (
+            None if default is None else schema or default,
+            f"{table}{options.suffix}",
+        )
         if place in self._tables:
             raise FormatError(
-                f"{name} and {self._tables[place].full_name} are one table in this database, which has no schemas; "
-                "write them to two databases"
+                f"{name} and {self._tables[place].full_name} are one table in this database, "
+                "which has no schemas; write them to two databases"
             )
         if inspector.has_table(stored_name, schema=stored_schema):
             stored = _table_named(inspector, *place)
@@ -300,14 +342,18 @@ class DatabaseStore:
         converts = layout.for_each(
             columns,
             lambda _, header: self._moment if header == "timestamp" else lambda value: value,
-            lambda column: text_writer(column) if column.type in self._in_text else typed_writer(column),
+            lambda column: (
+                text_writer(column) if column.type in self._in_text else typed_writer(column)
+            ),
         )
         convert = row_converter(converts, [f"{name}.{column}" for column in layout.columns])
         values = value_writer(layout, convert, "binary", options, name)
         self._tables[place] = _TableRows(connection, stored, name, values)
         return self._tables[place].append
 
-    def _existing(self, table: sa.TableClause, columns: Sequence[QlikColumn], name: str) -> TableLayout:
+    def _existing(
+        self, table: sa.TableClause, columns: Sequence[QlikColumn], name: str
+    ) -> TableLayout:
         options = self._options
         layout = layout_of(table.c.keys(), options, name)
         check_capacity(layout.masks)
@@ -316,7 +362,8 @@ class DatabaseStore:
             missing.append(options.header_prefix + PARTITION_NAME)
         if missing:
             raise FormatError(
-                f"the change table of {name} is there and has no column {missing[0]!r}; add it, or name another suffix"
+                f"the change table of {name} is there and has no column {missing[0]!r}; add it, "
+                "or name another suffix"
             )
         return layout
 
@@ -329,14 +376,19 @@ class DatabaseStore:
 
     def partitions(self) -> Iterator[tuple[str | None, str, str]]:
         for table, column in self._header_columns(PARTITION_NAME):
-            for (name,) in _fetched(self._connection, sa.select(column).where(column.is_not(None)).distinct()):
+            for (name,) in _fetched(
+                self._connection, sa.select(column).where(column.is_not(None)).distinct()
+            ):
                 yield table.schema, table.name[: -len(self._options.suffix)], name
 
     def append_partitions(self, rows: Sequence[ControlRow]) -> None:
         """Append rows to attrep_cdc_partitions. Raises DatabaseError."""
         table = _control_table(sa.inspect(self._connection), CONTROL_TABLE)
         if table is None:
-            types = {name: _moment() if name.endswith("_TIME") else sa.String(128) for name in CONTROL_COLUMNS}
+            types = {
+                name: _moment() if name.endswith("_TIME") else sa.String(128)
+                for name in CONTROL_COLUMNS
+            }
             types["PARTITION_NAME"] = _header_type(PARTITION_NAME)
             columns = (sa.Column(name, type, quote=True) for name, type in types.items())
             with any_database_errors(_PLACE):
@@ -344,11 +396,16 @@ class DatabaseStore:
             table = _clause(None, CONTROL_TABLE, CONTROL_COLUMNS)
         stored = _by_upper(table)
         for row in rows:
-            start, end = self._moment(row.partition_start_time), self._moment(row.partition_end_time)
+            start, end = (
+                self._moment(row.partition_start_time),
+                self._moment(row.partition_end_time),
+            )
             values = row._replace(partition_start_time=start, partition_end_time=end)._asdict()
             with any_database_errors(_PLACE):
                 self._connection.execute(
-                    sa.insert(table).values({stored[name.upper()]: value for name, value in values.items()})
+                    sa.insert(table).values(
+                        {stored[name.upper()]: value for name, value in values.items()}
+                    )
                 )
 
     def save(self, state: WriterState) -> None:
@@ -384,7 +441,9 @@ class _TableRows:
             self._waiting = []
 
 
-def change_table(schema: str | None, name: str, layout: TableLayout, columns: Sequence[QlikColumn]) -> sa.Table:
+def change_table(
+    schema: str | None, name: str, layout: TableLayout, columns: Sequence[QlikColumn]
+) -> sa.Table:
     """Return the change table as SQLAlchemy creates it: all columns nullable, types by dialect
     (spec/qlik.md 1.1).
     """
@@ -392,7 +451,10 @@ def change_table(schema: str | None, name: str, layout: TableLayout, columns: Se
     return sa.Table(
         quoted(name),
         sa.MetaData(),
-        *(sa.Column(quoted(column), type) for column, type in zip(layout.columns, types, strict=True)),
+        *(
+            sa.Column(quoted(column), type)
+            for column, type in zip(layout.columns, types, strict=True)
+        ),
         schema=None if schema is None else quoted(schema),
     )
 
@@ -402,11 +464,19 @@ def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[An
     names = [column.name for column in table.columns]
     driver: Any = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
-        places = [f"v{place}" for place in range(len(names))]  # names of columns are unfit as parameters
-        values: dict[str, Any] = {name: sa.bindparam(place) for name, place in zip(names, places, strict=True)}
-        connection.execute(sa.insert(table).values(values), [dict(zip(places, row, strict=True)) for row in rows])
+        places = [
+            f"v{place}" for place in range(len(names))
+        ]  # names of columns are unfit as parameters
+        values: dict[str, Any] = {
+            name: sa.bindparam(place) for name, place in zip(names, places, strict=True)
+        }
+        connection.execute(
+            sa.insert(table).values(values), [dict(zip(places, row, strict=True)) for row in rows]
+        )
         return
-    place = SQL(".").join(Identifier(name) for name in (table.schema, table.name) if name is not None)
+    place = SQL(".").join(
+        Identifier(name) for name in (table.schema, table.name) if name is not None
+    )
     statement = SQL("COPY {} ({}) FROM STDIN").format(place, SQL(", ").join(map(Identifier, names)))
     try:
         with driver.cursor() as cursor, cursor.copy(statement) as copy:
@@ -416,7 +486,7 @@ def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[An
         raise DatabaseError(f"the database refuses rows of {table.name!r}: {error}") from error
 
 
-# --- SQL types, by dialect (spec/qlik.md 1.1) -------------------------------------------------------------------------
+# --- SQL types, by dialect (spec/qlik.md 1.1) -----------------------------------------------------
 
 _AS_TEXT: Final = {"sqlite": frozenset({"NUMERIC", "UINT8", "DATE", "TIME", "DATETIME"})}
 """The types that a database lacks. Columns of these types hold text, in the forms of files."""
@@ -479,11 +549,17 @@ def _data_type(column: QlikColumn) -> TypeEngine[Any]:
         case "DATE":
             return sa.Date().with_variant(sa.Text(), "sqlite")
         case "TIME":
-            return sa.Time().with_variant(sa.Text(), "sqlite").with_variant(mysql.TIME(fsp=6), "mysql", "mariadb")
+            return (
+                sa.Time()
+                .with_variant(sa.Text(), "sqlite")
+                .with_variant(mysql.TIME(fsp=6), "mysql", "mariadb")
+            )
         case "NUMERIC":
             # If the digits are unknown, the database would use its own default, which may be too
             # few.
-            number: sa.Numeric[Any] = sa.Numeric(column.precision or None, column.scale if column.precision else None)
+            number: sa.Numeric[Any] = sa.Numeric(
+                column.precision or None, column.scale if column.precision else None
+            )
             return number.with_variant(sa.Text(), "sqlite")
         case "UINT8":
             return sa.Numeric(20, 0).with_variant(sa.Text(), "sqlite")

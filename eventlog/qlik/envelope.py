@@ -29,7 +29,10 @@ class BadEnvelope(FormatError):
     """A record that is no Qlik message, with or without an envelope (spec/qlik.md 5.1, 5.7)."""
 
     code = "bad_envelope"
-    cure = "Check that the topic or file holds Qlik messages; set `table` and `schema` if they name none."
+    cure = (
+        "Check that the topic or file holds Qlik messages; set `table` and `schema` if they name "
+        "none."
+    )
 
 
 class UnknownSchema(FormatError):
@@ -46,7 +49,7 @@ class RegistryError(FormatError):
     cure = "Check `registry` and EVENTLOG_REGISTRY_AUTH, and look into the registry's own log."
 
 
-# --- records ----------------------------------------------------------------------------------------------------------
+# --- records --------------------------------------------------------------------------------------
 
 
 class Message(NamedTuple):
@@ -59,7 +62,7 @@ class Message(NamedTuple):
     value: bytes | Mapping[str, Any] | None
 
 
-# --- envelopes --------------------------------------------------------------------------------------------------------
+# --- envelopes ------------------------------------------------------------------------------------
 
 
 MAGIC: Final = "atMSG"
@@ -96,8 +99,8 @@ def json_envelope(
     type: str, schema_id: str | None, schema: str | None, message: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Return an envelope in JSON."""
-    return {"magic": MAGIC, "type": type, "headers": None, "messageSchemaId": schema_id, "messageSchema": schema,
-            "message": message}  # fmt: skip
+    return {"magic": MAGIC, "type": type, "headers": None, "messageSchemaId": schema_id,
+            "messageSchema": schema, "message": message}  # fmt: skip
 
 
 def avro_envelope(type: str, schema_id: str | None, schema: str | None) -> Callable[[bytes], bytes]:
@@ -120,9 +123,13 @@ def open_json(record: Any) -> Envelope:
     if "message" not in record:
         return Envelope(None, None, None, record)
     if record.get("magic") != MAGIC:
-        raise BadMagic(f"the magic of an envelope is {shown(str(record.get('magic')))}, not {MAGIC}")
+        raise BadMagic(
+            f"the magic of an envelope is {shown(str(record.get('magic')))}, not {MAGIC}"
+        )
     if not isinstance(record["message"], Mapping):
-        raise BadEnvelope(f"the message of an envelope is an object, not {shown(str(record['message']))}")
+        raise BadEnvelope(
+            f"the message of an envelope is an object, not {shown(str(record['message']))}"
+        )
     schema_id, schema = record.get("messageSchemaId"), record.get("messageSchema")
     for name, value in (("messageSchemaId", schema_id), ("messageSchema", schema)):
         if value is not None and not isinstance(value, str):
@@ -133,9 +140,14 @@ def open_json(record: Any) -> Envelope:
 def open_avro(data: bytes) -> Envelope:
     """Return the envelope of a record in Avro. Raises BadMagic, BadAvro."""
     if not data.startswith(MAGIC.encode()):
-        raise BadMagic(f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, not with the magic {MAGIC}")
+        raise BadMagic(
+            f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, not with the magic "
+            f"{MAGIC}"
+        )
     record = avro.from_bytes(ENVELOPE_SCHEMA, data)
-    return Envelope(record["type"], record["messageSchemaId"], record["messageSchema"], record["message"])
+    return Envelope(
+        record["type"], record["messageSchemaId"], record["messageSchema"], record["message"]
+    )
 
 
 def open_text(data: bytes) -> Envelope:
@@ -147,7 +159,7 @@ def open_text(data: bytes) -> Envelope:
     return open_json(record)
 
 
-# --- Confluent's wire format: byte 00, the schema id, the Avro body ---------------------------------------------------
+# --- Confluent's wire format: byte 00, the schema id, the Avro body -------------------------------
 
 _PREFIX_LENGTH: Final = 5
 _TIMEOUT: Final = 30.0
@@ -178,7 +190,10 @@ def split(data: bytes) -> tuple[int, bytes]:
     begins with another byte.
     """
     if len(data) < _PREFIX_LENGTH or data[0]:
-        raise FormatError(f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is no prefix of a registry: 00 and four bytes")
+        raise FormatError(
+            f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is no prefix of a registry: 00 and four "
+            "bytes"
+        )
     return int.from_bytes(data[1:_PREFIX_LENGTH], "big"), data[_PREFIX_LENGTH:]
 
 
@@ -198,7 +213,9 @@ def registry_of_writer(options: WriteOptions) -> HttpRegistry | None:
     if options.metadata != "registry":
         return None
     if options.registry is None:
-        raise ConfigError("metadata = registry of the Qlik messages needs the option registry, its URL")
+        raise ConfigError(
+            "metadata = registry of the Qlik messages needs the option registry, its URL"
+        )
     return open_registry(options.registry)
 
 
@@ -209,7 +226,9 @@ class HttpRegistry:
         """Create the client of the registry at ``url``. ``secret`` is ``user:password``. Raises
         ConfigError.
         """
-        from eventlog.transport.http import HttpClient  # loads TLS, which takes longer than a writer's other imports
+        from eventlog.transport.http import (
+            HttpClient,
+        )  # loads TLS, which takes longer than a writer's other imports
 
         authorization = f"Basic {b64encode(secret.encode()).decode()}" if secret else None
         try:
@@ -218,7 +237,9 @@ class HttpRegistry:
                 timeout=_TIMEOUT,
                 max_answer_bytes=_LARGEST_ANSWER,
                 credentials=None if authorization is None else {"Authorization": authorization},
-                secrets=() if not secret or authorization is None else (secret, authorization.removeprefix("Basic ")),
+                secrets=()
+                if not secret or authorization is None
+                else (secret, authorization.removeprefix("Basic ")),
             )
         except ConfigError as error:
             raise ConfigError(f"the registry of the Qlik messages: {error}") from None
@@ -228,7 +249,9 @@ class HttpRegistry:
     def register(self, subject: str, schema: str) -> int:
         known = self._ids.get((subject, schema))
         if known is None:
-            answer = self._ask("POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema})
+            answer = self._ask(
+                "POST", f"/subjects/{quote(subject, safe='')}/versions", {"schema": schema}
+            )
             known = self._ids[subject, schema] = _member(answer, "id", int)
         return known
 
@@ -238,7 +261,9 @@ class HttpRegistry:
             answer = self._ask("GET", f"/schemas/ids/{schema_id}")
             kind = answer.get("schemaType", "AVRO")
             if kind != "AVRO":
-                raise RegistryError(f"schema {schema_id} of the registry is {kind}, and Avro is needed")
+                raise RegistryError(
+                    f"schema {schema_id} of the registry is {kind}, and Avro is needed"
+                )
             known = self._schemas[schema_id] = _member(answer, "schema", str)
         return known
 
@@ -258,7 +283,8 @@ class HttpRegistry:
         except (HttpFailed, ValueError) as error:
             raise RegistryError(f"{place} does not answer: {error}") from None
         finally:
-            self._client.close()  # each schema is requested once, so the next request may be far away
+            # each schema is requested once, so the next request may be far away
+            self._client.close()
         if not isinstance(answer, dict):
             raise RegistryError(f"{place} answers no JSON object")
         return answer

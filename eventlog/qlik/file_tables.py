@@ -87,7 +87,7 @@ class TableFiles(NamedTuple):
     wanted: frozenset[str] | None
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def file_name(schema: str | None, table: str) -> str:
@@ -97,7 +97,9 @@ def file_name(schema: str | None, table: str) -> str:
     try:
         full_name(schema, table).encode()
     except UnicodeEncodeError:
-        raise NotExpressible(f"the name of {full_name(schema, table)!r} cannot be written in UTF-8") from None
+        raise NotExpressible(
+            f"the name of {full_name(schema, table)!r} cannot be written in UTF-8"
+        ) from None
     return ".".join(_encoded(name) for name in (schema, table) if name is not None)
 
 
@@ -107,7 +109,7 @@ def _encoded(name: str) -> str:
     return "".join(c if c in _PLAIN or c >= "\x80" else f"%{ord(c):02X}" for c in name)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 class FileSource:
@@ -146,7 +148,11 @@ def _table_files(source: Path, reading: Reading) -> list[TableFiles]:
         stored_schema, table = table_names(entry, options.suffix)
         schema = reading.names(stored_schema)
         if reading.wants(schema, table):
-            wanted = listed_partitions(source, stored_schema, table, options) if options.partitioned else None
+            wanted = (
+                listed_partitions(source, stored_schema, table, options)
+                if options.partitioned
+                else None
+            )
             tables.append(TableFiles(schema, table, parts_of(entry, options), wanted))
     return tables
 
@@ -170,7 +176,11 @@ def _base_name(entry: Path) -> str:
 def is_table(entry: Path, suffix: str) -> bool:
     """Return True if a directory or file is a change table by its name."""
     name = _base_name(entry)
-    return not name.startswith((".", "_")) and len(name) > len(suffix) and name.casefold().endswith(suffix.casefold())
+    return (
+        not name.startswith((".", "_"))
+        and len(name) > len(suffix)
+        and name.casefold().endswith(suffix.casefold())
+    )
 
 
 def table_entries(source: Path, suffix: str) -> list[Path]:
@@ -182,7 +192,9 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
     if is_table(source, suffix):
         return [source]
     if source.is_file():
-        raise FormatError(f"{source} is no file of a change table: its name does not end in {suffix}")
+        raise FormatError(
+            f"{source} is no file of a change table: its name does not end in {suffix}"
+        )
     return [entry for entry in sorted(source.iterdir()) if is_table(entry, suffix)]
 
 
@@ -197,7 +209,9 @@ def source_of(files: TableFiles, reading: Reading) -> SourceTable:
 def _sorted_rows(files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
     """Yield the rows of a table in change_seq order; each partition is sorted in memory."""
     for group in _groups(files.parts):
-        yield from sorted((row for part in group for row in rows_of_part(part, files, reading)), key=row_order)
+        yield from sorted(
+            (row for part in group for row in rows_of_part(part, files, reading)), key=row_order
+        )
 
 
 def rows_of_part(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
@@ -250,9 +264,9 @@ def refuse_unread(tables: Iterable[TableFiles], options: ReadOptions) -> None:
         if not table.parts:
             formats = FILE_FORMATS if options.file_format is None else (options.file_format,)
             raise FormatError(
-                f"the change table of {full_name(table.schema, table.table)} has no file that is read: looked for "
-                f"{', '.join(formats)} by the names of the files; leave the table out by the option tables, or name "
-                f"its files so"
+                f"the change table of {full_name(table.schema, table.table)} has no file that is "
+                f"read: looked for {', '.join(formats)} by the names of the files; leave the "
+                "table out by the option tables, or name its files so"
             )
 
 
@@ -260,7 +274,9 @@ def parts_of(entry: Path, options: ReadOptions) -> list[Part]:
     """Return the files of a table. Files whose names begin with ``_`` or ``.`` belong to the
     program that wrote them and are left out.
     """
-    paths = [entry] if entry.is_file() else sorted(path for path in entry.rglob("*") if path.is_file())
+    paths = (
+        [entry] if entry.is_file() else sorted(path for path in entry.rglob("*") if path.is_file())
+    )
     parts = []
     for path in paths:
         inside = path.relative_to(entry).parts if path != entry else ()
@@ -290,15 +306,23 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
     groups: dict[str, list[Part]] = {}
     for part in parts:
         groups.setdefault(part.partition or "", []).append(part)
-    return [group for _, group in sorted(groups.items())]  # names of partitions begin with their start time
+    return [
+        group for _, group in sorted(groups.items())
+    ]  # names of partitions begin with their start time
 
 
 def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:
     columns, rows = read_rows(part.path)
     if not columns:
         return
-    for row in stored_row_reader(columns, files.schema, files.table, reading, part.path)(row for _, row in rows):
-        yield row if row.partition_name or part.partition is None else row._replace(partition_name=part.partition)
+    for row in stored_row_reader(columns, files.schema, files.table, reading, part.path)(
+        row for _, row in rows
+    ):
+        yield (
+            row
+            if row.partition_name or part.partition is None
+            else row._replace(partition_name=part.partition)
+        )
 
 
 def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict[str, Any]]:
@@ -308,7 +332,11 @@ def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict
     home = source.parent if is_table(source, options.suffix) else source
     for entry in (
         home / name,
-        *(home / f"{name}{suffix}{packed}" for suffix in SUFFIXES.values() for packed in ("", *COMPRESSED)),
+        *(
+            home / f"{name}{suffix}{packed}"
+            for suffix in SUFFIXES.values()
+            for packed in ("", *COMPRESSED)
+        ),
     ):
         for part in parts_of(entry, options) if entry.exists() else ():
             columns, rows = read_rows(part.path)
@@ -319,16 +347,19 @@ def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict
                 yield dict(zip(upper, row, strict=True))
 
 
-def listed_partitions(source: Path, schema: str | None, table: str, options: ReadOptions) -> frozenset[str]:
+def listed_partitions(
+    source: Path, schema: str | None, table: str, options: ReadOptions
+) -> frozenset[str]:
     """Return the partitions of a table that attrep_cdc_partitions lists as readable."""
     return frozenset(
         str(row.get("PARTITION_NAME"))
         for row in control_rows(source, CONTROL_TABLE, options)
-        if row.get("TABLE_NAME") == table and (schema is None or row.get("TABLE_OWNER") in (None, schema))
+        if row.get("TABLE_NAME") == table
+        and (schema is None or row.get("TABLE_OWNER") in (None, schema))
     )
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 class FileStore:
@@ -358,23 +389,35 @@ class FileStore:
                 saved = json.loads(path.read_text(encoding="utf-8"))
                 return WriterState(str(saved["prefix"]), int(saved["number"]))
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise FormatError(f"{path} is no state of a writer: {error!r}; restore it or remove it") from None
+                raise FormatError(
+                    f"{path} is no state of a writer: {error!r}; restore it or remove it"
+                ) from None
         context = reading(self._read_options, (), Report(strict=True))
-        rows = (row for files in _table_files(self._directory, context) for row in _sorted_rows(files, context))
+        rows = (
+            row
+            for files in _table_files(self._directory, context)
+            for row in _sorted_rows(files, context)
+        )
         return resume(max((row.change_seq for row in rows), default=None))
 
     def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
         options, name = self._options, full_name(schema, table)
         folder = self._directory / f"{file_name(schema, table)}{options.suffix}"
         layout = layout_of_new(schema, table, columns, options)
-        mask_form: Literal["binary", "text"] = "binary" if options.file_format == "parquet" else "text"
+        mask_form: Literal["binary", "text"] = (
+            "binary" if options.file_format == "parquet" else "text"
+        )
         stored = layout.for_each(columns, partial(_header_column, mask_form), lambda column: column)
-        values = value_writer(layout, converter(options.file_format, stored, name), mask_form, options, name)
+        values = value_writer(
+            layout, converter(options.file_format, stored, name), mask_form, options, name
+        )
         parts = _TableParts(schema, table, values, folder, partial(self._new_part, stored))
         self._tables.append(parts)
         return parts.append
 
-    def _new_part(self, columns: Sequence[QlikColumn]) -> tuple[Path, AbstractContextManager[WriteRow]]:
+    def _new_part(
+        self, columns: Sequence[QlikColumn]
+    ) -> tuple[Path, AbstractContextManager[WriteRow]]:
         path = self._new_path()
         return path, open_part(path, self._options.file_format, columns)
 
@@ -474,18 +517,25 @@ class _TableParts:
         if self._partition is not None:
             folder /= f"{PARTITION_NAME}={self._partition}"
             self.partitions.add(self._partition)
-        self.written.append((self._temporary, folder / f"{self._first}_{self._last}{self._temporary.suffix}"))
+        self.written.append(
+            (self._temporary, folder / f"{self._first}_{self._last}{self._temporary.suffix}")
+        )
 
 
 def _header_column(mask_form: str, name: str, header: str) -> QlikColumn:
     if header == "timestamp":
         return MomentColumn(name)
-    return QlikColumn(name, "BYTES" if header == "change_mask" and mask_form == "binary" else "STRING")
+    return QlikColumn(
+        name, "BYTES" if header == "change_mask" and mask_form == "binary" else "STRING"
+    )
 
 
 def write_partitions(path: Path, file_format: str, rows: Iterable[ControlRow]) -> None:
     """Write a new file of attrep_cdc_partitions."""
-    columns = [MomentColumn(name) if name.endswith("_TIME") else QlikColumn(name, "STRING") for name in CONTROL_COLUMNS]
+    columns = [
+        MomentColumn(name) if name.endswith("_TIME") else QlikColumn(name, "STRING")
+        for name in CONTROL_COLUMNS
+    ]
     convert = converter(file_format, columns, CONTROL_TABLE)
     with open_part(path, file_format, columns) as write:
         for row in rows:

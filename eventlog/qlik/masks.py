@@ -79,7 +79,10 @@ class MaskLayout:
         self._bit_of = {name: 1 << bit for bit, name in enumerate(self.places) if name is not None}
         if len(self._bit_of) != len(self.columns):
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
-            raise FormatError(f"column {twice!r} stands twice in the column list of a mask; name every column once")
+            raise FormatError(
+                f"column {twice!r} stands twice in the column list of a mask; name every column "
+                "once"
+            )
         self._column_bits = sum(self._bit_of.values())
         self._bits = tuple(1 << bit for bit in range(self.width))
         self._names_by_bit = tuple(name or "" for name in self.places)
@@ -148,12 +151,13 @@ def check_capacity(layout: MaskLayout) -> None:
     """
     if layout.width > CAPACITY and any(place is not None for place in layout.places[CAPACITY:]):
         raise MaskTooWide(
-            f"{len(layout.columns)} columns behind {layout.width - len(layout.columns)} headers take {layout.width} "
-            f"positions, and a mask has {CAPACITY}; leave out header columns or split the table"
+            f"{len(layout.columns)} columns behind {layout.width - len(layout.columns)} headers "
+            f"take {layout.width} positions, and a mask has {CAPACITY}; leave out header columns "
+            "or split the table"
         )
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 
 def message_text(layout: MaskLayout, value: int) -> str:
@@ -164,7 +168,9 @@ def message_text(layout: MaskLayout, value: int) -> str:
     return f"{value:0{2 * _message_size(layout)}X}"
 
 
-def message_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little") -> bytes:
+def message_bytes(
+    layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little"
+) -> bytes:
     """Return a mask for messages in Avro: bytes at the full width of the columns."""
     check_capacity(layout)
     return value.to_bytes(_message_size(layout), byteorder)
@@ -184,7 +190,9 @@ def table_text(layout: MaskLayout, value: int) -> str:
     return "0" + digits if len(digits) % 2 else digits
 
 
-def table_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little") -> bytes:
+def table_bytes(
+    layout: MaskLayout, value: int, byteorder: Literal["little", "big"] = "little"
+) -> bytes:
     """Return a mask for change tables in binary: as few bytes as hold it, none for an all-zero
     mask.
     """
@@ -192,7 +200,7 @@ def table_bytes(layout: MaskLayout, value: int, byteorder: Literal["little", "bi
     return value.to_bytes((value.bit_length() + 7) // 8, byteorder)
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def parse_text(text: str | None) -> int:
@@ -211,7 +219,9 @@ def parse_text(text: str | None) -> int:
     except ValueError:
         digits = text
     if digits:
-        raise BadMask(f"mask {shown(text)} is no hex text; it may hold 0-9, A-F and a leading 0x only")
+        raise BadMask(
+            f"mask {shown(text)} is no hex text; it may hold 0-9, A-F and a leading 0x only"
+        )
     return 0
 
 
@@ -228,7 +238,9 @@ def no_mask(value: Any) -> BadMask:
     """Return the error for a mask that is neither text nor bytes: a number could mean several masks
     (spec/qlik.md 2.2).
     """
-    return BadMask(f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes")
+    return BadMask(
+        f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes"
+    )
 
 
 def read_text(layout: MaskLayout, text: str | None) -> Mask:
@@ -250,7 +262,7 @@ def read_bytes(layout: MaskLayout, data: bytes | None, byteorder: ByteOrder = "l
     return layout.decode(value)
 
 
-# --- the column list of a mask: attrep_ddl_history --------------------------------------------------------------------
+# --- the column list of a mask: attrep_ddl_history ------------------------------------------------
 
 HISTORY_TABLE: Final = "attrep_ddl_history"
 
@@ -272,7 +284,9 @@ def entry_of(row: Mapping[str, Any]) -> DdlEntry:
     details = fields.get("DETAILS")
     what = f"DETAILS in {HISTORY_TABLE} of {shown(str(fields.get('TABLE_NAME')))}"
     try:
-        document = parsed_json(details) if isinstance(details, str | bytes) and details else details or {}
+        document = (
+            parsed_json(details) if isinstance(details, str | bytes) and details else details or {}
+        )
     except FormatError as error:
         raise with_location(error, what) from None
     if not isinstance(document, Mapping):
@@ -288,7 +302,9 @@ def entry_of(row: Mapping[str, Any]) -> DdlEntry:
         raise FormatError(f"a row of {HISTORY_TABLE} lacks the column {missing}") from None
 
 
-def layouts_by_history(present: MaskLayout, entries: Iterable[DdlEntry]) -> Callable[[str], MaskLayout]:
+def layouts_by_history(
+    present: MaskLayout, entries: Iterable[DdlEntry]
+) -> Callable[[str], MaskLayout]:
     """Return a function from a change_seq to the layout that was valid then, for one table
     (spec/qlik.md 4). Raises FormatError.
 
@@ -297,7 +313,9 @@ def layouts_by_history(present: MaskLayout, entries: Iterable[DdlEntry]) -> Call
     """
     ordered = sorted(entries, key=lambda entry: entry.change_seq)
     names: list[_Name] = [(name, name) for name in present.columns]
-    headers = next((place for place, name in enumerate(present.places) if name is not None), present.width)
+    headers = next(
+        (place for place, name in enumerate(present.places) if name is not None), present.width
+    )
     layouts = [layout([now for _, now in names], headers)]
     for entry in reversed(ordered):
         names = _undone(names, entry)
@@ -315,19 +333,32 @@ exists.
 
 def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:
     columns = entry.details.get("columns") or {}
-    if not isinstance(columns, Mapping) or not all(isinstance(column, Mapping) for column in columns.values()):
-        raise FormatError(f"DETAILS of {entry.table_name!r} at {entry.change_seq} has no object of columns")
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(column, Mapping) for column in columns.values()
+    ):
+        raise FormatError(
+            f"DETAILS of {entry.table_name!r} at {entry.change_seq} has no object of columns"
+        )
     for column in columns.values():
         ordinal, new_name = column.get("ordinal") or 0, column.get("columnNewName") or ""
         if not isinstance(new_name, str) or whole_number(ordinal, 9) is None:
             raise FormatError(
-                f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose columnNewName is no text or "
-                f"whose ordinal is no number: {shown(str(dict(column)))}"
+                f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose "
+                "columnNewName is no text or whose ordinal is no number: "
+                f"{shown(str(dict(column)))}"
             )
     added = {name for name, column in columns.items() if _action(column) == "ADD"}
-    renamed = {column["columnNewName"]: name for name, column in columns.items() if column.get("columnNewName")}
+    renamed = {
+        column["columnNewName"]: name
+        for name, column in columns.items()
+        if column.get("columnNewName")
+    }
     result = [(renamed.get(name, name), now) for name, now in names if name not in added]
-    dropped = [(int(column.get("ordinal") or 0), name) for name, column in columns.items() if _action(column) == "DROP"]
+    dropped = [
+        (int(column.get("ordinal") or 0), name)
+        for name, column in columns.items()
+        if _action(column) == "DROP"
+    ]
     for ordinal, name in sorted(dropped):
         place = ordinal - 1 if ordinal > 0 else len(result)
         result.insert(place, (name, None))

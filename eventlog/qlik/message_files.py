@@ -32,7 +32,13 @@ from eventlog.errors import (
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import parsed_json, parsed_lines, secret_variable
 from eventlog.model import Change, KafkaRecord
-from eventlog.qlik.envelope import Message, RegistryError, UnknownSchema, open_registry, registry_of_writer
+from eventlog.qlik.envelope import (
+    Message,
+    RegistryError,
+    UnknownSchema,
+    open_registry,
+    registry_of_writer,
+)
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
@@ -61,7 +67,9 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     if source.startswith("kafka:"):
         yield from _read_topics(source, options, report)
         return
-    reader = open_reader(options, report, clock=lambda: 0.0)  # a file has no time, so waiting messages wait for its end
+    reader = open_reader(
+        options, report, clock=lambda: 0.0
+    )  # a file has no time, so waiting messages wait for its end
     for place, message in _placed_lines(Path(source), report.skip):
         yield from _given(reader, partial(reader.changes, message), report, place)
     yield from _finished(reader, report)
@@ -88,7 +96,10 @@ def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageRea
 
 
 def _given(
-    reader: MessageReader, give: Callable[[], Iterator[Change]], report: Report, place: str | None = None
+    reader: MessageReader,
+    give: Callable[[], Iterator[Change]],
+    report: Report,
+    place: str | None = None,
 ) -> Iterator[Change]:
     """Yield the changes that the reader gives, and skip each message that cannot be read. ``place``
     is the place of the message for errors; it is left out if messages wait, since the error may be
@@ -120,11 +131,15 @@ def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
         yield from _given(reader, reader.overdue, report)
 
 
-def _messages(changes: Iterable[Change], options: WriteOptions, report: Report) -> Iterator[KafkaRecord]:
+def _messages(
+    changes: Iterable[Change], options: WriteOptions, report: Report
+) -> Iterator[KafkaRecord]:
     writer = MessageWriter(options, report, registry_of_writer(options))
     for change in _counted(changes, options):
         try:
-            messages = list(writer.messages(change))  # the table's metadata may come before the change
+            messages = list(
+                writer.messages(change)
+            )  # the table's metadata may come before the change
         except _CHANGE_REFUSED as error:
             report.skip(error)
             continue
@@ -146,7 +161,7 @@ def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Chang
     return count_events(everything, input_complete=options.input_complete) if is_row else everything
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def line_of(message: KafkaRecord) -> bytes:
@@ -179,7 +194,9 @@ def read_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[Me
     return (message for _, message in _placed_lines(path, refuse))
 
 
-def _placed_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[tuple[str, Message]]:
+def _placed_lines(
+    path: Path, refuse: Callable[[FormatError], None]
+) -> Iterator[tuple[str, Message]]:
     """Return the records with their places."""
     return parsed_lines(path, "file of messages", _message_of, refuse)
 
@@ -206,7 +223,7 @@ def _bytes(value: Any) -> bytes | None:
         raise FormatError(f"{value!r:.60} is neither text nor hex") from None
 
 
-# --- Kafka ------------------------------------------------------------------------------------------------------------
+# --- Kafka ----------------------------------------------------------------------------------------
 
 
 def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Change]:
@@ -218,18 +235,26 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
     properties = with_password(options.properties)
     reader = open_reader(options, report)
     described_in = metadata_place(place, options, properties)
-    if described_in is not None:  # the metadata that exist are read first; later ones are read along with the messages
+    if (
+        described_in is not None
+    ):  # the metadata that exist are read first; later ones are read along with the messages
         yield from _given_by(reader, kafka.read_topics(described_in, properties), report)
         if options.follow:
             place = place._replace(topics=(*place.topics, *described_in.topics))
-    yield from _given_by(reader, kafka.read_topics(place, properties, follow=options.follow), report)
+    yield from _given_by(
+        reader, kafka.read_topics(place, properties, follow=options.follow), report
+    )
     while described_in is not None and reader.is_waiting:
-        yield from _given_by(reader, chain(kafka.read_topics(described_in, properties), (None,)), report)
+        yield from _given_by(
+            reader, chain(kafka.read_topics(described_in, properties), (None,)), report
+        )
         time.sleep(_REST)
     yield from _finished(reader, report)
 
 
-def metadata_place(place: Place, options: ReadOptions, properties: Mapping[str, Any]) -> Place | None:
+def metadata_place(
+    place: Place, options: ReadOptions, properties: Mapping[str, Any]
+) -> Place | None:
     """Return the topic of the metadata, None if it is among the topics to read or does not
     exist.
     """
@@ -251,12 +276,16 @@ def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> 
         yield from _given(reader, partial(reader.changes, message), report, place)
 
 
-def _write_topics(changes: Iterable[Change], url: str, options: WriteOptions, report: Report) -> None:
+def _write_topics(
+    changes: Iterable[Change], url: str, options: WriteOptions, report: Report
+) -> None:
     from eventlog.transport import kafka
 
     place = kafka.parse_url(url)
     if len(place.topics) > 1:
-        raise ConfigError("messages are written to one topic, or, without one in the URL, to one a table")
+        raise ConfigError(
+            "messages are written to one topic, or, without one in the URL, to one a table"
+        )
     if place.topics:
         options = replace(options, topic=place.topics[0])
     send(_messages(changes, options, report), place.brokers, options.properties)

@@ -33,7 +33,9 @@ class QlikMessagesFormat(Format):
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)
 
-    def write_changes(self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
+    def write_changes(
+        self, changes: Iterable[Change], target: str, options: WriteOptions, report: Report
+    ) -> None:
         write(changes, target, options, report)
 
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
@@ -43,14 +45,21 @@ class QlikMessagesFormat(Format):
         return QlikWriter(options, publishing)
 
     def refusal(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
-        if options.metadata == "registry" and (options.encoding != "avro" or options.registry is None):
+        if options.metadata == "registry" and (
+            options.encoding != "avro" or options.registry is None
+        ):
             return "metadata", "it needs encoding = avro and registry, its URL"
         if not publishing.in_records:
-            return "type", "messages are records, which need a sink of records: set sink.type = kafka"
+            return (
+                "type",
+                "messages are records, which need a sink of records: set sink.type = kafka",
+            )
         return None
 
     def options_of_catalog(self, side: str, database: Database) -> Mapping[str, Any] | None:
-        columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
+        columns = {
+            full_name(database.schema, table.name): columns_of(table) for table in database.tables
+        }
         return {"columns": {name: list(map(asdict, each)) for name, each in columns.items()}}
 
 

@@ -172,29 +172,41 @@ class MessageReader:
             schema_id, body = split(value)
             if self._registry is None:
                 raise UnknownSchema(
-                    "a message has the prefix of a registry, and no registry is given; set option registry"
+                    "a message has the prefix of a registry, and no registry is given; set option "
+                    "registry"
                 )
             return Envelope(None, None, self._registry.schema(schema_id), body)
         if first == MAGIC[:1].encode():
             return open_avro(value)
-        return open_text(value) if value.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] == b"{" else open_avro(value)
+        return (
+            open_text(value)
+            if value.lstrip(b" \t\r\n\xef\xbb\xbf")[:1] == b"{"
+            else open_avro(value)
+        )
 
     def _take_metadata(self, envelope: Envelope) -> None:
         message = envelope.message
         if isinstance(message, bytes):
             if envelope.schema is None:
-                raise UnknownSchema(f"metadata message {envelope.schema_id} comes without its own schema")
+                raise UnknownSchema(
+                    f"metadata message {envelope.schema_id} comes without its own schema"
+                )
             message = avro.from_bytes(envelope.schema, message)
         table, schema = read_metadata(message)
         source_columns = self._options.columns_of(table.full_name)
         if source_columns is not None:  # columns get the names that they have in the source
             names = {avro_name(column.name): column.name for column in source_columns}
-            columns = tuple(replace(column, name=names.get(column.name, column.name)) for column in table.columns)
+            columns = tuple(
+                replace(column, name=names.get(column.name, column.name))
+                for column in table.columns
+            )
             table = replace(table, columns=columns)
         self._report.count("metadata_messages")
         self._by_id[str(table.schema_id)] = _described(table), schema
         self._newest[table.schema, table.name] = table
-        self._seen = {key: seen for key, seen in self._seen.items() if key[:2] != (table.schema, table.name)}
+        self._seen = {
+            key: seen for key, seen in self._seen.items() if key[:2] != (table.schema, table.name)
+        }
 
     # --- data ---
 
@@ -204,20 +216,34 @@ class MessageReader:
             known, schema = self._by_id.get(envelope.schema_id, (None, None))
         if isinstance(payload, bytes):
             if not schema:
-                raise UnknownSchema("a message in Avro names no schema: it cannot be read without its metadata message")
+                raise UnknownSchema(
+                    "a message in Avro names no schema: it cannot be read without its metadata "
+                    "message"
+                )
             payload = avro.from_bytes(schema, payload)
         find = _finder(payload, has_envelope=envelope.type is not None)
         rows = _image(payload, "data"), _image(payload, "beforeData")
         names = self._names(find, None if known is None else known.table, message.topic)
         if known is None:
-            fields = _data_fields(schema) if schema else tuple(next((row for row in rows if row is not None), ()))
+            fields = (
+                _data_fields(schema)
+                if schema
+                else tuple(next((row for row in rows if row is not None), ()))
+            )
             known = self._table(*names, fields, has_schema=bool(schema))
-            if not known.table.key and self._registry is not None and message.key and message.key[0] == 0:
+            if (
+                not known.table.key
+                and self._registry is not None
+                and message.key
+                and message.key[0] == 0
+            ):
                 known = _with_key(known, _key_fields(self._registry.schema(split(message.key)[0])))
         self.described = known.table if known.is_described else None
         return self._read(find, known, names, rows, envelope.schema_id)
 
-    def _names(self, find: _Find, described: MessageTable | None, topic: str | None) -> tuple[str | None, str]:
+    def _names(
+        self, find: _Find, described: MessageTable | None, topic: str | None
+    ) -> tuple[str | None, str]:
         """Return schema and table, from headers, lineage, topic or option in this order
         (spec/change-model.md 2).
         """
@@ -233,10 +259,14 @@ class MessageReader:
                 table = topic
         table = table or options.table
         if table is None:
-            raise BadEnvelope("a message says nowhere what its table is; set option table (and schema)")
+            raise BadEnvelope(
+                "a message says nowhere what its table is; set option table (and schema)"
+            )
         return schema or options.schema, table
 
-    def _table(self, schema: str | None, name: str, fields: tuple[str, ...], *, has_schema: bool) -> _Known:
+    def _table(
+        self, schema: str | None, name: str, fields: tuple[str, ...], *, has_schema: bool
+    ) -> _Known:
         """Return the table of a message that names no metadata (spec/qlik.md 5.1).
 
         The message's own Avro schema decides the columns and their order; else the option
@@ -281,7 +311,9 @@ class MessageReader:
             "table_version": table.version if table.schema_id is not None else None,
         }
         changed = None
-        change_mask = self._mask(find("changeMask"), table)  # a malformed mask is refused for every operation
+        change_mask = self._mask(
+            find("changeMask"), table
+        )  # a malformed mask is refused for every operation
         if op is ChangeOp.UPDATE and after is not None:
             if change_mask is not None:
                 changed = change_mask.intersection(after) - table.lobs
@@ -308,7 +340,9 @@ class MessageReader:
         """Return the columns of a mask in hex or in Avro's bytes, None for null."""
         if value is None or value is _ABSENT:
             return None
-        columns, extra_bits = masks.read(table.layout, value, cast("ByteOrder", self._options.byteorder))
+        columns, extra_bits = masks.read(
+            table.layout, value, cast("ByteOrder", self._options.byteorder)
+        )
         if extra_bits:
             self._report.count("mask_extra_bits", extra_bits)
         return columns
@@ -333,21 +367,35 @@ class MessageReader:
         return image
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 def _described(table: MessageTable) -> _Known:
     """Return a table whose columns have types."""
-    return _Known(table, _readers((column, value_reader(column)) for column in table.columns), is_described=True)
+    return _Known(
+        table,
+        _readers((column, value_reader(column)) for column in table.columns),
+        is_described=True,
+    )
 
 
-def _undescribed(schema: str | None, name: str, fields: Iterable[str], option_columns: Iterable[QlikColumn]) -> _Known:
+def _undescribed(
+    schema: str | None, name: str, fields: Iterable[str], option_columns: Iterable[QlikColumn]
+) -> _Known:
     """Return a table made from the fields of a message, in their order; columns in
     ``option_columns`` have types and key.
     """
-    typed = {field: column for column in option_columns for field in (avro_name(column.name), column.name)}
-    columns = [(typed.get(field) or QlikColumn(field, "STRING"), field in typed) for field in fields]
-    readers = _readers((column, value_reader(column) if is_typed else plain_value) for column, is_typed in columns)
+    typed = {
+        field: column
+        for column in option_columns
+        for field in (avro_name(column.name), column.name)
+    }
+    columns = [
+        (typed.get(field) or QlikColumn(field, "STRING"), field in typed) for field in fields
+    ]
+    readers = _readers(
+        (column, value_reader(column) if is_typed else plain_value) for column, is_typed in columns
+    )
     return _Known(MessageTable(schema, name, tuple(column for column, _ in columns)), readers)
 
 
@@ -359,7 +407,9 @@ def _readers(columns: Iterable[tuple[QlikColumn, Callable[[Any], Value]]]) -> _R
 
 def _with_key(known: _Known, key: Sequence[str]) -> _Known:
     places = {name: place for place, name in enumerate(key, 1)}
-    columns = tuple(replace(column, pk=places.get(avro_name(column.name), 0)) for column in known.table.columns)
+    columns = tuple(
+        replace(column, pk=places.get(avro_name(column.name), 0)) for column in known.table.columns
+    )
     return _Known(replace(known.table, columns=columns), known.readers)
 
 
@@ -376,14 +426,16 @@ def _key_fields(schema: str) -> tuple[str, ...]:
     return tuple(str(field["name"]) for field in avro.parsed(schema).get("fields", ()))
 
 
-# --- headers ----------------------------------------------------------------------------------------------------------
+# --- headers --------------------------------------------------------------------------------------
 
 
 def _is_metadata(envelope: Envelope) -> bool:
     if envelope.type is None:
         return isinstance(envelope.message, Mapping) and "tableStructure" in envelope.message
     if envelope.type not in (METADATA, DATA):
-        raise BadEnvelope(f"the type of an envelope is {shown(str(envelope.type))}, not {METADATA} or {DATA}")
+        raise BadEnvelope(
+            f"the type of an envelope is {shown(str(envelope.type))}, not {METADATA} or {DATA}"
+        )
     return envelope.type == METADATA
 
 
@@ -416,7 +468,9 @@ def _operation(find: _Find, names: tuple[str | None, str]) -> ChangeOp:
     op = _OPERATIONS.get(value.upper()) if isinstance(value, str) else None
     if op is None:
         stands = "no operation" if value is _ABSENT else f"operation {shown(str(value))}"
-        raise UnknownOperation(f"a message of {names[1]!r} has {stands}; known are {', '.join(_OPERATIONS)}")
+        raise UnknownOperation(
+            f"a message of {names[1]!r} has {stands}; known are {', '.join(_OPERATIONS)}"
+        )
     return op
 
 
@@ -464,11 +518,15 @@ def _moment(text: str | None, names: tuple[str | None, str]) -> datetime | None:
     try:
         moment = read_moment(text)
     except (ValueError, OverflowError):
-        raise BadEnvelope(f"timestamp {shown(text)} of a message of {names[1]!r} is no date and time") from None
+        raise BadEnvelope(
+            f"timestamp {shown(text)} of a message of {names[1]!r} is no date and time"
+        ) from None
     return None if moment == EPOCH else moment.replace(tzinfo=UTC)
 
 
-def _key(key: Sequence[str], after: Row | None, before: Row | None) -> tuple[tuple[str, Value], ...] | None:
+def _key(
+    key: Sequence[str], after: Row | None, before: Row | None
+) -> tuple[tuple[str, Value], ...] | None:
     """Return the key columns of the new row, or of the old one if the new row lacks them."""
     for image in (after, before):
         if key and image is not None and all(name in image for name in key):
@@ -478,8 +536,11 @@ def _key(key: Sequence[str], after: Row | None, before: Row | None) -> tuple[tup
 
 def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSchema:
     return UnknownSchema(
-        f"no metadata message with schema id {schema_id} has come {when}, and {waiting} messages wait for it; "
-        "read the metadata topic too (metadata_topic), or, of messages in JSON, give the table's columns by the "
-        'reader\'s option columns = {"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}, and schema and '
+        f"no metadata message with schema id {schema_id} has come {when}, and {waiting} messages "
+        "wait for it; "
+        "read the metadata topic too (metadata_topic), or, of messages in JSON, give the table's "
+        "columns by the "
+        'reader\'s option columns = {"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, '
+        "...]}, and schema and "
         "table where the messages do not name them"
     )

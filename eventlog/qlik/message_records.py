@@ -52,7 +52,8 @@ def timestamp_of(moment: datetime | None) -> str:
         moment = moment.astimezone(UTC)
     # This takes half the time of isoformat, which asks for the zone once more, and of an f-string.
     return "%04d-%02d-%02dT%02d:%02d:%02d.%03d" % (  # noqa: UP031
-        moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second, moment.microsecond // 1000,
+        moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second,
+        moment.microsecond // 1000,
     )  # fmt: skip
 
 
@@ -110,7 +111,11 @@ class TableRecords:
         now: datetime,
     ) -> None:
         masks.check_capacity(table.layout)
-        self.topic = topic_of(table.schema, table.name) if options.topic is None else checked_topic(options.topic)
+        self.topic = (
+            topic_of(table.schema, table.name)
+            if options.topic is None
+            else checked_topic(options.topic)
+        )
         schema = data_schema(table, options)
         if options.metadata == "publish" or options.external_schema_id:
             table = replace(table, schema_id=id_of_schema(table, schema))
@@ -118,21 +123,36 @@ class TableRecords:
         self.is_whole = options.encoding == "avro"
         times = table.columns if self.is_whole and options.logical_types else ()
         self.rounded = tuple(column.name for column in times if column.type == "TIME")
-        self.announcement = _announcement(table, schema, options, now) if options.metadata == "publish" else None
-        self._encoding = _Avro(table, schema, options, registry, self.topic) if self.is_whole else _Json(table, options)
+        self.announcement = (
+            _announcement(table, schema, options, now) if options.metadata == "publish" else None
+        )
+        self._encoding = (
+            _Avro(table, schema, options, registry, self.topic)
+            if self.is_whole
+            else _Json(table, options)
+        )
         self.columns = {
-            column.name: (table.fields[column.name], self._encoding.writer(column)) for column in table.columns
+            column.name: (table.fields[column.name], self._encoding.writer(column))
+            for column in table.columns
         }
-        self._texts = {table.fields[column.name] for column in table.columns if column.type in TEXT_TYPES}
+        self._texts = {
+            table.fields[column.name] for column in table.columns if column.type in TEXT_TYPES
+        }
         self.nothing: MessageRow = dict.fromkeys(table.fields.values())
-        self._key_fields = [table.fields[name] for name in table.key] if options.key == "primary_key" else []
+        self._key_fields = (
+            [table.fields[name] for name in table.key] if options.key == "primary_key" else []
+        )
         self._constant_key = None
         if options.key == "table":
-            self._constant_key = (table.name if table.schema is None else f"{table.schema}+{table.name}").encode()
+            self._constant_key = (
+                table.name if table.schema is None else f"{table.schema}+{table.name}"
+            ).encode()
         names = {"schema": table.schema or "", "table": table.name}
         self._names = names if options.names == "message" else {}
         self._header_names = names if options.names == "headers" else {}
-        self._schema_id = {"externalSchemaId": table.schema_id} if options.external_schema_id else {}
+        self._schema_id = (
+            {"externalSchemaId": table.schema_id} if options.external_schema_id else {}
+        )
         self._masks = lru_cache(maxsize=_MOST_MASKS)(self._masks_of)
 
     def column(self, name: str, *, multi_valued: bool = False) -> tuple[str, Convert]:
@@ -143,8 +163,12 @@ class TableRecords:
         if column is not None:
             return column
         if multi_valued:
-            raise NotExpressible(f"{name!r} of {self.full_name!r} has several values: a message has one a column")
-        raise NotExpressible(f"the columns of {self.full_name!r} have no {name!r}: name it in the option columns")
+            raise NotExpressible(
+                f"{name!r} of {self.full_name!r} has several values: a message has one a column"
+            )
+        raise NotExpressible(
+            f"the columns of {self.full_name!r} have no {name!r}: name it in the option columns"
+        )
 
     def takes_text(self, field: str) -> bool:
         """Return True if the text of this field's column is written unchanged in a message."""
@@ -230,8 +254,16 @@ class TableRecords:
 
     def _refresh_headers(self) -> dict[str, Any]:
         """Return the headers of a REFRESH, which belongs to no transaction."""
-        texts = dict.fromkeys(("changeSequence", "timestamp", "streamPosition", "transactionId"), "")
-        others = ("changeMask", "columnMask", *self._schema_id, "transactionEventCounter", "transactionLastEvent")
+        texts = dict.fromkeys(
+            ("changeSequence", "timestamp", "streamPosition", "transactionId"), ""
+        )
+        others = (
+            "changeMask",
+            "columnMask",
+            *self._schema_id,
+            "transactionEventCounter",
+            "transactionLastEvent",
+        )
         return {**self._header_names, "operation": "REFRESH", **texts, **dict.fromkeys(others)}
 
     def _masks_of(
@@ -247,10 +279,14 @@ class TableRecords:
             changed = {names[field] for field in changed_fields} - table.lobs
         else:
             changed = known - table.lobs - set(table.key if op is ChangeOp.UPDATE else ())
-        return masks.message_text(layout, layout.bits(changed)), masks.message_text(layout, layout.bits(known))
+        return masks.message_text(layout, layout.bits(changed)), masks.message_text(
+            layout, layout.bits(known)
+        )
 
 
-def _announcement(table: MessageTable, schema: str, options: WriteOptions, now: datetime) -> KafkaRecord:
+def _announcement(
+    table: MessageTable, schema: str, options: WriteOptions, now: datetime
+) -> KafkaRecord:
     """Return the metadata message of a table."""
     message = metadata_message(table, schema, options, now)
     own_schema = metadata_schema(table)
@@ -260,17 +296,23 @@ def _announcement(table: MessageTable, schema: str, options: WriteOptions, now: 
             value = json_bytes(json_envelope(METADATA, own_id, own_schema, message))
         else:
             value = avro_envelope(METADATA, own_id, own_schema)(bytes_writer(own_schema)(message))
-    except UnicodeEncodeError as error:  # a name, or the option server or task, has half a surrogate pair
+    except (
+        UnicodeEncodeError
+    ) as error:  # a name, or the option server or task, has half a surrogate pair
         raise _half_a_character(error) from None
-    return KafkaRecord(checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value)
+    return KafkaRecord(
+        checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value
+    )
 
 
-# --- JSON and Avro: how the values of columns, bodies, records and their keys are written -----------------------------
+# --- JSON and Avro: how the values of columns, bodies, records and their keys are written ---------
 
 
 class _Json:
     def __init__(self, table: MessageTable, options: WriteOptions) -> None:
-        self._envelope = json_envelope(DATA, table.schema_id if options.metadata == "publish" else None, None, {})
+        self._envelope = json_envelope(
+            DATA, table.schema_id if options.metadata == "publish" else None, None, {}
+        )
         self._key_fields = [table.fields[name] for name in table.key]
 
     def writer(self, column: QlikColumn) -> Convert:
@@ -314,7 +356,12 @@ class _Avro:
     """
 
     def __init__(
-        self, table: MessageTable, schema: str, options: WriteOptions, registry: Registry | None, topic: str
+        self,
+        table: MessageTable,
+        schema: str,
+        options: WriteOptions,
+        registry: Registry | None,
+        topic: str,
     ) -> None:
         self._logical_types = options.logical_types
         parsed(schema)  # parsing refuses columns that no schema can describe
@@ -325,14 +372,22 @@ class _Avro:
         order: Literal["big", "little"] = "big" if options.byteorder == "big" else "little"
 
         def mask_of(text: str | None) -> bytes | None:
-            return None if text is None else masks.message_bytes(table.layout, masks.parse_text(text), order)
+            return (
+                None
+                if text is None
+                else masks.message_bytes(table.layout, masks.parse_text(text), order)
+            )
 
-        self._write_headers = record_writer(headers["type"]["fields"], {"changeMask": mask_of, "columnMask": mask_of})
+        self._write_headers = record_writer(
+            headers["type"]["fields"], {"changeMask": mask_of, "columnMask": mask_of}
+        )
         own_schema = key_schema(table, options)
         self._write_key = record_writer(json.loads(own_schema)["fields"])
         self._key_prefix = b""
         if registry is None:
-            self._wrap = avro_envelope(DATA, table.schema_id if options.metadata == "publish" else None, None)
+            self._wrap = avro_envelope(
+                DATA, table.schema_id if options.metadata == "publish" else None, None
+            )
         else:
             self._wrap = prefix_of(registry.register(f"{topic}-value", schema)).__add__
             if options.key == "primary_key" and table.key:

@@ -29,7 +29,7 @@ class BadMetadata(FormatError):
     cure = "Have the Qlik task publish its metadata again."
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 Columns = Mapping[str, Sequence[str | Mapping[str, Any]]]
 
@@ -52,20 +52,30 @@ def _parse_properties(value: Any) -> Mapping[str, Any]:
 
 
 _COLUMNS: Final = Kind(_parse_columns, "an object: <schema>.<table> -> list of columns")
-_PROPERTIES: Final = Kind(_parse_properties, "an object: librdkafka's names -> values", confidential=True)
-_NULLABLE: Final = Kind(lambda value: None if value is None else STRING.parse(value), "a text, or null")
+_PROPERTIES: Final = Kind(
+    _parse_properties, "an object: librdkafka's names -> values", confidential=True
+)
+_NULLABLE: Final = Kind(
+    lambda value: None if value is None else STRING.parse(value), "a text, or null"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions(CheckedOptions):
     """Options of the reader. Raises ConfigError."""
 
-    schema: str | None = option(None, STRING, "schema of messages if nothing else says it: message, metadata, topic")
+    schema: str | None = option(
+        None, STRING, "schema of messages if nothing else says it: message, metadata, topic"
+    )
     table: str | None = option(None, STRING, "table of such messages")
     columns: Columns = option(
-        {}, _COLUMNS, "columns of tables, for messages without schema: names, or objects with name, type and pk"
+        {},
+        _COLUMNS,
+        "columns of tables, for messages without schema: names, or objects with name, type and pk",
     )
-    topic: str | None = option(None, STRING, "the one topic of all tables, whose name names no table")
+    topic: str | None = option(
+        None, STRING, "the one topic of all tables, whose name names no table"
+    )
     metadata_topic: str | None = option(
         _DEFAULT_METADATA_TOPIC, _NULLABLE, "topic of the metadata messages, which is read too"
     )
@@ -89,18 +99,25 @@ class PublishOptions(CheckedOptions):
 
     encoding: str = option("json", choice("json", "avro"), "encoding of the messages")
     metadata: str = option(
-        "publish", choice("publish", "none", "registry"), "publish metadata, or register schemas (Avro)"
+        "publish",
+        choice("publish", "none", "registry"),
+        "publish metadata, or register schemas (Avro)",
     )
     metadata_topic: str = option(_DEFAULT_METADATA_TOPIC, STRING, "topic of the metadata messages")
     registry: str | None = option(
         None, STRING, "URL of the schema registry; user:password by EVENTLOG_REGISTRY_AUTH",
         example="https://registry:8081",
     )  # fmt: skip
-    names: str = option("message", choice("message", "headers", "off"), "where schema and table stand")
+    names: str = option(
+        "message", choice("message", "headers", "off"), "where schema and table stand"
+    )
     external_schema_id: bool = option(False, FLAG, "write the header externalSchemaId")
     logical_types: bool = option(True, FLAG, "use the logical types of Avro")
     namespace: str | None = option(
-        None, STRING, "beginning of Avro names, before .<schema>.<table>", example="com.attunity.queue.msg.hr"
+        None,
+        STRING,
+        "beginning of Avro names, before .<schema>.<table>",
+        example="com.attunity.queue.msg.hr",
     )
     key: str = option("primary_key", choice("none", "table", "primary_key"), "key of the records")
     server: str = option("eventlog", STRING, "server in the lineage")
@@ -111,7 +128,9 @@ class PublishOptions(CheckedOptions):
         """The part before ``.<schema>.<table>`` in Avro names, by default
         ``com.attunity.queue.msg.<task>``.
         """
-        return self.namespace if self.namespace is not None else f"com.attunity.queue.msg.{self.task}"
+        return (
+            self.namespace if self.namespace is not None else f"com.attunity.queue.msg.{self.task}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,19 +141,28 @@ class WriteOptions(PublishOptions):
         {}, _COLUMNS, "columns of tables, as for the reader; default: those that the changes show"
     )
     topic: str | None = option(None, STRING, "one topic for all tables; default: one a table")
-    on_truncate: str = option("skip", choice("skip", "error"), "what happens to a TRUNCATE, which has no message")
+    on_truncate: str = option(
+        "skip", choice("skip", "error"), "what happens to a TRUNCATE, which has no message"
+    )
     byteorder: str = option("little", choice("little", "big"), "byte order of masks")
-    last_sequence: str | None = option(None, STRING, "the highest change_seq that was written before")
-    input_complete: bool = option(True, FLAG, "the last transaction of the input is known to end there")
+    last_sequence: str | None = option(
+        None, STRING, "the highest change_seq that was written before"
+    )
+    input_complete: bool = option(
+        True, FLAG, "the last transaction of the input is known to end there"
+    )
     properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
     def __post_init__(self) -> None:
         CheckedOptions.__post_init__(self)
         if self.metadata == "registry" and self.encoding != "avro":
-            raise ConfigError("metadata = registry is for encoding = avro only; set encoding, or metadata = publish")
+            raise ConfigError(
+                "metadata = registry is for encoding = avro only; set encoding, or metadata = "
+                "publish"
+            )
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 _LONGEST_TOPIC: Final = 249
@@ -155,7 +183,9 @@ def checked_topic(name: str) -> str:
     """
     topic = _NOT_IN_TOPIC.sub("_", name)
     if len(topic) > _LONGEST_TOPIC:
-        raise NotExpressible(f"topic {topic!r} is longer than {_LONGEST_TOPIC} characters; set the option topic")
+        raise NotExpressible(
+            f"topic {topic!r} is longer than {_LONGEST_TOPIC} characters; set the option topic"
+        )
     return topic
 
 
@@ -178,13 +208,14 @@ def field_names(columns: Iterable[str], table: str) -> dict[str, str]:
         other = in_use.setdefault(field, column)
         if other != column:
             raise NotExpressible(
-                f"columns {other!r} and {column!r} of {table!r} both become {field!r} in messages; rename one"
+                f"columns {other!r} and {column!r} of {table!r} both become {field!r} in "
+                "messages; rename one"
             )
         fields[column] = field
     return fields
 
 
-# --- tables -----------------------------------------------------------------------------------------------------------
+# --- tables ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +251,7 @@ class MessageTable:
         return full_name(self.schema, self.name)
 
 
-# --- Avro schemas of data and keys ------------------------------------------------------------------------------------
+# --- Avro schemas of data and keys ----------------------------------------------------------------
 
 _Schema: TypeAlias = dict[str, Any]
 
@@ -231,7 +262,8 @@ def _text_of(schema: _Schema) -> str:
 
 def id_of_schema(table: MessageTable, schema: str) -> str:
     """Return the id of a table's payload schema: 32 hex digits (spec/qlik.md 5.1)."""
-    import hashlib  # loads OpenSSL, which takes longer than the options above, which every command reads
+    # loads OpenSSL, which takes longer than the options above, which every command reads
+    import hashlib
 
     parts = (table.schema or "", table.name, str(table.version), schema)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32].upper()
@@ -276,7 +308,11 @@ def _names(wanted: bool) -> list[_Schema]:
 
 
 def _namespace(table: MessageTable, options: WriteOptions) -> str:
-    parts = [*options.base_namespace.split("."), *([] if table.schema is None else [table.schema]), table.name]
+    parts = [
+        *options.base_namespace.split("."),
+        *([] if table.schema is None else [table.schema]),
+        table.name,
+    ]
     return ".".join(avro_name(part) or "_" for part in parts)
 
 
@@ -293,7 +329,10 @@ def _headers_schema(options: WriteOptions) -> _Schema:
         "namespace": "com.attunity.queue.msg",
         "fields": [
             *_names(options.names == "headers"),
-            {"name": "operation", "type": {"type": "enum", "name": "operation", "symbols": symbols}},
+            {
+                "name": "operation",
+                "type": {"type": "enum", "name": "operation", "symbols": symbols},
+            },
             *({"name": name, "type": "string"} for name in texts),
             *({"name": name, "type": ["null", kind], "default": None} for name, kind in optional),
         ],
@@ -301,14 +340,23 @@ def _headers_schema(options: WriteOptions) -> _Schema:
 
 
 def _field(table: MessageTable, column: QlikColumn, logical_types: bool) -> _Schema:
-    return {"name": table.fields[column.name], "type": ["null", _avro_type(column, logical_types)], "default": None}
+    return {
+        "name": table.fields[column.name],
+        "type": ["null", _avro_type(column, logical_types)],
+        "default": None,
+    }
 
 
 _PLAIN: Final = {
-    "BYTES": "bytes", "BLOB": "bytes", "REAL4": "float", "REAL8": "double", "INT1": "int", "INT2": "int",
-    "INT4": "int", "UINT1": "int", "UINT2": "int", "INT8": "long", "UINT4": "long", "BOOLEAN": "boolean",
+    "BYTES": "bytes", "BLOB": "bytes", "REAL4": "float", "REAL8": "double", "INT1": "int",
+    "INT2": "int", "INT4": "int", "UINT1": "int", "UINT2": "int", "INT8": "long", "UINT4": "long",
+    "BOOLEAN": "boolean",
 }  # fmt: skip
-_LOGICAL: Final = {"DATE": ("int", "date"), "TIME": ("int", "time-millis"), "DATETIME": ("long", "timestamp-micros")}
+_LOGICAL: Final = {
+    "DATE": ("int", "date"),
+    "TIME": ("int", "time-millis"),
+    "DATETIME": ("long", "timestamp-micros"),
+}
 
 
 def _avro_type(column: QlikColumn, logical_types: bool) -> Any:
@@ -317,7 +365,9 @@ def _avro_type(column: QlikColumn, logical_types: bool) -> Any:
     if logical_types and column.type in _LOGICAL:
         kind, logical = _LOGICAL[column.type]
         return {"type": kind, "logicalType": logical}
-    if logical_types and column.type == "NUMERIC" and column.precision:  # without digits there is no Avro decimal
+    if (
+        logical_types and column.type == "NUMERIC" and column.precision
+    ):  # without digits there is no Avro decimal
         return _decimal(column.precision, column.scale)
     return _PLAIN.get(column.type, "string")
 
@@ -326,10 +376,12 @@ def _decimal(precision: int, scale: int) -> _Schema:
     return {"type": "bytes", "logicalType": "decimal", "precision": precision, "scale": scale}
 
 
-# --- metadata messages ------------------------------------------------------------------------------------------------
+# --- metadata messages ----------------------------------------------------------------------------
 
 
-def metadata_message(table: MessageTable, data_schema: str, options: WriteOptions, now: datetime) -> dict[str, Any]:
+def metadata_message(
+    table: MessageTable, data_schema: str, options: WriteOptions, now: datetime
+) -> dict[str, Any]:
     """Return the payload of an MD message, equal in JSON and Avro. ``now`` is UTC."""
     return {
         "schemaId": table.schema_id,
@@ -383,7 +435,10 @@ def metadata_schema(table: MessageTable) -> str:
         "fields": [
             {"name": "schemaId", "type": "string"},
             {"name": "lineage", "type": {"type": "record", "name": "Lineage", "fields": lineage}},
-            {"name": "tableStructure", "type": {"type": "record", "name": "TableStructure", "fields": structure}},
+            {
+                "name": "tableStructure",
+                "type": {"type": "record", "name": "TableStructure", "fields": structure},
+            },
             {"name": "dataSchema", "type": "string"},
         ],
     }
@@ -394,16 +449,27 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
     """Return the table and the data schema of an MD payload. Raises BadMetadata."""
     try:
         lineage = message["lineage"]
-        texts = (lineage["table"], lineage.get("schema") or "", message["schemaId"], message.get("dataSchema") or "")
+        texts = (
+            lineage["table"],
+            lineage.get("schema") or "",
+            message["schemaId"],
+            message.get("dataSchema") or "",
+        )
         name, own_schema, schema_id, schema = texts
         if not name or not all(isinstance(text, str) for text in texts):
-            raise BadMetadata("a metadata message names its table, schema, schemaId and dataSchema as text")
+            raise BadMetadata(
+                "a metadata message names its table, schema, schemaId and dataSchema as text"
+            )
         described = message["tableStructure"]["tableColumns"].items()
-        columns = [_column(*one) for one in sorted(described, key=lambda one: _number(one[1]["ordinal"]))]
+        columns = [
+            _column(*one) for one in sorted(described, key=lambda one: _number(one[1]["ordinal"]))
+        ]
         version = _number(lineage.get("tableVersion") or 1)
         table = MessageTable(own_schema or None, name, tuple(columns), version, schema_id)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadMetadata(f"a metadata message cannot be read: {type(error).__name__} {shown(str(error))}") from None
+        raise BadMetadata(
+            f"a metadata message cannot be read: {type(error).__name__} {shown(str(error))}"
+        ) from None
     return table, schema
 
 
@@ -417,9 +483,14 @@ def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
         about = parsed_json(content)["dataInfo"]
         described = sorted(about["columns"], key=lambda one: _number(one["ordinal"]))
         version = _number(about.get("tableVersion") or 0)
-        columns = [_column(one["name"], {**one, "primaryKeyPosition": one.get("primaryKeyPos")}) for one in described]
+        columns = [
+            _column(one["name"], {**one, "primaryKeyPosition": one.get("primaryKeyPos")})
+            for one in described
+        ]
     except (KeyError, TypeError, AttributeError, ValueError, FormatError) as error:
-        raise BadMetadata(f"no metadata of a data file: {type(error).__name__} {shown(str(error))}") from None
+        raise BadMetadata(
+            f"no metadata of a data file: {type(error).__name__} {shown(str(error))}"
+        ) from None
     if not all(isinstance(column.name, str) for column in columns):
         raise BadMetadata("metadata of a data file name a column with something that is no text")
     return version, tuple(columns)
@@ -438,7 +509,10 @@ def _number(value: Any) -> int:
 def _column(name: str, about: Mapping[str, Any]) -> QlikColumn:
     kind = str(about.get("type")).upper()
     length, precision, scale, place = (
-        _number(about.get(number) or 0) for number in ("length", "precision", "scale", "primaryKeyPosition")
+        _number(about.get(number) or 0)
+        for number in ("length", "precision", "scale", "primaryKeyPosition")
     )
     nullable = about.get("nullable") is not False
-    return QlikColumn(name, kind if kind in CLASSES else "STRING", length, precision, scale, place, nullable)
+    return QlikColumn(
+        name, kind if kind in CLASSES else "STRING", length, precision, scale, place, nullable
+    )

@@ -28,7 +28,12 @@ from eventlog.qlik.sequence import (
 )
 
 # These names are bound once, which saves two look-ups a message.
-_UPDATE, _DELETE, _REFRESH, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.REFRESH, ChangeOp.TRUNCATE
+_UPDATE, _DELETE, _REFRESH, _TRUNCATE = (
+    ChangeOp.UPDATE,
+    ChangeOp.DELETE,
+    ChangeOp.REFRESH,
+    ChangeOp.TRUNCATE,
+)
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 
@@ -54,8 +59,12 @@ class MessageWriter:
         self._registry = registry
         self._utc_now = utc_now
         if (registry is None) == (options.metadata == "registry"):
-            raise ConfigError("metadata = registry of the Qlik messages needs a registry, and only that takes one")
-        self._described = {name: columns_from_json(each, what=name) for name, each in options.columns.items()}
+            raise ConfigError(
+                "metadata = registry of the Qlik messages needs a registry, and only that takes one"
+            )
+        self._described = {
+            name: columns_from_json(each, what=name) for name, each in options.columns.items()
+        }
         self.columns: Mapping[str, tuple[QlikColumn, ...]] = columns or {}
         self._seen: dict[tuple[str | None, str], ColumnsSeen] = {}
         self._tables: dict[tuple[str | None, str], TableRecords] = {}
@@ -71,7 +80,9 @@ class MessageWriter:
         """
         if change.op is _TRUNCATE:
             if self._options.on_truncate == "error":
-                raise NotExpressible(f"TRUNCATE of {change.table!r} cannot be written as a message (on_truncate)")
+                raise NotExpressible(
+                    f"TRUNCATE of {change.table!r} cannot be written as a message (on_truncate)"
+                )
             self._report.count("truncate_skipped")
             return ()
         state = self.state
@@ -152,10 +163,16 @@ class MessageWriter:
             table.images(image, before, changed),
             timestamp_of(change.commit_time),
             change.position or "",
-            (transaction_text(change.transaction_id), change.event_number, change.last_in_transaction),
+            (
+                transaction_text(change.transaction_id),
+                change.event_number,
+                change.last_in_transaction,
+            ),
         )
 
-    def _whole_before(self, change: Change, after: Row, before: Row, table: TableRecords) -> Row | None:
+    def _whole_before(
+        self, change: Change, after: Row, before: Row, table: TableRecords
+    ) -> Row | None:
         """Return a row before with all columns that the row after has, since Avro cannot leave a
         column out of it.
 
@@ -180,15 +197,23 @@ class MessageWriter:
         (spec/change-model.md 4).
         """
         position = change.position
-        if position is not None and len(position) == LENGTH and position.isdigit() and position.isascii():
+        if (
+            position is not None
+            and len(position) == LENGTH
+            and position.isdigit()
+            and position.isascii()
+        ):
             prefix, number = position[:PREFIX_LENGTH], int(position[PREFIX_LENGTH:])
             greatest, last = self.state
             if prefix == greatest or _is_time(prefix):
                 self.state = _new(
-                    WriterState, (prefix if prefix > greatest else greatest, number if number > last else last)
+                    WriterState,
+                    (prefix if prefix > greatest else greatest, number if number > last else last),
                 )
                 return position, str(change.extras.get("stream_position") or "")
-        self.state, sequence = next_sequence(self.state, time_prefix(change.commit_time), with_before=with_before)
+        self.state, sequence = next_sequence(
+            self.state, time_prefix(change.commit_time), with_before=with_before
+        )
         return sequence, position or ""
 
 
@@ -216,8 +241,12 @@ def _image(change: Change) -> Row:
         if op is _DELETE and key:
             return dict(key)
         if "part1" in change.extras:
-            raise NeedsRowCodec(f"{op} of {change.table!r}: its row image has no codec, which messages need")
-        raise NeedsQueryBack(f"{op} of {change.table!r}, position {change.position}: its row is to be read back")
+            raise NeedsRowCodec(
+                f"{op} of {change.table!r}: its row image has no codec, which messages need"
+            )
+        raise NeedsQueryBack(
+            f"{op} of {change.table!r}, position {change.position}: its row is to be read back"
+        )
     for name, _ in key or ():
         if name not in image:
             return {**dict(key or ()), **image}

@@ -12,7 +12,14 @@ from typing import Final, TypeAlias
 
 from eventlog.changes.events import OPERATIONS, ReadOutgoing, attribute_reader, outgoing_reader
 from eventlog.changes.format import key_reader
-from eventlog.changes.publishing import EventWriter, FlightState, Need, Publishing, of_first_row, time_reader
+from eventlog.changes.publishing import (
+    EventWriter,
+    FlightState,
+    Need,
+    Publishing,
+    of_first_row,
+    time_reader,
+)
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, row_of
 from eventlog.core.events import Outgoing
 from eventlog.core.options import same_fields
@@ -28,7 +35,10 @@ from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import first_sequence, resume, sequences
 from eventlog.qlik.values import Convert
 
-_ADD, _DELETE = Operation.ADD, Operation.DELETE  # bound once, since looking up an enumeration's member is slow
+_ADD, _DELETE = (
+    Operation.ADD,
+    Operation.DELETE,
+)  # bound once, since looking up an enumeration's member is slow
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 _MOST_SHAPES: Final = 1024
 
@@ -58,7 +68,9 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
     ) -> None:
         self._values, self._utc_now = publishing.values, publishing.utc_now
         chosen = write_options(options, publishing)
-        self._writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=publishing.utc_now)
+        self._writer = MessageWriter(
+            chosen, registry=registry_of_writer(chosen), utc_now=publishing.utc_now
+        )
         self._messages: EventMessages | None = None
         self._described: dict[str, ObjectClass] = {}
 
@@ -84,7 +96,9 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
         """Return the records as lines, for people: sinks take the records themselves."""
-        from eventlog.qlik.message_files import line_of  # imports the reader too, which no other method needs
+        from eventlog.qlik.message_files import (
+            line_of,
+        )  # imports the reader too, which no other method needs
 
         return b"".join(line_of(record) for piece in pieces for record in piece)
 
@@ -126,7 +140,11 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         """
         if self._messages is None or catalog is not self._messages.catalog:
             self._messages = EventMessages(self._writer, catalog, self._values)
-        draft_of, records_of, sequence_of = self._messages.draft, self._writer.records, sequences(first)
+        draft_of, records_of, sequence_of = (
+            self._messages.draft,
+            self._writer.records,
+            sequences(first),
+        )
         event_times = origins.event_times
         records: list[tuple[KafkaRecord, ...] | Verdict] = []
         for event in events:
@@ -149,7 +167,10 @@ class EventMessages:
     def __init__(self, writer: MessageWriter, catalog: Catalog, values: ValueOptions) -> None:
         writer.columns = {full_name(catalog, cls): class_columns(cls) for cls in catalog.classes}
         self.catalog, self._writer, self._values = catalog, writer, values
-        self._read_time, self._read_change = time_reader(values.time_zone), outgoing_reader(catalog, values)
+        self._read_time, self._read_change = (
+            time_reader(values.time_zone),
+            outgoing_reader(catalog, values),
+        )
         self._classes: dict[ObjectClass, _StepReader] = {}
 
     def draft(self, event: Outgoing, event_time: str | None) -> Draft:
@@ -165,15 +186,21 @@ class EventMessages:
             timestamp = timestamp_of(self._read_time(event_time))
             return reader.table.draft(op, reader.images(event), timestamp, event.event_id)
         except (FormatError, RowError) as error:
-            raise with_location(error, f"{op} of {object_class.name!r}, position {event.event_id}") from None
+            raise with_location(
+                error, f"{op} of {object_class.name!r}, position {event.event_id}"
+            ) from None
 
     def _reader(self, object_class: ObjectClass) -> _StepReader:
         table = self._writer.table(self.catalog.schema, object_class.name)
-        reader = self._classes[object_class] = _StepReader(object_class, table, self._values, self._read_change)
+        reader = self._classes[object_class] = _StepReader(
+            object_class, table, self._values, self._read_change
+        )
         return reader
 
 
-_Shape: TypeAlias = tuple[dict[Attribute | None, tuple[str, Convert]] | None, tuple[str, ...], tuple[str, ...]]
+_Shape: TypeAlias = tuple[
+    dict[Attribute | None, tuple[str, Convert]] | None, tuple[str, ...], tuple[str, ...]
+]
 """The results that depend only on the attributes of an event's steps: the column of each attribute,
 None if an attribute has several steps; the known fields of the row, the key's first; and the known
 fields outside of the key.
@@ -186,10 +213,18 @@ class _StepReader:
     """
 
     def __init__(
-        self, object_class: ObjectClass, table: TableRecords, values: ValueOptions, read_change: ReadOutgoing
+        self,
+        object_class: ObjectClass,
+        table: TableRecords,
+        values: ValueOptions,
+        read_change: ReadOutgoing,
     ) -> None:
         self.table = table
-        self._values, self._read_change, self._read_key = values, read_change, key_reader(object_class)
+        self._values, self._read_change, self._read_key = (
+            values,
+            read_change,
+            key_reader(object_class),
+        )
         self._key_fields = tuple(table.column(column.name)[0] for column in object_class.key)
         # Few statements write a table, so the same attributes repeat.
         self._shape = lru_cache(maxsize=_MOST_SHAPES)(self._shape_of)
@@ -205,7 +240,9 @@ class _StepReader:
             data[field] = write(value)
         if operation is _DELETE:
             return _new(Images, (data, None, self._key_fields, None))
-        attributes, known, changed = self._shape(tuple([attribute for _, _, _, attribute, _, _ in steps]))
+        attributes, known, changed = self._shape(
+            tuple([attribute for _, _, _, attribute, _, _ in steps])
+        )
         if attributes is None:
             return self._net_images(event)
         if operation is _ADD:
@@ -215,7 +252,9 @@ class _StepReader:
             return _new(Images, (data, None, known, None))
         # Avro would read unknown columns of the row before as NULL, so a row before with unknown
         # columns is left out.
-        with_before = not self.table.is_whole or True not in [old is ALL for _, _, _, _, old, _ in steps]
+        with_before = not self.table.is_whole or True not in [
+            old is ALL for _, _, _, _, old, _ in steps
+        ]
         before = data.copy()
         is_known = False
         for _, _, _, attribute, old, new in steps:

@@ -56,11 +56,13 @@ def parse(text: str) -> tuple[datetime, int]:
         raise BadSequence(f"change sequence {shown(text)} is not {LENGTH} digits")
     try:
         time = datetime(
-            int(text[:4]), int(text[4:6]), int(text[6:8]), int(text[8:10]), int(text[10:12]), int(text[12:14]),
-            int(text[14:16]) * 10_000, UTC,
+            int(text[:4]), int(text[4:6]), int(text[6:8]), int(text[8:10]), int(text[10:12]),
+            int(text[12:14]), int(text[14:16]) * 10_000, UTC,
         )  # fmt: skip
     except ValueError:
-        raise BadSequence(f"change sequence {shown(text)} does not begin with a date and time") from None
+        raise BadSequence(
+            f"change sequence {shown(text)} does not begin with a date and time"
+        ) from None
     return time, int(text[PREFIX_LENGTH:])
 
 
@@ -127,7 +129,9 @@ class WriterState(NamedTuple):
     number: int = 0
 
 
-def next_sequence(state: WriterState, prefix: str, *, with_before: bool = False) -> tuple[WriterState, str]:
+def next_sequence(
+    state: WriterState, prefix: str, *, with_before: bool = False
+) -> tuple[WriterState, str]:
     """Return the state afterwards and the sequence of one written change.
 
     ``prefix`` is the prefix of its time; it is held if the clock goes back. ``with_before``: an
@@ -139,7 +143,8 @@ def next_sequence(state: WriterState, prefix: str, *, with_before: bool = False)
     number = last + (2 if with_before else 1)
     if number > _LAST_NUMBER:
         raise SequenceExhausted(
-            f"change number {number} has more than 19 digits; begin a new task with a state of its own"
+            f"change number {number} has more than 19 digits; begin a new task with a state of "
+            "its own"
         )
     return _new(WriterState, (prefix, number)), prefix + str(number).zfill(_DIGITS)
 
@@ -172,7 +177,7 @@ def resume(sequence: str | None) -> WriterState:
     return WriterState(sequence[:PREFIX_LENGTH], int(sequence[PREFIX_LENGTH:]))
 
 
-# --- partitions -------------------------------------------------------------------------------------------------------
+# --- partitions -----------------------------------------------------------------------------------
 
 CONTROL_TABLE: Final = "attrep_cdc_partitions"
 """The table of the partitions that have ended; the time of change_seq decides the partition."""
@@ -216,7 +221,9 @@ def partition_at(time: datetime, seconds: int = 3600, base: datetime = EPOCH) ->
 
 def partition_name(partition: Partition) -> str:
     """Return the name ``YYYYMMDDTHHMMSS_YYYYMMDDTHHMMSS`` of a partition."""
-    return "_".join(time.isoformat(timespec="seconds").replace("-", "").replace(":", "") for time in partition)
+    return "_".join(
+        time.isoformat(timespec="seconds").replace("-", "").replace(":", "") for time in partition
+    )
 
 
 def partition_of(change_seq: str, seconds: int = 3600, base: datetime = EPOCH) -> str:
@@ -231,7 +238,10 @@ def parse_partition_name(name: str) -> Partition:
     """Return the bounds in a partition's name. Raises FormatError."""
     start, _, end = name.partition("_")
     try:
-        partition = datetime.strptime(start, _PARTITION_TIME), datetime.strptime(end, _PARTITION_TIME)
+        partition = (
+            datetime.strptime(start, _PARTITION_TIME),
+            datetime.strptime(end, _PARTITION_TIME),
+        )
     except ValueError:
         partition = None
     if partition is None or partition_name(partition) != name:
@@ -247,7 +257,7 @@ def has_ended(partition: Partition, state: WriterState) -> bool:
     return state.prefix >= time_prefix(end)
 
 
-# --- sequences of a publisher's flights -------------------------------------------------------------------------------
+# --- sequences of a publisher's flights -----------------------------------------------------------
 
 
 _OF_A_FLIGHT: Final = 10**10
@@ -267,7 +277,9 @@ def first_sequence(flight: int, before: str, now: datetime) -> str:
     """
     number = flight * _OF_A_FLIGHT + _STEP
     if number + _OF_A_FLIGHT >= 10**_DIGITS:
-        raise SequenceExhausted(f"flight {flight} is beyond the change numbers; begin a new task with a log of its own")
+        raise SequenceExhausted(
+            f"flight {flight} is beyond the change numbers; begin a new task with a log of its own"
+        )
     return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:019}"
 
 
@@ -283,7 +295,7 @@ def sequences(first: str) -> Callable[[int], str]:
     return lambda place: prefix + str(before + _STEP * place).zfill(_DIGITS)
 
 
-# --- transactions -----------------------------------------------------------------------------------------------------
+# --- transactions ---------------------------------------------------------------------------------
 
 
 UNKNOWN_TRANSACTION: Final = "0" * 32
@@ -333,7 +345,9 @@ def count_events(changes: Iterable[Change | Waiting], *, input_complete: bool) -
     more may come. A row that waits is not yielded, but ends another transaction before it. One
     change is held back at a time.
     """
-    held: deque[Change] = deque()  # the last counted change of the run, and the uncounted changes after it
+    held: deque[Change] = (
+        deque()
+    )  # the last counted change of the run, and the uncounted changes after it
     run: str | None = None
     number = 0
     for change in changes:

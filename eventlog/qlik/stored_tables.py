@@ -43,10 +43,16 @@ from eventlog.qlik.change_rows import (
 )
 from eventlog.qlik.columns import QlikColumn, columns_from_json, columns_of, key_of
 from eventlog.qlik.masks import DdlEntry, MaskLayout, entry_of, layouts_by_history
-from eventlog.qlik.sequence import ControlRow, WriterState, has_ended, parse_partition_name, partition_of
+from eventlog.qlik.sequence import (
+    ControlRow,
+    WriterState,
+    has_ended,
+    parse_partition_name,
+    partition_of,
+)
 from eventlog.qlik.values import plain_reader, plain_value, typed_reader
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 FILE_FORMATS: Final = ("csv", "json", "parquet")
 
@@ -74,7 +80,9 @@ def _parse_headers(value: Any) -> tuple[str, ...]:
         if header == PARTITION_NAME:
             raise ConfigError("partition_name is written by the option partitioned, not by headers")
         if header not in DEFAULT_HEADERS or headers.count(header) > 1:
-            raise ConfigError(f"header {header!r} is unknown or stands twice; known: {', '.join(DEFAULT_HEADERS)}")
+            raise ConfigError(
+                f"header {header!r} is unknown or stands twice; known: {', '.join(DEFAULT_HEADERS)}"
+            )
     return headers
 
 
@@ -101,8 +109,12 @@ class ChangeTableOptions(CheckedOptions):
         "columns and key of a table, by <schema>.<table>; both may be left out",
     )  # fmt: skip
     catalog: CatalogOption = shared(CATALOG)
-    suffix: str = option("__ct", Kind(_parse_suffix, "a text such as __ct"), "ending of the names of change tables")
-    header_prefix: str = option("header__", Kind(_parse_prefix, "a text"), "beginning of the names of header columns")
+    suffix: str = option(
+        "__ct", Kind(_parse_suffix, "a text such as __ct"), "ending of the names of change tables"
+    )
+    header_prefix: str = option(
+        "header__", Kind(_parse_prefix, "a text"), "beginning of the names of header columns"
+    )
     mask_offset: int | None = option(
         None, integer(0, _WIDEST_OFFSET), "columns before the first one with a bit in masks"
     )
@@ -117,17 +129,29 @@ class ReadOptions(ChangeTableOptions):
     may be incomplete, and a last before image waits.
     """
 
-    schema: str | None = option(None, STRING, "schema of all changes, instead of that of each table")
+    schema: str | None = option(
+        None, STRING, "schema of all changes, instead of that of each table"
+    )
     byteorder: Literal["little", "big", "auto"] = option(
         "little", choice("little", "big", "auto"), "byte order of masks"
     )
     absent_nulls: Literal["null", "absent"] = option(
-        "absent", choice("null", "absent"), "what NULL means where the mask of a row has no bit; absent: not known"
+        "absent",
+        choice("null", "absent"),
+        "what NULL means where the mask of a row has no bit; absent: not known",
     )
-    partitioned: bool = option(False, FLAG, "read only the partitions that attrep_cdc_partitions lists")
-    ddl_history: bool = option(False, FLAG, "take the column lists of masks from attrep_ddl_history")
-    input_complete: bool = option(True, FLAG, "no more rows come, so that the last transaction is whole")
-    task: str | None = option(None, STRING, "name of the task, which each change carries in its extras")
+    partitioned: bool = option(
+        False, FLAG, "read only the partitions that attrep_cdc_partitions lists"
+    )
+    ddl_history: bool = option(
+        False, FLAG, "take the column lists of masks from attrep_ddl_history"
+    )
+    input_complete: bool = option(
+        True, FLAG, "no more rows come, so that the last transaction is whole"
+    )
+    task: str | None = option(
+        None, STRING, "name of the task, which each change carries in its extras"
+    )
     file_format: str | None = option(None, choice(*FILE_FORMATS), "read only files of this format")
 
 
@@ -152,12 +176,20 @@ class WriteOptions(ChangeTableOptions):
     """
 
     headers: Sequence[str] = option(
-        DEFAULT_HEADERS, Kind(_parse_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"), "header columns to write"
+        DEFAULT_HEADERS,
+        Kind(_parse_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"),
+        "header columns to write",
     )
     before_images: bool = option(True, FLAG, "write before images, as rows B")
-    byteorder: Literal["little", "big"] = option("little", choice("little", "big"), "byte order of masks")
-    empty_mask: Literal["empty", "null"] = option("empty", choice("empty", "null"), "a binary mask without bits")
-    refresh: Literal["skip", "insert"] = option("skip", choice("skip", "insert"), "if rows are of an initial load")
+    byteorder: Literal["little", "big"] = option(
+        "little", choice("little", "big"), "byte order of masks"
+    )
+    empty_mask: Literal["empty", "null"] = option(
+        "empty", choice("empty", "null"), "a binary mask without bits"
+    )
+    refresh: Literal["skip", "insert"] = option(
+        "skip", choice("skip", "insert"), "if rows are of an initial load"
+    )
     partitioned: bool = option(False, FLAG, "write partition_name, and list ended partitions")
     partition_seconds: int = option(3600, integer(1), "length of a partition in seconds")
     partition_base: str = option(
@@ -175,7 +207,11 @@ class WriteOptions(ChangeTableOptions):
         """
         if not self.partitioned:
             return None
-        return partial(partition_of, seconds=self.partition_seconds, base=datetime.fromisoformat(self.partition_base))
+        return partial(
+            partition_of,
+            seconds=self.partition_seconds,
+            base=datetime.fromisoformat(self.partition_base),
+        )
 
 
 def described(
@@ -189,7 +225,9 @@ def described(
     columns: dict[str, tuple[QlikColumn, ...]] = {}
     database = database_of(catalog)
     if database is not None:
-        columns = {full_name(database.schema, table.name): columns_of(table) for table in database.tables}
+        columns = {
+            full_name(database.schema, table.name): columns_of(table) for table in database.tables
+        }
     keys: dict[str, tuple[str, ...]] = {}
     for name, about in tables.items():
         what = f"table {name!r}"
@@ -199,7 +237,11 @@ def described(
         if unknown:
             raise ConfigError(f"member {unknown[0]!r} of {what} is not known; known: columns, key")
         key = about.get("key") or ()
-        if isinstance(key, str) or not isinstance(key, Sequence) or not all(isinstance(one, str) for one in key):
+        if (
+            isinstance(key, str)
+            or not isinstance(key, Sequence)
+            or not all(isinstance(one, str) for one in key)
+        ):
             raise ConfigError(f"the key of {what} is a list of column names, not {key!r}")
         if about.get("columns") is not None:
             columns[name] = columns_from_json(about["columns"], key, what=what)
@@ -208,7 +250,7 @@ def described(
     return columns, {name: key_of(each) for name, each in columns.items()} | keys
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +301,11 @@ def layout_of(columns: Sequence[str], options: ChangeTableOptions, name: str) ->
 
 
 def stored_row_reader(
-    columns: Sequence[str], schema: str | None, table: str, reading: Reading, file: Path | None = None
+    columns: Sequence[str],
+    schema: str | None,
+    table: str,
+    reading: Reading,
+    file: Path | None = None,
 ) -> Callable[[Iterable[Sequence[Any] | FormatError]], Iterator[ChangeRow]]:
     """Return the function that reads rows of a stored table with these columns, data typed as the
     options say.
@@ -287,7 +333,12 @@ def stored_row_reader(
             try:
                 row = read(typed(values))
             except FormatError as error:
-                skip(with_location(error, f"change table of {name}" if file is None else f"{file}: record {number}"))
+                skip(
+                    with_location(
+                        error,
+                        f"change table of {name}" if file is None else f"{file}: record {number}",
+                    )
+                )
             else:
                 yield row
 
@@ -300,7 +351,9 @@ def _masks_at(
     """Return the function from a change_seq to the mask layout, None if attrep_ddl_history has no
     entry of the table.
     """
-    is_renamed = schema is None or reading.options.schema is not None  # the owner in the entries is then another schema
+    is_renamed = (
+        schema is None or reading.options.schema is not None
+    )  # the owner in the entries is then another schema
     entries = [
         entry
         for entry in reading.history
@@ -309,7 +362,7 @@ def _masks_at(
     return layouts_by_history(layout.masks, entries) if entries else None
 
 
-# --- writing ----------------------------------------------------------------------------------------------------------
+# --- writing --------------------------------------------------------------------------------------
 
 WriteRows = Callable[[Sequence[ChangeRow]], None]
 """A function that writes the rows of one change: all of them or, if one cannot be written, none. It
@@ -317,7 +370,9 @@ raises ValueRange, NotExpressible.
 """
 
 
-def layout_of_new(schema: str | None, table: str, columns: Sequence[QlikColumn], options: WriteOptions) -> TableLayout:
+def layout_of_new(
+    schema: str | None, table: str, columns: Sequence[QlikColumn], options: WriteOptions
+) -> TableLayout:
     """Return the layout of a new table. Raises MaskTooWide, FormatError."""
     return new_layout(
         [column.name for column in columns],
@@ -340,7 +395,11 @@ def value_writer(
     raises ValueRange, NotExpressible.
     """
     values = row_writer(
-        layout, mask_form=mask_form, byteorder=options.byteorder, empty_mask=options.empty_mask, what=name
+        layout,
+        mask_form=mask_form,
+        byteorder=options.byteorder,
+        empty_mask=options.empty_mask,
+        what=name,
     )
     return lambda row: convert(values(row))
 

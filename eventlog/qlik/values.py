@@ -39,7 +39,7 @@ NULL.
 """
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 _ZONE: Final = r"(?: ?(Z|z|[+-][0-9]{2}:?[0-9]{2}))?"
 _CLOCK: Final = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?"
@@ -61,7 +61,10 @@ def read_moment(text: str) -> datetime:
     if hour is None:
         return moment
     moment = moment.replace(
-        hour=int(hour), minute=int(minute), second=int(second or 0), microsecond=microseconds(fraction or "")
+        hour=int(hour),
+        minute=int(minute),
+        second=int(second or 0),
+        microsecond=microseconds(fraction or ""),
     )
     return moment - _displacement(zone)
 
@@ -109,7 +112,11 @@ def _read_text(value: Any) -> str:
 def _read_decimal(value: Any) -> Decimal:
     if isinstance(value, bool):
         raise TypeError
-    number = value if isinstance(value, Decimal) else Decimal(value if isinstance(value, int) else str(value).strip())
+    number = (
+        value
+        if isinstance(value, Decimal)
+        else Decimal(value if isinstance(value, int) else str(value).strip())
+    )
     if not -WIDEST <= number.adjusted() < WIDEST:
         raise ValueError
     return number
@@ -167,7 +174,9 @@ _READERS: Final[Mapping[type, Convert]] = {
 
 _BYTES_OF_INTEGERS: Final = (1, 2, 4, 8)
 _RANGES: Final = {
-    **{f"INT{size}": (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) for size in _BYTES_OF_INTEGERS},
+    **{
+        f"INT{size}": (-(1 << 8 * size - 1), (1 << 8 * size - 1) - 1) for size in _BYTES_OF_INTEGERS
+    },
     **{f"UINT{size}": (0, (1 << 8 * size) - 1) for size in _BYTES_OF_INTEGERS},
 }
 
@@ -181,7 +190,14 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
     def checked(value: Any) -> Value:
         try:
             result: Value = read(value)
-        except (ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError):
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            InvalidOperation,
+            OverflowError,
+            FormatError,
+        ):
             raise BadMessageValue(
                 f"{shown(str(value))} is no {column.type}, the type of column {column.name!r}"
             ) from None
@@ -194,7 +210,9 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
     def in_range(value: Any) -> Value:
         number = value if type(value) is int else checked(value)
         if not least <= number <= most:  # type: ignore[operator]
-            raise BadMessageValue(f"{shown(str(number))} of column {column.name!r} is outside of {least} to {most}")
+            raise BadMessageValue(
+                f"{shown(str(number))} of column {column.name!r} is outside of {least} to {most}"
+            )
         return number
 
     return in_range
@@ -207,7 +225,9 @@ def plain_value(value: Any) -> Value:
     if isinstance(value, Decimal):  # JSON: a number with a point or an exponent
         real = float(value)
         if isinf(real):
-            raise BadMessageValue(f"{shown(str(value))} is larger than a number of a column without type can be")
+            raise BadMessageValue(
+                f"{shown(str(value))} is larger than a number of a column without type can be"
+            )
         return real
     if isinstance(value, datetime):
         return naive_utc(value)
@@ -217,7 +237,7 @@ def plain_value(value: Any) -> Value:
     return plain
 
 
-# --- in messages ------------------------------------------------------------------------------------------------------
+# --- in messages ----------------------------------------------------------------------------------
 
 
 def as_is(value: Any) -> Any:
@@ -255,11 +275,22 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
 
     def typed(value: Value) -> Any:
         if is_multi_valued(value):
-            raise NotExpressible(f"column {column.name!r} has several values, and a message has one for each column")
+            raise NotExpressible(
+                f"column {column.name!r} has several values, and a message has one for each column"
+            )
         try:
             return read(value)
-        except (ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError):
-            raise ValueRange(f"{shown(str(value))} of column {column.name!r} is no {column.type}") from None
+        except (
+            ValueError,
+            TypeError,
+            AttributeError,
+            InvalidOperation,
+            OverflowError,
+            FormatError,
+        ):
+            raise ValueRange(
+                f"{shown(str(value))} of column {column.name!r} is no {column.type}"
+            ) from None
 
     if bounds is None:
         if write is as_is:  # text, in most columns
@@ -277,7 +308,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
     return write_number
 
 
-# --- in change tables -------------------------------------------------------------------------------------------------
+# --- in change tables -----------------------------------------------------------------------------
 
 
 def typed_writer(column: QlikColumn) -> Convert:
@@ -290,7 +321,11 @@ def typed_writer(column: QlikColumn) -> Convert:
     if value_type is str:
         return writer(column, lambda text: _encodable(text, column))
     typed = writer(column, as_is)
-    return typed if value_type is datetime else lambda value: value if type(value) is value_type else typed(value)
+    return (
+        typed
+        if value_type is datetime
+        else lambda value: value if type(value) is value_type else typed(value)
+    )
 
 
 def text_writer(column: QlikColumn) -> Convert:
@@ -316,7 +351,9 @@ def _encodable(text: Any, column: QlikColumn) -> str:
         if not text.isascii():
             text.encode()
     except UnicodeEncodeError:
-        raise ValueRange(f"{shown(text)} of column {column.name!r} cannot be written in UTF-8") from None
+        raise ValueRange(
+            f"{shown(text)} of column {column.name!r} cannot be written in UTF-8"
+        ) from None
     return str(text)
 
 
@@ -330,16 +367,25 @@ def plain_reader(value: Any) -> Any:
     return bytes(value) if isinstance(value, memoryview | bytearray) else value
 
 
-def row_converter(converts: Sequence[Convert], names: Sequence[str]) -> Callable[[Sequence[Any]], list[Any]]:
+def row_converter(
+    converts: Sequence[Convert], names: Sequence[str]
+) -> Callable[[Sequence[Any]], list[Any]]:
     """Return the function that converts a row, value by value; NULL stays. Its errors name the
     column, out of ``names``.
     """
 
     def convert(values: Sequence[Any]) -> list[Any]:
         try:
-            return [None if value is None else one(value) for one, value in zip(converts, values, strict=True)]
+            return [
+                None if value is None else one(value)
+                for one, value in zip(converts, values, strict=True)
+            ]
         except FormatError as error:
-            refused = (name for one, value, name in zip(converts, values, names, strict=True) if _refuses(one, value))
+            refused = (
+                name
+                for one, value, name in zip(converts, values, names, strict=True)
+                if _refuses(one, value)
+            )
             error.column = next(refused)
             raise
 
@@ -376,10 +422,12 @@ def typed_reader(
     return read
 
 
-# --- in files of change tables ----------------------------------------------------------------------------------------
+# --- in files of change tables --------------------------------------------------------------------
 
 
-def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> Callable[[Sequence[Any]], list[Any]]:
+def converter(
+    file_format: str, columns: Sequence[QlikColumn], what: str
+) -> Callable[[Sequence[Any]], list[Any]]:
     """Return the function that converts the values of a row, in the order of ``columns``, to those
     in files of a format.
 
@@ -394,7 +442,9 @@ def converter(file_format: str, columns: Sequence[QlikColumn], what: str) -> Cal
 
 
 @contextmanager
-def open_part(path: Path, file_format: str, columns: Sequence[QlikColumn]) -> Iterator[tabular.WriteRow]:
+def open_part(
+    path: Path, file_format: str, columns: Sequence[QlikColumn]
+) -> Iterator[tabular.WriteRow]:
     """Open a new file, which is complete when the block has ended, and yield the function that
     writes a row.
 
@@ -481,7 +531,9 @@ def _arrow_decimal(column: QlikColumn) -> Convert:
             return value
         number = write_any(value)
         if not number.is_finite():
-            raise ValueRange(f"{number} of column {column.name!r} is no number, which Parquet's decimals are")
+            raise ValueRange(
+                f"{number} of column {column.name!r} is no number, which Parquet's decimals are"
+            )
         return number
 
     return write

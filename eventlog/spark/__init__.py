@@ -15,7 +15,12 @@ if TYPE_CHECKING:
     from eventlog.spark.backlog import Request as BacklogRequest
     from eventlog.spark.backlog import run as run_backlog
     from eventlog.spark.change_frame import read_captures
-    from eventlog.spark.change_tables import find_change_tables, live_view, read_change_table, read_rows
+    from eventlog.spark.change_tables import (
+        find_change_tables,
+        live_view,
+        read_change_table,
+        read_rows,
+    )
     from eventlog.spark.convert import convert as convert_captures
     from eventlog.spark.delta_copy import DeltaCopy, delta, live_copy
     from eventlog.spark.messages import read_messages, write_messages

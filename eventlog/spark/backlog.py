@@ -50,7 +50,15 @@ from eventlog.spark.hold import (
     refuse_other_settings,
     settings_of,
 )
-from eventlog.spark.job import BLOB_SCHEMA, Job, Numbered, Output, PartReport, part_report, without_settings_of_others
+from eventlog.spark.job import (
+    BLOB_SCHEMA,
+    Job,
+    Numbered,
+    Output,
+    PartReport,
+    part_report,
+    without_settings_of_others,
+)
 from eventlog.spark.log_source import PARTITION_ROWS, Place, place_for
 from eventlog.spark.output import COMPRESSIONS, output_format
 from eventlog.spark.preflight import counting_cores, preflight, waiting_parts
@@ -156,7 +164,9 @@ def run(config: Config, request: Request) -> Report:
             directory = Directory(request.out)
             context = stack.enter_context(open_context(config, Counters()))
             settings = _settings(config, request, context)
-            manifest = _resume(context, directory, settings, ACKNOWLEDGED if request.acknowledge else ())
+            manifest = _resume(
+                context, directory, settings, ACKNOWLEDGED if request.acknowledge else ()
+            )
             is_resumed = manifest is not None
             converted = began
             if manifest is None:
@@ -168,7 +178,9 @@ def run(config: Config, request: Request) -> Report:
                 converted = time.monotonic()
         marked = None
         if request.mark:
-            marked = mark(context, directory, manifest, request.connections, request.quiet, request.progress)
+            marked = mark(
+                context, directory, manifest, request.connections, request.quiet, request.progress
+            )
         if marked:
             warn_of_loopback(context, manifest.totals.get("rows_loopback", 0))
     ended = time.monotonic()
@@ -201,7 +213,9 @@ def _claim(context: Context) -> Claim:
     log, database = str(context.log), describe(context.connection.engine.url)
 
     def describe_other(said: Mapping[str, Any]) -> str:
-        return f"documents of the log {said['log']} of {said['database']}, not of {log} of {database}"
+        return (
+            f"documents of the log {said['log']} of {said['database']}, not of {log} of {database}"
+        )
 
     return Claim("backlog job", {"log": log, "database": database}, describe_other, _NAMES)
 
@@ -212,7 +226,12 @@ def _settings(config: Config, request: Request, context: Context) -> dict[str, s
     layout = request.file_layout or output_format(request.format).file_layouts[0]
     compression, last_sequence = request.compression, request.last_sequence
     return settings_of(
-        config, context, file_layout=layout, compression=compression, last_sequence=last_sequence, **options
+        config,
+        context,
+        file_layout=layout,
+        compression=compression,
+        last_sequence=last_sequence,
+        **options,
     )
 
 
@@ -229,7 +248,9 @@ def _resume(
     try:
         manifest = manifest_of(value)
     except (KeyError, TypeError) as error:
-        raise ConfigError(f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory") from None
+        raise ConfigError(
+            f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory"
+        ) from None
     refuse_other_settings(directory, manifest, settings, explicit)
     return manifest
 
@@ -237,28 +258,41 @@ def _resume(
 def _check(config: Config, request: Request) -> None:
     output_format(request.format, request.file_layout)
     if request.compression not in COMPRESSIONS:
-        raise ConfigError(f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}")
+        raise ConfigError(
+            f"compression {request.compression!r} is unknown: use {', '.join(COMPRESSIONS)}"
+        )
     if request.max_file_bytes < _LEAST_FILE_BYTES:
-        raise ConfigError(f"files of at most {request.max_file_bytes} bytes are too small: {_LEAST_FILE_BYTES} or more")
+        raise ConfigError(
+            f"files of at most {request.max_file_bytes} bytes are too small: {_LEAST_FILE_BYTES} "
+            "or more"
+        )
     if request.copy and request.mark:
         raise ConfigError("--copy holds no row, so that --mark can mark none: give one of them")
     if request.partition_rows < 1 or request.connections < 0:
         raise ConfigError("partition rows are to be 1 or more, connections 0 (no bound) or more")
     if config.publisher.handle_future_events:
         raise ConfigError(
-            "handle_future_events orders the queue by event_time, which a backlog job does not; publish it instead"
+            "handle_future_events orders the queue by event_time, which a backlog job does not; "
+            "publish it instead"
         )
     if config.of_log.consumer is not None:
         raise ConfigError(
-            "source.consumer: a backlog job converts the rows N of the publisher's queue; a consumer reads what it has "
+            "source.consumer: a backlog job converts the rows N of the publisher's queue; a "
+            "consumer reads what it has "
             'not done by `eventlog publish`, from begin = "first" if it is to have all'
         )
     if config.publisher.publisher_disabled:
-        raise ConfigError("publisher_disabled is set: nothing is published; take it out to convert the backlog")
+        raise ConfigError(
+            "publisher_disabled is set: nothing is published; take it out to convert the backlog"
+        )
 
 
 def _convert(
-    config: Config, request: Request, context: Context, directory: Directory, settings: Mapping[str, str]
+    config: Config,
+    request: Request,
+    context: Context,
+    directory: Directory,
+    settings: Mapping[str, str],
 ) -> Manifest:
     started = datetime.now(UTC)
     kind = output_format(request.format)
@@ -275,7 +309,9 @@ def _convert(
     engine = context.connection.engine
     with ExitStack() as stack:
         session, place, cores = _open(stack, request, context, directory)
-        holder = stack.enter_context(engine.connect()).execution_options(**context.dialect.snapshot_options)
+        holder = stack.enter_context(engine.connect()).execution_options(
+            **context.dialect.snapshot_options
+        )
         stack.enter_context(as_database_errors(holder))
         snapshot = context.dialect.export_snapshot(holder)
         parts = tuple(waiting_parts(context, holder, request.partition_rows, cores))
@@ -305,7 +341,9 @@ def _convert(
         recorded, before = write_flights(job, directory, flights)
         job = replace(job, before=before)
         reports = _run_job(spark, job, request) if parts else []
-    return _finish(context, directory, job, recorded, reports, settings, None if request.copy else extent)
+    return _finish(
+        context, directory, job, recorded, reports, settings, None if request.copy else extent
+    )
 
 
 def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
@@ -317,7 +355,9 @@ def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered
         last = getattr(output.options, "last_sequence", None)  # change tables have no such option
     prefix, number = sequence.raised_to(sequence.resume(last), raised_at(epoch))
     if number + 2 * rows >= _NUMBERS:
-        raise SequenceExhausted(f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task")
+        raise SequenceExhausted(
+            f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task"
+        )
     return Numbered(number, prefix)
 
 
@@ -330,7 +370,9 @@ def _open(
     """
     running = running_session()
     threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="eventlog-spark"))
-    future: Future[SparkSession] = threads.submit(open_session, request.master, running=running, conf=request.conf)
+    future: Future[SparkSession] = threads.submit(
+        open_session, request.master, running=running, conf=request.conf
+    )
     started = None if running is None and is_local(request.master or "") else future.result()
     spark_context = None if started is None else context_of(started)
     is_near = started is None or (spark_context is not None and is_local(str(spark_context.master)))
@@ -340,7 +382,9 @@ def _open(
         with counting_cores(started) as cores_of_executors:
             preflight(started, place, directory)
             return future.result, place, cores_of_executors()
-    cores = cores_of(request.master) if spark_context is None else int(spark_context.defaultParallelism)
+    cores = (
+        cores_of(request.master) if spark_context is None else int(spark_context.defaultParallelism)
+    )
     return future.result, place, cores
 
 
@@ -368,9 +412,13 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     at_once = min(parts, request.connections) if request.connections else parts
     numbers = spark.range(1, parts + 1, numPartitions=at_once)
     blobs = numbers.mapInArrow(partial(read_parts, job), BLOB_SCHEMA)
-    in_buckets = by_number(blobs, job.buckets, "target").sortWithinPartitions("kind", "target", "first_id")
+    in_buckets = by_number(blobs, job.buckets, "target").sortWithinPartitions(
+        "kind", "target", "first_id"
+    )
     folded = in_buckets.mapInArrow(partial(fold_bucket, job), BLOB_SCHEMA)
-    reports = by_number(folded, parts + 1, "target").mapInArrow(partial(write_part, job, count), REPORT_SCHEMA)
+    reports = by_number(folded, parts + 1, "target").mapInArrow(
+        partial(write_part, job, count), REPORT_SCHEMA
+    )
     what_then = "nothing is lost; run the same command again"
     with (
         job_group(spark, job.name, "event log to documents"),
@@ -378,7 +426,9 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
         as_spark_failed(what_then),
     ):
         written = reports.collect()
-    return sorted((part_report(json.loads(row.report)) for row in written), key=lambda report: report.part)
+    return sorted(
+        (part_report(json.loads(row.report)) for row in written), key=lambda report: report.part
+    )
 
 
 def _nowhere(_number: int) -> None:
@@ -433,5 +483,11 @@ def _finish(
         if extent is not None:
             hold_rows(context, directory, manifest, sha256, extent)
 
-    finish(directory, claim, asdict(manifest), sizes | dict.fromkeys([*written, *others]), before_success)
+    finish(
+        directory,
+        claim,
+        asdict(manifest),
+        sizes | dict.fromkeys([*written, *others]),
+        before_success,
+    )
     return manifest

@@ -32,7 +32,9 @@ from eventlog.registry import format_named
 
 _COMPRESSED: Final = frozenset({".gz", ".bz2", ".xz", ".zst", ".zip"})
 
-_NUMBERED: Final = re.compile(r"(?P<name>.*?)(?P<numbers>(?:(?:^|[-_.]|(?<=[0-9])T)[0-9]+)+)", re.DOTALL)
+_NUMBERED: Final = re.compile(
+    r"(?P<name>.*?)(?P<numbers>(?:(?:^|[-_.]|(?<=[0-9])T)[0-9]+)+)", re.DOTALL
+)
 
 _LARGEST_COUNT: Final = 9_999_999
 """The greatest number of a file that counts as one; a larger number is a date or a time."""
@@ -63,7 +65,9 @@ class Capture(NamedTuple):
 
     def size(self) -> int:
         """Return the size of the capture in bytes, as far as it is known."""
-        files = (file for path in self.paths for file in (path.rglob("*") if path.is_dir() else (path,)))
+        files = (
+            file for path in self.paths for file in (path.rglob("*") if path.is_dir() else (path,))
+        )
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def check(self, report: Report) -> None:
@@ -97,7 +101,9 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
     for name, alike in groupby(found_captures, key=lambda capture: capture.name):
         paths = [str(capture.paths[0]) for capture in alike]
         if len(paths) > 1:
-            raise ConfigError(f"{paths[0]} and {paths[1]} would both be written as {name!r}: rename one of them")
+            raise ConfigError(
+                f"{paths[0]} and {paths[1]} would both be written as {name!r}: rename one of them"
+            )
     return found_captures
 
 
@@ -126,7 +132,9 @@ def _files(format: Format, entries: Iterable[Path]) -> list[Path]:
     return sorted(
         entry
         for entry in entries
-        if _is_file(entry) and not entry.name.startswith(("_", ".")) and _has_suffix(entry, format.suffixes)
+        if _is_file(entry)
+        and not entry.name.startswith(("_", "."))
+        and _has_suffix(entry, format.suffixes)
     )
 
 
@@ -153,7 +161,9 @@ def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Cap
             yield Capture(stem, (file,), beside)
         else:
             numbers = [int(number) for number in re.findall("[0-9]+", match["numbers"])]
-            groups.setdefault((match["name"], file.name[len(stem) :].lower()), []).append((numbers, file))
+            groups.setdefault((match["name"], file.name[len(stem) :].lower()), []).append(
+                (numbers, file)
+            )
     for (name, _), members in groups.items():
         ordered = sorted(members)
         paths = tuple(path for _, path in ordered)
@@ -176,19 +186,32 @@ def _gaps(ordered: Sequence[tuple[list[int], Path]]) -> Iterator[str]:
     counts = [numbers[0] for numbers, _ in ordered]
     if counts[0] > 1 and all(later - former > 1 for former, later in pairwise(counts)):
         return
-    for (former, file), (later, next_file) in pairwise(zip(counts, (path for _, path in ordered), strict=True)):
+    for (former, file), (later, next_file) in pairwise(
+        zip(counts, (path for _, path in ordered), strict=True)
+    ):
         if later - former > 1:
-            missing = f"{former + 1} is" if later - former == 2 else f"{former + 1} to {later - 1} are"
-            yield f"{missing} missing between {file} and {next_file.name}, which continue one another by their numbers"
+            missing = (
+                f"{former + 1} is" if later - former == 2 else f"{former + 1} to {later - 1} are"
+            )
+            yield (
+                f"{missing} missing between {file} and {next_file.name}, which continue one "
+                "another by their numbers"
+            )
 
 
 def files_of(capture: Capture, format: str) -> list[Path]:
     """Return the files of a capture in their order, with the files of a directory by name."""
     asked = format_named(format)
-    return [file for path in capture.paths for file in (_files(asked, path.iterdir()) if path.is_dir() else (path,))]
+    return [
+        file
+        for path in capture.paths
+        for file in (_files(asked, path.iterdir()) if path.is_dir() else (path,))
+    ]
 
 
-def read_capture(capture: Capture, format: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
+def read_capture(
+    capture: Capture, format: str, options: Mapping[str, Any], report: Report
+) -> Iterator[Change]:
     """Yield the changes of a capture as the format's reader gives them. Raises the errors of the
     reader, MissingFile, and FormatError for a file that is missing or not readable.
     """

@@ -58,7 +58,9 @@ def _schema_with(columns: t.StructType | None) -> t.StructType:
     """
     if columns is None:
         return SCHEMA
-    fields = [t.StructField(one.name, columns) if one.name in _IMAGES else one for one in SCHEMA.fields]
+    fields = [
+        t.StructField(one.name, columns) if one.name in _IMAGES else one for one in SCHEMA.fields
+    ]
     return t.StructType(fields + [t.StructField(f"{name}_present", _TEXTS) for name in _IMAGES])
 
 
@@ -96,7 +98,9 @@ def read_captures(
 
 
 def batches_of(
-    changes: Iterable[Change], columns: t.StructType | None = None, nulled: Accumulator[int] | None = None
+    changes: Iterable[Change],
+    columns: t.StructType | None = None,
+    nulled: Accumulator[int] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield changes as batches of ``batch_of``, some at a time."""
     rest = iter(changes)
@@ -105,7 +109,9 @@ def batches_of(
 
 
 def batch_of(
-    changes: Sequence[Change], columns: t.StructType | None = None, nulled: Accumulator[int] | None = None
+    changes: Sequence[Change],
+    columns: t.StructType | None = None,
+    nulled: Accumulator[int] | None = None,
 ) -> pa.RecordBatch:
     """Return changes as a batch of rows with the columns of ``_schema_with``. ``nulled`` is as in
     ``read_captures``.
@@ -124,9 +130,13 @@ def batch_of(
             images = [getattr(change, name) for change in changes]
             data[name] = structs_of(images, columns, changes[0].table, nulled)
             known = frozenset(columns.names)
-            data[f"{name}_present"] = [None if image is None else sorted(known & image.keys()) for image in images]
+            data[f"{name}_present"] = [
+                None if image is None else sorted(known & image.keys()) for image in images
+            ]
     arrays = [
-        data[field.name] if isinstance(data[field.name], pa.Array) else pa.array(data[field.name], field.type)
+        data[field.name]
+        if isinstance(data[field.name], pa.Array)
+        else pa.array(data[field.name], field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
@@ -151,7 +161,10 @@ def _text(value: Any) -> str:
 
 
 def structs_of(
-    images: Sequence[Row | None], columns: t.StructType, table: str | None, nulled: Accumulator[int] | None = None
+    images: Sequence[Row | None],
+    columns: t.StructType,
+    table: str | None,
+    nulled: Accumulator[int] | None = None,
 ) -> pa.StructArray:
     """Return rows of a table as structs of columns. ``nulled`` is as in ``read_captures``.
 
@@ -166,16 +179,21 @@ def structs_of(
                 array = _array(values, field.dataType, kind)
             except _REFUSED:
                 array = _array(
-                    [_without_special(value, field.dataType, nulled) for value in values], field.dataType, kind
+                    [_without_special(value, field.dataType, nulled) for value in values],
+                    field.dataType,
+                    kind,
                 )
         except _REFUSED as error:
             raise FormatError(
-                f"column {field.name!r} of {table!r} has a value that {field.dataType.simpleString()} does not hold: "
-                f"{error}; give the reader a catalog, or the column another type"
+                f"column {field.name!r} of {table!r} has a value that "
+                f"{field.dataType.simpleString()} does not hold: {error}; give the reader a "
+                "catalog, or the column another type"
             ) from None
         arrays.append(array)
         fields.append(pa.field(field.name, kind, field.nullable))
-    return pa.StructArray.from_arrays(arrays, fields=fields, mask=pa.array([image is None for image in images]))
+    return pa.StructArray.from_arrays(
+        arrays, fields=fields, mask=pa.array([image is None for image in images])
+    )
 
 
 _REFUSED: Final = (pa.ArrowException, ValueError, TypeError, ArithmeticError)

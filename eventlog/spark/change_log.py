@@ -32,7 +32,12 @@ from eventlog.core.record_set import Range, RecordSet
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, QueueRow
-from eventlog.publisher.configured_classes import DeclaredTables, available_catalog, class_schema, declared_tables
+from eventlog.publisher.configured_classes import (
+    DeclaredTables,
+    available_catalog,
+    class_schema,
+    declared_tables,
+)
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, publisher_options, settle_epoch
@@ -40,7 +45,13 @@ from eventlog.spark.change_offsets import Offset, between, common, length, withi
 from eventlog.spark.change_parts import Folding, held_back
 from eventlog.spark.job import without_settings_of_others
 from eventlog.sql import consumers
-from eventlog.sql.connection import as_database_errors, connect, describe, dialect_of, refuse_pooling
+from eventlog.sql.connection import (
+    as_database_errors,
+    connect,
+    describe,
+    dialect_of,
+    refuse_pooling,
+)
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, read_epoch, read_removed
 from eventlog.sql.log_table import LogTable, check_rights
@@ -59,8 +70,8 @@ class RowsRemoved(DatabaseError):
 
     code = "rows_removed"
     cure = (
-        "Give the query a checkpoint of its own and begin anew; with the option consumer purge keeps what it has not "
-        "read."
+        "Give the query a checkpoint of its own and begin anew; with the option consumer purge "
+        "keeps what it has not read."
     )
 
 
@@ -68,7 +79,10 @@ class OtherEpoch(DatabaseError):
     """A checkpoint contains record_ids of another epoch of the log (spec/event-log.md 7.4)."""
 
     code = "other_epoch"
-    cure = "Give the query a checkpoint of its own, and write its target anew: the log was put back meanwhile."
+    cure = (
+        "Give the query a checkpoint of its own, and write its target anew: the log was put back "
+        "meanwhile."
+    )
 
 
 def read_config(file: str | None) -> Config:
@@ -88,7 +102,7 @@ def values_of(config: Config, *, with_document: bool) -> ValueOptions:
     return values if with_document else replace(values, time_syntax="full", characters="unicode")
 
 
-# --- what driver and tasks share --------------------------------------------------------------------------------------
+# --- what driver and tasks share ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +149,7 @@ def unpack(packed: Packed) -> tuple[Classes, Catalog]:
     return _known[packed.digest]
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 _queue_row: Final[Callable[[tuple[Any, ...]], QueueRow]] = itemgetter(slice(len(QUEUE_FIELDS)))
 _PERPETRATOR: Final = TIMED_FIELDS.index("perpetrator")
@@ -149,7 +163,17 @@ class RowReader:
     has event_time and perpetrator of the good rows read, by record_id; None = they are not needed.
     """
 
-    __slots__ = ("_catalog", "_conn", "_dialect", "_log", "_part", "_user", "counted", "origins", "rows")
+    __slots__ = (
+        "_catalog",
+        "_conn",
+        "_dialect",
+        "_log",
+        "_part",
+        "_user",
+        "counted",
+        "origins",
+        "rows",
+    )
 
     def __init__(
         self,
@@ -185,7 +209,7 @@ class RowReader:
             yield check_rows(queue_rows, self._catalog, self._user).good
 
 
-# --- a task's connection ----------------------------------------------------------------------------------------------
+# --- a task's connection --------------------------------------------------------------------------
 
 _IDLE_SECONDS: Final = 2.0
 """The seconds after which an unused connection is tested before its next use."""
@@ -252,7 +276,7 @@ def forget_connection() -> None:
         _kept.pop().close()
 
 
-# --- the driver -------------------------------------------------------------------------------------------------------
+# --- the driver -----------------------------------------------------------------------------------
 
 _MOST_LOOKS: Final = 64
 """The number of looks at the open writers that may wait for these to end."""
@@ -305,7 +329,8 @@ class ChangeLog:
         config = self._config = read_config(self.file)
         if config.publisher.handle_future_events:
             raise ConfigError(
-                "publisher.handle_future_events does not go with format eventlog-changes, which reads rows by number"
+                "publisher.handle_future_events does not go with format eventlog-changes, which "
+                "reads rows by number"
             )
         url = connection_url(config.database)
         dialect, engine = dialect_of(url), connect(url)
@@ -326,18 +351,21 @@ class ChangeLog:
         consumers.check_possible(conn, dialect, log)
         if dialect.open_writers(conn, log) is None:
             raise LogTableError(
-                f"the changes of the log {log} cannot be read here, where nobody tells who is writing it: the server "
-                "is a standby; read from its primary"
+                f"the changes of the log {log} cannot be read here, where nobody tells who is "
+                "writing it: the server is a standby; read from its primary"
             )
         dialect.begin_publishing(conn)
         check_rights(
-            conn, dialect, log, missing=dialect.lacking(conn, log, log.name, ("SELECT",), log.column("status"))
+            conn,
+            dialect,
+            log,
+            missing=dialect.lacking(conn, log, log.name, ("SELECT",), log.column("status")),
         )
         line = read_epoch(conn, log)
         if reasons := differing(line.server, dialect.server_parts(conn, log)):
             raise OtherEpoch(
-                f"the log {log} may have been put back to an earlier state: {'; '.join(reasons)}; its publisher, or a "
-                "consumer of it, has to note that first"
+                f"the log {log} may have been put back to an earlier state: {'; '.join(reasons)}; "
+                "its publisher, or a consumer of it, has to note that first"
             )
         self.epoch = line.epoch
 
@@ -351,7 +379,9 @@ class ChangeLog:
         self.is_new = self.is_new or consumers.read_consumer(conn, log, consumer) is None
         ledger.lock(conn, dialect, log)
         options = publisher_options(config, dialect.current_user(conn), dialect.fold_name)
-        context = Context(conn, dialect, log, _NO_CLASSES, options, NoWriter(), Counters(), ledger=ledger)
+        context = Context(
+            conn, dialect, log, _NO_CLASSES, options, NoWriter(), Counters(), ledger=ledger
+        )
         self.epoch = settle_epoch(context, server)
         line = consumers.read_consumer(conn, log, consumer)
         assert line is not None  # the consumer was registered under the lock
@@ -390,8 +420,16 @@ class ChangeLog:
         # 13.5).
         if self._config.publisher.driver_user is None:
             options = replace(options, driver_user=None)
-        options = replace(options, events=replace(options.events, id_suffix=epoch_suffix(self.epoch)))
-        classes = Classes(declared, database, log, options, values_of(self._config, with_document=self.with_document))
+        options = replace(
+            options, events=replace(options.events, id_suffix=epoch_suffix(self.epoch))
+        )
+        classes = Classes(
+            declared,
+            database,
+            log,
+            options,
+            values_of(self._config, with_document=self.with_document),
+        )
         self._classes = classes, classes.catalog(), pack(classes)
         self._fingerprint = dialect.fingerprint(conn, self._classes[1])
 
@@ -414,7 +452,8 @@ class ChangeLog:
                 first = int(self.starting)
                 if removed >= first:
                     raise ConfigError(
-                        f"starting = {first}: rows up to record_id {removed} were removed from the log {log}; start "
+                        f"starting = {first}: rows up to record_id {removed} were removed from the "
+                        f"log {log}; start "
                         'behind it, or with "earliest" (what the log still holds)'
                     )
                 return Offset(self.epoch, RecordSet(first - 1))
@@ -425,7 +464,9 @@ class ChangeLog:
 
     # the end of the log
 
-    def latest(self, start: Offset, most_rows: int | None = None, target: Offset | None = None) -> Offset:
+    def latest(
+        self, start: Offset, most_rows: int | None = None, target: Offset | None = None
+    ) -> Offset:
         """Return the end of the next batch; ``start`` itself if there is nothing to read.
 
         ``most_rows`` limits the rows of the batch; groups still open at its end are held back then.
@@ -440,7 +481,9 @@ class ChangeLog:
         with self._session() as (conn, dialect, log):
             self._check_epoch(start)
             self._check_removed(conn, dialect, log, start)
-            decided = target.done if target is not None else self._decided(conn, dialect, log, start.done)
+            decided = (
+                target.done if target is not None else self._decided(conn, dialect, log, start.done)
+            )
             if decided is None:
                 return start
             limit = most_rows
@@ -449,7 +492,11 @@ class ChangeLog:
                 if target is None:
                     # What others have not ended yet is taken row by row, as one statement sees it.
                     end = decided.copy()
-                    end.add(shown_ranges(conn, dialect, log, decided.gaps(dialect.last_record_id), limit))
+                    end.add(
+                        shown_ranges(
+                            conn, dialect, log, decided.gaps(dialect.last_record_id), limit
+                        )
+                    )
                 rows = between(start.done, end)
                 number, last = count_rows(conn, dialect, log, rows, limit)
                 if not number:
@@ -468,9 +515,11 @@ class ChangeLog:
                 dialect.make_durable(conn)
                 return Offset(self.epoch, done, number)
 
-    def _decided(self, conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet) -> RecordSet | None:
-        """Return ``done`` with all record_ids up to where no row can appear any more; None if no row
-        may lie outside ``done``.
+    def _decided(
+        self, conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet
+    ) -> RecordSet | None:
+        """Return ``done`` with all record_ids up to where no row can appear any more; None if no
+        row may lie outside ``done``.
         """
         top = consumers.highest_row(conn, log) or 0
         if not done.ranges and top <= done.floor:
@@ -480,11 +529,15 @@ class ChangeLog:
         # its rows are visible by now.
         writers = dialect.open_writers(conn, log)
         if writers is None:
-            raise LogTableError(f"the database does not tell any more who has written the log {log}")
+            raise LogTableError(
+                f"the database does not tell any more who has written the log {log}"
+            )
         if not writers:
             ended = top
         else:
-            ended = max((last for last, before in self.looks if before.isdisjoint(writers)), default=0)
+            ended = max(
+                (last for last, before in self.looks if before.isdisjoint(writers)), default=0
+            )
         self.looks = [look for look in self.looks if look[0] > ended]
         if writers and len(self.looks) < _MOST_LOOKS:
             self.looks.append((top, writers))
@@ -506,7 +559,9 @@ class ChangeLog:
         options = classes.options
         kept = within(rows, 1, last)
         read = RowReader(conn, dialect, classes, catalog, kept, (1, 0), with_origins=False)
-        held = held_back(read, last, Folding(options.fold_distance, options.fold_span, rows[0][0], last))
+        held = held_back(
+            read, last, Folding(options.fold_distance, options.fold_span, rows[0][0], last)
+        )
         if held is None:
             return kept
         return [*within(rows, 1, held.first - 1), *((one, one) for one in held.ids)]
@@ -514,11 +569,13 @@ class ChangeLog:
     def _check_epoch(self, offset: Offset) -> None:
         if offset.epoch != self.epoch:
             raise OtherEpoch(
-                f"the checkpoint is of epoch {offset.epoch or 'none'} of the log, which is at epoch "
-                f"{self.epoch or 'none'} now: record_ids may mean other rows"
+                f"the checkpoint is of epoch {offset.epoch or 'none'} of the log, which is at "
+                f"epoch {self.epoch or 'none'} now: record_ids may mean other rows"
             )
 
-    def _check_removed(self, conn: Connection, dialect: Dialect, log: LogTable, start: Offset) -> None:
+    def _check_removed(
+        self, conn: Connection, dialect: Dialect, log: LogTable, start: Offset
+    ) -> None:
         """Raise RowsRemoved if unread rows that no line protected were removed."""
         removed = read_removed(conn, log)
         bare = start.done.gaps(removed)
@@ -534,8 +591,8 @@ class ChangeLog:
                 consumers.forget(conn, log, self.consumer)
                 conn.commit()
             raise RowsRemoved(
-                f"rows of the log {log} up to record_id {removed} were removed, and the stream has read to "
-                f"{bare[0][0] - 1}: what lies between may be lost to it"
+                f"rows of the log {log} up to record_id {removed} were removed, and the stream "
+                f"has read to {bare[0][0] - 1}: what lies between may be lost to it"
             )
         self.is_new = False
 
@@ -560,8 +617,9 @@ class ChangeLog:
             number = sum(count for _, count in parts)
             if number != end.rows:
                 raise RowsRemoved(
-                    f"{number_of(end.rows - number, 'row')} of {end.rows:,} between record_id {first} and {last} of "
-                    f"the log {log} were removed before the stream has read them"
+                    f"{number_of(end.rows - number, 'row')} of {end.rows:,} between record_id "
+                    f"{first} and {last} of the log {log} were removed before the stream has read "
+                    "them"
                 )
             return [(cut, count) for cut, count in parts if count]
 
@@ -590,6 +648,6 @@ def check_counted(counted: int, expected: int, part: Range) -> None:
     """Raise RowsRemoved if a part has other rows than when the batch was planned."""
     if counted != expected:
         raise RowsRemoved(
-            f"record_ids {part[0]} to {part[1]} have {number_of(counted, 'row')}, and had {expected:,} when the batch "
-            "was made: rows were removed while the stream read them"
+            f"record_ids {part[0]} to {part[1]} have {number_of(counted, 'row')}, and had "
+            f"{expected:,} when the batch was made: rows were removed while the stream read them"
         )

@@ -35,7 +35,8 @@ def offset_of(value: Mapping[str, Any]) -> Offset:
         return Offset(str(value["epoch"]), decode(value["done"]), int(value["rows"]))
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"the checkpoint holds no offset of format eventlog-changes ({error!r}): give the query another one"
+            f"the checkpoint holds no offset of format eventlog-changes ({error!r}): give the "
+            "query another one"
         ) from None
 
 

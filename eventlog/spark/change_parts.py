@@ -34,7 +34,9 @@ class Folding(NamedTuple):
     highest: int
 
 
-def rows_before(read: Read, rows: Sequence[CheckedRow], first: int, how: Folding) -> list[CheckedRow]:
+def rows_before(
+    read: Read, rows: Sequence[CheckedRow], first: int, how: Folding
+) -> list[CheckedRow]:
     """Return the rows before ``first`` that affect how ``rows`` fold, in queue order.
 
     ``rows`` are the rows of the batch from ``first`` on, at least as far as ``fold_distance``. The
@@ -103,7 +105,9 @@ def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group
         if not waiting:
             break
         following = min(how.highest, read_to + max(how.fold_distance, 1))
-        folder.rows += [row for piece in read(read_to + 1, following) for row in piece if row[2] in waiting]
+        folder.rows += [
+            row for piece in read(read_to + 1, following) for row in piece if row[2] in waiting
+        ]
         read_to = following
     yield own(folder.close(None))
 
@@ -126,8 +130,13 @@ def held_back(read: Read, last: int, how: Folding) -> HeldBack | None:
     if is_open is None:
         return None
     first = first_id(groups[is_open])
-    begun_before = (group for group in _groups_from(read, first, last, how) if first_id(group) < first)
-    return HeldBack(first, [record_id for group in begun_before for record_id in ids_of(group) if record_id > first])
+    begun_before = (
+        group for group in _groups_from(read, first, last, how) if first_id(group) < first
+    )
+    return HeldBack(
+        first,
+        [record_id for group in begun_before for record_id in ids_of(group) if record_id > first],
+    )
 
 
 def _groups_from(read: Read, first: int, last: int, how: Folding) -> list[Group]:

@@ -100,7 +100,12 @@ class Rows:
     __slots__ = ("_catalog", "_columns", "_document", "_read", "_schema", "_time_of")
 
     def __init__(
-        self, classes: Classes, catalog: Catalog, columns: t.StructType | None, *, with_document: bool
+        self,
+        classes: Classes,
+        catalog: Catalog,
+        columns: t.StructType | None,
+        *,
+        with_document: bool,
     ) -> None:
         config = classes.declared.config
         self._catalog, self._columns = catalog, columns
@@ -109,7 +114,9 @@ class Rows:
         self._time_of = time_reader(classes.options.event_time_zone)
         self._document: EventWriter[Any] | None = None
         if with_document:
-            self._document = chosen_format(config).publish(publish_options(config), Publishing(file_layout="lines"))
+            self._document = chosen_format(config).publish(
+                publish_options(config), Publishing(file_layout="lines")
+            )
 
     def batches(
         self, events: Sequence[Outgoing], origins: Mapping[int, tuple[str | None, str | None]]
@@ -141,7 +148,8 @@ class Rows:
             "operation": [str(event.operation) for event in events],
             "key": _maps(dict(change.key or ()) for change in changes),
             "changed": _lists(
-                pa.string(), (None if change.changed is None else sorted(change.changed) for change in changes)
+                pa.string(),
+                (None if change.changed is None else sorted(change.changed) for change in changes),
             ),
             "commit_time": pa.array(moments, self._schema.field("commit_time").type),
             "perpetrator": [origins[record_id][1] for record_id in first_ids],
@@ -151,14 +159,18 @@ class Rows:
         if self._document is not None:
             columns[_XDS] = self._documents(events)
         arrays = [
-            columns[one.name] if isinstance(columns[one.name], pa.Array) else pa.array(columns[one.name], one.type)
+            columns[one.name]
+            if isinstance(columns[one.name], pa.Array)
+            else pa.array(columns[one.name], one.type)
             for one in self._schema
         ]
         # Arrow names the members of maps and lists otherwise than Spark does.
         cast = [array.cast(one.type) for array, one in zip(arrays, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
 
-    def _images(self, images: Sequence[Mapping[str, Value] | None], changes: Sequence[Change]) -> pa.Array:
+    def _images(
+        self, images: Sequence[Mapping[str, Value] | None], changes: Sequence[Change]
+    ) -> pa.Array:
         if self._columns is None:
             return _maps(images)
         return structs_of(images, self._columns, changes[0].table)
@@ -199,7 +211,10 @@ def _maps(images: Iterable[Mapping[str, Value] | None]) -> pa.Array:
         missing.append(image is None)
         if image is not None:
             names += image
-            texts += [value if value is None or value.__class__ is str else _text(value) for value in image.values()]
+            texts += [
+                value if value is None or value.__class__ is str else _text(value)
+                for value in image.values()
+            ]
     offsets.append(len(names))
     return pa.MapArray.from_arrays(
         pa.array(offsets, pa.int32()),
@@ -212,6 +227,8 @@ def _maps(images: Iterable[Mapping[str, Value] | None]) -> pa.Array:
 def _text(value: Value) -> str:
     """Return a value as in the log; the values of a multi-valued attribute become a JSON list."""
     if value.__class__ is tuple:
-        return json.dumps([None if one is None else to_text(one) for one in values_of(value)], ensure_ascii=False)
+        return json.dumps(
+            [None if one is None else to_text(one) for one in values_of(value)], ensure_ascii=False
+        )
     assert value is not None
     return to_text(value)

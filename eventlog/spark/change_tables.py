@@ -29,7 +29,14 @@ from eventlog.errors import ConfigError, FormatError, with_location
 from eventlog.files.tabular import batch_rows, first_names, format_of, json_object
 from eventlog.model import Change, full_name
 from eventlog.qlik import file_tables
-from eventlog.qlik.change_rows import PARTITION_NAME, ChangeRow, TableLayout, header_name, header_text, row_reader
+from eventlog.qlik.change_rows import (
+    PARTITION_NAME,
+    ChangeRow,
+    TableLayout,
+    header_name,
+    header_text,
+    row_reader,
+)
 from eventlog.qlik.change_table_format import nothing_found
 from eventlog.qlik.change_tables import changes_of_rows, key_from_deletes, source_table
 from eventlog.qlik.change_tables import live_view as row_by_row
@@ -44,8 +51,8 @@ _TOGETHER: Final = 10_000
 """The number of rows of whole objects that are brought up to date together."""
 
 _CSV: Final = {
-    "header": True, "multiLine": True, "quote": '"', "escape": '"', "emptyValue": "", "nullValue": "\0null\0",
-    "enforceSchema": False,
+    "header": True, "multiLine": True, "quote": '"', "escape": '"', "emptyValue": "",
+    "nullValue": "\0null\0", "enforceSchema": False,
 }  # fmt: skip
 """The CSV options. A quoted empty text is an empty text; NULL is an empty field without quotes, so
 no text is taken for NULL. A file with other columns than the first one is refused, since Spark goes
@@ -75,7 +82,9 @@ def find_change_tables(source: str, options: Mapping[str, Any] | None = None) ->
 def _reading(options: Mapping[str, Any] | None) -> Reading:
     chosen = parse_options(ReadOptions, options or {}, "the reader of change tables")
     if not chosen.input_complete:
-        raise ConfigError("input_complete = false is for readers that go row by row: Spark reads what is there")
+        raise ConfigError(
+            "input_complete = false is for readers that go row by row: Spark reads what is there"
+        )
     return reading(chosen, (), Report(strict=True))
 
 
@@ -92,10 +101,12 @@ def _found(source: str, context: Reading) -> list[FoundTable]:
     return tables
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
-def read_rows(spark: SparkSession, table: FoundTable, options: Mapping[str, Any] | None = None) -> DataFrame:
+def read_rows(
+    spark: SparkSession, table: FoundTable, options: Mapping[str, Any] | None = None
+) -> DataFrame:
     """Return the rows of a change table as they are stored, headers and data columns under their
     own names.
 
@@ -112,23 +123,39 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
     by_format: dict[str, Path] = {}
     for part in files.parts:
         if part.path.suffix == ".zst":
-            raise FormatError(f"{part.path}: Spark does not read .zst; decompress it, or convert row by row")
+            raise FormatError(
+                f"{part.path}: Spark does not read .zst; decompress it, or convert row by row"
+            )
         by_format.setdefault(str(format_of(part.path)), part.path)
-    frames = [_of_format(spark, table, file_format, first, options) for file_format, first in by_format.items()]
+    frames = [
+        _of_format(spark, table, file_format, first, options)
+        for file_format, first in by_format.items()
+    ]
     rows = reduce(DataFrame.unionByName, frames)
     partition = options.header_prefix + PARTITION_NAME
-    if PARTITION_NAME in rows.columns and header_name(PARTITION_NAME, options.header_prefix) is None:
-        if any(header_name(column, options.header_prefix) == PARTITION_NAME for column in rows.columns):
+    if (
+        PARTITION_NAME in rows.columns
+        and header_name(PARTITION_NAME, options.header_prefix) is None
+    ):
+        if any(
+            header_name(column, options.header_prefix) == PARTITION_NAME for column in rows.columns
+        ):
             rows = rows.drop(PARTITION_NAME)
         else:
             rows = rows.withColumnRenamed(PARTITION_NAME, partition)
     if options.partitioned:
         home = table.place.parent
         listed = file_tables.listed_partitions(home, table.stored_schema, table.table, options)
-        stored_in = next((c for c in rows.columns if header_name(c, options.header_prefix) == PARTITION_NAME), None)
+        stored_in = next(
+            (c for c in rows.columns if header_name(c, options.header_prefix) == PARTITION_NAME),
+            None,
+        )
         if stored_in is None:
             name = full_name(table.schema, table.table)
-            raise FormatError(f"the change table of {name} has no {partition}; read it without the option partitioned")
+            raise FormatError(
+                f"the change table of {name} has no {partition}; read it without the option "
+                "partitioned"
+            )
         rows = rows.where(_named(rows, stored_in).isin(sorted(listed)))
     return rows
 
@@ -166,22 +193,31 @@ def _of_format(
     if file_format == "parquet":
         _refuse_times(first)
         spark = _with_time(spark)
-    reader = spark.read.option("pathGlobFilter", _NAMES[file_format]).option("recursiveFileLookup", False)
+    reader = spark.read.option("pathGlobFilter", _NAMES[file_format]).option(
+        "recursiveFileLookup", False
+    )
     match file_format:
         case "parquet":
             return reader.parquet(place)
         case "csv":
             return reader.options(**_CSV).csv(place)  # type: ignore[arg-type]
         case _:
-            return _of_json(reader.text(place).withColumn(_FILE, f.col("_metadata.file_name")), first, options)
+            return _of_json(
+                reader.text(place).withColumn(_FILE, f.col("_metadata.file_name")), first, options
+            )
 
 
 def _refuse_times(file: Path) -> None:
     """Raise FormatError for a column type that this version of Spark does not know."""
-    times = () if READS_TIMES else [field.name for field in pq.read_schema(file) if pa.types.is_time(field.type)]
+    times = (
+        ()
+        if READS_TIMES
+        else [field.name for field in pq.read_schema(file) if pa.types.is_time(field.type)]
+    )
     if times:
         raise FormatError(
-            f"{file}: column {times[0]!r} is a time of day, which Spark reads from 4.1 on; convert the table row by row"
+            f"{file}: column {times[0]!r} is a time of day, which Spark reads from 4.1 on; "
+            "convert the table row by row"
         )
 
 
@@ -203,7 +239,13 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
                     seen.update(dict.fromkeys(json_object(line)))
         yield pa.RecordBatch.from_pydict({"name": pa.array(seen, pa.string())})
 
-    named = lines.select("value").where(f.trim("value") != "").mapInArrow(names_in, "name string").distinct().collect()
+    named = (
+        lines.select("value")
+        .where(f.trim("value") != "")
+        .mapInArrow(names_in, "name string")
+        .distinct()
+        .collect()
+    )
     known = first_names(first)
     names = [*known, *sorted({row["name"] for row in named} - set(known))]
     others = [name for name in lines.columns if name not in ("value", _FILE)]
@@ -213,7 +255,9 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
         tune_collector()
         for batch in batches:
             rows = []
-            for line, file in zip(batch.column("value").to_pylist(), batch.column(_FILE).to_pylist(), strict=True):
+            for line, file in zip(
+                batch.column("value").to_pylist(), batch.column(_FILE).to_pylist(), strict=True
+            ):
                 try:
                     row = json_object(line)
                     rows.append([header_text(header, row.get(name)) for name, header in members])
@@ -222,10 +266,16 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
             columns = list(zip(*rows, strict=True)) or [()] * len(names)
             arrays = [pa.array(column, pa.string()) for column in columns]
             arrays += [batch.column(name).cast(pa.string()) for name in others]
-            yield pa.RecordBatch.from_arrays(arrays, names=[f"c{place}" for place in range(len(arrays))])
+            yield pa.RecordBatch.from_arrays(
+                arrays, names=[f"c{place}" for place in range(len(arrays))]
+            )
 
-    fields = [t.StructField(f"c{place}", t.StringType()) for place in range(len(names) + len(others))]
-    kept = lines.where(f.trim("value") != "").select("value", _FILE, *(_named(lines, name) for name in others))
+    fields = [
+        t.StructField(f"c{place}", t.StringType()) for place in range(len(names) + len(others))
+    ]
+    kept = lines.where(f.trim("value") != "").select(
+        "value", _FILE, *(_named(lines, name) for name in others)
+    )
     return kept.mapInArrow(read, t.StructType(fields)).toDF(*names, *others)
 
 
@@ -233,10 +283,12 @@ def _named(frame: DataFrame, column: str) -> Column:
     return frame[f"`{column.replace('`', '``')}`"]
 
 
-# --- changes ----------------------------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
-def read_change_table(spark: SparkSession, source: str, options: Mapping[str, Any] | None = None) -> DataFrame:
+def read_change_table(
+    spark: SparkSession, source: str, options: Mapping[str, Any] | None = None
+) -> DataFrame:
     """Return the changes of all change tables of a directory (spec/change-model.md 1.2), the same
     as row by row.
 
@@ -244,7 +296,9 @@ def read_change_table(spark: SparkSession, source: str, options: Mapping[str, An
     FormatError for unreadable rows. Raises ConfigError, FormatError.
     """
     context = _reading(options)
-    home = Path(source).parent if Path(source).name.endswith(context.options.suffix) else Path(source)
+    home = (
+        Path(source).parent if Path(source).name.endswith(context.options.suffix) else Path(source)
+    )
     if context.options.ddl_history:
         history = file_tables.control_rows(home, HISTORY_TABLE, context.options)
         context = reading(context.options, history, Report(strict=True))
@@ -262,14 +316,18 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
     context = file_tables.with_metadata(context, [_files(table, context.options)])
     what = full_name(table.schema, table.table)
     layout = layout_of(rows.columns, context.options, what)
-    source = source_table(table.schema, table.table, context, _deletes(rows, layout, context.options))
+    source = source_table(
+        table.schema, table.table, context, _deletes(rows, layout, context.options)
+    )
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         stored_rows = (row for batch in batches for row in batch_rows(batch, f"a batch of {what}"))
         table_rows = stored_row_reader(stored, table.schema, table.table, context)(stored_rows)
         changes = changes_of_rows(table_rows, source, input_complete=True)
-        yield from batches_of(cast("Iterator[Change]", changes))  # the input is complete, so no row waits for another
+        yield from batches_of(
+            cast("Iterator[Change]", changes)
+        )  # the input is complete, so no row waits for another
 
     # A before image and its update come to the same task, one after the other.
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)
@@ -299,7 +357,9 @@ def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iter
     """Yield the deletes in change_seq order, whose masks mark the key columns, without their
     times.
     """
-    read = row_reader(layout, byteorder=options.byteorder, counters=Report().counters, what="a change table")
+    read = row_reader(
+        layout, byteorder=options.byteorder, counters=Report().counters, what="a change table"
+    )
     deletes = rows.where(_letter(rows, layout) == "D").orderBy(_sequence(rows, layout))
     for row in deletes.toLocalIterator():
         # Spark gives its driver moments in the local zone without saying so. A key needs none of
@@ -316,7 +376,9 @@ def _counted(changes: DataFrame) -> DataFrame:
         return changes
     # A run begins wherever the transaction id changes in the order of all changes.
     every = Window.orderBy("position")
-    begins = f.lag("transaction_id").over(every).eqNullSafe(f.col("transaction_id")) & (f.row_number().over(every) > 1)
+    begins = f.lag("transaction_id").over(every).eqNullSafe(f.col("transaction_id")) & (
+        f.row_number().over(every) > 1
+    )
     runs = changes.withColumn("_begins", f.when(begins, 0).otherwise(1))
     runs = runs.withColumn("_run", f.sum("_begins").over(every))
     in_run = Window.partitionBy("_run", "_counted").orderBy("position")
@@ -330,7 +392,7 @@ def _counted(changes: DataFrame) -> DataFrame:
     )
 
 
-# --- live view --------------------------------------------------------------------------------------------------------
+# --- live view ------------------------------------------------------------------------------------
 
 
 def live_view(
@@ -361,19 +423,28 @@ def live_view(
         rows = rows.where(_sequence(rows, layout) <= last_sequence_of(as_of))
     names = tuple(key) if key is not None else key_from_deletes(_deletes(rows, layout, chosen))
     if not names:
-        raise FormatError("the key of the change table is not known and no DELETE tells it; name the key columns")
+        raise FormatError(
+            "the key of the change table is not known and no DELETE tells it; name the key columns"
+        )
     for name in names:
         if name not in layout.names or name not in base.columns:
-            raise FormatError(f"key column {name!r} is not both in the base and in the change table")
+            raise FormatError(
+                f"key column {name!r} is not both in the base and in the change table"
+            )
     rows = _typed_as(rows, layout, base)
     truncated = rows.where(_letter(rows, layout) == "T").agg(f.max(_sequence(rows, layout))).head()
     if truncated is not None and truncated[0] is not None:
         rows, base = rows.where(_sequence(rows, layout) > truncated[0]), base.limit(0)
     columns = [*layout.names, *(name for name in base.columns if name not in layout.names)]
     together = _together(base, rows, layout, names)
-    types = {**{field.name: field for field in rows.schema}, **{field.name: field for field in base.schema}}
+    types = {
+        **{field.name: field for field in rows.schema},
+        **{field.name: field for field in base.schema},
+    }
     schema = t.StructType([t.StructField(name, types[name].dataType) for name in columns])
-    return together.mapInArrow(_bring_up_to_date(base.columns, rows.columns, chosen, names, schema), schema)
+    return together.mapInArrow(
+        _bring_up_to_date(base.columns, rows.columns, chosen, names, schema), schema
+    )
 
 
 def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFrame:
@@ -382,7 +453,9 @@ def _typed_as(rows: DataFrame, layout: TableLayout, base: DataFrame) -> DataFram
     data = dict(layout.data)
     return rows.select(
         *(
-            _named(rows, name).cast(types[name]).alias(name) if name in data and name in types else _named(rows, name)
+            _named(rows, name).cast(types[name]).alias(name)
+            if name in data and name in types
+            else _named(rows, name)
             for name in rows.columns
         )
     )
@@ -399,21 +472,28 @@ def _hash(frame: DataFrame, key: Sequence[str]) -> Column:
     return f.xxhash64(*columns)
 
 
-def _together(base: DataFrame, rows: DataFrame, layout: TableLayout, key: Sequence[str]) -> DataFrame:
+def _together(
+    base: DataFrame, rows: DataFrame, layout: TableLayout, key: Sequence[str]
+) -> DataFrame:
     """Return rows of base and change table as columns ``base`` and ``row`` of one frame. Objects
     whose keys have met are in one partition, one after the other.
     """
     spark = rows.sparkSession
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)
     keyed = rows.select(sequence.alias("s"), letter.alias("o"), _hash(rows, key).alias("h"))
-    before, after = keyed.where("o = 'B'"), keyed.where("o = 'U'").withColumnsRenamed({"h": "n", "o": "p"})
+    before, after = (
+        keyed.where("o = 'B'"),
+        keyed.where("o = 'U'").withColumnsRenamed({"h": "n", "o": "p"}),
+    )
     moved = before.join(after, "s").where("h <> n").select("h", "n").distinct()
     groups = _groups([(int(row[0]), int(row[1])) for row in moved.toLocalIterator()])
     whole = [
-        f.struct(*(_named(frame, c).alias(f"c{n}") for n, c in enumerate(frame.columns))) for frame in (base, rows)
+        f.struct(*(_named(frame, c).alias(f"c{n}") for n, c in enumerate(frame.columns)))
+        for frame in (base, rows)
     ]
     base_type, row_type = (
-        frame.select(s.alias("x")).schema["x"].dataType for frame, s in zip((base, rows), whole, strict=True)
+        frame.select(s.alias("x")).schema["x"].dataType
+        for frame, s in zip((base, rows), whole, strict=True)
     )
     every = base.select(
         _hash(base, key).alias("h"),
@@ -423,7 +503,9 @@ def _together(base: DataFrame, rows: DataFrame, layout: TableLayout, key: Sequen
     ).union(rows.select(_hash(rows, key), sequence, f.lit(None).cast(base_type), whole[1]))
     if groups:
         schema = t.StructType([t.StructField("h", t.LongType()), t.StructField("g", t.LongType())])
-        every = every.join(f.broadcast(spark.createDataFrame(list(groups.items()), schema)), "h", "left")
+        every = every.join(
+            f.broadcast(spark.createDataFrame(list(groups.items()), schema)), "h", "left"
+        )
         every = every.withColumn("h", f.coalesce("g", "h")).drop("g")
     return every.repartition("h").sortWithinPartitions("h").select("h", "base", "row")
 
@@ -445,7 +527,11 @@ def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
 
 
 def _bring_up_to_date(
-    base_columns: Sequence[str], columns: Sequence[str], options: ReadOptions, key: Sequence[str], schema: t.StructType
+    base_columns: Sequence[str],
+    columns: Sequence[str],
+    options: ReadOptions,
+    key: Sequence[str],
+    schema: t.StructType,
 ) -> Any:
     """Return the function of a task, which brings whole groups of objects up to date by the
     row-by-row function.
@@ -455,19 +541,25 @@ def _bring_up_to_date(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         layout = layout_of(columns, options, "the live view")
-        read = row_reader(layout, byteorder=options.byteorder, counters=Report().counters, what="the live view")
+        read = row_reader(
+            layout, byteorder=options.byteorder, counters=Report().counters, what="the live view"
+        )
         arrow = arrow_schema(schema)
         base: list[dict[str, Any]] = []
         rows: list[ChangeRow] = []
 
         def state() -> pa.RecordBatch:
             state_now = list(row_by_row(base, rows, key=key).values())
-            arrays = [pa.array([row.get(n) for row in state_now], arrow.field(n).type) for n in names]
+            arrays = [
+                pa.array([row.get(n) for row in state_now], arrow.field(n).type) for n in names
+            ]
             return pa.RecordBatch.from_arrays(arrays, schema=arrow)
 
         group = None
         for batch in batches:
-            for hash_, base_row, row in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+            for hash_, base_row, row in zip(
+                *(column.to_pylist() for column in batch.columns), strict=True
+            ):
                 if hash_ != group and len(base) + len(rows) >= _TOGETHER:
                     yield state()
                     base, rows = [], []

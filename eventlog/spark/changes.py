@@ -16,7 +16,12 @@ from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import types as t
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
 
 from eventlog.config.kinds import CONSUMER
 from eventlog.core.catalog import Attribute, ObjectClass
@@ -55,7 +60,7 @@ except ImportError:  # before PySpark 4.2
 
 FORMAT: Final = "eventlog-changes"
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 def _parse_starting(value: Any) -> str:
@@ -77,10 +82,18 @@ def _parse_rows(value: Any) -> int:
 _ROWS: Final = Kind(_parse_rows, "a number, 1 or more")
 _FLAG: Final = Kind(parse_boolean, "true | false")
 OPTIONS: Final[Mapping[str, Option]] = {
-    "config": Option(None, STRING, "the configuration file, on every node, or none where the environment says all"),
+    "config": Option(
+        None,
+        STRING,
+        "the configuration file, on every node, or none where the environment says all",
+    ),
     "class": Option(None, STRING, "one class, whose before and after are structs"),
     "xds": Option(False, _FLAG, "a column with the XDS document of the event"),
-    "starting": Option(EARLIEST, Kind(_parse_starting, "earliest | latest | a record_id"), "where a new query begins"),
+    "starting": Option(
+        EARLIEST,
+        Kind(_parse_starting, "earliest | latest | a record_id"),
+        "where a new query begins",
+    ),
     "maxRowsPerBatch": Option(None, _ROWS, "rows of the log that a batch of a stream has at most"),
     "partitionRows": Option(PARTITION_ROWS, _ROWS, "rows of the log that a task reads at most"),
     "consumer": Option(None, CONSUMER, "the consumer of the log that a stream is"),
@@ -120,13 +133,15 @@ def read_options(given: Mapping[str, str]) -> ChangeOptions:
             errors.append(error)
     file = values["config"]
     if file is not None and not Path(file).is_file():
-        errors.append(ConfigError(f"config = {file!r}: there is no such file where the driver runs"))
+        errors.append(
+            ConfigError(f"config = {file!r}: there is no such file where the driver runs")
+        )
     if errors:
         raise with_location(together(errors), f"options of format {FORMAT}")
     return ChangeOptions(*(values[name] for name in OPTIONS))
 
 
-# --- tasks ------------------------------------------------------------------------------------------------------------
+# --- tasks ----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +157,9 @@ class _Part:
     count: int
 
 
-def _partitions(log: ChangeLog, options: ChangeOptions, start: Offset, end: Offset) -> list[InputPartition]:
+def _partitions(
+    log: ChangeLog, options: ChangeOptions, start: Offset, end: Offset
+) -> list[InputPartition]:
     parts = log.parts(start, end, options.partition_rows)
     if not parts:
         return []
@@ -151,7 +168,9 @@ def _partitions(log: ChangeLog, options: ChangeOptions, start: Offset, end: Offs
     return [InputPartition(_Part(packed, rows, part, count)) for part, count in parts]
 
 
-def _read(schema: t.StructType, options: ChangeOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _read(
+    schema: t.StructType, options: ChangeOptions, partition: InputPartition
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a part of a batch."""
     tune_collector()
     task: _Part = partition.value
@@ -171,7 +190,10 @@ def _read(schema: t.StructType, options: ChangeOptions, partition: InputPartitio
 
         for groups in groups_of_part(reader, task.part, how):
             decided = decide(groups, query_back)
-            built = [build_event(group, settings.events, decision, row) for group, decision, row in decided]
+            built = [
+                build_event(group, settings.events, decision, row)
+                for group, decision, row in decided
+            ]
             events = [
                 event
                 for event in built
@@ -183,7 +205,7 @@ def _read(schema: t.StructType, options: ChangeOptions, partition: InputPartitio
         check_counted(reader.counted, task.count, task.part)
 
 
-# --- the source -------------------------------------------------------------------------------------------------------
+# --- the source -----------------------------------------------------------------------------------
 
 
 class ChangesDataSource(DataSource):
@@ -209,20 +231,24 @@ class ChangesDataSource(DataSource):
         found = {one.name: one for one in catalog.classes}
         if checked.class_name not in found:
             raise ConfigError(
-                f"options of format {FORMAT}: class = {checked.class_name!r} is no class that the configuration names: "
-                f"there are {', '.join(sorted(found))}"
+                f"options of format {FORMAT}: class = {checked.class_name!r} is no class that the "
+                f"configuration names: there are {', '.join(sorted(found))}"
             )
         return schema_of(columns_of(found[checked.class_name]), with_document=checked.with_document)
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
         if self._checked.consumer is not None or self._checked.most_rows is not None:
             name = "consumer" if self._checked.consumer is not None else "maxRowsPerBatch"
-            raise ConfigError(f"options of format {FORMAT}: {name} is of readStream, which keeps what it has read")
+            raise ConfigError(
+                f"options of format {FORMAT}: {name} is of readStream, which keeps what it has read"
+            )
         return ChangesReader(schema, self._checked)
 
     def streamReader(self, schema: t.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         if not HAS_STREAMS:
-            raise ConfigError(f"a stream of format {FORMAT} needs PySpark 4.2 or later; read serves with this one")
+            raise ConfigError(
+                f"a stream of format {FORMAT} needs PySpark 4.2 or later; read serves with this one"
+            )
         return ChangesStreamReader(schema, self._checked)
 
 
@@ -235,7 +261,9 @@ class ChangesReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Return the parts of the log as it is now."""
         options = self._options
-        log = ChangeLog(options.config, starting=options.starting, with_document=options.with_document)
+        log = ChangeLog(
+            options.config, starting=options.starting, with_document=options.with_document
+        )
         try:
             start = log.first()
             parts = _partitions(log, self._options, start, log.latest(start))
@@ -250,7 +278,7 @@ class ChangesReader(DataSourceReader):
         return _read(self._schema, self._options, partition)
 
 
-# --- the stream -------------------------------------------------------------------------------------------------------
+# --- the stream -----------------------------------------------------------------------------------
 
 _SHORTEST_WAIT: Final = 0.01
 _LONGEST_WAIT: Final = 0.25
@@ -281,7 +309,9 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The log of this stream."""
         if self._log is None:
             options = self._options
-            self._log = ChangeLog(options.config, options.consumer, options.starting, options.with_document)
+            self._log = ChangeLog(
+                options.config, options.consumer, options.starting, options.with_document
+            )
         return self._log
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name, as those below
@@ -290,7 +320,11 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of rows in a batch."""
-        return ReadAllAvailable() if self._options.most_rows is None else ReadMaxRows(self._options.most_rows)
+        return (
+            ReadAllAvailable()
+            if self._options.most_rows is None
+            else ReadMaxRows(self._options.most_rows)
+        )
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Record that the stream ends where the log ends now."""

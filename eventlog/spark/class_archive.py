@@ -21,13 +21,22 @@ from pyspark.sql import SparkSession
 from eventlog.config.load import load
 from eventlog.errors import EventlogError
 from eventlog.spark import backlog
-from eventlog.spark.session import LOCAL_JAVA_OPTIONS, SparkFailed, archive_of, check_java, open_session, size_of
+from eventlog.spark.session import (
+    LOCAL_JAVA_OPTIONS,
+    SparkFailed,
+    archive_of,
+    check_java,
+    open_session,
+    size_of,
+)
 from eventlog.sql.connection import connect
 from eventlog.sql.migrations import upgrade
 
 _JAVA_SECONDS: Final = 600
 """The seconds that Java has to write the archive; it takes some twenty."""
-_ROWS: Final = "INSERT INTO eventlog (event_type, event_time, table_name, table_key, column_name, new_value) "
+_ROWS: Final = (
+    "INSERT INTO eventlog (event_type, event_time, table_name, table_key, column_name, new_value) "
+)
 _JOB: Final = f"""
 CREATE TABLE usr (idu integer PRIMARY KEY, fname text);
 {_ROWS} VALUES (1, '2026-01-01 00:00:00', 'usr', 'idu=1', 'fname', 'Ann');
@@ -51,7 +60,9 @@ def make() -> Path:
         _convert(Path(place))
         _end(spark)
         if not new.exists():
-            raise SparkFailed(f"Java wrote no class archive to {archive.parent}; jobs run without it")
+            raise SparkFailed(
+                f"Java wrote no class archive to {archive.parent}; jobs run without it"
+            )
         size_of(archive).unlink(missing_ok=True)
         new.replace(archive)
         size_of(archive).write_text(str(archive.stat().st_size))
@@ -89,7 +100,10 @@ def main() -> None:
         archive = make()
     except (EventlogError, OSError) as error:
         sys.exit(f"eventlog: {error}")
-    print(f"{archive}: {archive.stat().st_size / 2**20:,.0f} MiB; jobs of this environment start with it from now on")
+    print(
+        f"{archive}: {archive.stat().st_size / 2**20:,.0f} MiB; jobs of this environment start "
+        "with it from now on"
+    )
 
 
 if __name__ == "__main__":

@@ -38,7 +38,16 @@ from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.model import Change
 from eventlog.registry import format_named
 from eventlog.spark.captures import Capture, captures
-from eventlog.spark.directory import TEMPORARY, Claim, Directory, abandon, begin, finish, reopen, resume
+from eventlog.spark.directory import (
+    TEMPORARY,
+    Claim,
+    Directory,
+    abandon,
+    begin,
+    finish,
+    reopen,
+    resume,
+)
 from eventlog.spark.session import Done, as_spark_failed, open_session, shown, tune_collector
 from eventlog.spark.sorting import Read, work_on
 
@@ -47,7 +56,10 @@ class CaptureFailed(EventlogError):
     """A capture that cannot be converted; the message names it and the reason."""
 
     code = "capture"
-    cure = "Do what the message says of the capture; without --strict the others are converted all the same."
+    cure = (
+        "Do what the message says of the capture; without --strict the others are converted all "
+        "the same."
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +143,10 @@ def convert(
     then.
     """
     if "://" in target:  # the message omits it, since it may contain a password
-        raise ConfigError("OUT is a URL and no path: Spark converts files, to a file system that all workers share")
+        raise ConfigError(
+            "OUT is a URL and no path: Spark converts files, to a file system that all workers "
+            "share"
+        )
     options = read_options(map or {})
     job = _Job(
         source_format,
@@ -144,7 +159,8 @@ def convert(
     )
     if Path(source).resolve() in Path(job.target).parents:
         raise ConfigError(
-            f"OUT {target} lies in IN {source}: what is written there would be read by the next conversion"
+            f"OUT {target} lies in IN {source}: what is written there would be read by the next "
+            "conversion"
         )
     _check_writer(job)
     waiting = captures(source_format, source, job.reader)
@@ -199,7 +215,9 @@ def _check_writer(job: _Job) -> None:
 
 def _digest(options: Mapping[str, Any]) -> str:
     """Return a text that differs for different options; a function counts by its name."""
-    text = json.dumps(options, sort_keys=True, default=lambda other: getattr(other, "__qualname__", repr(other)))
+    text = json.dumps(
+        options, sort_keys=True, default=lambda other: getattr(other, "__qualname__", repr(other))
+    )
     return sha256(text.encode()).hexdigest()[:32]
 
 
@@ -233,7 +251,9 @@ def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
     failed = [report for report in reports if report.failed is not None]
     if failed and (strict or len(failed) == len(reports)):
         first = next((report for report in failed if report.failed_by_options), failed[0])
-        raise (ConfigError if first.failed_by_options else CaptureFailed)(f"{first.name}: {first.failed}")
+        raise (ConfigError if first.failed_by_options else CaptureFailed)(
+            f"{first.name}: {first.failed}"
+        )
 
 
 def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
@@ -271,7 +291,7 @@ def _move(written: Path, final: Path) -> None:
     written.replace(final)
 
 
-# --- progress ---------------------------------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------
 
 _CHANGES: Final = 500
 _SECONDS: Final = 0.5
@@ -305,12 +325,26 @@ def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
     def now() -> Done:
         if not sizes:
             sizes.extend(max(capture.size(), 1) for capture in waiting)
-        said = [(*_changes_so_far(job, capture), size) for capture, size in zip(waiting, sizes, strict=True)]
+        said = [
+            (*_changes_so_far(job, capture), size)
+            for capture, size in zip(waiting, sizes, strict=True)
+        ]
         ended = [(changes, size) for changes, has_ended, size in said if has_ended]
-        bytes_of_change = sum(size for _, size in ended) / max(sum(changes for changes, _ in ended), 1)
-        done = sum(size if has_ended else min(changes * bytes_of_change, size) for changes, has_ended, size in said)
+        bytes_of_change = sum(size for _, size in ended) / max(
+            sum(changes for changes, _ in ended), 1
+        )
+        done = sum(
+            size if has_ended else min(changes * bytes_of_change, size)
+            for changes, has_ended, size in said
+        )
         changes = sum(changes for changes, _, _ in said)
-        return Done(done / sum(sizes), changes, 0, "changes", f"{len(ended)} of {number_of(len(waiting), 'capture')}")
+        return Done(
+            done / sum(sizes),
+            changes,
+            0,
+            "changes",
+            f"{len(ended)} of {number_of(len(waiting), 'capture')}",
+        )
 
     return now
 

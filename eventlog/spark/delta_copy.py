@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 Key = tuple[Any, ...]
 """The values of an object's key, in the order of its columns."""
 
-# --- what a batch says of an object in the end ------------------------------------------------------------------------
+# --- what a batch says of an object in the end ----------------------------------------------------
 
 
 class LastWord(NamedTuple):
@@ -86,16 +86,20 @@ def last_words(changes: Iterable[Change]) -> dict[Key, LastWord]:
         before = words.get(key)
         if operation == Operation.DELETE:
             words[key] = _GONE
-        elif operation == Operation.ADD and (before is None or before.is_gone or not before.is_whole):
+        elif operation == Operation.ADD and (
+            before is None or before.is_gone or not before.is_whole
+        ):
             words[key] = LastWord(is_gone=False, is_whole=True, values=values)
         elif before is None:
             words[key] = LastWord(is_gone=False, is_whole=False, values=values)
         else:
-            words[key] = LastWord(is_gone=False, is_whole=before.is_whole, values={**before.values, **values})
+            words[key] = LastWord(
+                is_gone=False, is_whole=before.is_whole, values={**before.values, **values}
+            )
     return words
 
 
-# --- a Delta table ----------------------------------------------------------------------------------------------------
+# --- a Delta table --------------------------------------------------------------------------------
 
 NEWEST: Final = "newest_commit_time"
 """The key in a commit's metadata for the newest commit time of its batch, so that the table's
@@ -135,10 +139,19 @@ class DeltaCopy:
         table = self._table()
         if table.metadata().description != content:
             holds = table.metadata().description or "no live copy"
-            raise CopyRefused(f"the table {self.uri} holds {holds}, and is to hold {content}; nothing was written")
+            raise CopyRefused(
+                f"the table {self.uri} holds {holds}, and is to hold {content}; nothing was written"
+            )
         return table.transaction_version(name)
 
-    def load(self, name: str, number: int, content: str, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> None:
+    def load(
+        self,
+        name: str,
+        number: int,
+        content: str,
+        schema: pa.Schema,
+        rows: Iterable[pa.RecordBatch],
+    ) -> None:
         """Replace the whole table by rows, as the batch ``number`` of the query ``name``; create it
         if it is missing.
         """
@@ -155,7 +168,12 @@ class DeltaCopy:
         )
 
     def merge(
-        self, name: str, number: int, columns: Columns, words: Mapping[Key, LastWord], newest: datetime | None
+        self,
+        name: str,
+        number: int,
+        columns: Columns,
+        words: Mapping[Key, LastWord],
+        newest: datetime | None,
     ) -> None:
         """Merge the last words on objects, as the batch ``number`` of the query ``name``.
 
@@ -176,9 +194,14 @@ class DeltaCopy:
             )
             .when_matched_delete(f"s.{_quoted(_IS_GONE)}")
             .when_matched_update(
-                {column: f"CASE WHEN s.{sets[column]} THEN s.{column} ELSE t.{column} END" for column in names}
+                {
+                    column: f"CASE WHEN s.{sets[column]} THEN s.{column} ELSE t.{column} END"
+                    for column in names
+                }
             )
-            .when_not_matched_insert({column: f"s.{column}" for column in names}, f"NOT s.{_quoted(_IS_GONE)}")
+            .when_not_matched_insert(
+                {column: f"s.{column}" for column in names}, f"NOT s.{_quoted(_IS_GONE)}"
+            )
             .execute()
         )
 
@@ -213,7 +236,9 @@ def delta(uri: str | Path, **storage: str) -> DeltaCopy:
     try:
         import deltalake  # noqa: F401 - asked for before a stream begins
     except ImportError as error:
-        raise ConfigError(f"deltalake is not installed ({error}): install eventlog-publisher[delta]") from error
+        raise ConfigError(
+            f"deltalake is not installed ({error}): install eventlog-publisher[delta]"
+        ) from error
     return DeltaCopy(str(uri), storage)
 
 
@@ -232,15 +257,19 @@ def _merge_source(columns: Columns, words: Mapping[Key, LastWord]) -> pa.Table:
     """Return the rows of a merge: the columns, for each column whether it is set, and whether the
     object is deleted.
     """
-    rows = [{**word.values, **dict(zip(columns.key, key, strict=True))} for key, word in words.items()]
+    rows = [
+        {**word.values, **dict(zip(columns.key, key, strict=True))} for key, word in words.items()
+    ]
     table = pa.Table.from_struct_array(structs_of(rows, columns.types, "the copy"))
     for name in columns.types.names:
         is_set = [word.is_whole or name in word.values for word in words.values()]
         table = table.append_column(_SETS + name, pa.array(is_set, pa.bool_()))
-    return table.append_column(_IS_GONE, pa.array([word.is_gone for word in words.values()], pa.bool_()))
+    return table.append_column(
+        _IS_GONE, pa.array([word.is_gone for word in words.values()], pa.bool_())
+    )
 
 
-# --- the class --------------------------------------------------------------------------------------------------------
+# --- the class ------------------------------------------------------------------------------------
 
 _TAKEN: Final = ["position", "operation", "key", "after", "commit_time"]
 """The columns taken from the rows of the stream; the first one gives the order."""
@@ -273,7 +302,10 @@ def columns_of_class(object_class: ObjectClass, values: ValueOptions) -> Columns
     columns = row_of(object_class).columns
     return Columns(
         t.StructType([t.StructField(one.name, spark_type(one.type)) for one in columns]),
-        {one.name: value_reader(one.type, values.time_zone, values.char_padding) for one in columns},
+        {
+            one.name: value_reader(one.type, values.time_zone, values.char_padding)
+            for one in columns
+        },
         tuple(column.name for column in object_class.key),
     )
 
@@ -315,17 +347,25 @@ class ClassSource:
                 Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK),
             )
             position = None
-            while keys := context.dialect.keys_behind(context.connection, walk, position, _LOADED_AT_ONCE):
+            while keys := context.dialect.keys_behind(
+                context.connection, walk, position, _LOADED_AT_ONCE
+            ):
                 rows = list(self._rows_now(context, object_class, keys))
                 context.connection.commit()
-                yield pa.RecordBatch.from_struct_array(structs_of(rows, self.columns.types, self.class_name))
+                yield pa.RecordBatch.from_struct_array(
+                    structs_of(rows, self.columns.types, self.class_name)
+                )
                 position = keys[-1]
 
-    def _rows_now(self, context: Context, object_class: ObjectClass, keys: Sequence[str]) -> Iterator[Row]:
+    def _rows_now(
+        self, context: Context, object_class: ObjectClass, keys: Sequence[str]
+    ) -> Iterator[Row]:
         """Yield the rows that objects have now; deleted objects are left out."""
         readers, read_key = self.columns.readers, key_reader(object_class)
         names = readers.keys() - set(self.columns.key)
-        attributes = [one for one in object_class.attributes if one.name in names and not one.multi_valued]
+        attributes = [
+            one for one in object_class.attributes if one.name in names and not one.multi_valued
+        ]
         current = context.query_back(object_class, keys, attributes)
         for key in keys:
             if key in current:
@@ -352,7 +392,8 @@ class ClassSource:
     def _typed(self, texts: Mapping[str, str | None]) -> dict[str, Any]:
         readers = self.columns.readers
         return {
-            name: None if text is None else readers[name](text) for name, text in texts.items() if name in readers
+            name: None if text is None else readers[name](text) for name,
+            text in texts.items() if name in readers
         }  # fmt: skip
 
 
@@ -360,19 +401,26 @@ def _class_named(context: Context, name: str) -> ObjectClass:
     """Return the class of this name. Raises ConfigError if there is none, or if it is no table."""
     classes = {one.name: one for one in context.catalog.classes}
     if name not in classes:
-        raise ConfigError(f"class {name!r} is unknown: the log has {', '.join(sorted(classes)) or 'none'}")
+        raise ConfigError(
+            f"class {name!r} is unknown: the log has {', '.join(sorted(classes)) or 'none'}"
+        )
     if classes[name].is_view:
-        raise ConfigError(f"{name} is a view, which may have several rows of an object: a live copy follows a table")
+        raise ConfigError(
+            f"{name} is a view, which may have several rows of an object: a live copy follows a "
+            "table"
+        )
     return classes[name]
 
 
-# --- the stream -------------------------------------------------------------------------------------------------------
+# --- the stream -----------------------------------------------------------------------------------
 
 _BATCH_ROWS: Final = "100000"
 """The maximum number of rows in a batch by default: the driver holds them."""
 
 
-def put_batch(source: ClassSource, copy: DeltaCopy, name: str, number: int, batch: Callable[[], pa.Table]) -> None:
+def put_batch(
+    source: ClassSource, copy: DeltaCopy, name: str, number: int, batch: Callable[[], pa.Table]
+) -> None:
     """Bring the copy to the state after a batch of the query ``name``: load it, merge the batch, or
     leave it unchanged.
 
@@ -407,11 +455,15 @@ def live_copy(
     DatabaseError.
     """
     if refused := {"class", "config", "starting"} & options.keys():
-        raise ConfigError(f"option {refused.pop()}: a live copy gives it, and begins with the class as it is")
+        raise ConfigError(
+            f"option {refused.pop()}: a live copy gives it, and begins with the class as it is"
+        )
     source = ClassSource.of(load(Path(config), os.environ), class_name)
     register(spark)
     given = {"maxRowsPerBatch": _BATCH_ROWS, **options, "starting": "latest", "config": str(config)}
-    changes = spark.readStream.format(FORMAT).options(**given).load().where(col("class") == class_name)
+    changes = (
+        spark.readStream.format(FORMAT).options(**given).load().where(col("class") == class_name)
+    )
     started: Future[str] = Future()
 
     def put(batch: DataFrame, number: int) -> None:

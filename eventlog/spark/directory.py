@@ -44,7 +44,9 @@ folders nor a cheap rename.
 """
 
 _USER: Final = re.compile(r"(?<=://)[^/@?#]*:[^/?#]*(?=@)")
-_SECRET: Final = re.compile(r"([?&][^=&#]*(?:key|secret|token|password|sig|sas)[^=&#]*=)[^&#]*", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    r"([?&][^=&#]*(?:key|secret|token|password|sig|sas)[^=&#]*=)[^&#]*", re.IGNORECASE
+)
 
 
 def masked(location: str) -> str:
@@ -143,13 +145,20 @@ class Directory:
 
     def names(self) -> list[str]:
         """Return the files and folders at the first level; none if the directory does not exist."""
-        return [info.base_name for info in self._fs.get_file_info(fs.FileSelector(self.path, allow_not_found=True))]
+        return [
+            info.base_name
+            for info in self._fs.get_file_info(fs.FileSelector(self.path, allow_not_found=True))
+        ]
 
     def sizes(self, names: Collection[str]) -> dict[str, int | None]:
         """Return the existing files and folders among these names, with the sizes of files."""
         infos = self._fs.get_file_info(list(map(self.within, names)))
         there = zip(names, infos, strict=True)
-        return {name: info.size if info.is_file else None for name, info in there if info.type != fs.FileType.NotFound}
+        return {
+            name: info.size if info.is_file else None
+            for name, info in there
+            if info.type != fs.FileType.NotFound
+        }
 
     def exists(self, name: str) -> bool:
         """Return True if a file or folder of this name exists."""
@@ -160,7 +169,9 @@ class Directory:
         bucket, *_ = self.path.split("/")
         is_missing = False
         if self._is_object_store:
-            with suppress(OSError):  # a user without the right to see the bucket may still write to it
+            with suppress(
+                OSError
+            ):  # a user without the right to see the bucket may still write to it
                 is_missing = self._fs.get_file_info(bucket).type == fs.FileType.NotFound
         if is_missing:
             raise ConfigError(f"{self.location}: there is no bucket {bucket}; make it first")
@@ -185,7 +196,8 @@ class Directory:
             self.delete(attempt)
         except OSError as error:
             raise ConfigError(
-                f"--out {self.location} cannot be written: {masked(str(error))}; look at its name and your rights"
+                f"--out {self.location} cannot be written: {masked(str(error))}; look at its name "
+                "and your rights"
             ) from None
 
     def read(self, name: str) -> bytes:
@@ -223,8 +235,9 @@ class Directory:
                 return FileStream(self._fs.open_output_stream(self.within(name)), self.location)
         except FileNotFoundError:
             raise ConfigError(
-                f"{self.within(name)} cannot be written: its folder is not there; is {self.location} a directory that "
-                "the driver and all workers reach under the same name?"
+                f"{self.within(name)} cannot be written: its folder is not there; is "
+                f"{self.location} a directory that the driver and all workers reach under the "
+                "same name?"
             ) from None
 
     def settle(self, temporary: str, name: str) -> None:
@@ -295,7 +308,7 @@ class Directory:
         return found.hexdigest()
 
 
-# --- begin, take up again, finish -------------------------------------------------------------------------------------
+# --- begin, take up again, finish -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +331,9 @@ class Claim:
         return is_of_protocol or (self.names is not None and self.names.fullmatch(name) is not None)
 
 
-def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) -> Mapping[str, Any] | None:
+def resume(
+    directory: Directory, claim: Claim, outputs: Collection[str] = ()
+) -> Mapping[str, Any] | None:
     """Return the manifest of a finished directory, None if a run may begin there. ``outputs`` are
     the files that the run would write.
 
@@ -336,25 +351,31 @@ def resume(directory: Directory, claim: Claim, outputs: Collection[str] = ()) ->
         raise ConfigError(f"{location} is a file; give a directory that is empty or does not exist")
     if not names:
         directory.refuse_without_bucket()
-    if all(name.startswith(TEMPORARY) for name in names):  # a run was killed before it could record its owner
+    if all(
+        name.startswith(TEMPORARY) for name in names
+    ):  # a run was killed before it could record its owner
         return None
     said = _said(directory, names)
     if not claim.identity.keys() <= said.keys():
         raise ConfigError(
-            f"{location} is not empty and not the output of a {claim.job}; nothing in it was touched. Give a directory "
-            "that is empty or does not exist"
+            f"{location} is not empty and not the output of a {claim.job}; nothing in it was "
+            "touched. Give a directory that is empty or does not exist"
         )
     if {name: said[name] for name in claim.identity} != claim.identity:
         raise ConfigError(f"{location} holds {claim.describe(said)}; give another directory")
     if _is_finished(names):
         if said.get("manifest_format") != _MANIFEST_FORMAT:
-            raise ConfigError(f"{location}/{MANIFEST} is of another version of eventlog; give another directory")
+            raise ConfigError(
+                f"{location}/{MANIFEST} is of another version of eventlog; give another directory"
+            )
         return said
-    foreign = sorted(name for name in names if not claim.is_own(name) and name not in {*outputs, *_outputs(said)})
+    foreign = sorted(
+        name for name in names if not claim.is_own(name) and name not in {*outputs, *_outputs(said)}
+    )
     if foreign:
         raise ConfigError(
-            f"{location} is the output of an unfinished {claim.job}, but holds {foreign[0]}, which is not of it; "
-            "nothing was touched. Move it away, or give another directory"
+            f"{location} is the output of an unfinished {claim.job}, but holds {foreign[0]}, "
+            "which is not of it; nothing was touched. Move it away, or give another directory"
         )
     return None
 
@@ -404,8 +425,8 @@ def finish(
     for name, size in files.items():
         if name not in there or (size is not None and there[name] != size):
             raise ConfigError(
-                f"{directory.location} does not hold {name} as it was written; is it a directory that the driver and "
-                "all workers reach under the same name?"
+                f"{directory.location} does not hold {name} as it was written; is it a directory "
+                "that the driver and all workers reach under the same name?"
             )
     directory.delete(TEMPORARY)
     folders = sorted(_folders_of(files))
@@ -429,7 +450,9 @@ def job_in(directory: Directory) -> str:
 
 
 def _start(directory: Directory, claim: Claim, outputs: Collection[str], job: str = "") -> None:
-    directory.write(_STARTED, json.dumps({**claim.identity, "job": job, "outputs": sorted(outputs)}).encode())
+    directory.write(
+        _STARTED, json.dumps({**claim.identity, "job": job, "outputs": sorted(outputs)}).encode()
+    )
 
 
 def _is_finished(names: Collection[str]) -> bool:
@@ -446,7 +469,9 @@ def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
     try:
         value = json.loads(directory.read(name))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{directory.location}/{name} cannot be read ({error}); give another directory") from None
+        raise ConfigError(
+            f"{directory.location}/{name} cannot be read ({error}); give another directory"
+        ) from None
     if not isinstance(value, dict):
         raise ConfigError(f"{directory.location}/{name} is damaged; give another directory")
     return value

@@ -25,7 +25,15 @@ from zlib import crc32
 import pyarrow as pa
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
-from eventlog.core.checks import DELETE_ROW, FIELD_TYPES, ROW_TYPES, CheckedRow, Texts, check_rows, is_of
+from eventlog.core.checks import (
+    DELETE_ROW,
+    FIELD_TYPES,
+    ROW_TYPES,
+    CheckedRow,
+    Texts,
+    check_rows,
+    is_of,
+)
 from eventlog.core.events import CurrentRow, Decided, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id, open_groups
 from eventlog.errors import DatabaseError, number_of
@@ -60,7 +68,7 @@ from eventlog.spark.session import task_numbers, tune_collector
 from eventlog.sql.dialect import Part
 from eventlog.sql.windows import Window, to_ranges
 
-# --- read a part ------------------------------------------------------------------------------------------------------
+# --- read a part ----------------------------------------------------------------------------------
 
 _RECORD_ID: Final = itemgetter(0)
 
@@ -122,7 +130,9 @@ class _Part:
         fields = LogRow._fields if needs_rows else QUEUE_FIELDS
         window = Window(self._range.first, self._range.last, None)
         read = 0
-        for rows in self._range.only_own(context.dialect.read_fields(context.connection, log, window, fields)):
+        for rows in self._range.only_own(
+            context.dialect.read_fields(context.connection, log, window, fields)
+        ):
             read += len(rows)
             if needs_rows:
                 whole = list(map(log_row, rows))
@@ -143,9 +153,10 @@ class _Part:
             yield checked.good
         if self._range.ids is not None and read != self._range.rows:
             raise DatabaseError(
-                f"{number_of(self._range.rows - read, 'row')} from record_id {self._range.first} to {self._range.last} "
-                "had status N when the job began, and have it no more, or are not there: somebody changed the log, or "
-                "executors read another server than the driver"
+                f"{number_of(self._range.rows - read, 'row')} from record_id {self._range.first} "
+                f"to {self._range.last} had status N when the job began, and have it no more, or "
+                "are not there: somebody changed the log, or executors read another server than "
+                "the driver"
             )
 
 
@@ -205,7 +216,7 @@ class Boundary:
         return True
 
 
-# --- rows on their way to a bucket ------------------------------------------------------------------------------------
+# --- rows on their way to a bucket ----------------------------------------------------------------
 
 _RowKind = tuple[int, ObjectClass, Attribute | None]
 """The event type, class and attribute of a row. There are few kinds, so a row carries the number of
@@ -218,14 +229,21 @@ def _kinds_of(catalog: Catalog) -> list[_RowKind]:
     kinds: list[_RowKind] = []
     for object_class in catalog.classes:
         kinds += [(event_type, object_class, None) for event_type in ROW_TYPES]
-        kinds += [(event_type, object_class, a) for a in object_class.attributes for event_type in FIELD_TYPES]
+        kinds += [
+            (event_type, object_class, a)
+            for a in object_class.attributes
+            for event_type in FIELD_TYPES
+        ]
         if object_class.former is not None:
             kinds.append((DELETE_ROW, object_class.former, None))
     return kinds
 
 
 def _pack_rows(
-    rows: Iterable[CheckedRow], numbers: Mapping[_RowKind, int], buckets: int, log_rows: Mapping[int, LogRow]
+    rows: Iterable[CheckedRow],
+    numbers: Mapping[_RowKind, int],
+    buckets: int,
+    log_rows: Mapping[int, LogRow],
 ) -> list[Blob]:
     """Pack rows in record_id order into blobs, one for each bucket that has rows. The rows are
     marshalled, since only Spark carries them, which carries tasks, too.
@@ -242,13 +260,17 @@ def _pack_rows(
     blobs = []
     for bucket, members in enumerate(packed):
         if members:
-            as_logged = [tuple(log_rows[record_id]) for record_id, *_ in members] if log_rows else []
+            as_logged = (
+                [tuple(log_rows[record_id]) for record_id, *_ in members] if log_rows else []
+            )
             first_id, *_ = members[0]
             blobs.append(Blob(ROWS, bucket, first_id, marshal.dumps((members, as_logged))))
     return blobs
 
 
-def _unpack_rows(content: bytes, kinds: Sequence[_RowKind], log_rows: MutableMapping[int, LogRow]) -> list[CheckedRow]:
+def _unpack_rows(
+    content: bytes, kinds: Sequence[_RowKind], log_rows: MutableMapping[int, LogRow]
+) -> list[CheckedRow]:
     """Return the rows of a blob. ``log_rows`` gets the rows as they are in the log, if the blob has
     them.
     """
@@ -258,11 +280,13 @@ def _unpack_rows(content: bytes, kinds: Sequence[_RowKind], log_rows: MutableMap
     rows: list[CheckedRow] = []
     for record_id, number, key, all_go, old, new in members:
         event_type, object_class, attribute = kinds[number]
-        rows.append((record_id, event_type, (object_class, key), attribute, ALL if all_go else old, new))
+        rows.append(
+            (record_id, event_type, (object_class, key), attribute, ALL if all_go else old, new)
+        )
     return rows
 
 
-# --- fold a bucket ----------------------------------------------------------------------------------------------------
+# --- fold a bucket --------------------------------------------------------------------------------
 
 
 def fold_bucket(job: Job, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -308,7 +332,9 @@ class _Folding:
         groups = self._folder.add(_unpack_rows(blob.content, self._kinds, self._log_rows))
         yield from self._builder.blobs(groups, self._log_rows)
         if groups and self._log_rows:
-            self._log_rows = {record_id: self._log_rows[record_id] for record_id in ids_of(self._folder.rows)}
+            self._log_rows = {
+                record_id: self._log_rows[record_id] for record_id in ids_of(self._folder.rows)
+            }
 
     def finish(self) -> list[Blob]:
         """Return the remaining blobs at the end of a bucket."""
@@ -328,7 +354,7 @@ class _Folding:
             yield Blob(BEFORE, part, 0, pack_numbered(part, before))
 
 
-# --- groups to what is written of them --------------------------------------------------------------------------------
+# --- groups to what is written of them ------------------------------------------------------------
 
 _BLOB_EVENTS: Final = 2_000
 
@@ -368,7 +394,11 @@ class Builder:
             start = end
 
     def _part_blobs(
-        self, part: int, decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow]
+        self,
+        part: int,
+        decided: Sequence[Decided],
+        places: Sequence[int],
+        log_rows: Mapping[int, LogRow],
     ) -> Iterator[Blob]:
         blob, bad, counts, numbered = self._render(decided, places, log_rows, self._query_back)
         if blob is not None:

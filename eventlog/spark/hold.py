@@ -48,7 +48,7 @@ from eventlog.sql.rows import (
 )
 from eventlog.sql.windows import to_ranges
 
-# --- the manifest -----------------------------------------------------------------------------------------------------
+# --- the manifest ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +99,16 @@ def manifest_of(value: Mapping[str, Any]) -> Manifest:
     return Manifest(**known)
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 _SECTIONS: Final = ("database", "publisher", "format", "watch ")
 _INERT: Final = frozenset({
-    "database.url", "database.url_file", "database.password", "publisher.profile", "publisher.publisher_disabled",
-    "publisher.publication_mode", "publisher.polling_interval", "publisher.time_of_day", "publisher.notify",
-    "publisher.post_poll_statements", "publisher.query_limit", "publisher.heartbeat_interval",
-    "publisher.retry_initial", "publisher.retry_max", "publisher.on_retry", "publisher.max_parked",
-    "publisher.concurrency", "publisher.flight_rows", "publisher.flight_bytes", "publisher.mark_interval",
+    "database.url", "database.url_file", "database.password", "publisher.profile",
+    "publisher.publisher_disabled", "publisher.publication_mode", "publisher.polling_interval",
+    "publisher.time_of_day", "publisher.notify", "publisher.post_poll_statements",
+    "publisher.query_limit", "publisher.heartbeat_interval", "publisher.retry_initial",
+    "publisher.retry_max", "publisher.on_retry", "publisher.max_parked", "publisher.concurrency",
+    "publisher.flight_rows", "publisher.flight_bytes", "publisher.mark_interval",
     "publisher.health_file",
 })  # fmt: skip
 """Settings without influence on documents and marks. All others count, also those of later
@@ -125,9 +126,14 @@ def settings_of(config: Config, context: Context, **request: Any) -> dict[str, s
         if section.startswith(_SECTIONS) and f"{section}.{key}" not in _INERT
     }
     options = context.options
-    settings |= {"publisher.driver_user": options.driver_user, "loopback rows are deleted": options.delete_loopback}
+    settings |= {
+        "publisher.driver_user": options.driver_user,
+        "loopback rows are deleted": options.delete_loopback,
+    }
     settings |= {f"command.{name}": value for name, value in request.items()}
-    return {name: "unset" if value is None else masked(toml(value)) for name, value in settings.items()}
+    return {
+        name: "unset" if value is None else masked(toml(value)) for name, value in settings.items()
+    }
 
 
 def differences(made_under: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -142,20 +148,27 @@ ACKNOWLEDGED: Final = frozenset({"publisher.delete_from_log"})
 
 
 def refuse_other_settings(
-    directory: Directory, manifest: Manifest, settings: Mapping[str, str], explicit: Collection[str] = ()
+    directory: Directory,
+    manifest: Manifest,
+    settings: Mapping[str, str],
+    explicit: Collection[str] = (),
 ) -> None:
     """Raise ConfigError with the settings that differ from the directory's settings, except for
     explicit ones.
     """
-    then, now = ({name: each[name] for name in each if name not in explicit} for each in (manifest.settings, settings))
+    then, now = (
+        {name: each[name] for name in each if name not in explicit}
+        for each in (manifest.settings, settings)
+    )
     if different := differences(then, now):
         raise ConfigError(
-            f"{directory.location} is finished already, under other settings: {'; '.join(different)}. Nothing was "
-            "marked. Run the command under the settings of then, or give another directory"
+            f"{directory.location} is finished already, under other settings: "
+            f"{'; '.join(different)}. Nothing was marked. Run the command under the settings of "
+            "then, or give another directory"
         )
 
 
-# --- the line ---------------------------------------------------------------------------------------------------------
+# --- the line -------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -184,7 +197,9 @@ def extent_of(context: Context, holder: Connection) -> Extent:
     return last, writers
 
 
-def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256: str, extent: Extent) -> None:
+def hold_rows(
+    context: Context, directory: Directory, manifest: Manifest, sha256: str, extent: Extent
+) -> None:
     """Write the line that holds the rows of a directory that is about to be finished.
 
     Raises DatabaseAway if the lock of the log is lost, since a publisher may have sent the rows
@@ -197,11 +212,15 @@ def hold_rows(context: Context, directory: Directory, manifest: Manifest, sha256
     log = context.log
     with _committed(context) as connection:
         if not context.dialect.holds_lock(connection, log):
-            raise DatabaseAway(f"the lock of the log {log} is lost: nothing counts; run the same command again")
+            raise DatabaseAway(
+                f"the lock of the log {log} is lost: nothing counts; run the same command again"
+            )
         now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
         rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
         number = next_flight(connection, log)
-        hold = Hold(number, manifest.job, _name_of(directory), sha256, now, last, rows, flights, writers)
+        hold = Hold(
+            number, manifest.job, _name_of(directory), sha256, now, last, rows, flights, writers
+        )
         write_inflight(connection, log, number, encode_hold(hold))
 
 
@@ -226,7 +245,9 @@ def refuse_if_held(context: Context, directory: Directory) -> None:
     if hold is None:
         return
     if hold.job != job_in(directory) or hold.is_marking:
-        raise ConfigError(f"{hold.in_words}. Before rows are converted again: {', '.join(HOLD_WAYS_OUT)}")
+        raise ConfigError(
+            f"{hold.in_words}. Before rows are converted again: {', '.join(HOLD_WAYS_OUT)}"
+        )
     _release(context, hold)
 
 
@@ -247,14 +268,16 @@ def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
         hold = _held_rows(context)
         if hold is None:
             raise ConfigError(
-                f"no rows of the log {context.log} are held by a backlog job; there is nothing to abandon"
+                f"no rows of the log {context.log} are held by a backlog job; there is nothing to "
+                "abandon"
             )
         if hold.directory != _name_of(directory):
             raise ConfigError(f"{hold.in_words}: give --out {hold.directory}")
         if hold.is_marking and not force:
             raise ConfigError(
-                f"{hold.in_words}. Complete the marks by --mark; --abandon --yes gives back only the rows that are "
-                "not marked yet, and the documents of the others are nowhere else"
+                f"{hold.in_words}. Complete the marks by --mark; --abandon --yes gives back only "
+                "the rows that are not marked yet, and the documents of the others are nowhere "
+                "else"
             )
         if directory.exists(SUCCESS) and job_in(directory) == hold.job:
             directory.delete(SUCCESS)
@@ -262,7 +285,7 @@ def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
     return hold
 
 
-# --- marks ------------------------------------------------------------------------------------------------------------
+# --- marks ----------------------------------------------------------------------------------------
 
 MARKED: Final = "_marked"
 """The folder that lists the marked parts."""
@@ -273,7 +296,12 @@ _Range = tuple[int, int]
 
 
 def mark(
-    context: Context, directory: Directory, manifest: Manifest, connections: int, quiet: bool, progress: Progress
+    context: Context,
+    directory: Directory,
+    manifest: Manifest,
+    connections: int,
+    quiet: bool,
+    progress: Progress,
 ) -> int:
     """Mark the rows that a finished directory holds, release the hold, and return the number of
     changed rows.
@@ -287,20 +315,24 @@ def mark(
         if all(directory.exists(_done(part.part)) for part in manifest.parts):
             return 0
         raise ConfigError(
-            f"the rows of {directory.location} are not held: it is a copy, or they were given back to the publisher "
-            "(--abandon). Nothing was marked; convert into another directory"
+            f"the rows of {directory.location} are not held: it is a copy, or they were given "
+            "back to the publisher (--abandon). Nothing was marked; convert into another directory"
         )
     threads = connections or min(4, os.cpu_count() or 1)
     _verify(directory, manifest, hold, threads)
     with _committed(context) as connection:
-        update_inflight(connection, context.log, hold.number, encode_hold(hold._replace(is_marking=True)))
+        update_inflight(
+            connection, context.log, hold.number, encode_hold(hold._replace(is_marking=True))
+        )
     seen = [0]
     total = manifest.totals.get("rows_read", 0)
 
     def done(rows: int) -> None:
         seen[0] += rows
 
-    with shown("marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), quiet, progress):
+    with shown(
+        "marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), quiet, progress
+    ):
         try:
             marked = _mark_rows(context, directory, manifest, threads, done)
         except BaseException as error:
@@ -319,20 +351,28 @@ def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) 
             found = directory.sha256(name)
         except OSError as error:
             return f"{name} cannot be read ({masked(str(error))})"
-        return None if found == expected[name] else f"{name} is not as it was written (SHA-256 {found})"
+        return (
+            None
+            if found == expected[name]
+            else f"{name} is not as it was written (SHA-256 {found})"
+        )
 
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="eventlog-verify") as pool:
         damaged = [said for said in pool.map(is_damaged, expected) if said is not None]
     if damaged:
         more = f", and {number_of(len(damaged) - 1, 'more file')}" if len(damaged) > 1 else ""
         raise ConfigError(
-            f"{directory.location}: {damaged[0]}{more}; nothing was marked. Bring the file back, or give the rows "
-            "back to the publisher by --abandon and convert them anew"
+            f"{directory.location}: {damaged[0]}{more}; nothing was marked. Bring the file back, "
+            "or give the rows back to the publisher by --abandon and convert them anew"
         )
 
 
 def _mark_rows(
-    context: Context, directory: Directory, manifest: Manifest, connections: int, done: Callable[[int], None]
+    context: Context,
+    directory: Directory,
+    manifest: Manifest,
+    connections: int,
+    done: Callable[[int], None],
 ) -> int:
     """Mark or delete the rows of a directory, remove its flights, and return the number of changed
     rows.
@@ -385,7 +425,11 @@ def _strike_flights(context: Context, directory: Directory, manifest: Manifest) 
     changed = 0
     connection = context.connection
     with as_database_errors(connection):
-        recorded = {number for number, _ in read_inflight(connection, context.log)} if manifest.in_flight else set()
+        recorded = (
+            {number for number, _ in read_inflight(connection, context.log)}
+            if manifest.in_flight
+            else set()
+        )
         for flight in manifest.in_flight:
             if flight.flight in recorded:
                 for good, bad, _ in _batches(directory, flight.ids):
@@ -403,7 +447,9 @@ def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], lis
     bad: list[BadLine] = []
     rows = 0
     table = pq.read_table(BufferReader(directory.read(ids)))
-    for first, last, status, code, message in zip(*(column.to_pylist() for column in table.columns), strict=True):
+    for first, last, status, code, message in zip(
+        *(column.to_pylist() for column in table.columns), strict=True
+    ):
         for start in range(first, last + 1, _BATCH_ROWS):
             end = min(last, start + _BATCH_ROWS - 1)
             if status == Status.SUCCESS:
@@ -418,7 +464,9 @@ def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], lis
         yield good, bad, rows
 
 
-def _write(context: Context, connection: Connection, good: Sequence[_Range], bad: Sequence[BadLine]) -> int:
+def _write(
+    context: Context, connection: Connection, good: Sequence[_Range], bad: Sequence[BadLine]
+) -> int:
     """Mark the rows in the current transaction."""
     changed = 0
     dialect, log = context.dialect, context.log
@@ -432,7 +480,9 @@ def _write(context: Context, connection: Connection, good: Sequence[_Range], bad
         ids = [(record_id, record_id) for record_id, _, _ in bad]
         # Only rows that this run marks get a line, so that a failure has one line however often the
         # command is run.
-        waiting = {row.record_id for row in dialect.read_rows(connection, log, ids) if _is_new(row.status)}
+        waiting = {
+            row.record_id for row in dialect.read_rows(connection, log, ids) if _is_new(row.status)
+        }
         changed += dialect.mark(connection, log, Status.ERROR, ids)
         add_errors(connection, log, [line for line in bad if line[0] in waiting])
     return changed
@@ -443,10 +493,19 @@ def _keep_loopback(context: Context, connection: Connection, good: Sequence[_Ran
     Returns their number.
     """
     options, dialect, log = context.options, context.dialect, context.log
-    if not options.delete_from_log or options.delete_loopback or options.driver_user is None or not good:
+    if (
+        not options.delete_from_log
+        or options.delete_loopback
+        or options.driver_user is None
+        or not good
+    ):
         return 0
     rows = dialect.read_rows(connection, log, good)
-    loopback = [row.record_id for row in rows if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)]
+    loopback = [
+        row.record_id
+        for row in rows
+        if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)
+    ]
     return dialect.mark(connection, log, Status.SUCCESS, to_ranges(loopback)) if loopback else 0
 
 

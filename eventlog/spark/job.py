@@ -35,7 +35,7 @@ from eventlog.spark.log_source import Place, worker_url
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Part
 
-# --- numbering --------------------------------------------------------------------------------------------------------
+# --- numbering ------------------------------------------------------------------------------------
 
 
 class Numbered(NamedTuple):
@@ -79,7 +79,7 @@ def before_each(numbered: dict[int, Numbered], parts: int) -> Iterator[tuple[int
             before = total((before, numbered[part]))
 
 
-# --- the job ----------------------------------------------------------------------------------------------------------
+# --- the job --------------------------------------------------------------------------------------
 
 
 _NO_WRITER: Final = NoWriter()
@@ -140,7 +140,9 @@ _FIRST: Final = attrgetter("first")
 def without_settings_of_others(config: Config) -> Config:
     """Return the configuration for workers: without sinks, sources and secrets."""
     database = replace(config.database, url=None, url_file=None, password=None)
-    config = replace(config, sink=SinkSettings(), source=SourceSettings(), monitor=MonitorSettings())
+    config = replace(
+        config, sink=SinkSettings(), source=SourceSettings(), monitor=MonitorSettings()
+    )
     return replace(config, database=database, sources={}, warnings=(), url_of_file=None)
 
 
@@ -168,10 +170,12 @@ def snapshot_context(job: Job) -> Iterator[Context]:
         conn: Connection = connection.execution_options(**dialect.snapshot_options)
         with as_database_errors(conn):
             dialect.join_snapshot(conn, job.snapshot)
-            yield Context(conn, dialect, job.place.log, catalog(job), job.options, _NO_WRITER, Counters())
+            yield Context(
+                conn, dialect, job.place.log, catalog(job), job.options, _NO_WRITER, Counters()
+            )
 
 
-# --- blobs ------------------------------------------------------------------------------------------------------------
+# --- blobs ----------------------------------------------------------------------------------------
 
 ROWS: Final = 0
 """Good rows of some objects, for the bucket that is the target."""
@@ -218,13 +222,17 @@ class Blob(NamedTuple):
 def as_batch(blobs: Sequence[Blob]) -> pa.RecordBatch:
     """Return blobs as Spark takes them."""
     columns = zip(*blobs, strict=True) if blobs else [()] * len(_BLOB_ARROW)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _BLOB_ARROW, strict=True)]
+    arrays = [
+        pa.array(column, field.type) for column, field in zip(columns, _BLOB_ARROW, strict=True)
+    ]
     return pa.RecordBatch.from_arrays(arrays, schema=_BLOB_ARROW)
 
 
 def of_batch(batch: pa.RecordBatch) -> list[Blob]:
     """Return the blobs of a batch."""
-    return [Blob(*row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)]
+    return [
+        Blob(*row) for row in zip(*(column.to_pylist() for column in batch.columns), strict=True)
+    ]
 
 
 class Fates(NamedTuple):
@@ -248,7 +256,10 @@ class Fates(NamedTuple):
         """Return the fates from the content of a blob."""
         bad, counts, ranges, loopback = json.loads(content)
         return cls(
-            [(record_id, code, text) for record_id, code, text in bad], counts, list(map(tuple, ranges)), loopback
+            [(record_id, code, text) for record_id, code, text in bad],
+            counts,
+            list(map(tuple, ranges)),
+            loopback,
         )
 
 
@@ -310,13 +321,14 @@ def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
     content = directory.read(name)
     if sha256(content).hexdigest() != checksum:
         raise RunDamaged(
-            f"{directory.location}/{name} is not what was written to it ({len(content)} bytes, another checksum): "
-            "look at the disk that holds it, and run the command again, which begins the part anew"
+            f"{directory.location}/{name} is not what was written to it ({len(content)} bytes, "
+            "another checksum): look at the disk that holds it, and run the command again, which "
+            "begins the part anew"
         )
     return (blob for batch in pa.ipc.open_stream(content) for blob in of_batch(batch))
 
 
-# --- reports ----------------------------------------------------------------------------------------------------------
+# --- reports --------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,9 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql import datasource as ds  # its filters came with PySpark 4.1; earlier versions push none down
+from pyspark.sql import (
+    datasource as ds,
+)  # its filters came with PySpark 4.1; earlier versions push none down
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from sqlalchemy import URL
@@ -76,7 +78,9 @@ def worker_url(url: str, url_file: str | None) -> URL:
         try:
             return parse_url(Path(url_file).read_text(encoding="utf-8").strip())
         except OSError as error:
-            raise ConfigError(f"{url_file}: the file with the database URL cannot be read: {error.strerror}") from None
+            raise ConfigError(
+                f"{url_file}: the file with the database URL cannot be read: {error.strerror}"
+            ) from None
     settings = ("EVENTLOG_DATABASE_URL", "EVENTLOG_DATABASE_PASSWORD")
     names = [name for setting in settings for name in (setting, f"{setting}_FILE")]
     database = load(None, {name: os.environ[name] for name in names if name in os.environ}).database
@@ -93,8 +97,14 @@ LAST_ID: Final = 2**63 - 1
 
 _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
-_TYPES: Final = {"record_id": LongType(), "event_type": LongType(), "event_time": TimestampNTZType()}
-SCHEMA: Final = StructType([StructField(name, _TYPES.get(name, StringType())) for name in LogRow._fields])
+_TYPES: Final = {
+    "record_id": LongType(),
+    "event_type": LongType(),
+    "event_time": TimestampNTZType(),
+}
+SCHEMA: Final = StructType(
+    [StructField(name, _TYPES.get(name, StringType())) for name in LogRow._fields]
+)
 
 
 def log_source(spark: SparkSession) -> type[DataSource]:
@@ -116,12 +126,15 @@ class EventLogDataSource(DataSource):
         super().__init__(options)
         known = {*_TEXT_OPTIONS, *_INTEGER_OPTIONS}
         if unknown := sorted(set(options) - known):
-            raise ConfigError(f"option {unknown[0]!r} of format eventlog is unknown: {', '.join(sorted(known))}")
+            raise ConfigError(
+                f"option {unknown[0]!r} of format eventlog is unknown: {', '.join(sorted(known))}"
+            )
         url = options.get("url")
         if url and "***" in masked(url):
             raise ConfigError(
-                "the option url holds a password, which Spark would show: give url_file, or leave the password to "
-                "EVENTLOG_DATABASE_PASSWORD in the environment of driver and executors"
+                "the option url holds a password, which Spark would show: give url_file, or leave "
+                "the password to EVENTLOG_DATABASE_PASSWORD in the environment of driver and "
+                "executors"
             )
 
     @classmethod
@@ -154,7 +167,9 @@ class _LogReader(DataSourceReader):
         self.options = {name.lower(): value for name, value in options.items()}
         self.status = self.options.get("status")
         if self.status is not None and not is_letter(self.status):
-            raise ConfigError(f"option status = {self.status!r} of format eventlog is no letter, such as N")
+            raise ConfigError(
+                f"option status = {self.status!r} of format eventlog is no letter, such as N"
+            )
         self.first, self.last = self._integer("first", 1), self._integer("last", LAST_ID)
 
     def _integer(self, name: str, default: int) -> int:
@@ -162,7 +177,9 @@ class _LogReader(DataSourceReader):
         try:
             return default if text is None else int(text)
         except ValueError:
-            raise ConfigError(f"option {name} = {text!r} of format eventlog is no integer") from None
+            raise ConfigError(
+                f"option {name} = {text!r} of format eventlog is no integer"
+            ) from None
 
     def partitions(self) -> Sequence[InputPartition]:
         url = worker_url(self.options.get("url", ""), self.options.get("url_file"))
@@ -172,8 +189,9 @@ class _LogReader(DataSourceReader):
             if "snapshot" in self.options:
                 if not dialect.shares_snapshots:
                     raise ConfigError(
-                        f"sessions of {dialect.name} cannot share a snapshot: leave the option snapshot out; what is "
-                        "committed after the partitions were made is not read in any case"
+                        f"sessions of {dialect.name} cannot share a snapshot: leave the option "
+                        "snapshot out; what is committed after the partitions were made is not "
+                        "read in any case"
                     )
                 dialect.join_snapshot(conn, self.options["snapshot"])
             log = locate_log(
@@ -189,13 +207,17 @@ class _LogReader(DataSourceReader):
             parts = dialect.log_parts(conn, log, self.status, self.first, self.last, rows, 1)
         # Only the partitions bring the findings of this process to the workers.
         place = Place(self.options.get("url", ""), self.options.get("url_file"), log)
-        return [InputPartition((place, self.status, part)) for part in parts] or [InputPartition(None)]
+        return [InputPartition((place, self.status, part)) for part in parts] or [
+            InputPartition(None)
+        ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         if partition.value is not None:
             place, status, part = partition.value
             url, snapshot = worker_url(place.url, place.url_file), self.options.get("snapshot")
-            yield from dialect_of(url).read_part(url, place.log, snapshot, status, part, LogRow._fields)
+            yield from dialect_of(url).read_part(
+                url, place.log, snapshot, status, part, LogRow._fields
+            )
 
 
 class _FilteringReader(_LogReader):
@@ -205,7 +227,10 @@ class _FilteringReader(_LogReader):
         """
         for each in filters:
             match each:
-                case ds.EqualTo(("status",), str(letter)) if is_letter(letter) and self.status in (None, letter):
+                case ds.EqualTo(("status",), str(letter)) if is_letter(letter) and self.status in (
+                    None,
+                    letter,
+                ):
                     self.status = letter
                 case ds.IsNotNull(("record_id",)):
                     pass  # implied by its bounds

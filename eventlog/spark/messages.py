@@ -23,7 +23,14 @@ from eventlog.errors import ConfigError, FormatError
 from eventlog.model import KafkaRecord
 from eventlog.qlik.change_tables import refuse
 from eventlog.qlik.envelope import MAGIC, METADATA, Message, registry_of_writer
-from eventlog.qlik.message_files import line_of, metadata_place, open_reader, read_lines, send, with_password
+from eventlog.qlik.message_files import (
+    line_of,
+    metadata_place,
+    open_reader,
+    read_lines,
+    send,
+    with_password,
+)
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.spark.change_frame import SCHEMA, batches_of, change_of
@@ -41,7 +48,9 @@ _CHANGE_SEQUENCE: Final = r"^[0-9]{35}$"
 _AVRO_METADATA: Final = (MAGIC + "\x04" + METADATA).encode()
 
 
-def read_messages(spark: SparkSession, source: str, options: Mapping[str, Any] | None = None) -> DataFrame:
+def read_messages(
+    spark: SparkSession, source: str, options: Mapping[str, Any] | None = None
+) -> DataFrame:
     """Return the changes of a file of messages, of the files of a directory in the order of their
     names, or of the topics of ``kafka://host:port/topic,topic``, read to their present end
     (spec/change-model.md 1.2).
@@ -71,7 +80,9 @@ def _files(source: str) -> list[Path]:
     place = Path(source)
     if place.is_file():
         return [place]
-    files = sorted(path for path in place.glob("*") if path.is_file() and not path.name.startswith(("_", ".")))
+    files = sorted(
+        path for path in place.glob("*") if path.is_file() and not path.name.startswith(("_", "."))
+    )
     if not files:
         raise FormatError(f"{source} is neither a file of messages nor a directory of such files")
     return files
@@ -83,7 +94,9 @@ def _metadata_of(spark: SparkSession, files: Sequence[Path]) -> list[tuple[int, 
     def find(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for number in task_numbers(batches):
             lines = [line for line, message in _lines(files[number]) if _is_metadata(message)]
-            yield pa.RecordBatch.from_pydict({"file": [number] * len(lines), "line": pa.array(lines, pa.int64())})
+            yield pa.RecordBatch.from_pydict(
+                {"file": [number] * len(lines), "line": pa.array(lines, pa.int64())}
+            )
 
     found = numbered_tasks(spark, len(files)).mapInArrow(find, "file long, line long").collect()
     wanted: dict[int, set[int]] = {}
@@ -109,13 +122,18 @@ def _is_metadata(message: Message) -> bool:
 
 
 def _read(
-    spark: SparkSession, number: int, messages: Callable[[int], Iterator[Message]], options: ReadOptions
+    spark: SparkSession,
+    number: int,
+    messages: Callable[[int], Iterator[Message]],
+    options: ReadOptions,
 ) -> DataFrame:
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         for each in task_numbers(batches):
             reader = open_reader(options, Report(strict=True), clock=lambda: 0.0)
-            yield from batches_of(change for message in messages(each) for change in reader.changes(message))
+            yield from batches_of(
+                change for message in messages(each) for change in reader.changes(message)
+            )
             reader.finish()
 
     return numbered_tasks(spark, number).mapInArrow(read, SCHEMA)
@@ -142,7 +160,7 @@ def _read_topics(spark: SparkSession, url: str, options: ReadOptions) -> DataFra
     return _read(spark, len(place.topics), messages, options)
 
 
-# --- and back ---------------------------------------------------------------------------------------------------------
+# --- and back -------------------------------------------------------------------------------------
 
 
 def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> DataFrame:
@@ -162,22 +180,32 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
         tune_collector()
         writer = MessageWriter(chosen, registry=registry_of_writer(chosen), utc_now=lambda: now)
         for batch in batches:
-            written = [message for row in batch.to_pylist() for message in writer.messages(change_of(row))]
+            written = [
+                message for row in batch.to_pylist() for message in writer.messages(change_of(row))
+            ]
             columns = list(zip(*written, strict=True))[:3] or [(), (), ()]
             kinds = (pa.string(), pa.binary(), pa.binary())
             arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
 
-    numbered = changes.where(~f.coalesce(f.col("position").rlike(_CHANGE_SEQUENCE), f.lit(False))).isEmpty()
+    numbered = changes.where(
+        ~f.coalesce(f.col("position").rlike(_CHANGE_SEQUENCE), f.lit(False))
+    ).isEmpty()
     if numbered and chosen.columns:
         in_order = changes.orderBy("position", "event_number")
     else:
-        order = ["position"] if numbered else [f.expr("try_cast(position AS decimal(38, 0))"), f.col("position")]
+        order = (
+            ["position"]
+            if numbered
+            else [f.expr("try_cast(position AS decimal(38, 0))"), f.col("position")]
+        )
         in_order = changes.coalesce(1).sortWithinPartitions(*order, "event_number")
     return in_order.mapInArrow(write, RECORDS)
 
 
-def write_messages(changes: DataFrame, target: str, options: Mapping[str, Any] | None = None) -> None:
+def write_messages(
+    changes: DataFrame, target: str, options: Mapping[str, Any] | None = None
+) -> None:
     """Write changes as messages to the files of a new directory, or to ``kafka://host:port`` (to
     the topics of the option ``topic``, else to one for each table). Raises ConfigError; the query
     fails with FormatError, or KafkaAway.
@@ -192,10 +220,14 @@ def write_messages(changes: DataFrame, target: str, options: Mapping[str, Any] |
 
     place = kafka.parse_url(target)
     if place.topics:
-        raise ConfigError("the topic that is written to is the option topic, or, without it, one a table")
+        raise ConfigError(
+            "the topic that is written to is the option topic, or, without it, one a table"
+        )
     brokers, properties = place.brokers, chosen.properties
     # The workers get a secret by their environment, as this process did.
-    records.foreachPartition(lambda rows: send((_record(*row) for row in rows), brokers, properties))
+    records.foreachPartition(
+        lambda rows: send((_record(*row) for row in rows), brokers, properties)
+    )
 
 
 def _record(topic: str, key: Any, value: Any) -> KafkaRecord:

@@ -33,7 +33,7 @@ from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Part
 from eventlog.xds.writer import write_outgoing
 
-# --- what it would take -----------------------------------------------------------------------------------------------
+# --- what it would take ---------------------------------------------------------------------------
 
 START_SECONDS = 7.0
 CORE_SECONDS_A_ROW = 9.2e-6
@@ -42,11 +42,15 @@ DELETE_SECONDS_A_ROW = 0.56e-6
 """Measured on the machine of docs/sizing.md: the seconds of a core, and, for marks, of a server."""
 
 
-def waiting_parts(context: Context, connection: Connection, partition_rows: int, cores: int) -> list[Part]:
+def waiting_parts(
+    context: Context, connection: Connection, partition_rows: int, cores: int
+) -> list[Part]:
     """Return the parts into which a job divides the rows N, of at most so many rows each: two for
     each core, if that is worth it.
     """
-    return context.dialect.log_parts(connection, context.log, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores)
+    return context.dialect.log_parts(
+        connection, context.log, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +87,11 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
             taken = read_window(context, 1, None, frozenset(), state.parking)
             # Without the groups for which the window has no room.
             sampled = [group for group in taken.groups if taken.unread.isdisjoint(ids_of(group))]
-        events = [event for event in build_events(context, sampled, context.query_back) if event.operation is not None]
+        events = [
+            event
+            for event in build_events(context, sampled, context.query_back)
+            if event.operation is not None
+        ]
         text = sum(len(write_outgoing(event).encode()) for event in events)
         context.connection.rollback()
     rows = sum(part.rows for part in parts)
@@ -103,7 +111,7 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
     )
 
 
-# --- the cluster ------------------------------------------------------------------------------------------------------
+# --- the cluster ----------------------------------------------------------------------------------
 
 _GUESS: Final = 8
 """The assumed number of tasks at once if Spark does not report it (Spark Connect)."""
@@ -161,8 +169,12 @@ def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:
     directory.write(asked, nonce.encode())
     check = _checker(place, directory.uri, asked, answered, nonce)
     try:
-        with as_spark_failed(f"nothing was begun. Executors run what PYSPARK_PYTHON names: {_SHIP}"):
-            (found,) = spark.range(0, 1, 1, 1).mapInArrow(check, "host string, missing string").collect()
+        with as_spark_failed(
+            f"nothing was begun. Executors run what PYSPARK_PYTHON names: {_SHIP}"
+        ):
+            (found,) = (
+                spark.range(0, 1, 1, 1).mapInArrow(check, "host string, missing string").collect()
+            )
         missing = found.missing
         if not missing and not directory.exists(answered):
             missing = f"it writes to another directory than the driver's {directory.location}"
@@ -174,7 +186,9 @@ def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:
                 directory.delete(name)
 
 
-def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def _checker(
+    place: Place, uri: str, asked: str, answered: str, nonce: str
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the function that an executor runs. Spark sends its whole code, since the package may
     be missing there. Spark itself refuses another Python than the driver's, and one without Arrow.
     """
@@ -201,7 +215,10 @@ def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> C
             try:
                 directory = Directory(uri)
                 if not directory.exists(asked) or directory.read(asked).decode() != nonce:
-                    return f"{directory.location} is not the directory of the driver: both are to reach it by one name"
+                    return (
+                        f"{directory.location} is not the directory of the driver: both are to "
+                        "reach it by one name"
+                    )
                 directory.write(answered, b"")
             except (EventlogError, OSError) as error:
                 return f"the directory cannot be used: {error}"
@@ -213,7 +230,9 @@ def _checker(place: Place, uri: str, asked: str, answered: str, nonce: str) -> C
             except (EventlogError, ImportError) as error:
                 if isinstance(error, ImportError) or isinstance(error.__cause__, ImportError):
                     return f"{error}; {ship}"
-                known_by = "EVENTLOG_DATABASE_URL_FILE, or the driver's URL and EVENTLOG_DATABASE_PASSWORD"
+                known_by = (
+                    "EVENTLOG_DATABASE_URL_FILE, or the driver's URL and EVENTLOG_DATABASE_PASSWORD"
+                )
                 return f"{error} (executors know the database by {known_by})"
             except Exception as error:
                 return f"the database cannot be reached from there: {type(error).__name__}: {error}"

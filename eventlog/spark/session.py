@@ -40,7 +40,7 @@ from eventlog.errors import ConfigError, EventlogError, number_of
 if TYPE_CHECKING:
     from rich.console import Console
 
-# --- versions ---------------------------------------------------------------------------------------------------------
+# --- versions -------------------------------------------------------------------------------------
 
 _OLDEST_JAVA: Final = 17
 JAVA_TOO_NEW: Final = 23 if pyspark.__version__.startswith(("4.0.", "4.1.")) else None
@@ -51,7 +51,9 @@ that have been removed.
 READS_TIMES: Final = hasattr(t, "TimeType")
 """True if Spark has columns of a time of day, which it has since 4.1."""
 
-_IN_UTC: Final[dict[str, Any]] = {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+_IN_UTC: Final[dict[str, Any]] = (
+    {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
+)
 """The argument that sets moments to UTC, which is needed since 4.2."""
 
 
@@ -84,7 +86,7 @@ def arrow_type(kind: t.DataType) -> pa.DataType:
     return to_arrow_type(kind, **_IN_UTC)
 
 
-# --- a session --------------------------------------------------------------------------------------------------------
+# --- a session ------------------------------------------------------------------------------------
 
 _LOCAL: Final = re.compile(r"local(?:\[(\*|\d+)\])?")
 _ATTEMPTS: Final = 4
@@ -110,7 +112,9 @@ _OWN_SETTINGS: Final = {
 
 def running_session() -> SparkSession | None:
     """Return the session that this program already has, if it has one."""
-    running: SparkSession | None = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    running: SparkSession | None = (
+        SparkSession.getActiveSession() or SparkSession._instantiatedSession
+    )
     return running
 
 
@@ -122,7 +126,11 @@ def context_of(spark: SparkSession) -> SparkContext | None:
         return None
 
 
-_GROUP: Final = ("spark.jobGroup.id", "eventlog.spark.job.description", "eventlog.spark.job.interruptOnCancel")
+_GROUP: Final = (
+    "spark.jobGroup.id",
+    "eventlog.spark.job.description",
+    "eventlog.spark.job.interruptOnCancel",
+)
 
 
 @contextmanager
@@ -172,7 +180,10 @@ def open_session(
     running = running or running_session()
     if running is not None:
         if conf:
-            raise ConfigError(f"{next(iter(conf))} cannot be set: Spark runs already; set it where that is started")
+            raise ConfigError(
+                f"{next(iter(conf))} cannot be set: Spark runs already; set it where that is "
+                "started"
+            )
         own = new_session(running)
         for name, value in _OWN_SETTINGS.items():
             own.conf.set(name, value)
@@ -211,7 +222,9 @@ def open_session(
     try:
         return builder.getOrCreate()
     except (Py4JError, PySparkException, OSError) as error:
-        raise SparkFailed(f"Spark does not start: {_first_line(str(error))}; see the lines above") from error
+        raise SparkFailed(
+            f"Spark does not start: {_first_line(str(error))}; see the lines above"
+        ) from error
 
 
 def _is_submitted() -> bool:
@@ -268,11 +281,15 @@ def check_java() -> str:
     """Return the version of the Java for Spark. Raises ConfigError if no suitable Java exists."""
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
-    needed = f"Spark needs Java {_OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
+    needed = (
+        f"Spark needs Java {_OLDEST_JAVA} or later (such as the package openjdk-17-jre-headless)"
+    )
     if java is None:
         raise ConfigError(f"there is no java in PATH, and JAVA_HOME is not set: {needed}")
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True).stderr  # noqa: S603
+        said = subprocess.run(  # noqa: S603
+            [java, "-version"], capture_output=True, text=True, timeout=60, check=True
+        ).stderr
     except (OSError, subprocess.SubprocessError) as error:
         where = "JAVA_HOME points to a place where" if home else "in PATH"
         raise ConfigError(f"{where} {java} does not run ({error}): {needed}") from None
@@ -284,8 +301,8 @@ def check_java() -> str:
         raise ConfigError(f"{java} is Java {major}: {needed}; set JAVA_HOME to where it is")
     if JAVA_TOO_NEW is not None and major >= JAVA_TOO_NEW:
         raise ConfigError(
-            f"{java} is Java {major}, on which PySpark {pyspark.__version__} does not run: set JAVA_HOME to a Java "
-            f"{_OLDEST_JAVA} or 21, or install PySpark 4.2 or later"
+            f"{java} is Java {major}, on which PySpark {pyspark.__version__} does not run: set "
+            f"JAVA_HOME to a Java {_OLDEST_JAVA} or 21, or install PySpark 4.2 or later"
         )
     return version[1]
 
@@ -312,10 +329,12 @@ def keep_output_apart() -> None:
         sys.stderr = _JavaErrors()
 
 
-# --- failures ---------------------------------------------------------------------------------------------------------
+# --- failures -------------------------------------------------------------------------------------
 
 _OWN_ERROR: Final = re.compile(r"^(?:\w+: )?eventlog\.errors\.\w+: (.+)$", re.MULTILINE)
-_LOST_TASK: Final = re.compile(r"most recent failure: Lost task .*?\(TID \d+\) \(.*?\): (.+)$", re.MULTILINE)
+_LOST_TASK: Final = re.compile(
+    r"most recent failure: Lost task .*?\(TID \d+\) \(.*?\): (.+)$", re.MULTILINE
+)
 _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.MULTILINE)
 
 
@@ -323,7 +342,9 @@ class SparkFailed(EventlogError):
     """The Spark job failed, after Spark's own repeated attempts."""
 
     code: ClassVar[str] = "spark"
-    cure: ClassVar[str] = "Do what the message says, then run the same command again; Spark's own log says more."
+    cure: ClassVar[str] = (
+        "Do what the message says, then run the same command again; Spark's own log says more."
+    )
 
 
 @contextmanager
@@ -342,9 +363,17 @@ def _reason(text: str) -> str:
     if ours is not None:
         return ours[1].strip()
     if f"{_DAEMON}'s stdout" in text:
-        return "the Python of an executor does not start a worker: it has no eventlog, or lacks what that needs"
-    if "No space left on device" in text:  # from a shuffle: a full output directory is named by eventlog itself
-        return f"no space is left where Spark keeps its own files, {_own_directories()}; make room there"
+        return (
+            "the Python of an executor does not start a worker: it has no eventlog, or lacks what "
+            "that needs"
+        )
+    if (
+        "No space left on device" in text
+    ):  # from a shuffle: a full output directory is named by eventlog itself
+        return (
+            f"no space is left where Spark keeps its own files, {_own_directories()}; make room "
+            "there"
+        )
     raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
     lost = _LOST_TASK.search(text)
     return raised[-1].strip() if raised else lost[1].strip() if lost else _first_line(text)
@@ -358,7 +387,10 @@ def _own_directories() -> str:
     context = None if running is None else context_of(running)
     known = None
     if context is not None and is_local(str(context.master)):
-        known = os.environ.get("SPARK_LOCAL_DIRS") or context.getConf().get("spark.local.dir", "/tmp")  # noqa: S108
+        known = os.environ.get("SPARK_LOCAL_DIRS") or context.getConf().get(
+            "spark.local.dir",
+            "/tmp",  # noqa: S108
+        )
     return f"{known or 'on the machine of an executor'} (SPARK_LOCAL_DIRS, or else spark.local.dir)"
 
 
@@ -366,7 +398,7 @@ def _first_line(text: str) -> str:
     return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")
 
 
-# --- progress ---------------------------------------------------------------------------------------------------------
+# --- progress -------------------------------------------------------------------------------------
 
 _log = logging.getLogger("eventlog.backlog")
 
@@ -401,7 +433,9 @@ def no_progress(_what: str, _done: Callable[[], Done]) -> AbstractContextManager
     return nullcontext()
 
 
-def spark_progress(context: SparkContext, group: str, rows: int, events: Callable[[], int]) -> Callable[[], Done]:
+def spark_progress(
+    context: SparkContext, group: str, rows: int, events: Callable[[], int]
+) -> Callable[[], Done]:
     """Return a function that gives the progress of the stages of a job group. ``rows`` is the
     number of rows to read.
     """
@@ -422,7 +456,9 @@ def spark_progress(context: SparkContext, group: str, rows: int, events: Callabl
 
 
 @contextmanager
-def shown(what: str, done: Callable[[], Done], quiet: bool, progress: Progress = no_progress) -> Iterator[None]:
+def shown(
+    what: str, done: Callable[[], Done], quiet: bool, progress: Progress = no_progress
+) -> Iterator[None]:
     """Show progress on standard error until the end of the block: a bar on a terminal, else a line
     now and then.
 
@@ -438,7 +474,9 @@ def shown(what: str, done: Callable[[], Done], quiet: bool, progress: Progress =
     stop = Event()
     began = time.monotonic()
     draw = _bar if console.is_terminal else _lines
-    thread = Thread(target=draw, args=(console, what, done, stop, began), name="eventlog-progress", daemon=True)
+    thread = Thread(
+        target=draw, args=(console, what, done, stop, began), name="eventlog-progress", daemon=True
+    )
     thread.start()
     try:
         with progress(what, done):
@@ -459,7 +497,9 @@ def _bar(console: Console, what: str, done: Callable[[], Done], stop: Event, beg
             bar.update(task, completed=at.share, told=_told(at, began))
 
 
-def _lines(_console: Console, what: str, done: Callable[[], Done], stop: Event, began: float) -> None:
+def _lines(
+    _console: Console, what: str, done: Callable[[], Done], stop: Event, began: float
+) -> None:
     while not stop.wait(_LINE_SECONDS):
         _log.info("%s: %s", what, _told(done(), began))
 
@@ -469,10 +509,13 @@ def _told(at: Done, began: float) -> str:
     left = f"{seconds / at.share - seconds:,.0f} s left" if at.share > 0.01 else "time left unknown"
     events = f", {number_of(at.events, 'event')}" if at.events else ""
     parts = f", {at.parts}" if at.parts else ""
-    return f"{at.share:.0%}{parts}, {at.rows:,} {at.name}{events}, {at.rows / seconds:,.0f} {at.name}/s, {left}"
+    return (
+        f"{at.share:.0%}{parts}, {at.rows:,} {at.name}{events}, {at.rows / seconds:,.0f} "
+        f"{at.name}/s, {left}"
+    )
 
 
-# --- in tasks ---------------------------------------------------------------------------------------------------------
+# --- in tasks -------------------------------------------------------------------------------------
 
 
 _SELDOM: Final = (1_000_000, 20, 100)

@@ -72,7 +72,9 @@ def work_on(
     """
     by = sorted_format(format, options)
     if by is not None:
-        return _sorted_rows(spark, by, captures, options, strict=strict), partial(_sorted, by, captures, options)
+        return _sorted_rows(spark, by, captures, options, strict=strict), partial(
+            _sorted, by, captures, options
+        )
     return numbered_tasks(spark, len(captures)), partial(_as_they_come, captures, format, options)
 
 
@@ -83,7 +85,7 @@ def _as_they_come(
         yield captures[number], partial(read_capture, captures[number], format, options)
 
 
-# --- captures that are sorted -----------------------------------------------------------------------------------------
+# --- captures that are sorted ---------------------------------------------------------------------
 
 
 class _SortedFormat(NamedTuple):
@@ -106,7 +108,12 @@ _TOLD, _ROW = b"\0", b"\1"
 
 
 def _sorted_rows(
-    spark: SparkSession, by: _SortedFormat, captures: Sequence[Capture], options: Options, *, strict: bool
+    spark: SparkSession,
+    by: _SortedFormat,
+    captures: Sequence[Capture],
+    options: Options,
+    *,
+    strict: bool,
 ) -> DataFrame:
     """Return the rows of all captures, with the rows of each capture together in one partition.
 
@@ -114,7 +121,11 @@ def _sorted_rows(
     """
     # Each piece has its capture's place among the found ones. The piece None stands for a capture
     # without pieces, which still gets its turn.
-    pieces = [(place, one) for place, capture in enumerate(captures) for one in _pieces(by, capture, options)]
+    pieces = [
+        (place, one)
+        for place, capture in enumerate(captures)
+        for one in _pieces(by, capture, options)
+    ]
 
     def scan(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
@@ -138,7 +149,9 @@ def _pieces(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[A
         return [FormatError(str(error))]
 
 
-def _rows(by: _SortedFormat, number: int, piece: Any, options: Options, strict: bool) -> Iterator[tuple[bytes, Any]]:
+def _rows(
+    by: _SortedFormat, number: int, piece: Any, options: Options, strict: bool
+) -> Iterator[tuple[bytes, Any]]:
     """Yield the rows of a piece, and the result of reading it: the counters of its report, or the
     error.
     """
@@ -151,7 +164,10 @@ def _rows(by: _SortedFormat, number: int, piece: Any, options: Options, strict: 
                     yield _ROW + key, row
     except EventlogError as error:  # foreseeable: another attempt would fail in the same way
         failure = (ConfigError if isinstance(error, ConfigError) else FormatError)(str(error))
-    yield _TOLD + number.to_bytes(4), failure or (report.counters, report.problems, report.passed_over)
+    yield (
+        _TOLD + number.to_bytes(4),
+        failure or (report.counters, report.problems, report.passed_over),
+    )
 
 
 def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.RecordBatch]:
@@ -159,15 +175,21 @@ def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.Rec
         yield pa.RecordBatch.from_pydict({
             "capture": pa.array([capture] * len(several), pa.int32()),
             "key": pa.array([key for key, _ in several], pa.binary()),
-            "row": pa.array([pickle.dumps(row, pickle.HIGHEST_PROTOCOL) for _, row in several], pa.binary()),
+            "row": pa.array([pickle.dumps(row, pickle.HIGHEST_PROTOCOL) for _, row in several],
+            pa.binary()),
         })  # fmt: skip
 
 
 def _sorted(
-    by: _SortedFormat, captures: Sequence[Capture], options: Options, batches: Iterator[pa.RecordBatch]
+    by: _SortedFormat,
+    captures: Sequence[Capture],
+    options: Options,
+    batches: Iterator[pa.RecordBatch],
 ) -> Iterator[tuple[Capture, Read]]:
     """Yield the captures of the frame of ``_sorted_rows``: a ``CapturesOf``."""
-    columns = (zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches)
+    columns = (
+        zip(*(column.to_pylist() for column in batch.columns), strict=True) for batch in batches
+    )
     rows = (row for several in columns for row in several)
     for place, of_capture in groupby(rows, key=itemgetter(0)):
         keyed = ((key, row) for _, key, row in of_capture)
@@ -175,7 +197,11 @@ def _sorted(
 
 
 def _changes_of(
-    by: _SortedFormat, capture: Capture, rows: Iterator[tuple[bytes, bytes]], options: Options, report: Report
+    by: _SortedFormat,
+    capture: Capture,
+    rows: Iterator[tuple[bytes, bytes]],
+    options: Options,
+    report: Report,
 ) -> Iterator[Change]:
     """Yield the changes of a capture whose rows are sorted. Raises the errors of reading its pieces
     and of ``by.changes``, and MissingFile.
@@ -225,14 +251,16 @@ _File = tuple[int, Path]
 """A file of a capture, with its number in the capture's order."""
 
 
-# --- Linter queues ----------------------------------------------------------------------------------------------------
+# --- Linter queues --------------------------------------------------------------------------------
 
 
 def _queue_files(capture: Capture, options: Options) -> Sequence[_File]:
     return list(enumerate(file for path in capture.paths for file in export_files(path)[0]))
 
 
-def _dispatch_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[bytes, DispatchRow]]:
+def _dispatch_rows(
+    file: _File, options: Options, report: Report
+) -> Iterator[tuple[bytes, DispatchRow]]:
     by_date = options.get("order_by") == "oper_date"
     number, path = file
     for place, row in enumerate(read_queue([path])):
@@ -240,7 +268,9 @@ def _dispatch_rows(file: _File, options: Options, report: Report) -> Iterator[tu
         yield row.oper_date + key if by_date else key, row
 
 
-def _queue_changes(capture: Capture, rows: Iterator[DispatchRow], options: Options, report: Report) -> Iterator[Change]:
+def _queue_changes(
+    capture: Capture, rows: Iterator[DispatchRow], options: Options, report: Report
+) -> Iterator[Change]:
     reader = export_reader(str(capture.paths[0]), options, report)
     try:
         for change in reader.changes(rows, final=bool(options.get("final", True))):
@@ -253,7 +283,7 @@ def _queue_changes(capture: Capture, rows: Iterator[DispatchRow], options: Optio
 _LINTER: Final = _SortedFormat(_queue_files, _dispatch_rows, _queue_changes)
 
 
-# --- change tables ----------------------------------------------------------------------------------------------------
+# --- change tables --------------------------------------------------------------------------------
 
 
 class _TablePart(NamedTuple):
@@ -293,7 +323,9 @@ def _table_parts(capture: Capture, options: Options) -> Sequence[_TablePart]:
     ]
 
 
-def _table_rows(piece: _TablePart, options: Options, report: Report) -> Iterator[tuple[bytes, tuple[int, ChangeRow]]]:
+def _table_rows(
+    piece: _TablePart, options: Options, report: Report
+) -> Iterator[tuple[bytes, tuple[int, ChangeRow]]]:
     context = reading(parse_options(ReadOptions, options, ""), (), report)
     columns = {full_name(piece.table.schema, piece.table.table): piece.columns}
     context = replace(context, columns=columns, history=piece.history)
@@ -315,7 +347,9 @@ def _table_changes(
     def in_order() -> Iterator[Change | Waiting]:
         for number, rows_of_table in groupby(rows, key=itemgetter(0)):
             of_table = (row for _, row in rows_of_table)
-            yield from changes_of_rows(of_table, sources[number], input_complete=True, skip=report.skip)
+            yield from changes_of_rows(
+                of_table, sources[number], input_complete=True, skip=report.skip
+            )
 
     for change in count_events(in_order(), input_complete=True):
         report.read += 1
@@ -325,7 +359,7 @@ def _table_changes(
 _CHANGE_TABLES: Final = _SortedFormat(_table_parts, _table_rows, _table_changes)
 
 
-# --- event logs -------------------------------------------------------------------------------------------------------
+# --- event logs -----------------------------------------------------------------------------------
 
 
 def _log_files(capture: Capture, options: Options) -> Sequence[_File]:
@@ -340,7 +374,9 @@ def _log_rows(file: _File, options: Options, report: Report) -> Iterator[tuple[b
         yield _ordered(row.record_id) + _PLACE.pack(number, place), row
 
 
-def _log_changes(capture: Capture, rows: Iterator[LogRow], options: Options, report: Report) -> Iterator[Change]:
+def _log_changes(
+    capture: Capture, rows: Iterator[LogRow], options: Options, report: Report
+) -> Iterator[Change]:
     return changes_of_sorted(rows, str(capture.place), options, report)
 
 

@@ -57,7 +57,9 @@ IDS: Final = "_ids"
 """The folder of the files that list every row read."""
 
 
-def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def write_part(
+    job: Job, count: Callable[[int], None], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
     """Write the blobs of a part (or of several, one after the other) to files, and yield a
     ``PartReport`` for each part, as JSON.
 
@@ -65,7 +67,9 @@ def write_part(job: Job, count: Callable[[int], None], batches: Iterator[pa.Reco
     """
     tune_collector()
     directory = Directory(job.output.directory)
-    for number, blobs in groupby(chain.from_iterable(map(of_batch, batches)), key=attrgetter("target")):
+    for number, blobs in groupby(
+        chain.from_iterable(map(of_batch, batches)), key=attrgetter("target")
+    ):
         part = _Part(number)
         for blob in blobs:
             part.add(blob, directory)
@@ -108,7 +112,9 @@ class _Part:
     def write(self, job: Job, directory: Directory) -> PartReport:
         built, self.built = self.built, []
         before = total((job.before, *self.before))
-        files, numbered = output_format(job.output.format).write(job, directory, self.number, built, before, {})
+        files, numbered = output_format(job.output.format).write(
+            job, directory, self.number, built, before, {}
+        )
         ranges = sorted(self.ranges)
         name = f"{IDS}/part-{self.number:06d}-{job.name}.parquet"
         checksum = _write_ids(directory, name, ranges, self.bad)
@@ -118,10 +124,21 @@ class _Part:
         rows = sum(last - first + 1 for first, last in ranges)
         first, last = ranges[0][0], ranges[-1][1]
         state = numbered.state
-        return PartReport(self.number, first, last, rows, self.loopback, name, checksum, tuple(files), counts, state)
+        return PartReport(
+            self.number,
+            first,
+            last,
+            rows,
+            self.loopback,
+            name,
+            checksum,
+            tuple(files),
+            counts,
+            state,
+        )
 
 
-# --- the letters of rows ----------------------------------------------------------------------------------------------
+# --- the letters of rows --------------------------------------------------------------------------
 
 _IDS_SCHEMA: Final = pa.schema(
     [("first", pa.int64()), ("last", pa.int64()), ("status", pa.string()), ("code", pa.string()),
@@ -129,7 +146,9 @@ _IDS_SCHEMA: Final = pa.schema(
 )  # fmt: skip
 
 
-def _write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]) -> str:
+def _write_ids(
+    directory: Directory, name: str, read: Ranges, bad: Iterable[tuple[int, str, str]]
+) -> str:
     """Write the letter that each read row gets, S, or E with code and message for bad rows. Returns
     the SHA-256 of the file.
     """
@@ -139,9 +158,12 @@ def _write_ids(directory: Directory, name: str, read: Ranges, bad: Iterable[tupl
     rows += [(first, last, Status.SUCCESS, None, None) for first, last in good]
     rows += [(record_id, record_id, Status.ERROR, code, message.encode("utf-8", "replace").decode())
              for record_id, code, message in errors]  # fmt: skip
-    columns = list(zip(*sorted(rows, key=lambda row: row[0]), strict=True)) or [()] * len(_IDS_SCHEMA)
+    columns = list(zip(*sorted(rows, key=lambda row: row[0]), strict=True)) or [()] * len(
+        _IDS_SCHEMA
+    )
     table = pa.Table.from_arrays(
-        [pa.array(column, kind.type) for column, kind in zip(columns, _IDS_SCHEMA, strict=True)], schema=_IDS_SCHEMA
+        [pa.array(column, kind.type) for column, kind in zip(columns, _IDS_SCHEMA, strict=True)],
+        schema=_IDS_SCHEMA,
     )
     with directory.new_file(name) as stream:
         pq.write_table(table, stream, compression="zstd")
@@ -163,13 +185,15 @@ def _without(ranges: Ranges, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
             yield first, last
 
 
-# --- what is in flight ------------------------------------------------------------------------------------------------
+# --- what is in flight ----------------------------------------------------------------------------
 
 Recorded = tuple[list[FlightReport], list[OutputFile], Counts]
 """The result for all flights: their reports, files and counts."""
 
 
-def write_flights(job: Job, directory: Directory, flights: Sequence[Flight]) -> tuple[Recorded, Numbered]:
+def write_flights(
+    job: Job, directory: Directory, flights: Sequence[Flight]
+) -> tuple[Recorded, Numbered]:
     """Write the events of flights, rebuilt from the rows that still have status N. Rows that now
     fail the checks become E.
 
@@ -206,7 +230,9 @@ class _EnvelopedFlights:
         self._render, self._write = render, write
         self._blobs: list[Columns] = []
 
-    def add(self, context: Context, flight: Flight, rebuilt: Rebuilt) -> tuple[list[BadLine], Counter[str]]:
+    def add(
+        self, context: Context, flight: Flight, rebuilt: Rebuilt
+    ) -> tuple[list[BadLine], Counter[str]]:
         """Add the next flight, and return its bad rows and counters."""
         bad: list[BadLine] = []
         counted: Counter[str] = Counter()
@@ -216,7 +242,9 @@ class _EnvelopedFlights:
             places = [event.ids[0] for event in own]
             blob, failed, counts = self._render(own, places, rebuilt.log_rows, context.query_back)
             bad += failed
-            counted.update({operation: counts[operation] for operation in Operation if operation in counts})
+            counted.update(
+                {operation: counts[operation] for operation in Operation if operation in counts}
+            )
             if blob is not None:
                 self._blobs.append(blob)
         return bad, counted
@@ -238,16 +266,24 @@ class _RenderedFlights:
         self._firsts: list[int] = []
         self._sequences: dict[int, str] = {}
 
-    def add(self, context: Context, flight: Flight, rebuilt: Rebuilt) -> tuple[list[BadLine], Counter[str]]:
+    def add(
+        self, context: Context, flight: Flight, rebuilt: Rebuilt
+    ) -> tuple[list[BadLine], Counter[str]]:
         """Add the next flight, and return its bad rows and counters."""
-        left = [(event, each) for event, each in zip(rebuilt.events, rebuilt.decided, strict=True) if each[0]]
+        left = [
+            (event, each)
+            for event, each in zip(rebuilt.events, rebuilt.decided, strict=True)
+            if each[0]
+        ]
         decided = [each for _, each in left]
         places = range(len(self._firsts), len(self._firsts) + len(decided))
         self._firsts += [first_id(group) for group, _, _ in decided]
         if is_sequence(flight.first):  # else a publisher of another format recorded it
             for place, (event, _) in zip(places, left, strict=True):
                 self._sequences[place] = sequence_at(flight.first, event.place)
-        blob, unwritten, counts, _ = self._render(decided, places, rebuilt.log_rows, context.query_back)
+        blob, unwritten, counts, _ = self._render(
+            decided, places, rebuilt.log_rows, context.query_back
+        )
         if blob is not None:
             self._blobs.append(blob)
         counted = Counter(counts)
@@ -257,6 +293,11 @@ class _RenderedFlights:
 
     def write(self, job: Job, directory: Directory) -> tuple[list[OutputFile], Numbered]:
         """Return the files of all flights, and the numbers used up to here."""
-        files, numbered = self._format.write(job, directory, 0, self._blobs, job.before, self._sequences)
+        files, numbered = self._format.write(
+            job, directory, 0, self._blobs, job.before, self._sequences
+        )
         firsts = self._firsts  # these are places among all events in flight
-        return [replace(file, first_id=firsts[file.first_id], last_id=firsts[file.last_id]) for file in files], numbered
+        return [
+            replace(file, first_id=firsts[file.first_id], last_id=firsts[file.last_id])
+            for file in files
+        ], numbered

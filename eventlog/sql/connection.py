@@ -37,8 +37,10 @@ _EMBEDDED: Final = "embedded"
 """The scheme of ``embedded:///DIRECTORY``: a PostgreSQL with its data in that directory."""
 _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
 _REFUSED: Final = {
-    "mysql": "MySQL is not supported: the suite has not run on it, and MariaDB's sequences and defaults are not its "
-    "own; of a MariaDB write mariadb://user@host:3306/database"
+    "mysql": (
+        "MySQL is not supported: the suite has not run on it, and MariaDB's sequences and "
+        "defaults are not its own; of a MariaDB write mariadb://user@host:3306/database"
+    )
 }
 """Databases that resemble a supported one, and the reasons why they are refused."""
 
@@ -73,10 +75,14 @@ def parse_url(url: str | URL) -> URL:
     try:
         return make_url(url)
     except (ArgumentError, ValueError):
-        raise ConfigError("the database URL cannot be read: write it as postgresql://user@host:port/database") from None
+        raise ConfigError(
+            "the database URL cannot be read: write it as postgresql://user@host:port/database"
+        ) from None
 
 
-def connect(url: str | URL, *, password: str | None = None, connect_timeout: int = 10, secret: str = SECRET) -> Engine:
+def connect(
+    url: str | URL, *, password: str | None = None, connect_timeout: int = 10, secret: str = SECRET
+) -> Engine:
     """Return an engine for ``url`` (``postgresql://user@host/database``). It keeps no connections:
     each one is new.
 
@@ -115,10 +121,16 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
         )
     except (ImportError, NoSuchModuleError) as error:
         raise ConfigError(
-            f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; install {dialect.package}"
+            f"the driver {dialect.driver} of {describe(parsed)} is not installed: {error}; "
+            f"install {dialect.package}"
         ) from error
 
-    _connect_by(engine, arguments, lambda error: _not_connected(dialect, parsed, error, secret), dialect.name_session)
+    _connect_by(
+        engine,
+        arguments,
+        lambda error: _not_connected(dialect, parsed, error, secret),
+        dialect.name_session,
+    )
 
     if _statements.isEnabledFor(logging.DEBUG):
         _log_statements(engine)
@@ -138,9 +150,15 @@ def connect(url: str | URL, *, password: str | None = None, connect_timeout: int
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:
         if context.connection is None:
-            raise _not_connected(dialect, parsed, context.original_exception, secret) from context.original_exception
-        if isinstance(context.original_exception, OSError):  # an error of the socket, in the middle of a statement
-            raise DatabaseAway(f"the database failed or is gone: {context.original_exception}") from None
+            raise _not_connected(
+                dialect, parsed, context.original_exception, secret
+            ) from context.original_exception
+        if isinstance(
+            context.original_exception, OSError
+        ):  # an error of the socket, in the middle of a statement
+            raise DatabaseAway(
+                f"the database failed or is gone: {context.original_exception}"
+            ) from None
 
     return engine
 
@@ -157,7 +175,10 @@ def connect_any(url: str) -> Engine:
         if parsed.drivername.partition("+")[0] in SUPPORTED:
             dialect = load_dialect(parsed.drivername.partition("+")[0])
             if parsed.drivername in (dialect.name, dialect.driver):
-                parsed, arguments = parsed.set(drivername=dialect.driver), dialect.driver_arguments(parsed)
+                parsed, arguments = (
+                    parsed.set(drivername=dialect.driver),
+                    dialect.driver_arguments(parsed),
+                )
         engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]
@@ -199,13 +220,24 @@ def _log_statements(engine: Engine) -> None:
     """Log each statement with its time and the number of its rows, and never a value."""
 
     @event.listens_for(engine, "before_cursor_execute")
-    def begin(_conn: object, _cursor: object, _statement: str, _parameters: object, context: Any, _many: bool) -> None:
+    def begin(
+        _conn: object,
+        _cursor: object,
+        _statement: str,
+        _parameters: object,
+        context: Any,
+        _many: bool,
+    ) -> None:
         context.begun = monotonic()
 
     @event.listens_for(engine, "after_cursor_execute")
-    def end(_conn: object, cursor: Any, statement: str, _parameters: object, context: Any, _many: bool) -> None:
+    def end(
+        _conn: object, cursor: Any, statement: str, _parameters: object, context: Any, _many: bool
+    ) -> None:
         seconds = monotonic() - context.begun
-        _statements.debug("%.4f s, %s rows: %s", seconds, cursor.rowcount, " ".join(statement.split()))
+        _statements.debug(
+            "%.4f s, %s rows: %s", seconds, cursor.rowcount, " ".join(statement.split())
+        )
 
 
 def _connect_by(
@@ -223,7 +255,9 @@ def _connect_by(
     """
 
     @event.listens_for(engine, "do_connect")
-    def connect_or_say_why(driver: Driver, _record: object, arguments: list[Any], options: dict[str, Any]) -> Any:
+    def connect_or_say_why(
+        driver: Driver, _record: object, arguments: list[Any], options: dict[str, Any]
+    ) -> Any:
         if given is not None:
             place = engine.dialect.create_connect_args(engine.url)[1]
             kept = {name: value for name, value in options.items() if name not in place}
@@ -252,7 +286,9 @@ def describe(url: URL) -> str:
         return f"database file {url.database!r}"
     host = url.host or url.query.get("host") or "the local socket"
     place = host if isinstance(host, str) else ", ".join(host)
-    return f"database {url.database or url.username!r} at {place}" + (f":{url.port}" if url.port else "")
+    return f"database {url.database or url.username!r} at {place}" + (
+        f":{url.port}" if url.port else ""
+    )
 
 
 def reason_of(error: BaseException, url: URL) -> str:
@@ -270,7 +306,10 @@ def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str
     return DatabaseAway(
         f"cannot connect to {describe(url)}: {reason}; "
         + (
-            "check host and port in the database URL, and that the server runs and lets this machine in"
+            (
+                "check host and port in the database URL, and that the server runs and lets this "
+                "machine in"
+            )
             if "server" in dialect.capabilities
             else "check the path in the database URL, and the rights on the file and its directory"
         )
@@ -280,7 +319,8 @@ def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str
 _INSUFFICIENT_PRIVILEGE: Final = "42501"
 _READ_ONLY: Final = "25006"
 TO_THE_PRIMARY: Final = (
-    "let the database URL lead to the primary (?target_session_attrs=read-write finds it among several hosts)"
+    "let the database URL lead to the primary (?target_session_attrs=read-write finds it among "
+    "several hosts)"
 )
 """The advice if nothing can be written."""
 _RIGHT_ADVICE: Final = "have the right granted: `eventlog doctor` names what is missing"
@@ -291,7 +331,9 @@ be.
 
 
 @contextmanager
-def as_database_errors(source: Connection | Engine, right_advice: str = _RIGHT_ADVICE) -> Iterator[None]:
+def as_database_errors(
+    source: Connection | Engine, right_advice: str = _RIGHT_ADVICE
+) -> Iterator[None]:
     """Turn errors of SQLAlchemy and of the bare driver into DatabaseAway (worth trying again) or
     DatabaseError.
 
@@ -304,7 +346,9 @@ def as_database_errors(source: Connection | Engine, right_advice: str = _RIGHT_A
     try:
         yield
     except DBAPIError as error:
-        raise _translated(driver, dialect, error.orig or error, right_advice, error.connection_invalidated) from error
+        raise _translated(
+            driver, dialect, error.orig or error, right_advice, error.connection_invalidated
+        ) from error
     except driver.Error as error:
         raise _translated(driver, dialect, error, right_advice, invalidated=False) from error
 

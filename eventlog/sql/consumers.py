@@ -21,7 +21,14 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of
-from eventlog.sql.rows import BY_VALUE, RefusedRow, Requeued, add_errors, add_object_errors, column_of
+from eventlog.sql.rows import (
+    BY_VALUE,
+    RefusedRow,
+    Requeued,
+    add_errors,
+    add_object_errors,
+    column_of,
+)
 from eventlog.sql.windows import Ranges, Window, to_ranges
 
 COLUMNS: Final = ("name", "begun", "begins", "done", "recent", "moved", "requeued", "loaded")
@@ -47,7 +54,10 @@ class Again(NamedTuple):
         if text is None:
             return cls()
         told = json.loads(text)
-        return cls([(int(first), int(last)) for first, last in told["rows"]], [str(one) for one in told["objects"]])
+        return cls(
+            [(int(first), int(last)) for first, last in told["rows"]],
+            [str(one) for one in told["objects"]],
+        )
 
     def encode(self) -> str:
         return json.dumps(self._asdict(), ensure_ascii=False)
@@ -73,7 +83,9 @@ class ConsumerLine(NamedTuple):
 @lru_cache(maxsize=32)
 def _consumers(log: LogTable) -> sa.TableClause:
     times = ("begun", "moved")
-    columns = [sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name) for name in COLUMNS]
+    columns = [
+        sa.column(name, sa.TIMESTAMP()) if name in times else sa.column(name) for name in COLUMNS
+    ]
     return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
 
 
@@ -89,20 +101,32 @@ def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
     """Raise LogTableError if the log cannot have consumers (spec/event-log.md 13.5)."""
     if "consumers" not in dialect.capabilities:
         raise LogTableError(
-            f"the log {log} can have no consumers: {dialect.name} does not tell which transactions have written it and "
-            "are open, so that nobody knows when a gap in its numbers stays one; give this receiver a log of its own"
+            f"the log {log} can have no consumers: {dialect.name} does not tell which "
+            "transactions have written it and are open, so that nobody knows when a gap in its "
+            "numbers stays one; give this receiver a log of its own"
         )
     for numbering in ask(conn, dialect, "numberings", Numbering, log):
-        if numbering.cache > 1 or numbering.increment < 1 or numbering.cycles or numbering.disorder is not None:
-            why = f"keeps {numbering.cache} numbers a session" if numbering.cache > 1 else "does not rise"
+        if (
+            numbering.cache > 1
+            or numbering.increment < 1
+            or numbering.cycles
+            or numbering.disorder is not None
+        ):
+            why = (
+                f"keeps {numbering.cache} numbers a session"
+                if numbering.cache > 1
+                else "does not rise"
+            )
             raise LogTableError(
-                f"the log {log} can have no consumers: its sequence {numbering.name} {why}, so that a row may get a "
-                f"number that was passed long ago; ALTER SEQUENCE {numbering.name} CACHE 1 INCREMENT 1 NO CYCLE"
+                f"the log {log} can have no consumers: its sequence {numbering.name} {why}, so "
+                "that a row may get a number that was passed long ago; ALTER SEQUENCE "
+                f"{numbering.name} CACHE 1 INCREMENT 1 NO CYCLE"
             )
     if not has_table(conn, log):
         raise LogTableError(
-            f"the log {log} has no table {log.consumer_table}, where consumers keep what they have done: make it with "
-            "`eventlog db upgrade`, or with `eventlog db upgrade --companions-only` if somebody else made the log"
+            f"the log {log} has no table {log.consumer_table}, where consumers keep what they "
+            "have done: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
+            "--companions-only` if somebody else made the log"
         )
 
 
@@ -201,8 +225,10 @@ def first_set(conn: Connection, dialect: Dialect, log: LogTable, begins: str) ->
     first = int(begins)
     if (removed := read_removed(conn, log)) >= first:
         raise ConfigError(
-            f"begin = {first}: rows up to record_id {removed} were removed from the log {log}, so that a consumer that "
-            'begins there would miss some; begin behind it, or with "first" (what the log still holds), or with '
+            f"begin = {first}: rows up to record_id {removed} were removed from the log {log}, so "
+            "that a consumer that "
+            'begins there would miss some; begin behind it, or with "first" (what the log still '
+            "holds), or with "
             '"snapshot"'
         )
     return RecordSet(first - 1)
@@ -218,25 +244,39 @@ def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
     number = (record_id - sa.func.row_number().over(order_by=record_id)).label("island")
     numbered = sa.select(record_id.label("record_id"), number).where(record_id > 0).subquery()
     first = sa.func.min(numbered.c.record_id)
-    ranges = sa.select(first, sa.func.max(numbered.c.record_id)).group_by(numbered.c.island).order_by(first)
+    ranges = (
+        sa.select(first, sa.func.max(numbered.c.record_id))
+        .group_by(numbered.c.island)
+        .order_by(first)
+    )
     return [(int(low), int(high)) for low, high in conn.execute(ranges)]
 
 
-# --- while a consumer runs --------------------------------------------------------------------------------------------
+# --- while a consumer runs ------------------------------------------------------------------------
 
 
-def write_done(conn: Connection, dialect: Dialect, log: LogTable, name: str, done: RecordSet, *, moved: bool) -> None:
+def write_done(
+    conn: Connection, dialect: Dialect, log: LogTable, name: str, done: RecordSet, *, moved: bool
+) -> None:
     """Replace the set in the line of a consumer. ``moved`` says that rows have joined it."""
     _write(conn, dialect, log, name, {"done": done.encode(), "recent": None}, moved=moved)
 
 
-def write_recent(conn: Connection, dialect: Dialect, log: LogTable, name: str, recent: RecordSet) -> None:
+def write_recent(
+    conn: Connection, dialect: Dialect, log: LogTable, name: str, recent: RecordSet
+) -> None:
     """Write the rows that have joined the set since it was last written as a whole."""
     _write(conn, dialect, log, name, {"recent": recent.encode()}, moved=True)
 
 
 def _write(
-    conn: Connection, dialect: Dialect, log: LogTable, name: str, values: dict[str, Any], *, moved: bool
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    name: str,
+    values: dict[str, Any],
+    *,
+    moved: bool,
 ) -> None:
     table = _consumers(log)
     if moved:
@@ -254,14 +294,22 @@ def pop_requeued(conn: Connection, log: LogTable, name: str) -> Again:
     if row.requeued is None:
         return Again()
     # A request that is made meanwhile stays for the next time.
-    asked = sa.update(table).where(table.c.name == name, table.c.requeued == row.requeued).values(requeued=None)
+    asked = (
+        sa.update(table)
+        .where(table.c.name == name, table.c.requeued == row.requeued)
+        .values(requeued=None)
+    )
     return Again.decode(row.requeued) if conn.execute(asked).rowcount else Again()
 
 
-def ask_again(conn: Connection, log: LogTable, name: str, ranges: Ranges, objects: Sequence[str] = ()) -> None:
+def ask_again(
+    conn: Connection, log: LogTable, name: str, ranges: Ranges, objects: Sequence[str] = ()
+) -> None:
     """Ask a consumer to send rows and objects again, in addition to earlier requests."""
     table = _consumers(log)
-    line = conn.execute(sa.select(table.c.requeued).where(table.c.name == name).with_for_update()).first()
+    line = conn.execute(
+        sa.select(table.c.requeued).where(table.c.name == name).with_for_update()
+    ).first()
     if line is None:
         raise _gone(log, name)
     before = Again.decode(line.requeued)
@@ -288,7 +336,9 @@ def write_loaded(conn: Connection, log: LogTable, name: str, loaded: dict[str, A
 
 
 def _gone(log: LogTable, name: str) -> DatabaseError:
-    return DatabaseError(f"consumer {name!r} of the log {log} is gone: its line in {log.consumer_table} was deleted")
+    return DatabaseError(
+        f"consumer {name!r} of the log {log} is gone: its line in {log.consumer_table} was deleted"
+    )
 
 
 _MOST_RANGES: Final = 500
@@ -338,26 +388,34 @@ def _present(conn: Connection, log: LogTable, ids: Sequence[int]) -> list[int]:
     record_id, ranges = column_of(log, "record_id"), to_ranges(ids)
     present: set[int] = set()
     for part in range(0, len(ranges), _MOST_RANGES):
-        is_asked = sa.or_(*(record_id.between(first, last) for first, last in ranges[part : part + _MOST_RANGES]))
+        is_asked = sa.or_(
+            *(record_id.between(first, last) for first, last in ranges[part : part + _MOST_RANGES])
+        )
         present.update(conn.execute(sa.select(record_id).where(is_asked)).scalars())
     return [one for one in ids if one in present]
 
 
-def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tuple[list[int], list[RefusedRow]]:
+def _chosen(
+    conn: Connection, log: LogTable, done: RecordSet, ids: Ranges
+) -> tuple[list[int], list[RefusedRow]]:
     """Return the chosen record_ids that are done, and the refused rows, whose objects have later
     rows done.
 
     The database returns the rows of the objects. Python decides which of them are done, since no
     statement can bind a set with any number of ranges.
     """
-    record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
+    record_id, event_type, table_name, table_key = (
+        column_of(log, field).label(field) for field in RefusedRow._fields
+    )
     is_chosen = sa.or_(*(record_id.between(first, last) for first, last in ids))
     chosen = sa.case((is_chosen, 1), else_=0).label("chosen")
     # A window function reads and sorts the log once, whatever its statistics say.
-    of_object = sa.func.max(sa.case((is_chosen, 1), else_=0)).over(partition_by=[table_name, table_key])
-    rows = sa.select(record_id, event_type, table_name, table_key, chosen, of_object.label("of_object")).subquery(
-        "logged"
+    of_object = sa.func.max(sa.case((is_chosen, 1), else_=0)).over(
+        partition_by=[table_name, table_key]
     )
+    rows = sa.select(
+        record_id, event_type, table_name, table_key, chosen, of_object.label("of_object")
+    ).subquery("logged")
     again: list[int] = []
     refused: list[RefusedRow] = []
     later: set[tuple[str, str]] = set()
@@ -375,7 +433,9 @@ def _chosen(conn: Connection, log: LogTable, done: RecordSet, ids: Ranges) -> tu
     return again, refused
 
 
-def requeue_objects_for(conn: Connection, log: LogTable, line: ConsumerLine, event_ids: Sequence[str]) -> None:
+def requeue_objects_for(
+    conn: Connection, log: LogTable, line: ConsumerLine, event_ids: Sequence[str]
+) -> None:
     """Ask a consumer to send objects of its snapshot again, with the values of that later time
     (spec/event-log.md 13.4).
     """
@@ -384,10 +444,12 @@ def requeue_objects_for(conn: Connection, log: LogTable, line: ConsumerLine, eve
         add_object_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in event_ids], line.name)
 
 
-# --- rows that a consumer has not done --------------------------------------------------------------------------------
+# --- rows that a consumer has not done ------------------------------------------------------------
 
 
-def behind(done: RecordSet, dialect: Dialect, last: int | None = None, limit: int | None = None) -> Window:
+def behind(
+    done: RecordSet, dialect: Dialect, last: int | None = None, limit: int | None = None
+) -> Window:
     """Return the window of all rows outside a set, up to a record_id (spec/event-log.md 13.1)."""
     greatest = dialect.last_record_id if last is None else last
     return Window(1, last, limit, gaps=tuple(done.gaps(greatest)))
@@ -396,10 +458,16 @@ def behind(done: RecordSet, dialect: Dialect, last: int | None = None, limit: in
 def shown_ids(conn: Connection, dialect: Dialect, log: LogTable, window: Window) -> list[int]:
     """Return the record_ids of a window."""
     fields = ("record_id", "event_type")
-    return [record_id for piece in dialect.read_fields(conn, log, window, fields) for record_id, _ in piece]
+    return [
+        record_id
+        for piece in dialect.read_fields(conn, log, window, fields)
+        for record_id, _ in piece
+    ]
 
 
-def count_behind(conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet, most: int) -> int:
+def count_behind(
+    conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet, most: int
+) -> int:
     """Return the number of rows outside a set, counted up to ``most``."""
     window = behind(done, dialect, limit=most)
     undone = dialect.window_statement(log, window, ("record_id",))

@@ -22,7 +22,13 @@ from eventlog.core.catalog import Catalog, Column, Database
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.sql.log_table import LogTable, quoted
-from eventlog.sql.statements import fetch, fetch_chunks, qualified, quote_identifier, run_as_it_stands
+from eventlog.sql.statements import (
+    fetch,
+    fetch_chunks,
+    qualified,
+    quote_identifier,
+    run_as_it_stands,
+)
 
 WRITES: Final = "eventlog_writes"
 """The key in ``Connection.info`` that marks a session whose transactions write
@@ -30,8 +36,8 @@ WRITES: Final = "eventlog_writes"
 """
 
 CHANGING_POOL: Final = (
-    "a connection pool that changes sessions between transactions: the lock that keeps a second publisher away would "
-    "not hold; connect to the database itself, or to a pool in session mode"
+    "a connection pool that changes sessions between transactions: the lock that keeps a second "
+    "publisher away would not hold; connect to the database itself, or to a pool in session mode"
 )
 """The pool through which the log cannot be reached, and the way out."""
 
@@ -56,12 +62,21 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     "empty_text": "'' is a value of its own, not NULL",
     "nul_characters": "text holds U+0000",
     "binary_values": "binary columns are logged by value (spec/triggers.md 6.1)",
-    "owner_look_up": "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)",
-    "key_cascades": "child rows that follow their owner's new key log that themselves, after it (spec/triggers.md 2)",
-    "altered_tables": "a table that was altered is logged by rows to be read back (spec/triggers.md 7.6)",
+    "owner_look_up": (
+        "a child row's DELETE looks whether its owner is still there (spec/triggers.md 2)"
+    ),
+    "key_cascades": (
+        "child rows that follow their owner's new key log that themselves, after it "
+        "(spec/triggers.md 2)"
+    ),
+    "altered_tables": (
+        "a table that was altered is logged by rows to be read back (spec/triggers.md 7.6)"
+    ),
     "upsert_captured": "a row that INSERT replaces is logged as gone",
     "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
-    "consumers": "consumers read the log beside its publisher: who has written it and is open can be told",
+    "consumers": (
+        "consumers read the log beside its publisher: who has written it and is open can be told"
+    ),
 }
 """The capabilities of databases: names for ``SqlDatabase.capabilities``, and their meanings."""
 
@@ -231,7 +246,9 @@ class SqlDatabase(ABC):
 
     def local_time(self, conn: Connection) -> datetime:
         """Return the local time of the server, in its own zone rather than the session's."""
-        return conn.execute(sa.select(sa.literal_column(self.local_now, sa.TIMESTAMP()))).scalar_one()
+        return conn.execute(
+            sa.select(sa.literal_column(self.local_now, sa.TIMESTAMP()))
+        ).scalar_one()
 
     # Names and values
 
@@ -281,7 +298,9 @@ class SqlDatabase(ABC):
 
     # Running statements
 
-    def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    def fetch(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object]
+    ) -> list[tuple[Any, ...]]:
         """Return the rows of a statement as the driver makes them."""
         return fetch(conn, statement, parameters)
 
@@ -354,8 +373,12 @@ class SqlDatabase(ABC):
             *self.lacking(conn, log, log.name, ("SELECT",), log.column("status")),
             *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
             *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
-            *self.lacking(conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")),
-            *self.lacking(conn, log, log.consumer_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("name")),
+            *self.lacking(
+                conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")
+            ),
+            *self.lacking(
+                conn, log, log.consumer_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("name")
+            ),
         ]
         return list(dict.fromkeys(missing))
 
@@ -370,10 +393,14 @@ class SqlDatabase(ABC):
             *self.lacking(conn, log, log.name, needed, log.column("status")),
             *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
             *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
-            *self.lacking(conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")),
+            *self.lacking(
+                conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")
+            ),
         ]
         if deletes and sa.inspect(conn).has_table(quoted(log.consumer_table), log.schema):
-            missing += self.lacking(conn, log, log.consumer_table, ("SELECT",), self.spelled("name"))
+            missing += self.lacking(
+                conn, log, log.consumer_table, ("SELECT",), self.spelled("name")
+            )
         return list(dict.fromkeys(missing))
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
@@ -382,11 +409,15 @@ class SqlDatabase(ABC):
         """
         missing = self.lacking(conn, log, log.name, ("INSERT",), log.column("status"))
         if resumable:
-            missing += self.lacking(conn, log, log.resync_table, _ALL_RIGHTS, self.spelled("position"))
+            missing += self.lacking(
+                conn, log, log.resync_table, _ALL_RIGHTS, self.spelled("position")
+            )
         return list(dict.fromkeys(missing))
 
     @abstractmethod
-    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+    def lacking(
+        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+    ) -> list[str]:
         """Return the rights among SELECT, INSERT, UPDATE, DELETE that this session lacks on a table
         of a log, in words.
 
@@ -417,7 +448,9 @@ class SqlDatabase(ABC):
         # CACHE 1: with a cache the numbers of two sessions' changes of one row may be in the wrong
         # order.
         numbers = sa.Identity(always=False, cache=1)
-        return sa.Column("record_id", self.column_types["integer"], numbers, primary_key=True, comment=comment)
+        return sa.Column(
+            "record_id", self.column_types["integer"], numbers, primary_key=True, comment=comment
+        )
 
     @abstractmethod
     def log_checks(self) -> Sequence[str]:
@@ -483,7 +516,8 @@ class SqlDatabase(ABC):
         """
         if storage:
             raise ConfigError(
-                f"{self.name} takes no tablespace and no names here: give them to `db upgrade` on Oracle alone"
+                f"{self.name} takes no tablespace and no names here: give them to `db upgrade` on "
+                "Oracle alone"
             )
         return text
 

@@ -144,7 +144,9 @@ class Dialect(SqlDatabase):
         """Return a bound value as the driver has it in a statement."""
         return f":{name}"
 
-    def log_statement(self, log: LogTable, name: str, event_time_zone: str = "utc", **words: str) -> str:
+    def log_statement(
+        self, log: LogTable, name: str, event_time_zone: str = "utc", **words: str
+    ) -> str:
         """Return a statement of ``log_sql`` for this log. Only quoted identifiers and ``words`` are
         put into its text.
 
@@ -155,7 +157,8 @@ class Dialect(SqlDatabase):
     def log_fields(self, log: LogTable, fields: Sequence[str]) -> str:
         """Return the word ``{fields}`` of ``log_sql``."""
         return ", ".join(
-            self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field)) for field in fields
+            self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field))
+            for field in fields
         )
 
     def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
@@ -165,10 +168,14 @@ class Dialect(SqlDatabase):
         if value_bytes is None:
             return self.log_fields(log, fields)
         texts = {
-            field: self.log_field(field, self.bindable(self.quote(log.column(field))), log.type_of(field))
+            field: self.log_field(
+                field, self.bindable(self.quote(log.column(field))), log.type_of(field)
+            )
             for field in {*fields, "old_value", "new_value"}
         }
-        size = " + ".join(f"COALESCE({self.value_size(texts[value])}, 0)" for value in ("old_value", "new_value"))
+        size = " + ".join(
+            f"COALESCE({self.value_size(texts[value])}, 0)" for value in ("old_value", "new_value")
+        )
         is_small = f"CASE WHEN {size} <= {int(value_bytes)} THEN"
         bounded = {value: f"{is_small} {texts[value]} END" for value in ("old_value", "new_value")}
         bounded["event_type"] = f"{is_small} {texts.get('event_type')} ELSE -({size}) END"
@@ -194,7 +201,9 @@ class Dialect(SqlDatabase):
 
     def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
         """Return the statement that reads these fields of the rows of a window."""
-        return self.log_statement(log, window.statement, fields=self.bounded_fields(log, fields, window.value_bytes))
+        return self.log_statement(
+            log, window.statement, fields=self.bounded_fields(log, fields, window.value_bytes)
+        )
 
     def read_fields(
         self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
@@ -211,7 +220,9 @@ class Dialect(SqlDatabase):
         A reader that stops before the end has to close it.
         """
         parameters = self.window_parameters(window)
-        return self._log_chunks(conn, self.window_statement(log, window, LogRow._fields), parameters, size)
+        return self._log_chunks(
+            conn, self.window_statement(log, window, LogRow._fields), parameters, size
+        )
 
     def due_chunks(
         self,
@@ -238,7 +249,9 @@ class Dialect(SqlDatabase):
             "perpetrator": None if leave_user is None else leave_user.rstrip(" "),
         }
         fields = self.bounded_fields(log, LogRow._fields, value_bytes)
-        return self._log_chunks(conn, self.log_statement(log, "read_due", fields=fields), parameters, size)
+        return self._log_chunks(
+            conn, self.log_statement(log, "read_due", fields=fields), parameters, size
+        )
 
     def due_time(self, event_time: str) -> str:
         """Return the text of an event_time as ``read_due`` compares it."""
@@ -263,7 +276,9 @@ class Dialect(SqlDatabase):
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         """Return the rows of these record_ids, of any status, in record_id order."""
         statement = self.log_statement(log, "read_rows")
-        rows = [self.log_rows(conn, statement, {"first": first, "last": last}) for first, last in ranges]
+        rows = [
+            self.log_rows(conn, statement, {"first": first, "last": last}) for first, last in ranges
+        ]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
     def read_columns(
@@ -276,7 +291,9 @@ class Dialect(SqlDatabase):
         """
         statement = self.log_statement(log, "read_rows", fields=self.log_fields(log, fields))
         self.choose_plans(conn)
-        rows = [self.fetch(conn, statement, {"first": first, "last": last}) for first, last in ranges]
+        rows = [
+            self.fetch(conn, statement, {"first": first, "last": last}) for first, last in ranges
+        ]
         return sorted(chain.from_iterable(rows), key=itemgetter(0))
 
     def mark(self, conn: Connection, log: LogTable, letter: str, ranges: Ranges) -> int:
@@ -289,19 +306,27 @@ class Dialect(SqlDatabase):
         """Delete the rows of these record_ids that still have status N, and return their number."""
         return self.change_rows(conn, self.log_statement(log, "delete"), ranges)
 
-    def change_rows(self, conn: Connection, statement: str, ranges: Ranges, **values: object) -> int:
+    def change_rows(
+        self, conn: Connection, statement: str, ranges: Ranges, **values: object
+    ) -> int:
         """Run a statement for the rows of these record_ids, ``:first`` to ``:last``, and return the
         number of changed rows.
         """
-        return run_many(conn, statement, [{"first": first, "last": last, **values} for first, last in ranges])
+        return run_many(
+            conn, statement, [{"first": first, "last": last, **values} for first, last in ranges]
+        )
 
-    def log_rows(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[LogRow]:
+    def log_rows(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object]
+    ) -> list[LogRow]:
         """Return the rows of a statement that selects ``{fields}``."""
         self.choose_plans(conn)
         with without_collector():
             return list(map(log_row, self.fetch(conn, statement, parameters)))
 
-    def _log_chunks(self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int) -> LogRows:
+    def _log_chunks(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
+    ) -> LogRows:
         self.choose_plans(conn)
         with closing(self.fetch_chunks(conn, statement, parameters, size)) as chunks:
             for rows in chunks:
@@ -344,7 +369,9 @@ class Dialect(SqlDatabase):
         """
         return False
 
-    def key_values(self, cls: ObjectClass, keys: Iterable[str]) -> Iterator[tuple[str, tuple[Any, ...]]]:
+    def key_values(
+        self, cls: ObjectClass, keys: Iterable[str]
+    ) -> Iterator[tuple[str, tuple[Any, ...]]]:
         """Yield the canonical keys that a row can have, each with its values as they are bound;
         others are left out.
         """
@@ -366,7 +393,12 @@ class Dialect(SqlDatabase):
     # Objects written into the log once more (spec/event-log.md 11, ``eventlog.sql.resync``)
 
     def start_walk(
-        self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
+        self,
+        conn: Connection,
+        log: LogTable,
+        schema: str | None,
+        cls: ObjectClass,
+        selection: Selection,
     ) -> Walk:
         """Return the walk that the other methods need. The caller commits, and goes on in the same
         session.
@@ -380,7 +412,9 @@ class Dialect(SqlDatabase):
         """
 
     @abstractmethod
-    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_behind(
+        self, conn: Connection, walk: Walk, position: str | None, limit: int
+    ) -> list[str]:
         """Return the canonical keys of the next ``limit`` objects behind ``position``, in the order
         of the walk.
         """
@@ -412,14 +446,20 @@ class Dialect(SqlDatabase):
         (``position_binds``).
         """
         refs = self.walk_key(walk)
-        return f"({', '.join(refs)}) > ({', '.join(self.bind(f'k{i}') for i, _ in enumerate(refs))})"
+        return (
+            f"({', '.join(refs)}) > ({', '.join(self.bind(f'k{i}') for i, _ in enumerate(refs))})"
+        )
 
     def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
         """Return the values of a position's key as they are bound: ``k0``, ``k1``, ... None = no
         position.
         """
         keys = () if position is None else (position,)
-        return {f"k{i}": value for _, values in self.key_values(cls, keys) for i, value in enumerate(values)}
+        return {
+            f"k{i}": value
+            for _, values in self.key_values(cls, keys)
+            for i, value in enumerate(values)
+        }
 
     keys_may_be_null: bool = False
     """True if a row may have a primary key that is NULL."""
@@ -439,18 +479,26 @@ class Dialect(SqlDatabase):
         ((rows,),) = self.fetch(conn, statement, self.position_binds(walk.cls, position))
         return int(rows)
 
-    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
+    def write_keys(
+        self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]
+    ) -> None:
         """Log the objects with these canonical keys, in their order.
 
         The rows have no perpetrator, so that they are never loopback (spec/event-log.md 8.3).
         """
         row = {"event_type": int(selection.event_type), "class_name": selection.class_name}
-        run_many(conn, self.log_statement(log, "write_key"), [{**row, "table_key": key} for key in keys])
+        run_many(
+            conn, self.log_statement(log, "write_key"), [{**row, "table_key": key} for key in keys]
+        )
 
     # The questions of ``doctor`` (``eventlog.sql.doctor``)
 
     def fetch_answer(
-        self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]
+        self,
+        conn: Connection,
+        statement: str,
+        names: Mapping[str, str],
+        binds: Mapping[str, object],
     ) -> Answer:
         """Run a statement of ``doctor.sql``, in which names stand in braces and binds behind
         colons.
@@ -486,7 +534,14 @@ class Dialect(SqlDatabase):
         """
 
     def log_parts(
-        self, conn: Connection, log: LogTable, status: str | None, first: int, last: int, rows: int, at_least: int
+        self,
+        conn: Connection,
+        log: LogTable,
+        status: str | None,
+        first: int,
+        last: int,
+        rows: int,
+        at_least: int,
     ) -> list[Part]:
         """Return ranges of record_ids with about equal numbers of rows of a status, at most
         ``rows``, in ascending order.
@@ -498,8 +553,12 @@ class Dialect(SqlDatabase):
         bounds = {"first": max(first, 1), "last": min(last, self.last_record_id)}
         has_status = self.bindable(self.has_status(log, status))
         if not self.shares_snapshots:
-            runs = self.fetch(conn, self.log_statement(log, "runs_of_part", has_status=has_status), bounds)
-            return _parts_of([(int(start), int(end)) for start, end in runs], bounds["first"], rows, at_least)
+            runs = self.fetch(
+                conn, self.log_statement(log, "runs_of_part", has_status=has_status), bounds
+            )
+            return _parts_of(
+                [(int(start), int(end)) for start, end in runs], bounds["first"], rows, at_least
+            )
         count = self.log_statement(log, "count_part", has_status=has_status)
         ((counted, greatest),) = self.fetch(conn, count, bounds)
         if not counted:
@@ -507,7 +566,9 @@ class Dialect(SqlDatabase):
         total = int(counted)
         size = _part_size(total, rows, at_least)
         cuts = self.log_statement(log, "cut_part", has_status=has_status)
-        firsts = [int(record_id) for (record_id,) in self.fetch(conn, cuts, {**bounds, "part_size": size})]
+        firsts = [
+            int(record_id) for (record_id,) in self.fetch(conn, cuts, {**bounds, "part_size": size})
+        ]
         firsts[0] = bounds["first"]
         lasts = [*(after - 1 for after in firsts[1:]), int(greatest)]
         sizes = [size] * (len(firsts) - 1) + [total - size * (len(firsts) - 1)]
@@ -538,11 +599,14 @@ class Dialect(SqlDatabase):
 
         ``as_of`` is SQL behind the name of the log that names the moment to read.
         """
-        selected = ", ".join(f"{self.part_field(log, field)} AS {self.quote(field)}" for field in fields)
+        selected = ", ".join(
+            f"{self.part_field(log, field)} AS {self.quote(field)}" for field in fields
+        )
         record_id = self.quote(log.column("record_id"))
         return (
             f"SELECT {selected} FROM {self.qualified(log.schema, log.name)}{as_of}"  # noqa: S608 - quoted names
-            f" WHERE {self.has_status(log, status)} AND {record_id} BETWEEN {bounds} ORDER BY {record_id}"
+            f" WHERE {self.has_status(log, status)} AND {record_id} BETWEEN {bounds}"
+            f" ORDER BY {record_id}"
         )
 
     def part_field(self, log: LogTable, field: str) -> str:
@@ -554,7 +618,13 @@ class Dialect(SqlDatabase):
 
     @abstractmethod
     def read_part(
-        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+        self,
+        url: URL,
+        log: LogTable,
+        snapshot: str | None,
+        status: str | None,
+        part: Part,
+        fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a part as Arrow batches with these fields, in record_id order, by a
         connection of its own.
@@ -605,7 +675,11 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         for field, column in zip(LogRow._fields, log.columns, strict=True)
     }
     # A column that has a zone holds the moment itself.
-    now = dialect.local_now if event_time_zone == "local" and not log.has_zoned_time else dialect.utc_now
+    now = (
+        dialect.local_now
+        if event_time_zone == "local" and not log.has_zoned_time
+        else dialect.utc_now
+    )
     return {
         "log": dialect.bindable(dialect.qualified(log.schema, log.name)),
         "fields": dialect.log_fields(log, LogRow._fields),
@@ -645,5 +719,7 @@ def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
 
     if field.name != "event_time":
         return pa.array(values, field.type)
-    texts = [text if text is None or text[:1].isdigit() else None for text in values]  # infinity is no timestamp
+    texts = [
+        text if text is None or text[:1].isdigit() else None for text in values
+    ]  # infinity is no timestamp
     return pa.array(texts, pa.string()).cast(field.type)

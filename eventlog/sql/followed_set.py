@@ -87,7 +87,9 @@ class FollowedSet:
         # The writers are read after the highest record_id.
         writers = dialect.open_writers(conn, log)
         if writers is None:
-            raise LogTableError(f"the database does not tell any more who has written the log {log}")
+            raise LogTableError(
+                f"the database does not tell any more who has written the log {log}"
+            )
         now = time.monotonic()
         self._follow(writers)
         self._add_look(Look(top, writers, now))
@@ -125,7 +127,9 @@ class FollowedSet:
             # to its end.
             del self.looks[1:-1:2]
 
-    def _pass_over(self, conn: Connection, dialect: Dialect, log: LogTable, last: int, closed: int) -> bool:
+    def _pass_over(
+        self, conn: Connection, dialect: Dialect, log: LogTable, last: int, closed: int
+    ) -> bool:
         """Read the rows in the gaps up to ``last``, and skip the rest of the gaps; up to ``closed``
         the rest is done.
         """

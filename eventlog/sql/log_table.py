@@ -84,7 +84,9 @@ class LogTable:
     @property
     def version_table(self) -> str:
         """The name ``<log>_version`` of the table with the revisions that the log has reached."""
-        return self._companion("_version", self.max_identifier - 4)  # its key has this name and _pkc
+        return self._companion(
+            "_version", self.max_identifier - 4
+        )  # its key has this name and _pkc
 
     @property
     def resync_table(self) -> str:
@@ -143,10 +145,12 @@ def new_log(dialect: Dialect, schema: str | None, name: str) -> LogTable:
 def refuse_schema(dialect: Dialect, schema: str | None) -> None:
     """Raise ConfigError if a schema is named in a database without schemas."""
     if schema is not None and "schemas" not in dialect.capabilities:
-        raise ConfigError(f"{dialect.name} has no schemas: take {schema!r} out of log_table or schema_name")
+        raise ConfigError(
+            f"{dialect.name} has no schemas: take {schema!r} out of log_table or schema_name"
+        )
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def cut_name(name: str, max_bytes: int) -> str:
@@ -214,7 +218,9 @@ def _first_part(text: str, name: str) -> tuple[str, str]:
 
 
 def _bad_name(name: str) -> ConfigError:
-    return ConfigError(f'log_table {name!r} is no table name: write table, schema.table or "Schema"."Table"')
+    return ConfigError(
+        f'log_table {name!r} is no table name: write table, schema.table or "Schema"."Table"'
+    )
 
 
 def quoted(name: str) -> quoted_name:
@@ -227,7 +233,7 @@ def schema_of(log: LogTable) -> quoted_name | None:
     return None if log.schema is None else quoted(log.schema)
 
 
-# --- an existing log --------------------------------------------------------------------------------------------------
+# --- an existing log ------------------------------------------------------------------------------
 
 
 def locate_log(
@@ -291,8 +297,9 @@ def locate_log(
         if not inspector.has_table(quoted(companion), schema):
             place = companion if schema is None else f"{schema}.{companion}"
             raise LogTableError(
-                f"the log {log} has no companion table {place}: make it with `eventlog db upgrade`, "
-                "or with `eventlog db upgrade --companions-only` if somebody else made the log"
+                f"the log {log} has no companion table {place}: make it with `eventlog db "
+                "upgrade`, or with `eventlog db upgrade --companions-only` if somebody else made "
+                "the log"
             )
     return log
 
@@ -303,7 +310,10 @@ def _columns(
     """Return the columns of the log in its order."""
     if "time_types" in dialect.capabilities:
         reflected = inspector.get_columns(name, schema)
-        return [Column(dialect.spelled(column["name"]), _column_type(column["type"])) for column in reflected]
+        return [
+            Column(dialect.spelled(column["name"]), _column_type(column["type"]))
+            for column in reflected
+        ]
     # The declared type decides, and SQLAlchemy keeps only the types that it knows
     # (spec/event-log.md 1.4).
     tables = dialect.reflect(conn, schema).tables
@@ -311,7 +321,12 @@ def _columns(
 
 
 def check_rights(
-    conn: Connection, dialect: Dialect, log: LogTable, *, delete: bool = False, missing: Sequence[str] | None = None
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    *,
+    delete: bool = False,
+    missing: Sequence[str] | None = None,
 ) -> None:
     """Raise LogTableError that names the rights which this session lacks to publish the log.
 
@@ -322,8 +337,8 @@ def check_rights(
         missing = dialect.missing_rights(conn, log, delete)
     if missing:
         raise LogTableError(
-            f"user {dialect.current_user(conn)} lacks rights on the log {log}: {'; '.join(missing)}; "
-            "have its owner grant them"
+            f"user {dialect.current_user(conn)} lacks rights on the log {log}: "
+            f"{'; '.join(missing)}; have its owner grant them"
         )
 
 
@@ -333,7 +348,7 @@ def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | N
     return match_name(name, inspector.get_table_names(schema))
 
 
-# --- the columns of a log ---------------------------------------------------------------------------------------------
+# --- the columns of a log -------------------------------------------------------------------------
 
 LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "2.x": LogRow._fields,
@@ -396,7 +411,11 @@ def find_columns(
     elif not (names := _standard(by_name)):
         if not numbered and column_sort == "bytes":
             columns = sorted(columns, key=lambda column: column.name.encode())
-        names, how, by_layout = _by_position(columns, layout), " at position {}", f" (layout {layout})"
+        names, how, by_layout = (
+            _by_position(columns, layout),
+            " at position {}",
+            f" (layout {layout})",
+        )
     for position, standard in enumerate(LAYOUTS[layout], 1):
         column = by_name[names[standard]]
         needed, kinds = _NEEDED[standard]
@@ -407,7 +426,9 @@ def find_columns(
             if column.type.kind is Kind.OTHER and column.type.sql:
                 is_kind = column.type.sql
             place = f'column "{column.name}"{how.format(position)}'
-            raise LogTableError(f"{place} cannot be {standard}: {is_kind}, {needed} needed{by_layout}")
+            raise LogTableError(
+                f"{place} cannot be {standard}: {is_kind}, {needed} needed{by_layout}"
+            )
     return tuple(names[standard] for standard in LogRow._fields)
 
 
@@ -415,14 +436,20 @@ def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str
     real_names = {standard.lower(): real for standard, real in column_map.items()}
     for name in real_names:
         if name not in LogRow._fields:
-            raise ConfigError(f"column_map names {name!r}, which is no column of the log: {', '.join(LogRow._fields)}")
+            raise ConfigError(
+                f"column_map names {name!r}, which is no column of the log: "
+                f"{', '.join(LogRow._fields)}"
+            )
     columns: dict[str, str] = {}
     for standard in LogRow._fields:
         if standard not in real_names:
             raise LogTableError(f"column_map has no column for {standard}: it must name all ten")
         real = match_name(real_names[standard], by_name)
         if real is None:
-            raise LogTableError(f'the log has no column "{real_names[standard]}", which column_map names as {standard}')
+            raise LogTableError(
+                f'the log has no column "{real_names[standard]}", which column_map names as '
+                f"{standard}"
+            )
         if real in columns.values():
             raise LogTableError(f'column_map names column "{real}" twice')
         columns[standard] = real
@@ -443,14 +470,18 @@ def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
             f"the log has {len(columns)} columns, so none at position {len(columns) + 1} can be "
             f"{standard_names[len(columns)]} (layout {layout}); ten are needed"
         )
-    return {standard: column.name for standard, column in zip(standard_names, columns, strict=False)}
+    return {
+        standard: column.name for standard, column in zip(standard_names, columns, strict=False)
+    }
 
 
 def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
     """Return the class of a column as SQLAlchemy reflects it, as far as the log's ten columns need
     it.
     """
-    base = getattr(sql_type, "data_type", None)  # a domain counts as its base type (spec/xds.md 6.2)
+    base = getattr(
+        sql_type, "data_type", None
+    )  # a domain counts as its base type (spec/xds.md 6.2)
     if isinstance(base, TypeEngine):
         return _column_type(base)
     try:
@@ -459,7 +490,13 @@ def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
         sql = type(sql_type).__name__.lower()
     bits = 0
     if isinstance(sql_type, sa.Integer):
-        bits = 16 if isinstance(sql_type, sa.SmallInteger) else 64 if isinstance(sql_type, sa.BigInteger) else 32
+        bits = (
+            16
+            if isinstance(sql_type, sa.SmallInteger)
+            else 64
+            if isinstance(sql_type, sa.BigInteger)
+            else 32
+        )
     return ColumnType(_kind(sql_type), bits, sql)
 
 

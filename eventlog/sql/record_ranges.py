@@ -49,7 +49,8 @@ def shown_ranges(
     name = dialect.quote(log.column("record_id"))
     dialect.choose_plans(conn)
     statement = (
-        f"SELECT MIN({name}), MAX({name}) FROM (SELECT {name}, {name} - ROW_NUMBER() OVER (ORDER BY {name}) AS island "  # noqa: S608
+        f"SELECT MIN({name}), MAX({name}) FROM ("  # noqa: S608
+        f"SELECT {name}, {name} - ROW_NUMBER() OVER (ORDER BY {name}) AS island "
         f"FROM ({rows}) AS shown) AS numbered GROUP BY island ORDER BY 1"
     )
     found = dialect.fetch(conn, statement, dialect.window_parameters(window))

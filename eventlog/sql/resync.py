@@ -57,8 +57,9 @@ def check_table(conn: Connection, log: LogTable) -> None:
     """Raise LogTableError if the log has no table of positions yet."""
     if not sa.inspect(conn).has_table(quoted(log.resync_table), log.schema):
         raise LogTableError(
-            f"the log {log} has no table {log.resync_table}, where a resync keeps its position: make it with "
-            "`eventlog db upgrade`, or with `eventlog db upgrade --companions-only` if somebody else made the log"
+            f"the log {log} has no table {log.resync_table}, where a resync keeps its position: "
+            "make it with `eventlog db upgrade`, or with `eventlog db upgrade --companions-only` "
+            "if somebody else made the log"
         )
 
 
@@ -88,7 +89,9 @@ def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[bool]:
     return is_same
 
 
-def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool, restart: bool) -> Unfinished:
+def begin(
+    conn: Connection, log: LogTable, selection: Selection, *, resume: bool, restart: bool
+) -> Unfinished:
     """Return the line of this resync: a new one, or with ``resume`` the existing one.
 
     Raises ConfigError if there is one without ``resume`` (``restart`` replaces it), or none to
@@ -103,25 +106,35 @@ def begin(conn: Connection, log: LogTable, selection: Selection, *, resume: bool
     if line is not None:
         if not restart:
             raise ConfigError(
-                f"a resync of {selection.class_name} ({selection}) is not finished: {number_of(line.rows, 'row')} "
-                f"written, {_place(line.position)}; --resume goes on from there, --restart begins again"
+                f"a resync of {selection.class_name} ({selection}) is not finished: "
+                f"{number_of(line.rows, 'row')} written, {_place(line.position)}; --resume goes "
+                "on from there, --restart begins again"
             )
         conn.execute(sa.delete(table).where(_is(log, selection)))
-    values = {"digest": selection.digest, "class_name": selection.class_name, "selection": str(selection)}
+    values = {
+        "digest": selection.digest,
+        "class_name": selection.class_name,
+        "selection": str(selection),
+    }
     conn.execute(sa.insert(table).values(**values, rows_written=0))
     return Unfinished(str(selection), None, 0)
 
 
 def _nothing_to_resume(conn: Connection, log: LogTable, selection: Selection) -> str:
-    others = [line for line in unfinished(conn, log, selection.class_name) if not line.selection.startswith(_DUE)]
+    others = [
+        line
+        for line in unfinished(conn, log, selection.class_name)
+        if not line.selection.startswith(_DUE)
+    ]
     if not others:
         return f"there is no unfinished resync of {selection.class_name}: leave --resume out"
     named = "; ".join(
-        f"{other.selection} ({number_of(other.rows, 'row')}, {_place(other.position)})" for other in others
+        f"{other.selection} ({number_of(other.rows, 'row')}, {_place(other.position)})"
+        for other in others
     )
     return (
-        f"there is no unfinished resync of {selection.class_name} for {selection}; there is: {named}. "
-        "Repeat its own command with --resume"
+        f"there is no unfinished resync of {selection.class_name} for {selection}; there is: "
+        f"{named}. Repeat its own command with --resume"
     )
 
 
@@ -129,7 +142,9 @@ def _place(position: str | None) -> str:
     return "at its beginning" if position is None else f"up to {position}"
 
 
-def run(conn: Connection, log: LogTable, selection: Selection, write_batch: WriteBatch) -> Iterator[Batch]:
+def run(
+    conn: Connection, log: LogTable, selection: Selection, write_batch: WriteBatch
+) -> Iterator[Batch]:
     """Write batch after batch, each in a transaction of its own, until the last one, and yield the
     results.
 
@@ -147,7 +162,10 @@ def run(conn: Connection, log: LogTable, selection: Selection, write_batch: Writ
                 _settle(conn, log, selection)
                 conn.execute(sa.delete(table).where(_is(log, selection)))
             else:
-                moved = {"position": batch.position, "rows_written": table.c.rows_written + batch.rows}
+                moved = {
+                    "position": batch.position,
+                    "rows_written": table.c.rows_written + batch.rows,
+                }
                 conn.execute(sa.update(table).where(_is(log, selection)).values(moved))
         yield batch
         if batch.is_last:
@@ -161,7 +179,7 @@ def pause(rows: int, rate: float | None, elapsed: float) -> float:
     return 0.0 if rate is None else max(0.0, rows / rate - elapsed)
 
 
-# --- resyncs that are due (spec/triggers.md 9.1) ----------------------------------------------------------------------
+# --- resyncs that are due (spec/triggers.md 9.1) --------------------------------------------------
 
 _DUE: Final = "due: "
 """The beginning of ``selection`` in the line of a due resync that nobody has begun; its reason
@@ -201,8 +219,12 @@ def due_for(gaps: Iterable[Gap]) -> list[Due]:
     """
     due: dict[Selection, Due] = {}
     for gap in gaps:
-        is_known = not gap.deletes  # the receiver has the objects; if triggers did not fire, it may lack some
-        event_type = EventType.UPDATE_ROW_QUERY_BACK if is_known else EventType.INSERT_ROW_QUERY_BACK
+        is_known = (
+            not gap.deletes
+        )  # the receiver has the objects; if triggers did not fire, it may lack some
+        event_type = (
+            EventType.UPDATE_ROW_QUERY_BACK if is_known else EventType.INSERT_ROW_QUERY_BACK
+        )
         selections = [Selection(gap.class_name, event_type, gap.where)]
         if gap.deletes:
             selections.append(Selection(gap.class_name, EventType.DELETE_ROW))
@@ -221,17 +243,23 @@ def note_due(conn: Connection, log: LogTable, due: Iterable[Due]) -> None:
         selection = one.selection
         what = {"type": int(selection.event_type), "where": selection.where, "reason": one.reason}
         values = {"digest": one.digest, "class_name": selection.class_name, "rows_written": 0}
-        conn.execute(sa.insert(table).values(**values, selection=_DUE + json.dumps(what, ensure_ascii=False)))
+        conn.execute(
+            sa.insert(table).values(**values, selection=_DUE + json.dumps(what, ensure_ascii=False))
+        )
 
 
 def due_now(conn: Connection, log: LogTable) -> list[Due]:
     """Return the due resyncs, oldest first."""
     table = _table(log)
-    lines = sa.select(table.c.class_name, table.c.selection).where(table.c.selection.startswith(_DUE))
+    lines = sa.select(table.c.class_name, table.c.selection).where(
+        table.c.selection.startswith(_DUE)
+    )
     found = []
     for class_name, told in conn.execute(lines.order_by(table.c.started)):
         what = json.loads(told.removeprefix(_DUE))
-        found.append(Due(Selection(class_name, EventType(what["type"]), what["where"]), what["reason"]))
+        found.append(
+            Due(Selection(class_name, EventType(what["type"]), what["where"]), what["reason"])
+        )
     return found
 
 
@@ -253,7 +281,7 @@ def _settle(conn: Connection, log: LogTable, done: Selection) -> None:
         conn.execute(sa.delete(table).where(table.c.digest.in_(digests), table.c.started <= began))
 
 
-# --- objects that are gone from the tables ----------------------------------------------------------------------------
+# --- objects that are gone from the tables --------------------------------------------------------
 
 
 def existing(
@@ -276,7 +304,9 @@ def history(
     Rows of its child tables count, and so do rows of any status.
     """
     name = column_of(log, "table_name")
-    statement = sa.select(name, sa.func.count(), sa.func.min(column_of(log, "event_time"))).group_by(name)
+    statement = sa.select(
+        name, sa.func.count(), sa.func.min(column_of(log, "event_time"))
+    ).group_by(name)
     of_class = [
         row
         for row in conn.execute(statement)
@@ -287,7 +317,9 @@ def history(
     return names, sum(rows for _, rows, _ in of_class), next(iter(times), None)
 
 
-def known(conn: Connection, log: LogTable, names: Sequence[str], after: int) -> Iterator[tuple[int, str]]:
+def known(
+    conn: Connection, log: LogTable, names: Sequence[str], after: int
+) -> Iterator[tuple[int, str]]:
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
     the order of that number.
 
@@ -302,7 +334,11 @@ def known(conn: Connection, log: LogTable, names: Sequence[str], after: int) -> 
     )
     statement = (
         sa.select(record_id, key)
-        .where(record_id.in_(last), column_of(log, "event_type") != int(EventType.DELETE_ROW), record_id > after)
+        .where(
+            record_id.in_(last),
+            column_of(log, "event_type") != int(EventType.DELETE_ROW),
+            record_id > after,
+        )
         .order_by(record_id)
     )
     for number, text in conn.execute(statement, execution_options={"yield_per": 10_000}):
@@ -310,7 +346,12 @@ def known(conn: Connection, log: LogTable, names: Sequence[str], after: int) -> 
 
 
 def write_deleted(
-    conn: Connection, dialect: Dialect, log: LogTable, schema: str | None, cls: ObjectClass, keys: Iterable[str]
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    schema: str | None,
+    cls: ObjectClass,
+    keys: Iterable[str],
 ) -> list[str]:
     """Log a type 4 for each of these canonical keys that has no object, and return these keys.
 
@@ -343,7 +384,10 @@ def _sees_what_commits(conn: Connection, dialect: Dialect) -> bool:
     """Return True if a statement of this transaction sees what others commit meanwhile, or if
     others cannot write.
     """
-    return "concurrent_writers" not in dialect.capabilities or conn.get_isolation_level() == "READ COMMITTED"
+    return (
+        "concurrent_writers" not in dialect.capabilities
+        or conn.get_isolation_level() == "READ COMMITTED"
+    )
 
 
 def _wait_for(conn: Connection, dialect: Dialect, log: LogTable, writers: frozenset[str]) -> None:
@@ -351,8 +395,9 @@ def _wait_for(conn: Connection, dialect: Dialect, log: LogTable, writers: frozen
     while writers := writers & (dialect.open_writers(conn, log) or frozenset()):
         if time.monotonic() > until:
             raise DatabaseError(
-                f"a transaction that has written the log {log} is open for more than {PATIENCE:g} s, and what it "
-                "inserts may not be taken for deleted: end it (`eventlog doctor` names it), then go on with --resume"
+                f"a transaction that has written the log {log} is open for more than {PATIENCE:g} "
+                "s, and what it inserts may not be taken for deleted: end it (`eventlog doctor` "
+                "names it), then go on with --resume"
             )
         time.sleep(rest)
         rest = min(1.0, rest * 2)

@@ -34,13 +34,21 @@ condition.
 """
 _APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
-BY_VALUE: Final = (EventType.INSERT_FIELD, EventType.UPDATE_FIELD, EventType.UPDATE_FIELD_REMOVE_ALL)
+BY_VALUE: Final = (
+    EventType.INSERT_FIELD,
+    EventType.UPDATE_FIELD,
+    EventType.UPDATE_FIELD_REMOVE_ALL,
+)
 
 
 @lru_cache(maxsize=32)
 def rows_of(log: LogTable) -> sa.TableClause:
     """Return the log with its ten columns for a statement."""
-    return sa.table(quoted(log.name), *(sa.column(quoted(column)) for column in log.columns), schema=schema_of(log))
+    return sa.table(
+        quoted(log.name),
+        *(sa.column(quoted(column)) for column in log.columns),
+        schema=schema_of(log),
+    )
 
 
 def column_of(log: LogTable, field: str) -> sa.ColumnElement[Any]:
@@ -59,7 +67,9 @@ def tail(conn: Connection, log: LogTable) -> int | None:
 def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:
     """Return the lowest and the highest positive record_id, None if there is none."""
     record_id = column_of(log, "record_id")
-    lowest, highest = conn.execute(sa.select(sa.func.min(record_id), sa.func.max(record_id)).where(record_id > 0)).one()
+    lowest, highest = conn.execute(
+        sa.select(sa.func.min(record_id), sa.func.max(record_id)).where(record_id > 0)
+    ).one()
     return None if lowest is None else (int(lowest), int(highest))
 
 
@@ -70,7 +80,9 @@ def count_queue(conn: Connection, log: LogTable, most: int) -> int:
     return count(conn, first.subquery())
 
 
-def _queued(conn: Connection, log: LogTable) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
+def _queued(
+    conn: Connection, log: LogTable
+) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
     """Return the record_id as the queue's index holds it, and the conditions of the rows N."""
     record_id, status = column_of(log, "record_id"), column_of(log, "status")
     if load_dialect(conn.dialect.name).queue_by_expression:
@@ -79,9 +91,13 @@ def _queued(conn: Connection, log: LogTable) -> tuple[sa.ColumnElement[Any], lis
     return record_id, [status == _NEW]
 
 
-def count(conn: Connection, table: sa.FromClause, conditions: Iterable[sa.ColumnElement[bool]] = ()) -> int:
+def count(
+    conn: Connection, table: sa.FromClause, conditions: Iterable[sa.ColumnElement[bool]] = ()
+) -> int:
     """Return the number of rows of a table."""
-    return int(conn.execute(sa.select(sa.func.count()).select_from(table).where(*conditions)).scalar_one())
+    return int(
+        conn.execute(sa.select(sa.func.count()).select_from(table).where(*conditions)).scalar_one()
+    )
 
 
 def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
@@ -101,7 +117,10 @@ def count_newest(conn: Connection, log: LogTable, most: int) -> list[tuple[str |
     """
     record_id = column_of(log, "record_id")
     newest = (
-        sa.select(column_of(log, "table_name").label("table_name"), column_of(log, "status").label("status"))
+        sa.select(
+            column_of(log, "table_name").label("table_name"),
+            column_of(log, "status").label("status"),
+        )
         .where(record_id.is_not(None))
         .order_by(record_id.desc())
         .limit(most)
@@ -111,10 +130,12 @@ def count_newest(conn: Connection, log: LogTable, most: int) -> list[tuple[str |
     counts: Counter[tuple[str | None, str]] = Counter()
     for table_name, letter, number in conn.execute(counted):
         counts[table_name, str(letter).rstrip(" ")] += number
-    return sorted(((*kind, number) for kind, number in counts.items()), key=lambda one: (one[0] or "", one[1]))
+    return sorted(
+        ((*kind, number) for kind, number in counts.items()), key=lambda one: (one[0] or "", one[1])
+    )
 
 
-# --- rows queued once more --------------------------------------------------------------------------------------------
+# --- rows queued once more ------------------------------------------------------------------------
 
 
 class RefusedRow(NamedTuple):
@@ -161,7 +182,9 @@ def requeue(
     refused = () if force else refuse_stale(conn, log, chosen, status.in_(_APPLIED))
     applied, failed = [*chosen, status.in_(_APPLIED)], [*chosen, status.in_(_FAILED)]
     if dry:
-        return Requeued(count(conn, rows_of(log), failed), count(conn, rows_of(log), applied), refused)
+        return Requeued(
+            count(conn, rows_of(log), failed), count(conn, rows_of(log), applied), refused
+        )
     # The copies come first: a row that goes back to N must not be copied. Without copies the right
     # to INSERT is not needed.
     copied = _copy(conn, log, applied, {"status": _NEW}) if letters.intersection(_APPLIED) else 0
@@ -170,7 +193,13 @@ def requeue(
 
 
 def requeue_loopback(
-    conn: Connection, log: LogTable, user: str, ids: Ranges | None = None, *, force: bool = False, dry: bool = False
+    conn: Connection,
+    log: LogTable,
+    user: str,
+    ids: Ranges | None = None,
+    *,
+    force: bool = False,
+    dry: bool = False,
 ) -> Requeued:
     """Log rows S of the publisher's user anew, without a perpetrator: they were not published
     (spec/event-log.md 8.3).
@@ -179,12 +208,19 @@ def requeue_loopback(
     unless ``force``.
     """
     record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
-    is_own, is_success = sa.func.rtrim(perpetrator, " ") == user, column_of(log, "status") == Status.SUCCESS
+    is_own, is_success = (
+        sa.func.rtrim(perpetrator, " ") == user,
+        column_of(log, "status") == Status.SUCCESS,
+    )
     chosen = [is_own, is_success, record_id > 0, *_within(log, ids)]
     # Rows that were not published outdate no other row.
     is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
     is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
-    refused = () if force else refuse_stale(conn, log, chosen, is_later, (*BY_VALUE, EventType.DELETE_ROW))
+    refused = (
+        ()
+        if force
+        else refuse_stale(conn, log, chosen, is_later, (*BY_VALUE, EventType.DELETE_ROW))
+    )
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
     copied = count(conn, rows_of(log), chosen) if dry else _copy(conn, log, chosen, new)
     return Requeued(set_back=0, copied=copied, refused=refused)
@@ -207,7 +243,9 @@ def refuse_stale(
     """Return the chosen rows of some types whose object has a later row that ``counts``, and remove
     them from ``chosen``.
     """
-    record_id, event_type, table_name, table_key = (column_of(log, field).label(field) for field in RefusedRow._fields)
+    record_id, event_type, table_name, table_key = (
+        column_of(log, field).label(field) for field in RefusedRow._fields
+    )
     # A window function reads and sorts the log once. A self-join would be planned by statistics,
     # which may say that the log is empty. Before version 23, Oracle accepts no condition as a
     # column.
@@ -245,7 +283,11 @@ def _copy(
     """Log the chosen rows anew, in their order, with other values in some fields, and return their
     number.
     """
-    values = {field: new.get(field, column_of(log, field)) for field in LogRow._fields if field != "record_id"}
+    values = {
+        field: new.get(field, column_of(log, field))
+        for field in LogRow._fields
+        if field != "record_id"
+    }
     copies = sa.select(*values.values()).where(*chosen).order_by(column_of(log, "record_id"))
     inserted = conn.execute(
         sa.insert(rows_of(log)).from_select([column_of(log, field) for field in values], copies),
@@ -254,7 +296,7 @@ def _copy(
     return inserted.rowcount
 
 
-# --- the companions ---------------------------------------------------------------------------------------------------
+# --- the companions -------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=32)
@@ -271,7 +313,9 @@ def _inflight(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.inflight_table), *map(sa.column, columns), schema=schema_of(log))
 
 
-def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, str]], consumer: str = "") -> None:
+def add_errors(
+    conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, str]], consumer: str = ""
+) -> None:
     """Write lines (record_id, code, message) to ``<log>_error``; characters that no text column
     accepts are replaced.
 
@@ -286,13 +330,21 @@ def add_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, 
         conn.execute(sa.insert(_errors(log)), rows)
 
 
-def add_object_errors(conn: Connection, log: LogTable, lines: Sequence[tuple[str, str, str]], consumer: str) -> None:
+def add_object_errors(
+    conn: Connection, log: LogTable, lines: Sequence[tuple[str, str, str]], consumer: str
+) -> None:
     """Write lines (event_id, code, message) of objects of a consumer's snapshot; they have the
     record_id 0.
     """
     if lines:
         rows = [
-            {"record_id": 0, "code": code, "message": storable(message), "consumer": consumer, "event_id": event_id}
+            {
+                "record_id": 0,
+                "code": code,
+                "message": storable(message),
+                "consumer": consumer,
+                "event_id": event_id,
+            }
             for event_id, code, message in lines
         ]
         conn.execute(sa.insert(_errors(log)), rows)
@@ -311,7 +363,9 @@ def write_inflight(conn: Connection, log: LogTable, flight_no: int, composition:
 def update_inflight(conn: Connection, log: LogTable, flight_no: int, composition: str) -> None:
     """Replace the line of a flight by the part that is left of it."""
     inflight = _inflight(log)
-    conn.execute(sa.update(inflight).where(inflight.c.flight_no == flight_no).values(composition=composition))
+    conn.execute(
+        sa.update(inflight).where(inflight.c.flight_no == flight_no).values(composition=composition)
+    )
 
 
 def strike_inflight(conn: Connection, log: LogTable, flight_no: int) -> None:
@@ -323,8 +377,12 @@ def strike_inflight(conn: Connection, log: LogTable, flight_no: int) -> None:
 def read_inflight(conn: Connection, log: LogTable) -> list[tuple[int, str]]:
     """Return the lines (flight_no, composition) of all unfinished flights, oldest first."""
     inflight = _inflight(log)
-    statement = sa.select(inflight.c.flight_no, inflight.c.composition).order_by(inflight.c.flight_no)
-    return [(int(flight_no), str(composition)) for flight_no, composition in conn.execute(statement)]
+    statement = sa.select(inflight.c.flight_no, inflight.c.composition).order_by(
+        inflight.c.flight_no
+    )
+    return [
+        (int(flight_no), str(composition)) for flight_no, composition in conn.execute(statement)
+    ]
 
 
 class ErrorLine(NamedTuple):
@@ -346,12 +404,16 @@ def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
     errors = _errors(log)
     if not consumer:
         return errors.c.consumer.is_(None)
-    consumers = sa.table(quoted(log.consumer_table), sa.column("name"), sa.column("begun"), schema=schema_of(log))
+    consumers = sa.table(
+        quoted(log.consumer_table), sa.column("name"), sa.column("begun"), schema=schema_of(log)
+    )
     begun = sa.select(consumers.c.begun).where(consumers.c.name == consumer).scalar_subquery()
     return sa.and_(errors.c.consumer == consumer, errors.c.error_time >= begun)
 
 
-def read_errors(conn: Connection, log: LogTable, row: int | str, consumer: str = "") -> list[ErrorLine]:
+def read_errors(
+    conn: Connection, log: LogTable, row: int | str, consumer: str = ""
+) -> list[ErrorLine]:
     """Return the error lines of a row, by its record_id, or of an object of a snapshot, by its
     event-id; oldest first.
 
@@ -364,19 +426,27 @@ def read_errors(conn: Connection, log: LogTable, row: int | str, consumer: str =
     return [ErrorLine(*line) for line in conn.execute(lines)]
 
 
-def newest_errors(conn: Connection, log: LogTable, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:
+def newest_errors(
+    conn: Connection, log: LogTable, most: int, consumer: str = ""
+) -> list[tuple[int, ErrorLine]]:
     """Return the newest error lines with their record_ids, newest first, at most ``most``.
 
     ``consumer`` is that of ``read_errors``.
     """
     errors = _errors(log)
-    columns = (errors.c.record_id, errors.c.error_time, errors.c.code, errors.c.message, errors.c.event_id)
+    columns = (
+        errors.c.record_id,
+        errors.c.error_time,
+        errors.c.code,
+        errors.c.message,
+        errors.c.event_id,
+    )
     newest_first = errors.c.error_time.desc(), errors.c.record_id.desc()
     lines = sa.select(*columns).where(_is_of(log, consumer)).order_by(*newest_first).limit(most)
     return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
 
 
-# --- rows removed by age ----------------------------------------------------------------------------------------------
+# --- rows removed by age --------------------------------------------------------------------------
 
 
 class Purged(NamedTuple):
@@ -422,8 +492,8 @@ def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> Non
             raise
         except DatabaseError as error:
             raise DatabaseError(
-                f"user {dialect.current_user(conn)} lacks the right DELETE on {table.name} ({error}): purge as its "
-                "owner, or have it granted"
+                f"user {dialect.current_user(conn)} lacks the right DELETE on {table.name} "
+                f"({error}): purge as its owner, or have it granted"
             ) from error
 
 
@@ -462,7 +532,11 @@ def purge_rows(
         if undone and (rows := count(conn, rows_of(log), [*old, sa.or_(*undone)])):
             for_whom[name] = rows
             old.append(sa.not_(sa.or_(*undone)))
-    if not dry and (highest := conn.execute(sa.select(sa.func.max(record_id)).where(*old)).scalar()) is not None:
+    if (
+        not dry
+        and (highest := conn.execute(sa.select(sa.func.max(record_id)).where(*old)).scalar())
+        is not None
+    ):
         note_removed(conn, log, int(highest))
     return Purged(last, number, _remove(conn, rows_of(log), old, dry), for_whom)
 
@@ -490,7 +564,11 @@ def purge_errors(
         return None
     number, last = batch
     stays = sa.not_(sa.and_(*_is_old(log, event_time)))
-    row = sa.select(sa.literal(1)).select_from(rows_of(log)).where(column_of(log, "record_id") == record_id, stays)
+    row = (
+        sa.select(sa.literal(1))
+        .select_from(rows_of(log))
+        .where(column_of(log, "record_id") == record_id, stays)
+    )
     old = [*behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
     return Purged(last, number, _remove(conn, errors, old, dry))
 
@@ -500,17 +578,30 @@ def _is_old(log: LogTable, older_than: datetime) -> list[sa.ColumnElement[bool]]
 
 
 def _next_batch(
-    conn: Connection, record_id: sa.ColumnElement[Any], behind: Sequence[sa.ColumnElement[bool]], size: int
+    conn: Connection,
+    record_id: sa.ColumnElement[Any],
+    behind: Sequence[sa.ColumnElement[bool]],
+    size: int,
 ) -> tuple[int, int] | None:
     """Return the number of lines of the next batch, and its highest record_id; None if there is no
     line.
     """
-    ids = sa.select(record_id.label("record_id")).where(*behind).order_by(record_id).limit(size).subquery()
-    number, last = conn.execute(sa.select(sa.func.count(), sa.func.max(ids.c.record_id)).select_from(ids)).one()
+    ids = (
+        sa.select(record_id.label("record_id"))
+        .where(*behind)
+        .order_by(record_id)
+        .limit(size)
+        .subquery()
+    )
+    number, last = conn.execute(
+        sa.select(sa.func.count(), sa.func.max(ids.c.record_id)).select_from(ids)
+    ).one()
     return (int(number), int(last)) if number else None
 
 
-def _remove(conn: Connection, table: sa.TableClause, old: list[sa.ColumnElement[bool]], dry: bool) -> int:
+def _remove(
+    conn: Connection, table: sa.TableClause, old: list[sa.ColumnElement[bool]], dry: bool
+) -> int:
     if dry:
         return count(conn, table, old)
     return conn.execute(sa.delete(table).where(*old)).rowcount

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import jinja2
 
 
-# --- text -------------------------------------------------------------------------------------------------------------
+# --- text -----------------------------------------------------------------------------------------
 
 
 def quote_identifier(name: str) -> str:
@@ -96,7 +96,7 @@ def key_parts(
         yield value(column, ref)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 @cache
@@ -107,7 +107,9 @@ def statements(package: str, file: str) -> Mapping[str, str]:
     text = resources.files(package).joinpath(file).read_text(encoding="utf-8")
     named = (part.partition("\n") for part in text.split("-- name: ")[1:])
     return {
-        name.strip(): "\n".join(line for line in body.split("\n") if not line.lstrip().startswith("--"))
+        name.strip(): "\n".join(
+            line for line in body.split("\n") if not line.lstrip().startswith("--")
+        )
         .strip()
         .rstrip(";")
         for name, _, body in named
@@ -148,7 +150,7 @@ def template_renderer(
     return render
 
 
-# --- how statements run, and how their rows are read ------------------------------------------------------------------
+# --- how statements run, and how their rows are read ----------------------------------------------
 
 
 def run_as_it_stands(conn: Connection, statement: str) -> None:
@@ -160,7 +162,9 @@ def fetch(
     conn: Connection, statement: str, parameters: Mapping[str, object] | tuple[object, ...]
 ) -> list[tuple[Any, ...]]:
     """Return the rows of a statement as the driver makes them, in half the time of SQLAlchemy's."""
-    result = conn.exec_driver_sql(statement, dict(parameters) if isinstance(parameters, Mapping) else parameters)
+    result = conn.exec_driver_sql(
+        statement, dict(parameters) if isinstance(parameters, Mapping) else parameters
+    )
     try:
         assert result.cursor is not None
         return list(result.cursor.fetchall())
@@ -192,7 +196,9 @@ def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, objec
     """
     if not rows:
         return 0
-    done = conn.exec_driver_sql(statement, [dict(row) for row in rows], execution_options={"preserve_rowcount": True})
+    done = conn.exec_driver_sql(
+        statement, [dict(row) for row in rows], execution_options={"preserve_rowcount": True}
+    )
     return int(done.rowcount)
 
 
@@ -222,5 +228,9 @@ def by_relation(rows: Iterable[Row[Any]]) -> defaultdict[Any, list[Row[Any]]]:
 
 def missing_schema(schema: str | None) -> DatabaseError:
     """Return the error for a missing schema. None is the connection's current one."""
-    what = "the connection has no current schema" if schema is None else f"there is no schema {schema!r}"
+    what = (
+        "the connection has no current schema"
+        if schema is None
+        else f"there is no schema {schema!r}"
+    )
     return DatabaseError(f"{what} in this database; set schema_name to one that exists")

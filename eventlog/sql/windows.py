@@ -52,13 +52,21 @@ class Window:
         """
         if self.gaps is not None:
             first, last = self.gaps[-1] if self.gaps else (1, 0)
-            return {"first": first, "last": last, "limit": greatest if self.limit is None else self.limit}
+            return {
+                "first": first,
+                "last": last,
+                "limit": greatest if self.limit is None else self.limit,
+            }
         bounds: dict[str, object] = {
             "first": max(self.first, 1),
             "last": greatest if self.last is None else min(self.last, greatest),
             "limit": greatest if self.limit is None else self.limit,
         }
-        return bounds if self.leave_user is None else bounds | {"perpetrator": self.leave_user.rstrip(" ")}
+        return (
+            bounds
+            if self.leave_user is None
+            else bounds | {"perpetrator": self.leave_user.rstrip(" ")}
+        )
 
     @property
     def statement(self) -> str:
@@ -81,7 +89,9 @@ def to_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
     """Return record_ids as ranges of consecutive integers, in their order."""
     if not ids:
         return []
-    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(range(ids[0], ids[-1] + 1)):  # most are one range
+    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(
+        range(ids[0], ids[-1] + 1)
+    ):  # most are one range
         return [(ids[0], ids[-1])]
     ranges: list[tuple[int, int]] = []
     first = last = ids[0]

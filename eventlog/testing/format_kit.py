@@ -46,7 +46,9 @@ class FormatCase:
             pytest.skip(f"{self.format.name} is not published")
         kind = self.format.publish_options
         options = None if kind is None else kind(**self.publish)
-        return self.format.publish(options, Publishing(in_records=self.in_records, utc_now=lambda: _NOW))
+        return self.format.publish(
+            options, Publishing(in_records=self.in_records, utc_now=lambda: _NOW)
+        )
 
     def round_trip(self, changes: list[Change], place: Path) -> tuple[list[Change], Report]:
         """Write changes and read them back. Skips the test if the format cannot do both."""
@@ -54,7 +56,13 @@ class FormatCase:
         if not can("read_changes") or not (can("write_changes") or can("publish")):
             pytest.skip(f"{self.format.name} is not both read and written")
         name, catalog, report = self.format.name, {"catalog": samples.CATALOG}, Report()
-        write(self.format, changes, str(place), in_own_options(name, "writer", {**catalog, **self.writer}), report)
+        write(
+            self.format,
+            changes,
+            str(place),
+            in_own_options(name, "writer", {**catalog, **self.writer}),
+            report,
+        )
         reader = in_own_options(name, "reader", {**catalog, **self.reader})
         return list(self.format.read(str(place), reader, report)), report
 
@@ -63,7 +71,9 @@ def _place(case: FormatCase, directory: Path) -> Path:
     return directory / f"out{case.format.endings['lines']}"
 
 
-def test_changes_are_read_back_as_they_were_written(format_case: FormatCase, tmp_path: Path) -> None:
+def test_changes_are_read_back_as_they_were_written(
+    format_case: FormatCase, tmp_path: Path
+) -> None:
     back, report = format_case.round_trip(list(samples.CHANGES), _place(format_case, tmp_path))
     assert [(one.table, one.op, one.key) for one in back] == [
         (one.table, one.op, one.key) for one in samples.CHANGES
@@ -77,7 +87,9 @@ def test_changes_are_read_back_as_they_were_written(format_case: FormatCase, tmp
 
 
 @pytest.mark.parametrize("value", _ODD, ids=lambda value: repr(value)[:20])
-def test_a_value_that_does_not_come_back_is_reported(value: Any, format_case: FormatCase, tmp_path: Path) -> None:
+def test_a_value_that_does_not_come_back_is_reported(
+    value: Any, format_case: FormatCase, tmp_path: Path
+) -> None:
     insert = samples.CHANGES[0]
     change = insert._replace(after={**(insert.after or {}), "name": value})
     try:
@@ -85,12 +97,18 @@ def test_a_value_that_does_not_come_back_is_reported(value: Any, format_case: Fo
     except EventlogError:
         return
     is_same = [repr(one.after and one.after.get("name")) for one in back] == [repr(value)]
-    assert is_same or report.counters or [type(one.after and one.after.get("name")) for one in back] == [str]
+    assert (
+        is_same
+        or report.counters
+        or [type(one.after and one.after.get("name")) for one in back] == [str]
+    )
 
 
 @given(garbage=st.binary(max_size=300))
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-def test_garbage_is_refused_and_raises_nothing_else(garbage: bytes, format_case: FormatCase, tmp_path: Path) -> None:
+def test_garbage_is_refused_and_raises_nothing_else(
+    garbage: bytes, format_case: FormatCase, tmp_path: Path
+) -> None:
     if not format_case.format.can("read_changes"):
         pytest.skip(f"{format_case.format.name} is not read")
     place = _place(format_case, tmp_path)
@@ -106,8 +124,14 @@ def test_the_same_flight_gives_the_same_bytes_after_a_restart(format_case: Forma
     written = samples.events(classes)
     first = format_case.event_writer().first(1, "", None)
     flight = samples.FlightSample(1, first, samples.origins(written))
-    before, after = (format_case.event_writer().document(classes, flight, 1, written) for _ in range(2))
-    assert (before.body, before.records, before.refused) == (after.body, after.records, after.refused)
+    before, after = (
+        format_case.event_writer().document(classes, flight, 1, written) for _ in range(2)
+    )
+    assert (before.body, before.records, before.refused) == (
+        after.body,
+        after.records,
+        after.refused,
+    )
     assert before.body or before.records
     assert list(before.event_ids) == ["1", "2", "3"]
 

@@ -45,12 +45,16 @@ _TIME: Final = datetime(2024, 5, 10, 12, 0, tzinfo=UTC)
 
 
 def _change(op: ChangeOp, position: str, **fields: Any) -> Change:
-    return Change("app", "item", op, (("id", 1),), position=position, commit_time=_TIME, user="app", **fields)
+    return Change(
+        "app", "item", op, (("id", 1),), position=position, commit_time=_TIME, user="app", **fields
+    )
 
 
 CHANGES: Final = (
     _change(ChangeOp.INSERT, "1", after=_ROW),
-    _change(ChangeOp.UPDATE, "2", before=_ROW, after={**_ROW, "name": None}, changed=frozenset({"name"})),
+    _change(
+        ChangeOp.UPDATE, "2", before=_ROW, after={**_ROW, "name": None}, changed=frozenset({"name"})
+    ),
     _change(ChangeOp.DELETE, "3", before={**_ROW, "name": None}),
 )
 """An insert, an update and a delete of one row."""
@@ -83,7 +87,14 @@ def events(classes: Catalog, number: int = 3, size: int = 0) -> Sequence[Outgoin
             (cls, f"id={record_id}"),
             Operation.ADD,
             [
-                (record_id, 1, (cls, f"id={record_id}"), attribute, None, attribute.convert(values[attribute.name]))
+                (
+                    record_id,
+                    1,
+                    (cls, f"id={record_id}"),
+                    attribute,
+                    None,
+                    attribute.convert(values[attribute.name]),
+                )
                 for attribute in cls.attributes
                 if attribute.name in values
             ],

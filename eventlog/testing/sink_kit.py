@@ -56,7 +56,9 @@ class SinkCase:
         written = samples.events(classes, 3 * number, size)
         for at in range(number):
             own = written[3 * at : 3 * at + 3]
-            flight = samples.FlightSample(at + 1, writer.first(at + 1, "", None), samples.origins(own))
+            flight = samples.FlightSample(
+                at + 1, writer.first(at + 1, "", None), samples.origins(own)
+            )
             yield writer.document(classes, flight, 1, own)
 
     def _format(self) -> Format:

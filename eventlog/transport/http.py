@@ -93,21 +93,28 @@ class HttpClient:
         self._host, self._port, self._path, is_tls = _target(url, place)
         self.shown = urlsplit(url)._replace(query="", fragment="").geturl()
         if is_tls:
-            self._tls: ssl.SSLContext | None = _tls_context(section, ca_file, client_certificate, client_key)
+            self._tls: ssl.SSLContext | None = _tls_context(
+                section, ca_file, client_certificate, client_key
+            )
         elif ca_file is not None or client_certificate is not None or client_key is not None:
-            raise ConfigError(f"{place} {self.shown}: ca_file, client_certificate and client_key need https")
+            raise ConfigError(
+                f"{place} {self.shown}: ca_file, client_certificate and client_key need https"
+            )
         else:
             self._tls = None
         if credentials and not is_tls and not is_loopback(self._host):
             raise ConfigError(
-                f"{place} {self.shown}: credentials are not sent over plain http to another machine; use https"
+                f"{place} {self.shown}: credentials are not sent over plain http to another "
+                "machine; use https"
             )
         self._credentials = dict(credentials or {})
         self._secrets = secrets
         self._timeout, self._max_answer_bytes = timeout, max_answer_bytes
         self._idle: deque[_Connection] = deque()
 
-    def request(self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = "") -> Response:
+    def request(
+        self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = ""
+    ) -> Response:
         """Make one exchange; ``path`` is appended to the path of the URL. Raises HttpFailed,
         whatever the reason.
         """
@@ -171,7 +178,9 @@ class HttpClient:
         encoding = response.getheader("Content-Encoding", "identity").strip().lower()
         if encoding not in ("identity", ""):
             what = "which was not asked for"
-            raise HttpFailed(f"the answer has Content-Encoding {encoding}, {what}", f"a Content-Encoding {what}")
+            raise HttpFailed(
+                f"the answer has Content-Encoding {encoding}, {what}", f"a Content-Encoding {what}"
+            )
         limit = self._max_answer_bytes
         body = bytearray()
         while piece := response.read(_PIECE):
@@ -179,7 +188,9 @@ class HttpClient:
             if len(body) > limit:
                 break
         if len(body) > limit or (response.length or 0) > limit:
-            raise HttpFailed(f"the answer has more than {limit} bytes{_hint(self._section, 'max_answer_bytes')}")
+            raise HttpFailed(
+                f"the answer has more than {limit} bytes{_hint(self._section, 'max_answer_bytes')}"
+            )
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
         return bytes(body)
@@ -221,7 +232,7 @@ def _hint(section: str, option: str) -> str:
     return f" ({section}.{option})" if section else ""
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
 def _target(url: str, place: str) -> tuple[str, int, str, bool]:
@@ -243,7 +254,9 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
         raise ConfigError(f"{place}: {parts.hostname} is no host name") from None
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if any(not "!" <= c <= "~" for c in path):
-        raise ConfigError(f"{place} holds blanks or characters that are not ASCII; percent-encode them")
+        raise ConfigError(
+            f"{place} holds blanks or characters that are not ASCII; percent-encode them"
+        )
     is_tls = parts.scheme == "https"
     default = http.client.HTTPS_PORT if is_tls else http.client.HTTP_PORT
     return parts.hostname, default if port is None else port, path, is_tls
@@ -259,7 +272,9 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def _tls_context(section: str, ca_file: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+def _tls_context(
+    section: str, ca_file: Path | None, certificate: Path | None, key: Path | None
+) -> ssl.SSLContext:
     """Return a TLS context that verifies the server's certificate and name, with TLS 1.2 or later.
     Raises ConfigError.
     """
@@ -269,7 +284,9 @@ def _tls_context(section: str, ca_file: Path | None, certificate: Path | None, k
     try:
         context = ssl.create_default_context(cafile=ca_file)
     except OSError as error:
-        raise ConfigError(f"{prefix}ca_file {ca_file}: {_pem_trouble(error)}; PEM certificates needed") from None
+        raise ConfigError(
+            f"{prefix}ca_file {ca_file}: {_pem_trouble(error)}; PEM certificates needed"
+        ) from None
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.sslsocket_class = _TlsSocket
     if certificate is not None:
@@ -278,7 +295,8 @@ def _tls_context(section: str, ca_file: Path | None, certificate: Path | None, k
             context.load_cert_chain(certificate, key, password=_no_passphrase)
         except OSError as error:
             raise ConfigError(
-                f"{prefix}client_certificate {files}: {_pem_trouble(error)}; a PEM certificate and its key needed"
+                f"{prefix}client_certificate {files}: {_pem_trouble(error)}; a PEM certificate "
+                "and its key needed"
             ) from None
     return context
 
@@ -292,7 +310,7 @@ def _pem_trouble(error: OSError) -> str:
     return str(getattr(error, "reason", None) or error.strerror or error)
 
 
-# --- connections ------------------------------------------------------------------------------------------------------
+# --- connections ----------------------------------------------------------------------------------
 
 
 class _Connection(http.client.HTTPConnection):
@@ -308,7 +326,12 @@ class _Connection(http.client.HTTPConnection):
             self.default_port = http.client.HTTPS_PORT
 
     def exchange(
-        self, method: str, path: str, body: bytes | None, headers: Mapping[str, str], deadline: float
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        deadline: float,
     ) -> http.client.HTTPResponse:
         """Send a request and return the response, its body unread. On failure the connection is
         closed.
@@ -331,7 +354,9 @@ class _Connection(http.client.HTTPConnection):
             plain = _connect(self.host, self.port, self._deadline)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is None:
-                opened: _PlainSocket | _TlsSocket = _PlainSocket(plain.family, plain.type, plain.proto, plain.detach())
+                opened: _PlainSocket | _TlsSocket = _PlainSocket(
+                    plain.family, plain.type, plain.proto, plain.detach()
+                )
             else:
                 with plain:
                     plain.settimeout(_left(self._deadline))

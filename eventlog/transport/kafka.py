@@ -27,7 +27,9 @@ try:
         TopicPartition,
     )
 except ModuleNotFoundError:
-    raise ConfigError("Kafka needs the package confluent-kafka; install eventlog-publisher[kafka]") from None
+    raise ConfigError(
+        "Kafka needs the package confluent-kafka; install eventlog-publisher[kafka]"
+    ) from None
 
 _log = logging.getLogger("eventlog.kafka")
 
@@ -65,8 +67,8 @@ _MOMENT: Final = 0.1
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _OURS: Final = (
-    "bootstrap.servers", "enable.idempotence", "transactional.id", "delivery.report.only.error", "enable.auto.commit",
-    "enable.partition.eof",
+    "bootstrap.servers", "enable.idempotence", "transactional.id", "delivery.report.only.error",
+    "enable.auto.commit", "enable.partition.eof",
 )  # fmt: skip
 _OF_THE_RECORD: Final = frozenset({
     KafkaError.MSG_SIZE_TOO_LARGE,
@@ -86,14 +88,19 @@ class KafkaAway(EventlogError):
     """Brokers that cannot be reached, refuse, or have not acknowledged every record in time."""
 
     code = "kafka_away"
-    cure = "Check the brokers, the topic and the user's rights. Nothing is marked; the publisher tries again."
+    cure = (
+        "Check the brokers, the topic and the user's rights. Nothing is marked; the publisher "
+        "tries again."
+    )
 
 
 class RecordRefused(EventlogError):
     """A record that Kafka refuses, now and at any later time."""
 
     code = "record_refused"
-    cure = "Let the topic take larger records (`max.message.bytes`), or send fewer events a document."
+    cure = (
+        "Let the topic take larger records (`max.message.bytes`), or send fewer events a document."
+    )
 
 
 class Record(NamedTuple):
@@ -107,7 +114,10 @@ class Record(NamedTuple):
 
 
 def _client(
-    kind: Callable[..., Any], brokers: str, properties: Mapping[str, Any] | None, ours: Mapping[str, Any]
+    kind: Callable[..., Any],
+    brokers: str,
+    properties: Mapping[str, Any] | None,
+    ours: Mapping[str, Any],
 ) -> Any:
     """Return a producer or consumer with our settings of librdkafka and the user's.
 
@@ -130,7 +140,7 @@ def _refusal(error: Exception) -> str:
     return re.sub(r'"[^"]*"(?= for )|value "[^"]*"', '"..."', said)
 
 
-# --- producing --------------------------------------------------------------------------------------------------------
+# --- producing ------------------------------------------------------------------------------------
 
 
 class Transmitter:
@@ -147,7 +157,10 @@ class Transmitter:
     """
 
     def __init__(
-        self, brokers: str, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT
+        self,
+        brokers: str,
+        properties: Mapping[str, Any] | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         self._timeout = timeout
         ours = {
@@ -163,7 +176,11 @@ class Transmitter:
         self._producer = self._new_producer()
 
     def send(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: tuple[tuple[str, bytes], ...] = ()
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: tuple[tuple[str, bytes], ...] = (),
     ) -> int:
         """Send a record, and return its number since the last flush, from 0.
 
@@ -189,7 +206,9 @@ class Transmitter:
                 deadline = deadline or time.monotonic() + self._timeout
                 if time.monotonic() > deadline:
                     self.abandon()
-                    raise KafkaAway(f"Kafka takes no more records within {self._timeout:g} s") from None
+                    raise KafkaAway(
+                        f"Kafka takes no more records within {self._timeout:g} s"
+                    ) from None
                 producer.poll(0.05)
             except KafkaException as error:
                 self._sent -= 1
@@ -216,7 +235,11 @@ class Transmitter:
         others = [error for error in failed.values() if error.code() not in _OF_THE_RECORD]
         if left or others:
             self.abandon()
-            reason = others[0].str() if others else f"{left} records are not acknowledged within {self._timeout:g} s"
+            reason = (
+                others[0].str()
+                if others
+                else f"{left} records are not acknowledged within {self._timeout:g} s"
+            )
             raise KafkaAway(f"Kafka has not taken all records: {reason}")
         return {number: error.str() for number, error in failed.items()}
 
@@ -248,7 +271,7 @@ def _note(failed: dict[int, KafkaError], number: int, error: Any, _message: Any)
         failed[number] = error
 
 
-# --- consuming --------------------------------------------------------------------------------------------------------
+# --- consuming ------------------------------------------------------------------------------------
 
 
 class Place(NamedTuple):
@@ -269,17 +292,30 @@ def parse_url(url: str) -> Place:
     topics = tuple(filter(None, parts.path.strip("/").split(",")))
     query = dict(parse_qsl(parts.query, keep_blank_values=True))
     offset = query.pop("offset", "earliest")
-    if parts.scheme != "kafka" or not parts.netloc or query or not all(map(_TOPIC.fullmatch, topics)):
-        raise ConfigError("a topic is named as kafka://host:port/topic?offset=earliest, or offset=N")
+    if (
+        parts.scheme != "kafka"
+        or not parts.netloc
+        or query
+        or not all(map(_TOPIC.fullmatch, topics))
+    ):
+        raise ConfigError(
+            "a topic is named as kafka://host:port/topic?offset=earliest, or offset=N"
+        )
     if "@" in parts.netloc:
-        raise ConfigError("a user does not belong in the URL of a topic; set sasl.username in properties")
+        raise ConfigError(
+            "a user does not belong in the URL of a topic; set sasl.username in properties"
+        )
     if offset != "earliest" and not (offset.isascii() and offset.isdigit()):
         raise ConfigError(f"offset {offset!r} is neither earliest nor a number")
     return Place(parts.netloc, topics, None if offset == "earliest" else int(offset))
 
 
 def read_topics(
-    place: Place, properties: Mapping[str, Any] | None = None, *, follow: bool = False, timeout: float = DEFAULT_TIMEOUT
+    place: Place,
+    properties: Mapping[str, Any] | None = None,
+    *,
+    follow: bool = False,
+    timeout: float = DEFAULT_TIMEOUT,
 ) -> Iterator[Record | None]:
     """Yield the records of topics, partition by partition as they arrive; None if none arrives for
     a moment.
@@ -295,12 +331,16 @@ def read_topics(
             topics.assign(starts)
             batches = iter(topics.consume, None)
         else:
-            batches = topics.read_to(starts, {partition: span.stop for partition, span in spans.items()})
+            batches = topics.read_to(
+                starts, {partition: span.stop for partition, span in spans.items()}
+            )
         for records in batches:
             yield from records or (None,)
 
 
-def topics_of(place: Place, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT) -> set[str]:
+def topics_of(
+    place: Place, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT
+) -> set[str]:
     """Return the names of all topics. Raises KafkaAway, ConfigError."""
     with TopicReader(place.brokers, properties, timeout) as topics:
         return topics.names()
@@ -319,7 +359,10 @@ class TopicReader:
     """
 
     def __init__(
-        self, brokers: str, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT
+        self,
+        brokers: str,
+        properties: Mapping[str, Any] | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
     ) -> None:
         ours = {
             "group.id": "eventlog",
@@ -349,7 +392,9 @@ class TopicReader:
             with self._away():
                 known = self._consumer.list_topics(topic, timeout=self._timeout).topics.get(topic)
             if known is None or known.error is not None or not known.partitions:
-                reason = "is not there" if known is None or known.error is None else known.error.str()
+                reason = (
+                    "is not there" if known is None or known.error is None else known.error.str()
+                )
                 raise KafkaAway(f"topic {topic}: {reason}")
             partitions += [(topic, number) for number in sorted(known.partitions)]
         return partitions
@@ -361,7 +406,9 @@ class TopicReader:
         spans = {}
         for topic, number in self.partitions(topics):
             with self._away():
-                bounds = self._consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=self._timeout)
+                bounds = self._consumer.get_watermark_offsets(
+                    TopicPartition(topic, number), timeout=self._timeout
+                )
             spans[topic, number] = range(*bounds)
         return spans
 
@@ -386,11 +433,19 @@ class TopicReader:
                 if message.error() is not None:
                     raise KafkaException(message.error())
                 records.append(
-                    Record(message.topic(), message.key(), message.value(), message.partition(), message.offset())
+                    Record(
+                        message.topic(),
+                        message.key(),
+                        message.value(),
+                        message.partition(),
+                        message.offset(),
+                    )
                 )
         return records
 
-    def read_to(self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]) -> Iterator[list[Record]]:
+    def read_to(
+        self, starts: Mapping[Partition, int], ends: Mapping[Partition, int]
+    ) -> Iterator[list[Record]]:
         """Read partitions to their ends, and yield batches of records; a batch is empty if no
         record arrives for a moment.
         """
@@ -402,12 +457,17 @@ class TopicReader:
             records = self.consume()
             idle = 0 if records else idle + 1
             if idle * _MOMENT > self._timeout:
-                raise KafkaAway(f"{self._brokers}: nothing comes of {len(left)} partitions within {self._timeout:g} s")
+                raise KafkaAway(
+                    f"{self._brokers}: nothing comes of {len(left)} partitions within "
+                    f"{self._timeout:g} s"
+                )
             yield records
             # Ends are seen by position, since offsets have gaps. Partitions at their end are read
             # further while others are not.
             with self._away():
-                positions = self._consumer.position([TopicPartition(*partition) for partition in self.reached])
+                positions = self._consumer.position(
+                    [TopicPartition(*partition) for partition in self.reached]
+                )
             for position in positions:
                 partition = position.topic, position.partition
                 self.reached[partition] = max(self.reached[partition], position.offset)
@@ -420,6 +480,6 @@ class TopicReader:
             yield
         except KafkaException as error:
             raise KafkaAway(
-                f"{self._brokers}: {error.args[0].str()}; check host and port, that the brokers run and let this "
-                "machine in"
+                f"{self._brokers}: {error.args[0].str()}; check host and port, that the brokers "
+                "run and let this machine in"
             ) from None

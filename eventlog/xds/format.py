@@ -48,7 +48,19 @@ from eventlog.core.values import EXACT_WORDS, ValueOptions
 from eventlog.errors import FormatError, ReceiverAway, XdsError
 from eventlog.files.atomic import whole_directory, whole_file
 from eventlog.files.text import source_files
-from eventlog.model import LEVELS, Answer, AttributeSteps, Change, Event, Level, Op, Operation, Step, Verdict, answer_of
+from eventlog.model import (
+    LEVELS,
+    Answer,
+    AttributeSteps,
+    Change,
+    Event,
+    Level,
+    Op,
+    Operation,
+    Step,
+    Verdict,
+    answer_of,
+)
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header, file_form, line_form, write_event
 
@@ -99,7 +111,9 @@ def read_events(document: bytes | str, limit: int = DEFAULT_LIMIT) -> Document:
         else:
             raise _unknown(child, "nds", "source, input")
     if len(inputs) != 1:
-        raise XdsError(f"line {root.sourceline}: nds holds {len(inputs)} input elements, one needed")
+        raise XdsError(
+            f"line {root.sourceline}: nds holds {len(inputs)} input elements, one needed"
+        )
     events: list[Event] = []
     others: list[str] = []
     heartbeat = False
@@ -124,7 +138,8 @@ def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._
     data = _utf8(document)
     if len(data) > limit:
         raise XdsError(
-            f"the document has {len(data)} bytes, {limit} are read at most: raise the limit or send less at a time"
+            f"the document has {len(data)} bytes, {limit} are read at most: raise the limit or "
+            "send less at a time"
         )
     # The DOCTYPE is searched before parsing: the parser would expand entities in attribute values,
     # and with huge_tree without bound.
@@ -135,7 +150,9 @@ def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._
     try:
         root = etree.fromstring(data, _PARSER)
     except etree.XMLSyntaxError as error:
-        raise XdsError(f"line {error.lineno or 1}: not well-formed: {' '.join(error.msg.split())}") from None
+        raise XdsError(
+            f"line {error.lineno or 1}: not well-formed: {' '.join(error.msg.split())}"
+        ) from None
     if root.getroottree().docinfo.internalDTD is not None:
         raise XdsError("a DOCTYPE is not accepted")
     return root
@@ -156,7 +173,9 @@ _PARSER = etree.XMLParser(
     remove_pis=True,
 )
 _PROLOG = re.compile(rb"(?:\xef\xbb\xbf)?(?:[ \t\r\n]++|<!--.*?-->|<\?.*?\?>)*+", re.DOTALL)
-_DECLARED = re.compile(rb"(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\bencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']")
+_DECLARED = re.compile(
+    rb"(?:\xef\xbb\xbf)?<\?xml\s[^>]*?\bencoding\s*=\s*[\"']([A-Za-z0-9._-]+)[\"']"
+)
 _AS_IT_IS = frozenset({"utf-8", "utf8", "us-ascii", "ascii"})
 _CODECS = {
     "iso-8859-1": "iso-8859-1",
@@ -197,10 +216,14 @@ def _event(element: etree._Element) -> Event:
             attributes.append(child)
         else:
             raise _unknown(
-                child, operation, "association" if attribute_tag is None else f"association, {attribute_tag}"
+                child,
+                operation,
+                "association" if attribute_tag is None else f"association, {attribute_tag}",
             )
     if len(associations) != 1 or not associations[0]:
-        raise XdsError(f"line {element.sourceline}: {operation} needs one association that is not empty")
+        raise XdsError(
+            f"line {element.sourceline}: {operation} needs one association that is not empty"
+        )
     class_name = _needed(element, "class-name")
     if operation is Operation.MODIFY and not attributes:
         raise XdsError(f"line {element.sourceline}: modify without modify-attr")
@@ -209,7 +232,10 @@ def _event(element: etree._Element) -> Event:
 
 
 def _unknown(element: etree._Element, parent: str, legal: str) -> XdsError:
-    return XdsError(f"line {element.sourceline}: element {element.tag} in {parent}: only {legal} can stand there")
+    return XdsError(
+        f"line {element.sourceline}: element {element.tag} in {parent}: only {legal} can stand "
+        "there"
+    )
 
 
 def _needed(element: etree._Element, attribute: str) -> str:
@@ -246,11 +272,16 @@ def _modify_attr(element: etree._Element) -> AttributeSteps:
         else:
             raise _unknown(child, "modify-attr", "remove-value, remove-all-values, add-value")
     if not steps:
-        raise XdsError(f"line {element.sourceline}: modify-attr without remove-value, remove-all-values, add-value")
+        raise XdsError(
+            f"line {element.sourceline}: modify-attr without remove-value, remove-all-values, "
+            "add-value"
+        )
     return AttributeSteps(_needed(element, "attr-name"), _one_type(element, types), tuple(steps))
 
 
-_EVENTS: Final[Mapping[str, tuple[Operation, str | None, Callable[[etree._Element], AttributeSteps]]]] = {
+_EVENTS: Final[
+    Mapping[str, tuple[Operation, str | None, Callable[[etree._Element], AttributeSteps]]]
+] = {
     "add": (Operation.ADD, "add-attr", _add_attr),
     "modify": (Operation.MODIFY, "modify-attr", _modify_attr),
     "delete": (Operation.DELETE, None, _add_attr),
@@ -269,7 +300,8 @@ def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
         value_type = child.get("type", "string")
         if value_type not in VALUE_TYPES:
             raise XdsError(
-                f"line {child.sourceline}: value of type {value_type}: {', '.join(sorted(VALUE_TYPES))} are read"
+                f"line {child.sourceline}: value of type {value_type}: "
+                f"{', '.join(sorted(VALUE_TYPES))} are read"
             )
         types.add(value_type)
         text = _text(child)
@@ -281,21 +313,30 @@ def _values(element: etree._Element, types: set[str]) -> tuple[str, ...]:
 
 def _one_type(element: etree._Element, types: set[str]) -> str:
     if types == {"string", "time"}:  # an attribute with special times (spec/xds.md 6.3)
-        texts = [value.text or "" for value in element.iter("value") if value.get("type", "string") == "string"]
+        texts = [
+            value.text or ""
+            for value in element.iter("value")
+            if value.get("type", "string") == "string"
+        ]
         if all(map(is_special, texts)):
             return "time"
     if types == {"string", "int"}:  # an attribute with NaN (spec/xds.md 6.1)
-        texts = [value.text or "" for value in element.iter("value") if value.get("type", "string") == "string"]
+        texts = [
+            value.text or ""
+            for value in element.iter("value")
+            if value.get("type", "string") == "string"
+        ]
         if set(texts) <= EXACT_WORDS:
             return "int"
     if len(types) > 1:
         raise XdsError(
-            f"line {element.sourceline}: the values of one attribute are of several types: {', '.join(sorted(types))}"
+            f"line {element.sourceline}: the values of one attribute are of several types: "
+            f"{', '.join(sorted(types))}"
         )
     return next(iter(types), "string")
 
 
-# --- the change format: documents in files ----------------------------------------------------------------------------
+# --- the change format: documents in files --------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +358,10 @@ class DocumentOptions(CheckedOptions):
     def classes(self, values: ValueOptions) -> Catalog | None:
         """Return the classes of the catalogue, None without one. Raises ConfigError."""
         return catalog_of(
-            self.catalog, values=values, meta_identifiers=self.meta_identifiers, referential=self.referential
+            self.catalog,
+            values=values,
+            meta_identifiers=self.meta_identifiers,
+            referential=self.referential,
         )
 
 
@@ -348,7 +392,10 @@ class DocumentWriterOptions(DocumentOptions):
     product_name: str = shared(PRODUCT_NAME, kind=STRING)
     product_version: str = shared(PRODUCT_VERSION, kind=STRING)
     file_layout: str = option(
-        "lines", choice("lines", "directory"), "an envelope a line, or an envelope a file", was="form"
+        "lines",
+        choice("lines", "directory"),
+        "an envelope a line, or an envelope a file",
+        was="form",
     )
     indent: int = shared(INDENT)
     existing_keys: Any = shared(EXISTING_KEYS)
@@ -367,11 +414,16 @@ def _documents(path: Path, limit: int) -> Iterator[tuple[str, Document | XdsErro
             line, number = file.readline(limit + 1), number + 1
         if b"</nds>" not in line:
             if line:
-                yield str(path), _document(bytes(blank) + line + file.read(limit + 1), limit, path, None)
+                yield (
+                    str(path),
+                    _document(bytes(blank) + line + file.read(limit + 1), limit, path, None),
+                )
             return
         while line:
             if len(line) > limit:
-                raise XdsError(f"{path}, line {number}: longer than {limit} bytes: raise the option limit")
+                raise XdsError(
+                    f"{path}, line {number}: longer than {limit} bytes: raise the option limit"
+                )
             if not line.isspace():
                 yield f"{path}, line {number}", _document(line, limit, path, number)
             line, number = file.readline(limit + 1), number + 1
@@ -409,9 +461,15 @@ class XdsFormat(Format):
     is_read_once = True
 
     def output_place(self, name: str, options: Mapping[str, Any]) -> str:
-        return name if options.get("file_layout") == "directory" else super().output_place(name, options)
+        return (
+            name
+            if options.get("file_layout") == "directory"
+            else super().output_place(name, options)
+        )
 
-    def read_changes(self, source: str, options: DocumentReaderOptions, report: Report) -> Iterator[Change]:
+    def read_changes(
+        self, source: str, options: DocumentReaderOptions, report: Report
+    ) -> Iterator[Change]:
         """Yield the changes of the events of a file, or of the files of a directory in the order of
         their names.
 
@@ -463,10 +521,14 @@ class XdsFormat(Format):
             number = 0
             while envelope := list(islice(events, options.batch_size)):
                 number += 1
-                (directory / f"{number:09}.xml").write_bytes(file_form(envelope, header, options.indent).encode())
+                (directory / f"{number:09}.xml").write_bytes(
+                    file_form(envelope, header, options.indent).encode()
+                )
 
     def publish(self, options: PublishOptions, publishing: Publishing) -> XdsWriter:
-        return XdsWriter(Header(options.product_name, options.product_version), publishing, options.indent)
+        return XdsWriter(
+            Header(options.product_name, options.product_version), publishing, options.indent
+        )
 
     def ignored(self, options: PublishOptions, publishing: Publishing) -> tuple[str, str] | None:
         if options.indent and publishing.in_records:
@@ -485,7 +547,7 @@ class XdsFormat(Format):
 
 FORMAT: Final = XdsFormat()
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 ANSWER_LIMIT: Final = 64 * 1024 * 1024
@@ -520,7 +582,9 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
     statuses = []
     for outer in outermost:
         message = "".join(str(text) for text in outer.itertext()).strip()
-        for status in outer.iter("status"):  # a nested status counts, too, with the text of the outer one
+        for status in outer.iter(
+            "status"
+        ):  # a nested status counts, too, with the text of the outer one
             level = LEVELS.get(status.get("level", ""), Level.ERROR)
             statuses.append((status.get("event-id"), Verdict(level, message)))
     return answer_of(statuses, event_ids, ignored)

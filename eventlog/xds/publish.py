@@ -24,7 +24,12 @@ class XdsWriter(EventWriter[str]):
     media_type = MEDIA_TYPE
     is_framed = True
 
-    def __init__(self, header: Header, publishing: Publishing = Publishing(), indent: int = 0) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        header: Header,
+        publishing: Publishing = Publishing(),  # noqa: B008
+        indent: int = 0,
+    ) -> None:
         self.in_records = publishing.in_records
         self._header, self._indent = header, indent
         self._catalog, self._writing = publishing.catalog, EventWriting(publishing.values)
@@ -45,6 +50,8 @@ class XdsWriter(EventWriter[str]):
             return "".join(self.body([piece]).decode() for piece in pieces)
         return self.body(pieces).decode()
 
-    def piece_of(self, change: Change, event_id: str, object_class: ObjectClass | None) -> str | None:
+    def piece_of(
+        self, change: Change, event_id: str, object_class: ObjectClass | None
+    ) -> str | None:
         events = change_to_events(change, event_id, self._catalog, self._writing)
         return write_event(events[0]) if events else None

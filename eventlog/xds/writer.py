@@ -36,7 +36,9 @@ _ATTRIBUTE_REFERENCES = {**_TEXT_REFERENCES, '"': "&quot;", "\t": "&#9;"}
 _TEXT_TABLE = str.maketrans(_TEXT_REFERENCES)
 _ATTRIBUTE_TABLE = str.maketrans(_ATTRIBUTE_REFERENCES)
 
-_ADD: Final = Operation.ADD  # a name of the module, since looking up an enumeration's members is slow
+_ADD: Final = (
+    Operation.ADD
+)  # a name of the module, since looking up an enumeration's members is slow
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,10 @@ class Header:
     product_version: str = __version__
 
     def __post_init__(self) -> None:
-        for option, text in (("product_name", self.product_name), ("product_version", self.product_version)):
+        for option, text in (
+            ("product_name", self.product_name),
+            ("product_version", self.product_version),
+        ):
             try:
                 check_xml(text)
             except BadXmlChar as error:
@@ -81,7 +86,8 @@ def write_outgoing(event: Outgoing) -> str:
         event_id = event.sent_id
     start, end = _element(operation, object_class.name)
     body = _body(operation, steps) if steps else ""
-    return f"{start}{event_id}{_ASSOCIATION}{escape_text(key + object_class.association_tail)}</association>{body}{end}"
+    association = escape_text(key + object_class.association_tail)
+    return f"{start}{event_id}{_ASSOCIATION}{association}</association>{body}{end}"
 
 
 def write_event(event: Event) -> str:
@@ -93,7 +99,9 @@ def write_event(event: Event) -> str:
     operation, class_name, association, event_id, attributes = event
     steps: list[Written] = []
     for name, value_type, several in attributes:
-        named = AttributeSteps(name, value_type, ())  # without steps, so that later events find the prepared text
+        named = AttributeSteps(
+            name, value_type, ()
+        )  # without steps, so that later events find the prepared text
         for op, values in several:
             texts = values[0] if len(values) == 1 else values
             if op is Op.REMOVE_ALL:
@@ -104,7 +112,9 @@ def write_event(event: Event) -> str:
                 steps.append((0, 0, None, named, None, texts))
     start, end = _element(operation, class_name)
     event_id, association = escape_attribute(event_id), escape_text(association)
-    return f"{start}{event_id}{_ASSOCIATION}{association}</association>{_body(operation, steps)}{end}"
+    return (
+        f"{start}{event_id}{_ASSOCIATION}{association}</association>{_body(operation, steps)}{end}"
+    )
 
 
 def line_form(events: Iterable[str], header: Header) -> str:
@@ -138,7 +148,10 @@ def _envelope(events: Iterable[str], header: Header) -> str:
 def _envelope_start(header: Header) -> str:
     version = escape_attribute(header.product_version)
     name = escape_text(header.product_name)
-    return f'<nds dtdversion="2.0"><source><product version="{version}">{name}</product></source><input>'
+    return (
+        '<nds dtdversion="2.0"><source><product '
+        f'version="{version}">{name}</product></source><input>'
+    )
 
 
 # --- text that follows from names alone is made once ---
@@ -179,7 +192,9 @@ class _Prepared(dict[Any, tuple[str, ...]]):
         return prepared
 
 
-def _prepared(attribute: Any, element: str, before: str, after: str) -> tuple[str, str, str, str, str, str]:
+def _prepared(
+    attribute: Any, element: str, before: str, after: str
+) -> tuple[str, str, str, str, str, str]:
     """Return the texts around the values of an attribute.
 
     They are: the start of the element; the text before a value that goes; the text between it and
@@ -198,11 +213,15 @@ def _prepared(attribute: Any, element: str, before: str, after: str) -> tuple[st
         f"</value></remove-value>{before}{value}",
         f"{start}<remove-all-values/>{before}{value}",
         f"{start}{before}{value}",
-        f"</value>{after}</{element}>" if attribute.value_type not in _SPECIAL_TYPES and not has_words else "",
+        f"</value>{after}</{element}>"
+        if attribute.value_type not in _SPECIAL_TYPES and not has_words
+        else "",
     )
 
 
-_modifications = _Prepared(partial(_prepared, element="modify-attr", before="<add-value>", after="</add-value>"))
+_modifications = _Prepared(
+    partial(_prepared, element="modify-attr", before="<add-value>", after="</add-value>")
+)
 _additions = _Prepared(partial(_prepared, element="add-attr", before="", after=""))
 
 # A special time stands among the seconds of its attribute, NaN among the numbers (spec/xds.md 6.1,
@@ -261,10 +280,18 @@ def _values(value_type: str, texts: Texts) -> str:
     several = () if texts is None else (texts,) if isinstance(texts, str) else texts
     if value_type in ("time", "int"):
         types = ["string" if _no_digits(text) else value_type for text in several]
-        return "".join([f'<value type="{t}">{escape_text(v)}</value>' for t, v in zip(types, several, strict=True)])
+        return "".join(
+            [
+                f'<value type="{t}">{escape_text(v)}</value>'
+                for t, v in zip(types, several, strict=True)
+            ]
+        )
     if value_type == "dn":  # the association of the target stands in both places (spec/xds.md 6.4)
         return "".join(
-            [f'<value type="dn" association-ref="{escape_attribute(t)}">{escape_text(t)}</value>' for t in several]
+            [
+                f'<value type="dn" association-ref="{escape_attribute(t)}">{escape_text(t)}</value>'
+                for t in several
+            ]
         )
     return "".join([f'<value type="{value_type}">{escape_text(text)}</value>' for text in several])
 

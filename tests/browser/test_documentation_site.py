@@ -1,4 +1,6 @@
-"""The documentation's site in a real browser: it asks no other host for anything, finds pages, and fits a phone."""
+"""The documentation's site in a real browser: it asks no other host for anything, finds pages, and
+fits a phone.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,11 @@ def browser() -> Iterator[Any]:
 def requested(browser: Any) -> set[str]:
     """The URLs that the browser has asked for since the last call."""
     messages = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
-    return {m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"}
+    return {
+        m["params"]["request"]["url"]
+        for m in messages
+        if m["method"] == "Network.requestWillBeSent"
+    }
 
 
 def test_no_page_asks_another_host_for_anything(address: str, browser: Any) -> None:
@@ -69,7 +75,9 @@ def test_no_page_asks_another_host_for_anything(address: str, browser: Any) -> N
     for page in ("index.html", "guarantees.html", "configuration.html", "spec/event-log.html"):
         browser.get(address + page)
         seen |= requested(browser)
-    hosts = {urlsplit(url).netloc for url in seen if not url.startswith(("data:", "blob:", "chrome"))}
+    hosts = {
+        urlsplit(url).netloc for url in seen if not url.startswith(("data:", "blob:", "chrome"))
+    }
     assert hosts == {urlsplit(address).netloc}
     assert not [entry for entry in browser.get_log("browser") if entry["level"] == "SEVERE"]
 
@@ -86,6 +94,8 @@ def test_the_search_finds_an_option(address: str, browser: Any) -> None:
 def test_a_page_fits_a_phone_and_its_diagram_is_drawn(address: str, browser: Any) -> None:
     browser.set_window_size(390, 844)
     browser.get(address + "guarantees.html")
-    assert browser.execute_script("return document.documentElement.scrollWidth <= window.innerWidth")
+    assert browser.execute_script(
+        "return document.documentElement.scrollWidth <= window.innerWidth"
+    )
     drawn = "return [...document.images].every(image => image.complete && image.naturalWidth > 0)"
     wait_until(lambda: browser.execute_script(drawn), "the diagrams are drawn")

@@ -1,4 +1,6 @@
-"""The status page in a real browser: it shows live numbers, says when nobody answers, and fits both screens."""
+"""The status page in a real browser: it shows live numbers, says when nobody answers, and fits both
+screens.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from selenium.webdriver.common.by import By  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None, reason="no chromium and chromedriver here (Debian: chromium chromium-driver)"
+    CHROMIUM is None or DRIVER is None,
+    reason="no chromium and chromedriver here (Debian: chromium chromium-driver)",
 )
 
 
@@ -59,7 +62,12 @@ def watched(log: sa.Engine, directory: Path, **options: object) -> Iterator[tupl
     with socket.create_server(("127.0.0.1", 0)) as free:
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     with process(
-        log, directory, monitor__listen=listen, monitor__interval=1, polling_interval=LONG, **options
+        log,
+        directory,
+        monitor__listen=listen,
+        monitor__interval=1,
+        polling_interval=LONG,
+        **options,
     ) as running:
         wait_until(lambda: _listens(listen), "the monitor listens")
         yield running, f"http://{listen}/"
@@ -76,7 +84,9 @@ def text(browser: Any, element: str) -> str:
 
 
 def forget_complaints(browser: Any) -> None:
-    """Leave the page of another test, which complains when its server ends, and forget what was said."""
+    """Leave the page of another test, which complains when its server ends, and forget what was
+    said.
+    """
     browser.get("about:blank")
     browser.get_log("browser")
 
@@ -105,7 +115,9 @@ def test_the_page_shows_live_numbers_without_a_word_in_the_console(
         assert complaints(browser) == []
 
 
-def test_the_database_is_asked_on_request_and_values_stay_hidden(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
+def test_the_database_is_asked_on_request_and_values_stay_hidden(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
     with watched(log, tmp_path) as (_, url):
         write(log, 1)
         browser.get(url)
@@ -121,7 +133,9 @@ def test_the_database_is_asked_on_request_and_values_stay_hidden(log: sa.Engine,
         wait_until(lambda: "no row 99" in text(browser, "row"), "the error is told")
 
 
-def test_what_comes_from_the_log_is_text_and_never_markup(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
+def test_what_comes_from_the_log_is_text_and_never_markup(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
     with log.begin() as conn:
         conn.execute(
             sa.text(
@@ -137,7 +151,9 @@ def test_what_comes_from_the_log_is_text_and_never_markup(log: sa.Engine, browse
         assert browser.find_elements(By.CSS_SELECTOR, "#row img") == []
 
 
-def test_a_publisher_that_is_killed_is_seen_and_its_return_too(log: sa.Engine, browser: Any, tmp_path: Path) -> None:
+def test_a_publisher_that_is_killed_is_seen_and_its_return_too(
+    log: sa.Engine, browser: Any, tmp_path: Path
+) -> None:
     with watched(log, tmp_path) as (running, url):
         browser.get(url)
         wait_until(lambda: text(browser, "words").startswith("resting"), "it rests")
@@ -145,7 +161,10 @@ def test_a_publisher_that_is_killed_is_seen_and_its_return_too(log: sa.Engine, b
         wait_until(lambda: text(browser, "lost").startswith("No answer since"), "the page says so")
         listen = url.removeprefix("http://").removesuffix("/")
         with process(log, tmp_path, monitor__listen=listen, polling_interval=LONG):
-            wait_until(lambda: not browser.find_element(By.ID, "lost").is_displayed(), "the page has found it again")
+            wait_until(
+                lambda: not browser.find_element(By.ID, "lost").is_displayed(),
+                "the page has found it again",
+            )
 
 
 def test_a_token_is_asked_for_by_a_form(
@@ -210,12 +229,16 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
             # Both at once: one waits for the other.
             browser.execute_script("document.getElementById('ask-doctor').click()")
             press(browser, "ask-queue", "queue", lambda shown: "E error" in shown)
-            wait_until(lambda: "rows_failed" in text(browser, "doctor"), "both questions are answered")
+            wait_until(
+                lambda: "rows_failed" in text(browser, "doctor"), "both questions are answered"
+            )
             assert text(browser, "queue-hint") == "All 3 rows of the log."
             assert re.search(r"\d\d:\d\d:\d\d UTC", text(browser, "sent"))
             assert "Jack" not in browser.page_source
             assert browser.execute_script(NOT_SHOWN) == []
-            titles = browser.execute_script("return [...document.querySelectorAll('td')].map((c) => c.dataset.title)")
+            titles = browser.execute_script(
+                "return [...document.querySelectorAll('td')].map((c) => c.dataset.title)"
+            )
             assert {"answer", "reason", "what mends it"} <= set(titles)
             browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
@@ -236,15 +259,30 @@ def test_the_page_of_a_consumer_is_about_what_it_has_to_do_and_what_was_refused_
         with watched(log, tmp_path, **source, **sink) as (_, url):
             forget_complaints(browser)
             browser.get(url)
-            wait_until(lambda: text(browser, "log") == "eventlog, consumer search", "the page says whose it is")
-            wait_until(lambda: "idu=2" in text(browser, "errors"), "what was refused is shown unasked")
-            assert "eventlog requeue --consumer search --event-id snapshot." in text(browser, "errors")
+            wait_until(
+                lambda: text(browser, "log") == "eventlog, consumer search",
+                "the page says whose it is",
+            )
+            wait_until(
+                lambda: "idu=2" in text(browser, "errors"), "what was refused is shown unasked"
+            )
+            assert "eventlog requeue --consumer search --event-id snapshot." in text(
+                browser, "errors"
+            )
             assert "rows to do" in text(browser, "tiles")
             event_id = re.search(r"snapshot\S*idu=2", text(browser, "errors"))
             assert event_id is not None
             browser.find_element(By.ID, "record-id").send_keys(f"{event_id[0]}\n")
-            wait_until(lambda: "the receiver answered error" in text(browser, "row"), "the object is explained")
-            press(browser, "ask-queue", "queue-hint", lambda shown: "The letters are the publisher's" in shown)
+            wait_until(
+                lambda: "the receiver answered error" in text(browser, "row"),
+                "the object is explained",
+            )
+            press(
+                browser,
+                "ask-queue",
+                "queue-hint",
+                lambda shown: "The letters are the publisher's" in shown,
+            )
             assert complaints(browser) == []
 
 
@@ -256,15 +294,18 @@ def test_tiles_and_curves_are_of_one_look(log: sa.Engine, browser: Any, tmp_path
         for first in range(1, 1000, 100):
             write(log, *range(first, first + 100))
             tile, curve = browser.execute_script(
-                "return [[...document.querySelectorAll('.tile')].find((t) => t.textContent.startsWith('rows in'))"
-                "?.querySelector('b').textContent, document.querySelectorAll('figcaption span')[1].textContent]"
+                "return [[...document.querySelectorAll('.tile')].find((t) => "
+                "t.textContent.startsWith('rows in'))?.querySelector('b').textContent, "
+                "document.querySelectorAll('figcaption span')[1].textContent]"
             )
             assert not curve or tile == curve  # before the first sample there is no curve
             time.sleep(0.3)
         wait_until(lambda: "1,000" in text(browser, "tiles"), "all that wait are shown")
 
 
-def test_a_backlog_job_shows_its_stage_and_what_is_left_and_no_queue_of_a_publisher(browser: Any) -> None:
+def test_a_backlog_job_shows_its_stage_and_what_is_left_and_no_queue_of_a_publisher(
+    browser: Any,
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     url = "postgresql://nobody@localhost:1/x"

@@ -1,6 +1,7 @@
 """One publisher under load, watched as somebody on call would.
 
-What is killed shows on the page, in the metrics and in the log within five seconds; what comes back shows too.
+What is killed shows on the page, in the metrics and in the log within five seconds; what comes back
+shows too.
 """
 
 from __future__ import annotations
@@ -48,8 +49,13 @@ class Server:
 
     def kill(self) -> None:
         pid = int((self._directory / "postmaster.pid").read_text().splitlines()[0])
-        os.kill(pid, signal.SIGQUIT)  # at once, as a crash: nothing is said to sessions, nothing is written
-        wait_until(lambda: not (self._directory / "postmaster.pid").exists() or not _lives(pid), "the server is gone")
+        os.kill(
+            pid, signal.SIGQUIT
+        )  # at once, as a crash: nothing is said to sessions, nothing is written
+        wait_until(
+            lambda: not (self._directory / "postmaster.pid").exists() or not _lives(pid),
+            "the server is gone",
+        )
 
     def start(self) -> None:
         embedded.stop(self._directory)
@@ -84,11 +90,14 @@ def load(url: str) -> Iterator[None]:
         key = 0
         while not ended.wait(0.2):
             try:
-                with psycopg.connect(host=str(plain.query["host"]), user="postgres", dbname="postgres") as conn:
+                with psycopg.connect(
+                    host=str(plain.query["host"]), user="postgres", dbname="postgres"
+                ) as conn:
                     while not ended.wait(0.2):
                         conn.execute(
-                            "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) "
-                            "SELECT 1, 'usr', 'idu=' || (%s + i), 'fname', 'Jack' FROM generate_series(1, 100) AS i",
+                            "INSERT INTO eventlog (event_type, table_name, table_key, "
+                            "column_name, new_value) SELECT 1, 'usr', 'idu=' || (%s + i), "
+                            "'fname', 'Jack' FROM generate_series(1, 100) AS i",
                             (key,),
                         )
                         conn.commit()
@@ -134,7 +143,13 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
 ) -> None:
     log = sa.create_engine(server.url, poolclass=sa.NullPool)
     make_log(log)
-    options = {"sink__type": "http", "retry_initial": 1, "retry_max": 2, "log__format": "json", "polling_interval": 1}
+    options = {
+        "sink__type": "http",
+        "retry_initial": 1,
+        "retry_max": 2,
+        "log__format": "json",
+        "polling_interval": 1,
+    }
     with Receiver() as receiver, load(server.url):
         port, url = receiver.port, receiver.url
         with watched(log, tmp_path, sink__url=url, **options) as (running, address, _):
@@ -144,10 +159,15 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
                 return lambda: words in text(browser, "words")
 
             def said(words: str, code: str, since: int) -> Callable[[], bool]:
-                return lambda: any(words in line["message"] and line.get("code") == code for line in lines[since:])
+                return lambda: any(
+                    words in line["message"] and line.get("code") == code for line in lines[since:]
+                )
 
             browser.get(f"{address}/")
-            wait_until(lambda: metrics(address)["eventlog_rows_published_total"] > 500, "it publishes under load")
+            wait_until(
+                lambda: metrics(address)["eventlog_rows_published_total"] > 500,
+                "it publishes under load",
+            )
 
             def curves() -> object:
                 return browser.execute_script(
@@ -161,7 +181,11 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
             since, began = len(lines), time.monotonic()
             receiver.__exit__(None, None, None)
             soon(began, shows("the receiver: "), "the page says that the receiver is away")
-            soon(began, lambda: metrics(address)["eventlog_back_offs_total"] > 0, "the metrics say so")
+            soon(
+                began,
+                lambda: metrics(address)["eventlog_back_offs_total"] > 0,
+                "the metrics say so",
+            )
             soon(began, said("trying again", "receiver_away", since), "the log says so")
             assert read(f"{address}/livez") == (200, "ok\n")
             with Receiver(port=port):
@@ -176,13 +200,27 @@ def test_what_is_killed_is_seen_on_the_page_in_the_metrics_and_in_the_log(
                 server.start()
                 wait_until(lambda: metrics(address)["eventlog_ready"] == 1, "the database is back")
                 before = metrics(address)["eventlog_rows_published_total"]
-                wait_until(lambda: metrics(address)["eventlog_rows_published_total"] > before + 200, "it publishes on")
+                wait_until(
+                    lambda: metrics(address)["eventlog_rows_published_total"] > before + 200,
+                    "it publishes on",
+                )
 
                 began = time.monotonic()
                 running.kill()
-                soon(began, lambda: text(browser, "lost").startswith("No answer since"), "the page has lost it")
+                soon(
+                    began,
+                    lambda: text(browser, "lost").startswith("No answer since"),
+                    "the page has lost it",
+                )
                 assert read(f"{address}/metrics")[0] == 0
-                command = [str(Path(sys.executable).with_name("eventlog")), "--database-url", server.url, "status"]
-                told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+                command = [
+                    str(Path(sys.executable).with_name("eventlog")),
+                    "--database-url",
+                    server.url,
+                    "status",
+                ]
+                told = subprocess.run(
+                    command, capture_output=True, text=True, timeout=60, check=False
+                )
                 assert "no publisher runs" in told.stdout, told.stderr
     log.dispose()

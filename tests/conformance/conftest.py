@@ -1,8 +1,9 @@
 """The vectors: which directories, which files they hold, and a case for each test.
 
-``vectors/`` are those given with the specification, ``own/`` those that reviews of ours have added. ``--vectors DIR``
-takes another directory of the same form in their place. A file that nothing here knows is an error, so that nothing is
-passed over silently; a directory may hold some of the files only.
+``vectors/`` are those given with the specification, ``own/`` those that reviews of ours have added.
+``--vectors DIR`` takes another directory of the same form in their place. A file that nothing here
+knows is an error, so that nothing is passed over silently; a directory may hold some of the files
+only.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ FORMATS = ("gbase", "linter", "qlik")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--vectors", metavar="DIR", help="directory of conformance vectors (default: our own)")
+    parser.addoption(
+        "--vectors", metavar="DIR", help="directory of conformance vectors (default: our own)"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -40,7 +43,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     directories = vectors(metafunc.config)
     for name, find in (
         ("vector_file", _files),
-        ("xds_case_file", lambda directory: {path.stem: path for path in sorted(directory.glob("xds/*.json"))}),
+        (
+            "xds_case_file",
+            lambda directory: {path.stem: path for path in sorted(directory.glob("xds/*.json"))},
+        ),
         ("valid_key", lambda directory: _cases(directory, "table_key.json", "valid")),
         ("invalid_key", lambda directory: _cases(directory, "table_key.json", "invalid")),
         *(
@@ -52,7 +58,11 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         ),
     ):
         if name in metafunc.fixturenames:
-            found = {_name(directory, name): one for directory in directories for name, one in find(directory).items()}
+            found = {
+                _name(directory, name): one
+                for directory in directories
+                for name, one in find(directory).items()
+            }
             metafunc.parametrize(name, list(found.values()), ids=list(found))
 
 
@@ -61,11 +71,17 @@ def _name(directory: Path, name: str) -> str:
 
 
 def _files(directory: Path) -> dict[str, Path]:
-    return {str(path.relative_to(directory)): path for path in sorted(directory.rglob("*")) if path.is_file()}
+    return {
+        str(path.relative_to(directory)): path
+        for path in sorted(directory.rglob("*"))
+        if path.is_file()
+    }
 
 
 def _cases(directory: Path, file: str, member: str) -> dict[str, dict[str, object]]:
-    """The cases by name; numbers with a fraction as Decimal, since a message's are not rounded to binary."""
+    """The cases by name; numbers with a fraction as Decimal, since a message's are not rounded to
+    binary.
+    """
     path = directory / file
     text = path.read_text(encoding="utf-8") if path.exists() else "{}"
     cases = json.loads(text, parse_float=Decimal if member == "messages" else None).get(member, [])

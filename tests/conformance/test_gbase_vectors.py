@@ -1,4 +1,6 @@
-"""``gbase.json``: values, records, streams and framing errors of the CDC record stream (spec/gbase-cdc.md)."""
+"""``gbase.json``: values, records, streams and framing errors of the CDC record stream
+(spec/gbase-cdc.md).
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ COMMENTS = {"name", "note"}
 LABEL = 1
 EPOCH = datetime(1970, 1, 1)
 CHANGE = {
-    "schema", "table", "op", "key", "before", "after", "changed", "position", "transaction_id", "event_number",
-    "last_in_transaction", "commit_time", "user",
+    "schema", "table", "op", "key", "before", "after", "changed", "position", "transaction_id",
+    "event_number", "last_in_transaction", "commit_time", "user",
 }  # fmt: skip
 
 
@@ -43,7 +45,9 @@ def as_decoded(value: Value, column_type: ColumnType) -> Any:
 def read_options(case: Case) -> ReadOptions:
     given = dict(case.get("options", {}))
     restart = given.pop("restart", None)
-    if isinstance(restart, str) or "restart_commit" in given:  # the parts of the token, each as an option
+    if (
+        isinstance(restart, str) or "restart_commit" in given
+    ):  # the parts of the token, each as an option
         restart = {"restart": restart, "commit": given.pop("restart_commit", None)}
     return ReadOptions(**given, restart=restart)
 
@@ -55,12 +59,16 @@ def described(columns: str, options: ReadOptions, label: int = LABEL) -> Layouts
 
 
 def test_value_is_read_and_written(gbase_values: Case) -> None:
-    known_members("value", gbase_values, {"type", "hex", "decoded"}, {*COMMENTS, "size_entry", "options"})
+    known_members(
+        "value", gbase_values, {"type", "hex", "decoded"}, {*COMMENTS, "size_entry", "options"}
+    )
     options = read_options(gbase_values)
     slot = bytes.fromhex(gbase_values["hex"])
     sizes = [gbase_values["size_entry"]] if "size_entry" in gbase_values else []
     layouts = described(f"c {gbase_values['type']}", options)
-    record = records.row(40, 1, 1, LABEL, sizes, slot, "big" if options.size_order == "big" else "little")
+    record = records.row(
+        40, 1, 1, LABEL, sizes, slot, "big" if options.size_order == "big" else "little"
+    )
     layout = layouts[LABEL]
     (value,) = layout.decode(record, len(record) - len(slot))
     column_type = layout.columns[0].type
@@ -85,7 +93,11 @@ def fields_of(record: Record) -> Case:
         "record": kind,
         "header_size": record.header_size,
         "payload_size": len(record.data) - record.header_size,
-        **{name: value for name, value in record.fields.items() if name != "flags" or kind == "ERROR"},
+        **{
+            name: value
+            for name, value in record.fields.items()
+            if name != "flags" or kind == "ERROR"
+        },
     }
     if "seq" in found:
         found["seq"] = f"{found['seq']:016x}"
@@ -141,15 +153,24 @@ def test_stream_is_read_in_any_pieces(gbase_streams: Case, size: int) -> None:
     for expected in gbase_streams["changes"]:
         known_members("change", expected, CHANGE)
     assert names == gbase_streams["records"]
-    assert [{name: change[name] for name in CHANGE} for change in changes] == gbase_streams["changes"]
-    assert {name: count for name, count in reader.counters.items() if count} == gbase_streams["counters"]
+    assert [{name: change[name] for name in CHANGE} for change in changes] == gbase_streams[
+        "changes"
+    ]
+    assert {name: count for name, count in reader.counters.items() if count} == gbase_streams[
+        "counters"
+    ]
     assert token == gbase_streams["restart_token"]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1 << 30])
-def test_framing_error_comes_after_the_complete_records(gbase_framing_errors: Case, size: int) -> None:
+def test_framing_error_comes_after_the_complete_records(
+    gbase_framing_errors: Case, size: int
+) -> None:
     known_members(
-        "framing error", gbase_framing_errors, {"hex", "error"}, {*COMMENTS, "complete_records", "remainder", "options"}
+        "framing error",
+        gbase_framing_errors,
+        {"hex", "error"},
+        {*COMMENTS, "complete_records", "remainder", "options"},
     )
     data, options = bytes.fromhex(gbase_framing_errors["hex"]), read_options(gbase_framing_errors)
     complete: list[Record] = []
@@ -165,7 +186,9 @@ def test_framing_error_comes_after_the_complete_records(gbase_framing_errors: Ca
 
 
 def read_to_the_end(data: Iterator[bytes], options: ReadOptions, complete: list[Record]) -> None:
-    """Read a stream to its declared end; ``complete`` takes the records up to the one that is wrong."""
+    """Read a stream to its declared end; ``complete`` takes the records up to the one that is
+    wrong.
+    """
     framer, layouts = Framer(options.max_record), Layouts(options, Counter())
     with closing(StreamReader(options)) as reader:
         for piece in data:

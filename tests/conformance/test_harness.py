@@ -36,10 +36,14 @@ def written(case: dict[str, Any], directory: Path) -> Path:
         ("expect", lambda case: case["expect"]),
     ],
 )
-def test_unknown_member_fails(level: str, place: Callable[[dict[str, Any]], dict[str, Any]], tmp_path: Path) -> None:
+def test_unknown_member_fails(
+    level: str, place: Callable[[dict[str, Any]], dict[str, Any]], tmp_path: Path
+) -> None:
     case = json.loads(CASE.read_text(encoding="utf-8"))
     place(case)["new"] = 1
-    with pytest.raises(AssertionError, match=f"^{level} has the member 'new', which this harness does not know"):
+    with pytest.raises(
+        AssertionError, match=f"^{level} has the member 'new', which this harness does not know"
+    ):
         read_case(written(case, tmp_path))
 
 
@@ -75,8 +79,14 @@ def test_unknown_option_fails(tmp_path: Path) -> None:
         (b"<a><b/>x</a>", b"<a><b/></a>", False),
         (b'<a x="1"/>', b"<a/>", False),
         (b"<a>&#13;</a>", b"<a>\r</a>", False),
-        ("<a>é</a>".encode(), '<?xml version="1.0" encoding="iso-8859-1"?><a>é</a>'.encode("latin-1"), True),
+        (
+            "<a>é</a>".encode(),
+            '<?xml version="1.0" encoding="iso-8859-1"?><a>é</a>'.encode("latin-1"),
+            True,
+        ),
     ],
 )
-def test_documents_are_compared_by_names_attributes_and_texts(one: bytes, other: bytes, equal: bool) -> None:
+def test_documents_are_compared_by_names_attributes_and_texts(
+    one: bytes, other: bytes, equal: bool
+) -> None:
     assert (tree(one) == tree(other)) is equal

@@ -35,12 +35,12 @@ Case = dict[str, Any]
 
 COMMENTS = {"name", "note"}
 COLUMNS = {
-    "OPER_DATE", "EXTDATA", "DBNODE", "TRANSACT_ID", "SYSLOG_ADDR", "TYP", "BLOBATR", "CHANNEL", "TABNUM_SRC",
-    "ROWID_SRC", "LEN1", "LEN2", "DST_SERVER", "DST_OWNER", "DST_TABLE", "DATA",
+    "OPER_DATE", "EXTDATA", "DBNODE", "TRANSACT_ID", "SYSLOG_ADDR", "TYP", "BLOBATR", "CHANNEL",
+    "TABNUM_SRC", "ROWID_SRC", "LEN1", "LEN2", "DST_SERVER", "DST_OWNER", "DST_TABLE", "DATA",
 }  # fmt: skip
 CHANGE = {
-    "schema", "table", "op", "key", "before", "after", "changed", "position", "transaction_id", "event_number",
-    "last_in_transaction", "commit_time", "user",
+    "schema", "table", "op", "key", "before", "after", "changed", "position", "transaction_id",
+    "event_number", "last_in_transaction", "commit_time", "user",
 }  # fmt: skip
 
 
@@ -49,7 +49,9 @@ def error_named(name: str) -> type[FormatError]:
     from eventlog.linter import codec, dispatch_tables, operations, reader
 
     found = next(
-        vars(home)[name] for home in (codec, operations, reader, dispatch_tables, errors) if name in vars(home)
+        vars(home)[name]
+        for home in (codec, operations, reader, dispatch_tables, errors)
+        if name in vars(home)
     )
     assert issubclass(found, FormatError)
     return found
@@ -66,7 +68,9 @@ def row_of(case: Case, table: TableAttrs) -> dict[str, Any]:
     row = {}
     for column in table.columns:
         value = value_from_json(case[column.name])
-        row[column.name] = value if value is None else typed.get(column.typ, lambda same: same)(value)
+        row[column.name] = (
+            value if value is None else typed.get(column.typ, lambda same: same)(value)
+        )
     return row
 
 
@@ -98,7 +102,9 @@ def test_image(linter_images: Case) -> None:
 
 
 def test_image_that_is_refused(linter_image_errors: Case) -> None:
-    case = known_members("image error", linter_image_errors, {"columns", "hex", "error", "column"}, COMMENTS)
+    case = known_members(
+        "image error", linter_image_errors, {"columns", "hex", "error", "column"}, COMMENTS
+    )
     table = described(case["columns"])
     with pytest.raises(error_named(case["error"])) as caught:
         EmulatorCodec().decode(table, bytes.fromhex(case["hex"]))
@@ -132,7 +138,12 @@ def test_assembly(linter_assembly: Case) -> None:
 
 def test_queue(linter_queues: Case) -> None:
     expected = {"changes", "counters", "restart_token"}
-    case = known_members("queue", linter_queues, {"options", "dispatch_attrs", "rows"}, {"error", *expected, *COMMENTS})
+    case = known_members(
+        "queue",
+        linter_queues,
+        {"options", "dispatch_attrs", "rows"},
+        {"error", *expected, *COMMENTS},
+    )
     assert ("error" in case) is not (expected <= case.keys())
     for columns in case["dispatch_attrs"].values():
         described(columns)

@@ -1,4 +1,6 @@
-"""``qlik.json``, messages and keys: JSON of Kafka records to changes and back, texts of keys (spec/qlik.md 5)."""
+"""``qlik.json``, messages and keys: JSON of Kafka records to changes and back, texts of keys
+(spec/qlik.md 5).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,11 @@ def columns_of(case: Case) -> dict[str, Any]:
     if not case.get("columns"):
         return {}
     names = [(named["schema"], named["table"]) for named in (case, case.get("change", case))]
-    return {table if schema is None else f"{schema}.{table}": case["columns"] for schema, table in names if table}
+    return {
+        table if schema is None else f"{schema}.{table}": case["columns"]
+        for schema, table in names
+        if table
+    }
 
 
 def in_binary(value: Any) -> Any:
@@ -69,8 +75,15 @@ def test_message_is_written_again(qlik_messages: Case) -> None:
 
 def test_key(qlik_keys: Case) -> None:
     case = qlik_keys
-    known_members("key", case, {"key", "columns", "schema", "table", "row", "text"}, {"name", "note"})
+    known_members(
+        "key", case, {"key", "columns", "schema", "table", "row", "text"}, {"name", "note"}
+    )
     options = WriteOptions(metadata="none", key=case["key"], columns=columns_of(case))
-    change = {"schema": case["schema"], "table": case["table"], "op": "INSERT", "after": case["row"]}
+    change = {
+        "schema": case["schema"],
+        "table": case["table"],
+        "op": "INSERT",
+        "after": case["row"],
+    }
     (written,) = MessageWriter(options).messages(from_json(change))
     assert (None if written.key is None else written.key.decode()) == case["text"]

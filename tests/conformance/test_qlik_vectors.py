@@ -1,4 +1,6 @@
-"""``qlik.json``: masks, sequences, partitions, rows of change tables and the messages of them (spec/qlik.md)."""
+"""``qlik.json``: masks, sequences, partitions, rows of change tables and the messages of them
+(spec/qlik.md).
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,33 @@ from eventlog.changes.json_form import value_from_json
 from eventlog.errors import EventlogError
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import masks, sequence
-from eventlog.qlik.change_rows import DEFAULT_HEADERS, ChangeRow, TableLayout, read_layout, row_reader, row_writer
-from eventlog.qlik.change_tables import SourceTable, TargetTable, changes_of_rows, live_view, rows_of
+from eventlog.qlik.change_rows import (
+    DEFAULT_HEADERS,
+    ChangeRow,
+    TableLayout,
+    read_layout,
+    row_reader,
+    row_writer,
+)
+from eventlog.qlik.change_tables import (
+    SourceTable,
+    TargetTable,
+    changes_of_rows,
+    live_view,
+    rows_of,
+)
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json, lobs_of
 from eventlog.qlik.envelope import Message
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
-from eventlog.qlik.sequence import WriterState, count_events, partition_at, partition_name, partition_of
+from eventlog.qlik.sequence import (
+    WriterState,
+    count_events,
+    partition_at,
+    partition_name,
+    partition_of,
+)
 from eventlog.qlik.stored_tables import WriteOptions as TableOptions
 
 Case = dict[str, Any]
@@ -50,7 +71,9 @@ def written(form: str, layout: masks.MaskLayout, columns: frozenset[str]) -> str
             return masks.table_bytes(layout, value).hex().upper()
 
 
-def read(form: str, layout: masks.MaskLayout, value: str | None, byteorder: masks.ByteOrder = "little") -> masks.Mask:
+def read(
+    form: str, layout: masks.MaskLayout, value: str | None, byteorder: masks.ByteOrder = "little"
+) -> masks.Mask:
     if form.endswith("text"):
         return masks.read_text(layout, value)
     return masks.read_bytes(layout, None if value is None else bytes.fromhex(value), byteorder)
@@ -92,13 +115,18 @@ def test_mask_error(qlik_mask_errors: Case) -> None:
 
 
 def test_sequence(qlik_sequences: Case) -> None:
-    case = known_members("sequence", qlik_sequences, {"text"}, {"time", "number", "error"} | COMMENTS)
+    case = known_members(
+        "sequence", qlik_sequences, {"text"}, {"time", "number", "error"} | COMMENTS
+    )
     if "error" in case:
         with pytest.raises(EventlogError) as caught:
             sequence.parse(case["text"])
         assert raised(caught.value) == case["error"]
     else:
-        assert sequence.parse(case["text"]) == (datetime.fromisoformat(case["time"]), case["number"])
+        assert sequence.parse(case["text"]) == (
+            datetime.fromisoformat(case["time"]),
+            case["number"],
+        )
 
 
 TAKES_NO_NUMBER = {"NOOP", "REFRESH", "TRUNCATE_IN_MESSAGES"}
@@ -106,15 +134,21 @@ TAKES_NUMBER = {"INSERT", "UPDATE", "UPDATE_WITH_BEFORE", "DELETE", "TRUNCATE"}
 
 
 def test_sequence_writer(qlik_sequence_writer: Case) -> None:
-    case = known_members("sequence writer", qlik_sequence_writer, {"start", "steps"}, {"end"} | COMMENTS)
+    case = known_members(
+        "sequence writer", qlik_sequence_writer, {"start", "steps"}, {"end"} | COMMENTS
+    )
     state = WriterState(*case["start"])
     for given in case["steps"]:
-        step = known_members("step", given, {"change"}, {"commit_time", "change_seq", "error"} | COMMENTS)
+        step = known_members(
+            "step", given, {"change"}, {"commit_time", "change_seq", "error"} | COMMENTS
+        )
         if step["change"] in TAKES_NO_NUMBER:
             assert step.get("change_seq") is None
             continue
         assert step["change"] in TAKES_NUMBER
-        time = None if step.get("commit_time") is None else datetime.fromisoformat(step["commit_time"])
+        time = (
+            None if step.get("commit_time") is None else datetime.fromisoformat(step["commit_time"])
+        )
         prefix = sequence.time_prefix(time)
         with_before = step["change"] == "UPDATE_WITH_BEFORE"
         if "error" in step:
@@ -134,22 +168,32 @@ def test_partition(qlik_partitions: Case) -> None:
     partitioning = case["partition_seconds"], datetime.fromisoformat(case["partition_base"])
     time = datetime.fromisoformat(case["seq_time"])
     assert partition_name(partition_at(time, *partitioning)) == case["partition_name"]
-    assert partition_of(sequence.time_prefix(time) + "7".zfill(19), *partitioning) == case["partition_name"]
+    assert (
+        partition_of(sequence.time_prefix(time) + "7".zfill(19), *partitioning)
+        == case["partition_name"]
+    )
 
 
-# --- change tables ----------------------------------------------------------------------------------------------------
+# --- change tables --------------------------------------------------------------------------------
 
-STORED: dict[str, Callable[[str], Any]] = {"timestamp": datetime.fromisoformat, "change_mask": bytes.fromhex}
+STORED: dict[str, Callable[[str], Any]] = {
+    "timestamp": datetime.fromisoformat,
+    "change_mask": bytes.fromhex,
+}
 
 
 def headers_of(case: Case) -> list[str]:
-    """The header columns that the case's rows have, in the order of the table; without rows the first seven."""
+    """The header columns that the case's rows have, in the order of the table; without rows the
+    first seven.
+    """
     return [name for name in DEFAULT_HEADERS if not case["rows"] or name in case["rows"][0]]
 
 
 def layout_of(case: Case) -> TableLayout:
     names = headers_of(case)
-    assert case["headers"] == len(names), "the rows of a case have as many header columns as it says"
+    assert case["headers"] == len(names), (
+        "the rows of a case have as many header columns as it says"
+    )
     return read_layout([*(f"header__{name}" for name in names), *case["columns"]], what="case")
 
 
@@ -159,9 +203,14 @@ def stored_rows(case: Case) -> list[list[Any]]:
     for given in case["rows"]:
         # partition_name, which is lost, stands behind the data columns and moves no bit.
         row = known_members("row", given, {*headers_of(case), "row"}, {"partition_name"} | COMMENTS)
-        values = {name: None if row[name] is None else STORED.get(name, str)(row[name]) for name in headers_of(case)}
+        values = {
+            name: None if row[name] is None else STORED.get(name, str)(row[name])
+            for name in headers_of(case)
+        }
         known_members("data", row["row"], case["columns"])
-        rows.append([*values.values(), *(value_from_json(row["row"][name]) for name in case["columns"])])
+        rows.append(
+            [*values.values(), *(value_from_json(row["row"][name]) for name in case["columns"])]
+        )
     return rows
 
 
@@ -178,14 +227,16 @@ def test_live_view(qlik_live_views: Case) -> None:
     view = live_view(base, change_rows(case), as_of, key=case["key"])
     assert [row for _, row in sorted(view.items())] == result
     if as_of is not None and as_of.tzinfo is None:
-        assert live_view(base, change_rows(case), as_of.replace(tzinfo=UTC), key=case["key"]) == view
+        assert (
+            live_view(base, change_rows(case), as_of.replace(tzinfo=UTC), key=case["key"]) == view
+        )
 
 
 def row_from_json(row: Case) -> Case:
     return {name: value_from_json(value) for name, value in row.items()}
 
 
-# --- rows and messages ------------------------------------------------------------------------------------------------
+# --- rows and messages ----------------------------------------------------------------------------
 
 
 def case_columns(case: Case) -> tuple[QlikColumn, ...]:
@@ -197,7 +248,12 @@ def case_columns(case: Case) -> tuple[QlikColumn, ...]:
     types = {column.name: column.type for column in seen.columns()}
     large = {"BYTES": "BLOB"}
     given = [
-        {"name": name, "type": large.get(types.get(name), "CLOB") if name in lobs else types.get(name, "STRING")}
+        {
+            "name": name,
+            "type": large.get(types.get(name), "CLOB")
+            if name in lobs
+            else types.get(name, "STRING"),
+        }
         for name in case["columns"]
     ]
     return columns_from_json(given, key, what="case")
@@ -209,13 +265,21 @@ def messages_of(case: Case, report: Report) -> list[Case]:
     complete = case["input_complete"]
     rows = changes_of_rows(change_rows(case), source, input_complete=complete)
     changes = count_events(rows, input_complete=complete)
-    writer = MessageWriter(WriteOptions(metadata="none", names="off"), report, columns={"app.item": columns})
-    return [json.loads(message.value)["message"] for change in changes for message in writer.messages(change)]
+    writer = MessageWriter(
+        WriteOptions(metadata="none", names="off"), report, columns={"app.item": columns}
+    )
+    return [
+        json.loads(message.value)["message"]
+        for change in changes
+        for message in writer.messages(change)
+    ]
 
 
 def rows_of_messages(case: Case) -> list[list[Any]]:
     columns = case_columns(case)
-    options = ReadOptions("app", "item", columns={"app.item": [asdict(column) for column in columns]})
+    options = ReadOptions(
+        "app", "item", columns={"app.item": [asdict(column) for column in columns]}
+    )
     target = TargetTable("item", columns, TableOptions())
     write = row_writer(layout_of(case), mask_form="binary", what="case")
     reader, state, stored = MessageReader(options), WriterState(), []
@@ -229,7 +293,9 @@ def rows_of_messages(case: Case) -> list[list[Any]]:
 def test_conversion(qlik_conversions: Case) -> None:
     members = {"columns", "key", "headers", "rows", "input_complete"}
     expected = {"messages", "messages_to_rows", "truncate_skipped"}
-    case = known_members("conversion", qlik_conversions, members, expected | {"lobs", "error"} | COMMENTS)
+    case = known_members(
+        "conversion", qlik_conversions, members, expected | {"lobs", "error"} | COMMENTS
+    )
     report = Report()
     if "error" in case:
         with pytest.raises(EventlogError) as caught:

@@ -1,4 +1,6 @@
-"""``table_key.json``: every key parsed, normalised, written, every error with its offset (spec/event-log.md 4)."""
+"""``table_key.json``: every key parsed, normalised, written, every error with its offset
+(spec/event-log.md 4).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,9 @@ Case = dict[str, Any]
 def canonical_text(case: Case) -> str:
     if "key_columns" not in case:
         return parts_text(parse(case["text"]))
-    return canonicalizer([(name, parse_type(column_type)) for name, column_type in case["key_columns"]])(case["text"])
+    return canonicalizer(
+        [(name, parse_type(column_type)) for name, column_type in case["key_columns"]]
+    )(case["text"])
 
 
 def test_valid_key(valid_key: Case) -> None:
@@ -34,4 +38,7 @@ def test_invalid_key(invalid_key: Case) -> None:
     known_members("invalid key", invalid_key, {"text", "error", "offset"}, {"key_columns"})
     with pytest.raises(BadTableKey) as caught:
         canonical_text(invalid_key)
-    assert (caught.value.error, caught.value.offset) == (invalid_key["error"], invalid_key["offset"])
+    assert (caught.value.error, caught.value.offset) == (
+        invalid_key["error"],
+        invalid_key["offset"],
+    )

@@ -11,11 +11,12 @@ MEMBERS = {
     "table_key.json": {"about", "valid", "invalid"},
     "gbase.json": {"format", "about", "values", "records", "streams", "framing_errors"},
     "linter.json": {
-        "format", "about", "oper_date", "syslog_addr", "blobatr", "images", "image_errors", "assembly", "queues",
+        "format", "about", "oper_date", "syslog_addr", "blobatr", "images", "image_errors",
+        "assembly", "queues",
     },
     "qlik.json": {
-        "format", "about", "masks", "mask_errors", "mask_reads", "sequences", "sequence_writer", "partitions",
-        "messages", "keys", "conversions", "live_views",
+        "format", "about", "masks", "mask_errors", "mask_reads", "sequences", "sequence_writer",
+        "partitions", "messages", "keys", "conversions", "live_views",
     },
 }  # fmt: skip
 
@@ -29,4 +30,6 @@ def test_file_is_known(vector_file: Path) -> None:
     else:
         assert name in MEMBERS or name == "README.md", f"no harness knows {vector_file}"
         if name in MEMBERS:
-            known_members(name, json.loads(vector_file.read_text(encoding="utf-8")), (), MEMBERS[name])
+            known_members(
+                name, json.loads(vector_file.read_text(encoding="utf-8")), (), MEMBERS[name]
+            )

@@ -1,8 +1,10 @@
-"""``xds/``: every case through the real publisher and a real database: PostgreSQL's own, and all of them on SQLite.
+"""``xds/``: every case through the real publisher and a real database: PostgreSQL's own, and all of
+them on SQLite.
 
-The case's tables and log are made as it says, filled without triggers, published once. A view is made over a base table
-that is nobody's class: it stands in a schema of its own, or has no key. SQLite has no schemas, so there the case's is
-left out, and out of the associations that its documents hold.
+The case's tables and log are made as it says, filled without triggers, published once. A view is
+made over a base table that is nobody's class: it stands in a schema of its own, or has no key.
+SQLite has no schemas, so there the case's is left out, and out of the associations that its
+documents hold.
 """
 
 from __future__ import annotations
@@ -41,7 +43,9 @@ class Target:
     engine: sa.Engine
 
     def quote(self, name: str) -> str:
-        """A name as an identifier in SQL that is handed to the driver; psycopg and PyMySQL read ``%`` as their own."""
+        """A name as an identifier in SQL that is handed to the driver; psycopg and PyMySQL read
+        ``%`` as their own.
+        """
         quoted = self.dialect.quote(name)
         return quoted if self.dialect.name == "sqlite" else quoted.replace("%", "%%")
 
@@ -91,7 +95,9 @@ MARIADB_TYPES = {
 
 
 def mariadb_type(text: str) -> str:
-    """The same on MariaDB, whose keys hold no text without a length, and compare by the collation that is given."""
+    """The same on MariaDB, whose keys hold no text without a length, and compare by the collation
+    that is given.
+    """
     if is_binary(text):
         return "varbinary(500)"
     own = MARIADB_TYPES.get(text, text)
@@ -113,13 +119,25 @@ def stored(target: Target, text: str, value: Any) -> tuple[str, Any]:
         if is_binary(text) and plain is not None:
             return ":{}", base64.b64decode(plain)
         return ":{}", int(plain == "true") if text == "boolean" and plain is not None else plain
-    return ("decode(%({})s, 'base64')" if is_binary(text) else f"CAST(%({{}})s AS {column_type(target, text)})"), plain
+    return (
+        "decode(%({})s, 'base64')"
+        if is_binary(text)
+        else f"CAST(%({{}})s AS {column_type(target, text)})"
+    ), plain
 
 
 def create_table(
-    target: Target, conn: sa.Connection, schema: str | None, table: str, columns: Iterable[tuple[str, str]], *more: str
+    target: Target,
+    conn: sa.Connection,
+    schema: str | None,
+    table: str,
+    columns: Iterable[tuple[str, str]],
+    *more: str,
 ) -> None:
-    lines = [*(f"{target.quote(name)} {column_type(target, text)}" for name, text in columns), *more]
+    lines = [
+        *(f"{target.quote(name)} {column_type(target, text)}" for name, text in columns),
+        *more,
+    ]
     conn.exec_driver_sql(f"CREATE TABLE {target.qualified(schema, table)} ({', '.join(lines)})")
 
 
@@ -138,7 +156,9 @@ def insert(
             place, bound[f"p{number}"] = stored(target, columns[name], value)
             places.append(place.format(f"p{number}"))
         conn.exec_driver_sql(
-            f"INSERT INTO {target.qualified(schema, table)} ({target.names(row)}) VALUES ({', '.join(places)})", bound
+            f"INSERT INTO {target.qualified(schema, table)} ({target.names(row)}) VALUES "
+            f"({', '.join(places)})",
+            bound,
         )
 
 
@@ -159,19 +179,26 @@ def build(target: Target, conn: sa.Connection, case: Case, log: LogTable) -> Non
             name, home = (table["name"], base) if base else (f"{BASE_SCHEMA} {table['name']}", None)
         more = [f"PRIMARY KEY ({target.names(key)})"] if key else []
         if not target.has_schemas:
-            more += [f"FOREIGN KEY {_references(target, None, one)}" for one in table.get("foreign_keys") or ()]
+            more += [
+                f"FOREIGN KEY {_references(target, None, one)}"
+                for one in table.get("foreign_keys") or ()
+            ]
         create_table(target, conn, home, name, columns.items(), *more)
         insert(target, conn, home, name, columns, case.contents.get(table["name"], ()))
         if is_view:
             conn.exec_driver_sql(
-                f"CREATE VIEW {target.qualified(schema, table['name'])} AS SELECT * FROM {target.qualified(home, name)}"
+                f"CREATE VIEW {target.qualified(schema, table['name'])} AS SELECT * FROM "
+                f"{target.qualified(home, name)}"
             )
     if target.has_schemas:
         for table in tables:
             for one in table.get("foreign_keys") or ():
                 # Not valid: contents may hold references to rows that are not there.
                 own = target.qualified(schema, table["name"])
-                conn.exec_driver_sql(f"ALTER TABLE {own} ADD FOREIGN KEY {_references(target, schema, one)} NOT VALID")
+                conn.exec_driver_sql(
+                    f"ALTER TABLE {own} ADD FOREIGN KEY {_references(target, schema, one)} NOT "
+                    "VALID"
+                )
     create_table(target, conn, schema, log.name, case.log_columns)
     insert(target, conn, schema, log.name, dict(case.log_columns), case.log_rows)
     now = "CURRENT_TIMESTAMP"
@@ -184,16 +211,23 @@ def build(target: Target, conn: sa.Connection, case: Case, log: LogTable) -> Non
         "flight_no bigint PRIMARY KEY", f"started timestamp DEFAULT {now} NOT NULL",
     )  # fmt: skip
     create_table(
-        target, conn, schema, log.epoch_table, [("epoch", "text"), ("server", "text")], "raised timestamp",
+        target,
+        conn,
+        schema,
+        log.epoch_table,
+        [("epoch", "text"), ("server", "text")],
+        "raised timestamp",
         "removed bigint",
-    )  # fmt: skip
+    )
     for statement in target.dialect.after_companions(log):
         conn.exec_driver_sql(statement)
 
 
 def _references(target: Target, schema: str | None, key: Mapping[str, Any]) -> str:
     other = target.qualified(schema, key["table"])
-    return f"({target.names(key['columns'])}) REFERENCES {other} ({target.names(key['ref_columns'])})"
+    return (
+        f"({target.names(key['columns'])}) REFERENCES {other} ({target.names(key['ref_columns'])})"
+    )
 
 
 def can_be_stored(value: Any) -> bool:
@@ -211,12 +245,23 @@ CAPABILITY_OF = {"char": "fixed_char", "timestamptz": "time_zones", "real": "sin
 
 def lacking(target: Target, case: Case) -> str | None:
     """The capability that a column of the case needs and the database has not."""
-    types = {column["type"].partition("(")[0] for table in case.database["tables"] for column in table["columns"]}
+    types = {
+        column["type"].partition("(")[0]
+        for table in case.database["tables"]
+        for column in table["columns"]
+    }
     needed = {CAPABILITY_OF[one] for one in types if one in CAPABILITY_OF}
-    values = [str(log_text(value)) for rows in case.contents.values() for row in rows for value in row.values()]
+    values = [
+        str(log_text(value))
+        for rows in case.contents.values()
+        for row in rows
+        for value in row.values()
+    ]
     if "decimal" in types and any(len(re.sub(r"^0+|[^0-9]", "", value)) > 15 for value in values):
         needed.add("exact_decimals")
-    return min(needed - target.dialect.capabilities, default=None) if not target.has_schemas else None
+    return (
+        min(needed - target.dialect.capabilities, default=None) if not target.has_schemas else None
+    )
 
 
 @pytest.fixture(params=["postgresql", "sqlite", "mariadb"])
@@ -225,7 +270,9 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
     if request.param == "postgresql":
         yield Target(dialect, request.getfixturevalue("database"))
     elif request.param == "sqlite":
-        yield Target(dialect, sa.create_engine(f"sqlite:///{tmp_path}/case.db", poolclass=sa.NullPool))
+        yield Target(
+            dialect, sa.create_engine(f"sqlite:///{tmp_path}/case.db", poolclass=sa.NullPool)
+        )
     else:
         with request.getfixturevalue("mariadb_server_").database() as url:
             engine = sa.create_engine(url, poolclass=sa.NullPool)
@@ -252,12 +299,19 @@ def case(xds_case_file: Path, target: Target) -> Case:
 def without_schema(case: Case) -> Case:
     """The case as a database without schemas has it."""
     schema = case.database["schema"]
-    options = {name: value for name, value in case.options.items() if name not in ("schema_name", "sync-schema")}
+    options = {
+        name: value
+        for name, value in case.options.items()
+        if name not in ("schema_name", "sync-schema")
+    }
     if schema is None:
         return replace(case, options=options)
     envelope = case.envelope.replace(f",schema={table_key.quote(schema)}".encode(), b"")
     rows = [
-        {name: value.replace(f"{schema}.", "") if isinstance(value, str) else value for name, value in row.items()}
+        {
+            name: value.replace(f"{schema}.", "") if isinstance(value, str) else value
+            for name, value in row.items()
+        }
         for row in case.log_rows
     ]
     return replace(case, options=options, envelope=envelope, log_rows=rows)
@@ -271,12 +325,15 @@ def test_case(case: Case, target: Target, tmp_path: Path) -> None:
         if target.has_schemas:
             # So that names without schema are the case's own, as its options may give them.
             database = target.quote(str(target.engine.url.database))
-            conn.exec_driver_sql(f"ALTER DATABASE {database} SET search_path = {target.quote(str(schema))}")
+            conn.exec_driver_sql(
+                f"ALTER DATABASE {database} SET search_path = {target.quote(str(schema))}"
+            )
     url = target.engine.url.render_as_string(hide_password=False)
     receiver = Receiver(case)
     with (
         open_context(configuration(case, tmp_path, url=url), Counters()) as context,
-        # A fatal answer stops the publisher, a retry leaves rows behind: what became of them is compared below.
+        # A fatal answer stops the publisher, a retry leaves rows behind: what became of them is
+        # compared below.
         contextlib.suppress(FatalAnswer, ReceiverAway),
     ):
         publish_once(context, receiver)

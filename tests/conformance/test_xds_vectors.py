@@ -1,4 +1,6 @@
-"""``xds/``: every case through the functions of the publisher, on rows in memory instead of a database."""
+"""``xds/``: every case through the functions of the publisher, on rows in memory instead of a
+database.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ class MemoryLog:
     def read_back(
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> dict[str, CurrentRow]:
-        own = self._by_key(object_class, object_class.table.name, [column.name for column in object_class.key])
+        own = self._by_key(
+            object_class, object_class.table.name, [column.name for column in object_class.key]
+        )
         children = {
             child.attribute: self._by_key(object_class, child.table.name, child.owner_columns)
             for child in object_class.children
@@ -63,14 +67,20 @@ class MemoryLog:
             if key in own
         }  # fmt: skip
 
-    def _by_key(self, object_class: ObjectClass, table: str, columns: Sequence[str]) -> dict[str, list[dict[str, Any]]]:
+    def _by_key(
+        self, object_class: ObjectClass, table: str, columns: Sequence[str]
+    ) -> dict[str, list[dict[str, Any]]]:
         """The rows of a table by the canonical key of the object that they belong to."""
         names = [column.name for column in object_class.key]
         found: dict[str, list[dict[str, Any]]] = {}
         for row in self.case.contents.get(table, ()):
             values = [log_text(row[column]) for column in columns]
             if None not in values:
-                pairs = [(name, value) for name, value in zip(names, values, strict=True) if value is not None]
+                pairs = [
+                    (name, value)
+                    for name, value in zip(names, values, strict=True)
+                    if value is not None
+                ]
                 found.setdefault(object_class.canonical_key(key_text(pairs)), []).append(dict(row))
         return found
 

@@ -1,4 +1,6 @@
-"""A case of ``vectors/xds`` read strictly, what is expected of it, and the comparison of documents (spec/xds.md 9)."""
+"""A case of ``vectors/xds`` read strictly, what is expected of it, and the comparison of documents
+(spec/xds.md 9).
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _TYPE = re.compile(
 
 @dataclass(frozen=True)
 class Case:
-    """One case. ``log_rows`` by the columns' names; ``statuses`` and ``errors`` are those expected afterwards."""
+    """One case. ``log_rows`` by the columns' names; ``statuses`` and ``errors`` are those expected
+    afterwards.
+    """
 
     options: Mapping[str, Any]
     database: Mapping[str, Any]
@@ -55,7 +59,9 @@ class Case:
 def known_members(
     what: str, value: Mapping[str, Any], needed: Collection[str], optional: Collection[str] = ()
 ) -> Mapping[str, Any]:
-    """The object itself. Raises AssertionError that names a member that is not known, or is missing."""
+    """The object itself. Raises AssertionError that names a member that is not known, or is
+    missing.
+    """
     assert isinstance(value, dict), f"{what} is no object: {value!r}"
     unknown = sorted(set(value) - set(needed) - set(optional))
     assert not unknown, f"{what} has the member {unknown[0]!r}, which this harness does not know"
@@ -65,7 +71,9 @@ def known_members(
 
 
 def read_case(path: Path) -> Case:
-    """The case and its envelope. Raises AssertionError for a member that the harness does not know, at any level."""
+    """The case and its envelope. Raises AssertionError for a member that the harness does not know,
+    at any level.
+    """
     case = known_members(
         path.name,
         json.loads(path.read_text(encoding="utf-8")),
@@ -92,7 +100,9 @@ def read_case(path: Path) -> Case:
         statuses={int(record_id): status for record_id, status in expect["status"].items()},
         errors=sorted(
             (line["record_id"], line["code"])
-            for line in (known_members("error", error, {"record_id", "code"}) for error in expect["errors"])
+            for line in (
+                known_members("error", error, {"record_id", "code"}) for error in expect["errors"]
+            )
         ),
         envelope=path.with_suffix(".xml").read_bytes(),
     )
@@ -119,13 +129,20 @@ def _known_type(text: str) -> None:
 
 
 def configuration(case: Case, directory: Path, **database: str) -> Config:
-    """The case's options as a configuration, read as from a file: an option that is not known is a ConfigError.
+    """The case's options as a configuration, read as from a file: an option that is not known is a
+    ConfigError.
 
     ``directory`` takes the file; ``database`` are settings of its [database].
     """
     options = {"driver_user": "eventlog", **case.options, "product_version": "test"}
-    lines = ["[database]", *(f"{key} = {_toml(value)}" for key, value in database.items()), "[publisher]"]
-    lines += [f"{json.dumps(key)} = {_toml(value)}" for key, value in options.items() if value is not None]
+    lines = [
+        "[database]",
+        *(f"{key} = {_toml(value)}" for key, value in database.items()),
+        "[publisher]",
+    ]
+    lines += [
+        f"{json.dumps(key)} = {_toml(value)}" for key, value in options.items() if value is not None
+    ]
     path = directory / "eventlog.toml"
     path.write_text("\n".join(lines), encoding="utf-8")
     return load(path, {})
@@ -133,12 +150,18 @@ def configuration(case: Case, directory: Path, **database: str) -> Config:
 
 def _toml(value: Any) -> str:
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(key)} = {_toml(item)}" for key, item in value.items())
+            + "}"
+        )
     return json.dumps(value)
 
 
 def log_text(value: Any) -> str | None:
-    """A value of ``contents`` as log text: numbers and booleans are JSON's own, all else is text (spec/xds.md 9)."""
+    """A value of ``contents`` as log text: numbers and booleans are JSON's own, all else is text
+    (spec/xds.md 9).
+    """
     if value is None or isinstance(value, str):
         return value
     return json.dumps(value)
@@ -148,7 +171,9 @@ Tree = tuple[str, dict[str, str], str, list[Any]]
 
 
 def tree(document: bytes) -> Tree:
-    """A document as what counts in comparison: names, attributes, texts, without white space between elements."""
+    """A document as what counts in comparison: names, attributes, texts, without white space
+    between elements.
+    """
     parser = etree.XMLParser(remove_comments=True, remove_pis=True, resolve_entities=False)
     return _tree(etree.fromstring(document, parser))
 
@@ -157,5 +182,14 @@ def _tree(element: etree._Element) -> Tree:
     children = [_tree(child) for child in element]
     text = element.text or ""
     if children:
-        text = "".join(part for part in (text, *(child.tail or "" for child in element)) if part.strip(" \t\r\n"))
-    return str(element.tag), {str(name): str(value) for name, value in element.attrib.items()}, text, children
+        text = "".join(
+            part
+            for part in (text, *(child.tail or "" for child in element))
+            if part.strip(" \t\r\n")
+        )
+    return (
+        str(element.tag),
+        {str(name): str(value) for name, value in element.attrib.items()},
+        text,
+        children,
+    )

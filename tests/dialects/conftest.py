@@ -1,7 +1,8 @@
 """Databases with a log and tables to watch.
 
-``platform``, ``usr_platform``: of every dialect, for the compliance suite; ``empty``, ``usr``: PostgreSQL, in one
-transaction that is never committed, for what PostgreSQL alone does; ``committed_usr``: the same for two connections.
+``platform``, ``usr_platform``: of every dialect, for the compliance suite; ``empty``, ``usr``:
+PostgreSQL, in one transaction that is never committed, for what PostgreSQL alone does;
+``committed_usr``: the same for two connections.
 """
 
 from __future__ import annotations
@@ -46,10 +47,14 @@ def committed_usr(database: sa.Engine) -> Iterator[Watched]:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs on Oracle is one group: its user is the tests' alone, and one process's (``--dist loadgroup``)."""
+    """What runs on Oracle is one group: its user is the tests' alone, and one process's (``--dist
+    loadgroup``).
+    """
     for item in items:
         parameters = getattr(getattr(item, "callspec", None), "params", {})
-        if parameters.get("platform") == "oracle" or "oracle_server_" in getattr(item, "fixturenames", ()):
+        if parameters.get("platform") == "oracle" or "oracle_server_" in getattr(
+            item, "fixturenames", ()
+        ):
             item.add_marker(pytest.mark.xdist_group("oracle"))
             # The first one waits for the server, and each statement of DDL takes its time there.
             item.add_marker(pytest.mark.timeout(oracle_server.START + 600))
@@ -58,7 +63,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def oracle_server_(request: pytest.FixtureRequest) -> Iterator[oracle_server.Server]:
     """An Oracle by its variable, else by Docker."""
-    if "PYTEST_XDIST_WORKER" in os.environ and not request.config.getoption("loadgroup", default=False):
+    if "PYTEST_XDIST_WORKER" in os.environ and not request.config.getoption(
+        "loadgroup", default=False
+    ):
         end = pytest.fail if oracle_server.URL_VARIABLE in os.environ else oracle_server.give_up
         end("the tests of one Oracle user run in one process: add --dist loadgroup to -n")
     try:
@@ -81,11 +88,15 @@ def _clear(engine: sa.Engine) -> None:
     kinds = ("VIEW", "TABLE", "SEQUENCE", "FUNCTION", "PROCEDURE")
     with engine.begin() as conn:
         conn.exec_driver_sql("PURGE RECYCLEBIN")
-        found = conn.exec_driver_sql("SELECT object_type, object_name FROM user_objects ORDER BY object_id DESC").all()
+        found = conn.exec_driver_sql(
+            "SELECT object_type, object_name FROM user_objects ORDER BY object_id DESC"
+        ).all()
         for kind, name in found:
             if kind in kinds and not name.startswith(("ISEQ$$", "BIN$")):
                 end = " CASCADE CONSTRAINTS PURGE" if kind == "TABLE" else ""
-                conn.exec_driver_sql(f'DROP {kind} "{name}"{end}', execution_options={"no_parameters": True})
+                conn.exec_driver_sql(
+                    f'DROP {kind} "{name}"{end}', execution_options={"no_parameters": True}
+                )
 
 
 @contextmanager
@@ -127,7 +138,9 @@ def _sqlite_with_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextmanager
 def _mariadb_platform(server: mariadb_server.Server, place: Path) -> Iterator[Platform]:
     with server.database() as url:
-        made = Platform(load_dialect("mariadb"), sa.create_engine(url, poolclass=sa.NullPool), place)
+        made = Platform(
+            load_dialect("mariadb"), sa.create_engine(url, poolclass=sa.NullPool), place
+        )
         made.install()
         yield made
 
@@ -141,7 +154,9 @@ def mariadb(mariadb_server_: mariadb_server.Server, tmp_path: Path) -> Iterator[
 
 @pytest.fixture(params=SUPPORTED)
 def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platform]:
-    """An application's engine on a database of each dialect, with a log: a copy where databases can be copied."""
+    """An application's engine on a database of each dialect, with a log: a copy where databases can
+    be copied.
+    """
     dialect = load_dialect(request.param)
     if request.param == "postgresql":
         with request.getfixturevalue("filled_database")(_install) as engine:
@@ -162,9 +177,10 @@ def usr_platform(platform: Platform) -> Platform:
     """The same with the class of spec/triggers.md 2, its child, and a class of key columns alone."""
     update = "" if platform.name == "oracle" else " ON UPDATE CASCADE"
     platform.run(
-        "CREATE TABLE usr (idu {integer} PRIMARY KEY, fname {text}, lname {string}, photo {binary})",
-        f"CREATE TABLE usr_phone (idu {{integer}} REFERENCES usr{update} ON DELETE CASCADE, phoneno {{string}},"
-        " UNIQUE (idu, phoneno))",
+        "CREATE TABLE usr (idu {integer} PRIMARY KEY, fname {text}, lname {string}, photo "
+        "{binary})",
+        f"CREATE TABLE usr_phone (idu {{integer}} REFERENCES usr{update} ON DELETE CASCADE, "
+        "phoneno {string}, UNIQUE (idu, phoneno))",
         "CREATE TABLE keyed (a {integer}, b {string}, PRIMARY KEY (b, a))",
     )
     return platform

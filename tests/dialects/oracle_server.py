@@ -1,7 +1,8 @@
-"""A real Oracle for the compliance suite: one that a variable names, or one in Docker, with a user that has its rights.
+"""A real Oracle for the compliance suite: one that a variable names, or one in Docker, with a user
+that has its rights.
 
-The image is a variable too, so that the same suite runs on several versions; it is to be pulled before, since no test
-should wait for that (docs/oracle.md has the command).
+The image is a variable too, so that the same suite runs on several versions; it is to be pulled
+before, since no test should wait for that (docs/oracle.md has the command).
 """
 
 from __future__ import annotations
@@ -20,15 +21,25 @@ import sqlalchemy as sa
 from sqlalchemy import URL, make_url
 
 REQUIRED_VARIABLE: Final = "EVENTLOG_TEST_ORACLE_REQUIRED"
-"""Set to 1, it turns what would be skipped for want of a server into a failure: for continuous integration."""
+"""Set to 1, it turns what would be skipped for want of a server into a failure: for continuous
+integration.
+"""
 URL_VARIABLE: Final = "EVENTLOG_TEST_ORACLE_URL"
 IMAGE_VARIABLE: Final = "EVENTLOG_TEST_ORACLE_IMAGE"
 IMAGE: Final = "gvenzl/oracle-free:23-slim-faststart"
 START: Final = 900
-"""Seconds that a container has to be ready: images without ``faststart`` make their database first."""
+"""Seconds that a container has to be ready: images without ``faststart`` make their database first.
+"""
 USER = PASSWORD = "eventlog_test"
 RIGHTS = (
-    *("CREATE SESSION", "CREATE TABLE", "CREATE VIEW", "CREATE SEQUENCE", "CREATE PROCEDURE", "CREATE TRIGGER"),
+    *(
+        "CREATE SESSION",
+        "CREATE TABLE",
+        "CREATE VIEW",
+        "CREATE SEQUENCE",
+        "CREATE PROCEDURE",
+        "CREATE TRIGGER",
+    ),
     "UNLIMITED TABLESPACE",
     "ALTER SYSTEM",  # to kill a session
 )
@@ -60,16 +71,19 @@ def give_up(reason: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class Server:
-    """A server and the user of the tests. ``container``: the one it runs in, None = somebody else's server."""
+    """A server and the user of the tests. ``container``: the one it runs in, None = somebody else's
+    server.
+    """
 
     url: URL
     container: str | None = None
 
     def sqlplus(self) -> Sequence[str]:
-        """The command that runs a script of its standard input as the user, as the manuals say it is run.
+        """The command that runs a script of its standard input as the user, as the manuals say it
+        is run.
 
-        It asks for the password there, in the first line (``with_password``): every user of the machine can read what
-        stands in a command. Raises NoServerError where there is no SQL*Plus.
+        It asks for the password there, in the first line (``with_password``): every user of the
+        machine can read what stands in a command. Raises NoServerError where there is no SQL*Plus.
         """
         url, local = self.url, shutil.which("sqlplus")
         service = url.query.get("service_name") or url.database
@@ -87,7 +101,9 @@ class Server:
 
 @contextmanager
 def server() -> Iterator[Server]:
-    """The server of the variable, else a new container that ends with the block. Raises NoServerError."""
+    """The server of the variable, else a new container that ends with the block. Raises
+    NoServerError.
+    """
     given = os.environ.get(URL_VARIABLE)
     if given is not None:
         # Before 2.1 SQLAlchemy would take another driver.
@@ -95,7 +111,9 @@ def server() -> Iterator[Server]:
         return
     image = os.environ.get(IMAGE_VARIABLE, IMAGE)
     if not _docker("info"):
-        raise NoServerError(f"there is no Docker to run {image} with, and {URL_VARIABLE} names no server")
+        raise NoServerError(
+            f"there is no Docker to run {image} with, and {URL_VARIABLE} names no server"
+        )
     if not _docker("image", "inspect", image):
         raise NoServerError(f"the image is not here: docker pull {image}")
     try:
@@ -131,7 +149,10 @@ def _container(image: str) -> Any:
 def _docker(*arguments: str) -> bool:
     # Asked by its own program: the library leaves a socket behind where nobody answers.
     docker = shutil.which("docker")
-    return docker is not None and not subprocess.run([docker, *arguments], capture_output=True, timeout=30).returncode
+    return (
+        docker is not None
+        and not subprocess.run([docker, *arguments], capture_output=True, timeout=30).returncode
+    )
 
 
 def _with_user(system: URL) -> URL:
@@ -141,7 +162,9 @@ def _with_user(system: URL) -> URL:
         conn.exec_driver_sql(_DROP_USER)
         conn.exec_driver_sql(f'CREATE USER {USER} IDENTIFIED BY "{PASSWORD}"')
         conn.exec_driver_sql(f"GRANT {', '.join(RIGHTS)} TO {USER}")
-    as_sys = sa.create_engine(system.set(username="sys"), poolclass=sa.NullPool, connect_args={"mode": _sysdba()})
+    as_sys = sa.create_engine(
+        system.set(username="sys"), poolclass=sa.NullPool, connect_args={"mode": _sysdba()}
+    )
     with as_sys.connect() as conn:
         for package in PACKAGES:
             conn.exec_driver_sql(f"GRANT EXECUTE ON {package} TO {USER}")

@@ -1,6 +1,8 @@
-"""A database of any dialect with an installed log, and what its triggers write: what the compliance suite runs on.
+"""A database of any dialect with an installed log, and what its triggers write: what the compliance
+suite runs on.
 
-Tables are declared in words that each dialect spells in its own way: ``{integer}``, ``{text}``, ``{binary}``, ...
+Tables are declared in words that each dialect spells in its own way: ``{integer}``, ``{text}``,
+``{binary}``, ...
 """
 
 from __future__ import annotations
@@ -39,30 +41,62 @@ STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 
 WORDS: Mapping[str, Mapping[str, str]] = {
     "postgresql": {
-        "integer": "integer", "number": "numeric", "real": "double precision", "text": "text",
-        "string": "varchar(40)", "long": "varchar(1000)", "binary": "bytea", "date": "date", "timestamp": "timestamp",
+        "integer": "integer",
+        "number": "numeric",
+        "real": "double precision",
+        "text": "text",
+        "string": "varchar(40)",
+        "long": "varchar(1000)",
+        "binary": "bytea",
+        "date": "date",
+        "timestamp": "timestamp",
     },
     "sqlite": {
-        "integer": "integer", "number": "numeric", "real": "double", "text": "text",
-        "string": "varchar(40)", "long": "varchar(1000)", "binary": "blob", "date": "date", "timestamp": "timestamp",
+        "integer": "integer",
+        "number": "numeric",
+        "real": "double",
+        "text": "text",
+        "string": "varchar(40)",
+        "long": "varchar(1000)",
+        "binary": "blob",
+        "date": "date",
+        "timestamp": "timestamp",
     },
     "oracle": {
-        "integer": "NUMBER(10)", "number": "NUMBER", "real": "BINARY_DOUBLE", "text": "VARCHAR2(4000)",
-        "string": "VARCHAR2(40)", "long": "VARCHAR2(1900)", "binary": "RAW(2000)", "date": "DATE",
+        "integer": "NUMBER(10)",
+        "number": "NUMBER",
+        "real": "BINARY_DOUBLE",
+        "text": "VARCHAR2(4000)",
+        "string": "VARCHAR2(40)",
+        "long": "VARCHAR2(1900)",
+        "binary": "RAW(2000)",
+        "date": "DATE",
         "timestamp": "TIMESTAMP(6)",
     },
     "mariadb": {
-        "integer": "integer", "number": "decimal(30,10)", "real": "double", "text": "longtext",
-        "string": "varchar(40)", "long": "varchar(380) COLLATE utf8mb4_nopad_bin", "binary": "varbinary(2000)",
-        "date": "date", "timestamp": "datetime(6)",
+        "integer": "integer",
+        "number": "decimal(30,10)",
+        "real": "double",
+        "text": "longtext",
+        "string": "varchar(40)",
+        "long": "varchar(380) COLLATE utf8mb4_nopad_bin",
+        "binary": "varbinary(2000)",
+        "date": "date",
+        "timestamp": "datetime(6)",
     },
-}  # fmt: skip
-BINARY = {"postgresql": "'\\x{}'", "sqlite": "x'{}'", "oracle": "HEXTORAW('{}')", "mariadb": "x'{}'"}
+}
+BINARY = {
+    "postgresql": "'\\x{}'",
+    "sqlite": "x'{}'",
+    "oracle": "HEXTORAW('{}')",
+    "mariadb": "x'{}'",
+}
 
 
 @dataclass
 class Platform:
-    """One database with a log. ``engine``: the application's; ``place``: a directory of the test's own.
+    """One database with a log. ``engine``: the application's; ``place``: a directory of the test's
+    own.
 
     ``watches`` and ``settings`` (by section) make the configuration.
     """
@@ -111,7 +145,9 @@ class Platform:
         """Rows with bound values; names are quoted as they stand."""
         columns = [sa.column(sa.sql.quoted_name(name, quote=True)) for name in rows[0]]
         with self.engine.begin() as conn:
-            conn.execute(sa.insert(sa.table(sa.sql.quoted_name(table, quote=True), *columns)), list(rows))
+            conn.execute(
+                sa.insert(sa.table(sa.sql.quoted_name(table, quote=True), *columns)), list(rows)
+            )
 
     # The log.
 
@@ -122,7 +158,10 @@ class Platform:
         given = {"database": {"url": url}, **self.settings, **sections}
         lines = []
         for section, settings in given.items():
-            lines += [f"[{section}]", *(f"{key} = {_toml(value)}" for key, value in settings.items())]
+            lines += [
+                f"[{section}]",
+                *(f"{key} = {_toml(value)}" for key, value in settings.items()),
+            ]
         for watch in self.watches:
             lines += ["[[watch]]", *(f"{key} = {_toml(value)}" for key, value in watch.items())]
         file.write_text("\n".join(lines), encoding="utf-8")
@@ -153,7 +192,9 @@ class Platform:
             schema, named = class_names(config)
             database = self.dialect.reflect(conn, schema)
             catalog = catalog_of(config, database, tables or named, log)
-            plan = self.dialect.triggers.plan(conn, database, catalog, log, declared_watches(config))
+            plan = self.dialect.triggers.plan(
+                conn, database, catalog, log, declared_watches(config)
+            )
         if plan.refused:
             raise TriggerError("; ".join(plan.refused))
         return plan
@@ -165,7 +206,9 @@ class Platform:
 
     def watch(self, table: str, style: str = "field", **more: Any) -> TriggerPlan:
         """Apply the triggers of one table; those of others go."""
-        return self.apply(self.plan({"table": table, "style": style, "capture": self.capture, **more}))
+        return self.apply(
+            self.plan({"table": table, "style": style, "capture": self.capture, **more})
+        )
 
     def catalog(self) -> Catalog:
         config = self.config()
@@ -198,10 +241,15 @@ class Platform:
         if self.has("binary_values"):
             return list(rows)
         back = {1: 7, 2: 8, 3: 8}
-        return [(back.get(row[0], row[0]), row[1], row[2], None, None) if row[2] in binary else row for row in rows]
+        return [
+            (back.get(row[0], row[0]), row[1], row[2], None, None) if row[2] in binary else row
+            for row in rows
+        ]
 
 
-def fields(event_type: int, key: str, *columns: tuple[str | None, str | None, str | None]) -> list[Logged]:
+def fields(
+    event_type: int, key: str, *columns: tuple[str | None, str | None, str | None]
+) -> list[Logged]:
     return [(event_type, key, *column) for column in columns]
 
 
@@ -211,8 +259,18 @@ def _toml(value: Any) -> str:
     if isinstance(value, int | float):
         return str(value)
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml(str(key))} = {_toml(one)}" for key, one in value.items()) + " }"
+        return (
+            "{ "
+            + ", ".join(f"{_toml(str(key))} = {_toml(one)}" for key, one in value.items())
+            + " }"
+        )
     if isinstance(value, Sequence) and not isinstance(value, str):
         return "[" + ", ".join(map(_toml, value)) + "]"
     text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + "".join(f"\\u{ord(char):04X}" if ord(char) < 32 or ord(char) == 127 else char for char in text) + '"'
+    return (
+        '"'
+        + "".join(
+            f"\\u{ord(char):04X}" if ord(char) < 32 or ord(char) == 127 else char for char in text
+        )
+        + '"'
+    )

@@ -42,7 +42,9 @@ def test_insert_of_nulls_is_not_lost(captured: Platform, style: str, logged: Log
 @pytest.mark.parametrize("style", STYLES)
 def test_a_class_of_key_columns_alone(captured: Platform, style: str) -> None:
     captured.watch("keyed", style)
-    assert captured.logged("INSERT INTO keyed VALUES (1, 'x')") == [(5, "b=x+a=1", None, None, None)]
+    assert captured.logged("INSERT INTO keyed VALUES (1, 'x')") == [
+        (5, "b=x+a=1", None, None, None)
+    ]
     assert captured.logged("UPDATE keyed SET a = a") == []
     assert captured.logged("UPDATE keyed SET a = 2") == [
         (4, "b=x+a=1", None, None, None),
@@ -54,9 +56,30 @@ def test_a_class_of_key_columns_alone(captured: Platform, style: str) -> None:
 @pytest.mark.parametrize(
     ("style", "logged"),
     [
-        ("field", fields(2, "idu=1", ("fname", "Jack", "John"), ("lname", None, "Doe"), ("photo", "qqo=", None))),
-        ("remove_all", fields(3, "idu=1", ("fname", "Jack", "John"), ("lname", None, "Doe"), ("photo", "qqo=", None))),
-        ("field_query_back", fields(8, "idu=1", *((name, None, None) for name in ("fname", "lname", "photo")))),
+        (
+            "field",
+            fields(
+                2,
+                "idu=1",
+                ("fname", "Jack", "John"),
+                ("lname", None, "Doe"),
+                ("photo", "qqo=", None),
+            ),
+        ),
+        (
+            "remove_all",
+            fields(
+                3,
+                "idu=1",
+                ("fname", "Jack", "John"),
+                ("lname", None, "Doe"),
+                ("photo", "qqo=", None),
+            ),
+        ),
+        (
+            "field_query_back",
+            fields(8, "idu=1", *((name, None, None) for name in ("fname", "lname", "photo"))),
+        ),
         ("row_query_back", fields(6, "idu=1", GONE)),
     ],
 )
@@ -77,11 +100,14 @@ def test_update(captured: Platform, style: str, logged: list[Logged]) -> None:
         ("row_query_back", fields(5, "idu=5", GONE)),
     ],
 )
-def test_update_of_the_key_is_another_object(captured: Platform, style: str, logged: list[Logged]) -> None:
+def test_update_of_the_key_is_another_object(
+    captured: Platform, style: str, logged: list[Logged]
+) -> None:
     captured.watch("usr", style)
     captured.run(JACK)
     rows = [(4, "idu=1", None, None, None), *captured.expected(logged)]
-    # Oracle has no ON UPDATE CASCADE, so no child row follows its owner there but by a statement of its own.
+    # Oracle has no ON UPDATE CASCADE, so no child row follows its owner there but by a statement of
+    # its own.
     if not captured.has("key_cascades") and captured.name != "oracle":
         rows.append((8, "idu=5", "usr_phone.phoneno", None, None))
     assert captured.logged("UPDATE usr SET idu = 5") == rows
@@ -113,13 +139,30 @@ def test_truncate(captured: Platform) -> None:
     captured.needs("truncate")
     captured.watch("keyed")
     captured.run("INSERT INTO keyed VALUES (1, 'x')", "INSERT INTO keyed VALUES (2, 'x')")
-    assert sorted(captured.logged("TRUNCATE TABLE keyed")) == [(4, f"b=x+a={n}", *GONE) for n in (1, 2)]
+    assert sorted(captured.logged("TRUNCATE TABLE keyed")) == [
+        (4, f"b=x+a={n}", *GONE) for n in (1, 2)
+    ]
 
 
 STATEMENTS: list[tuple[str, list[str], str, list[Logged]]] = [
-    ("field", [JACK], "update usr set fname='John', lname=NULL where idu=1", [(2, "idu=1", "fname", "Jack", "John")]),
-    ("remove_all", [JACK], "update usr set photo={bbbb} where idu=1", [(3, "idu=1", "photo", "qqo=", "u7s=")]),
-    ("field", ["INSERT INTO usr (idu) VALUES (5)"], "delete from usr where idu=5", [(4, "idu=5", None, None, None)]),
+    (
+        "field",
+        [JACK],
+        "update usr set fname='John', lname=NULL where idu=1",
+        [(2, "idu=1", "fname", "Jack", "John")],
+    ),
+    (
+        "remove_all",
+        [JACK],
+        "update usr set photo={bbbb} where idu=1",
+        [(3, "idu=1", "photo", "qqo=", "u7s=")],
+    ),
+    (
+        "field",
+        ["INSERT INTO usr (idu) VALUES (5)"],
+        "delete from usr where idu=5",
+        [(4, "idu=5", None, None, None)],
+    ),
     (
         "field",
         ["INSERT INTO usr (idu) VALUES (2)"],
@@ -134,7 +177,10 @@ STATEMENTS: list[tuple[str, list[str], str, list[Logged]]] = [
             "INSERT INTO usr_phone VALUES (2, '555-1')",
         ],
         "update usr_phone set idu=3 where idu=2",
-        [(8, "idu=2", "usr_phone.phoneno", None, None), (8, "idu=3", "usr_phone.phoneno", None, None)],
+        [
+            (8, "idu=2", "usr_phone.phoneno", None, None),
+            (8, "idu=3", "usr_phone.phoneno", None, None),
+        ],
     ),
 ]
 
@@ -156,7 +202,10 @@ def test_the_other_fields_of_a_row(captured: Platform) -> None:
     now = datetime.now(UTC).replace(tzinfo=None)
     assert [str(row.table_name).lower() for row in rows] == ["usr"] * 3
     assert {row.status for row in rows} == {"N"}
-    assert all(abs(datetime.fromisoformat(str(row.event_time)) - now) < timedelta(minutes=1) for row in rows)
+    assert all(
+        abs(datetime.fromisoformat(str(row.event_time)) - now) < timedelta(minutes=1)
+        for row in rows
+    )
     assert [row.record_id for row in rows] == sorted({row.record_id for row in rows})
     with captured.session() as (conn, _):
         user = captured.dialect.current_user(conn)
@@ -165,14 +214,20 @@ def test_the_other_fields_of_a_row(captured: Platform) -> None:
 
 def test_a_row_that_an_insert_replaces_is_gone(captured: Platform) -> None:
     captured.watch("usr")
-    upsert = "INSERT INTO usr (idu, fname) VALUES (1, '{}') ON CONFLICT (idu) DO UPDATE SET fname = excluded.fname"
+    upsert = (
+        "INSERT INTO usr (idu, fname) VALUES (1, '{}') ON CONFLICT (idu) DO UPDATE SET fname = "
+        "excluded.fname"
+    )
     if captured.name == "oracle":
         upsert = (
-            "MERGE INTO usr USING (SELECT 1 AS k, '{}' AS n FROM DUAL) ON (idu = k)"
-            " WHEN MATCHED THEN UPDATE SET fname = n WHEN NOT MATCHED THEN INSERT (idu, fname) VALUES (k, n)"
+            "MERGE INTO usr USING (SELECT 1 AS k, '{}' AS n FROM DUAL) ON (idu = k) WHEN MATCHED "
+            "THEN UPDATE SET fname = n WHEN NOT MATCHED THEN INSERT (idu, fname) VALUES (k, n)"
         )
     if captured.name == "mariadb":
-        upsert = "INSERT INTO usr (idu, fname) VALUES (1, '{}') ON DUPLICATE KEY UPDATE fname = VALUES(fname)"
+        upsert = (
+            "INSERT INTO usr (idu, fname) VALUES (1, '{}') ON DUPLICATE KEY UPDATE fname = "
+            "VALUES(fname)"
+        )
     assert captured.logged(upsert.replace("{}", "Jack")) == [(1, "idu=1", "fname", None, "Jack")]
     assert captured.logged(upsert.replace("{}", "John")) == [(2, "idu=1", "fname", "Jack", "John")]
 
@@ -190,4 +245,6 @@ def test_columns_that_are_excluded_are_never_logged(captured: Platform, style: s
     captured.watch("usr", style, exclude=["lname"])
     captured.run(JACK)
     assert captured.logged("UPDATE usr SET lname = 'secret'") == []
-    assert "lname" not in {row[2] for row in captured.logged("UPDATE usr SET lname = 'x', fname = 'y'")}
+    assert "lname" not in {
+        row[2] for row in captured.logged("UPDATE usr SET lname = 'x', fname = 'y'")
+    }

@@ -21,11 +21,15 @@ def test_a_child_row_is_a_value_of_its_owner(owners: Platform, style: str, event
     def value(key: int, old: str | None, new: str | None) -> Logged:
         return (event_type, f"idu={key}", PHONE, *((old, new) if event_type == 2 else (None, None)))
 
-    assert owners.logged("INSERT INTO usr_phone VALUES (1, 'a')", "INSERT INTO usr_phone VALUES (1, 'b')") == [
+    assert owners.logged(
+        "INSERT INTO usr_phone VALUES (1, 'a')", "INSERT INTO usr_phone VALUES (1, 'b')"
+    ) == [
         value(1, None, "a"),
         value(1, None, "b"),
     ]
-    assert owners.logged("UPDATE usr_phone SET phoneno = 'c' WHERE phoneno = 'b'") == [value(1, "b", "c")]
+    assert owners.logged("UPDATE usr_phone SET phoneno = 'c' WHERE phoneno = 'b'") == [
+        value(1, "b", "c")
+    ]
     assert owners.logged("UPDATE usr_phone SET phoneno = phoneno, idu = idu") == []
     assert owners.logged("UPDATE usr_phone SET idu = 2 WHERE phoneno = 'c'") == [
         value(1, "c", None),
@@ -41,16 +45,31 @@ def test_a_child_row_is_a_value_of_its_owner(owners: Platform, style: str, event
 def test_truncate_of_a_child_names_each_owner(owners: Platform) -> None:
     owners.needs("truncate")
     owners.watch("usr")
-    owners.run(*(f"INSERT INTO usr_phone VALUES ({n}, '{value}')" for n in (1, 2) for value in "ab"))
-    assert sorted(owners.logged("TRUNCATE TABLE usr_phone")) == [(8, f"idu={n}", PHONE, None, None) for n in (1, 2)]
+    owners.run(
+        *(f"INSERT INTO usr_phone VALUES ({n}, '{value}')" for n in (1, 2) for value in "ab")
+    )
+    assert sorted(owners.logged("TRUNCATE TABLE usr_phone")) == [
+        (8, f"idu={n}", PHONE, None, None) for n in (1, 2)
+    ]
 
 
 def test_a_child_row_without_owner_or_value_logs_nothing(owners: Platform) -> None:
     owners.watch("usr")
-    assert owners.logged("INSERT INTO usr_phone VALUES (NULL, 'a')", "INSERT INTO usr_phone VALUES (1, NULL)") == []
-    assert owners.logged("UPDATE usr_phone SET idu = 1 WHERE phoneno = 'a'") == [(2, "idu=1", PHONE, None, "a")]
-    assert owners.logged("UPDATE usr_phone SET phoneno = 'b' WHERE phoneno IS NULL") == [(2, "idu=1", PHONE, None, "b")]
-    assert owners.logged("UPDATE usr_phone SET idu = NULL WHERE phoneno = 'a'") == [(2, "idu=1", PHONE, "a", None)]
+    assert (
+        owners.logged(
+            "INSERT INTO usr_phone VALUES (NULL, 'a')", "INSERT INTO usr_phone VALUES (1, NULL)"
+        )
+        == []
+    )
+    assert owners.logged("UPDATE usr_phone SET idu = 1 WHERE phoneno = 'a'") == [
+        (2, "idu=1", PHONE, None, "a")
+    ]
+    assert owners.logged("UPDATE usr_phone SET phoneno = 'b' WHERE phoneno IS NULL") == [
+        (2, "idu=1", PHONE, None, "b")
+    ]
+    assert owners.logged("UPDATE usr_phone SET idu = NULL WHERE phoneno = 'a'") == [
+        (2, "idu=1", PHONE, "a", None)
+    ]
     assert owners.logged("UPDATE usr_phone SET phoneno = 'x' WHERE idu IS NULL") == []
 
 
@@ -66,7 +85,9 @@ def test_a_child_that_may_hold_a_value_twice_is_read_back(owners: Platform, styl
 
 
 def test_a_binary_value_of_a_child(owners: Platform) -> None:
-    owners.run("CREATE TABLE usr_key (idu {integer} REFERENCES usr, code {binary}, UNIQUE (idu, code))")
+    owners.run(
+        "CREATE TABLE usr_key (idu {integer} REFERENCES usr, code {binary}, UNIQUE (idu, code))"
+    )
     owners.watch("usr")
     assert owners.logged("INSERT INTO usr_key VALUES (1, {aaaa})") == owners.expected(
         [(2, "idu=1", "usr_key.code", None, "qqo=")], ["usr_key.code"]
@@ -77,8 +98,16 @@ def test_a_binary_value_of_a_child(owners: Platform) -> None:
 def test_a_cascade_logs_nothing_after_the_delete_of_its_owner(owners: Platform, style: str) -> None:
     owners.needs("owner_look_up")
     owners.watch("usr", style)
-    owners.run(*(f"INSERT INTO usr_phone VALUES ({n}, '{value}')" for n, value in ((1, "a"), (1, "b"), (2, "c"))))
-    assert owners.logged("DELETE FROM usr") == [(4, "idu=1", None, None, None), (4, "idu=2", None, None, None)]
+    owners.run(
+        *(
+            f"INSERT INTO usr_phone VALUES ({n}, '{value}')"
+            for n, value in ((1, "a"), (1, "b"), (2, "c"))
+        )
+    )
+    assert owners.logged("DELETE FROM usr") == [
+        (4, "idu=1", None, None, None),
+        (4, "idu=2", None, None, None),
+    ]
 
 
 def test_a_cascade_of_a_key_brings_the_values_to_the_new_object(owners: Platform) -> None:
@@ -100,16 +129,25 @@ def test_a_cascade_of_a_key_brings_the_values_to_the_new_object(owners: Platform
 
 def test_a_composite_owner_in_another_order(platform: Platform) -> None:
     platform.run(
-        "CREATE TABLE acc (branch {string}, num {integer}, n {number}, PRIMARY KEY (num, branch, n))",
-        "CREATE TABLE acc_tag (tag {string}, b {string}, amount {number}, num {integer},"
-        " FOREIGN KEY (b, num, amount) REFERENCES acc (branch, num, n), PRIMARY KEY (b, num, amount, tag))"
+        "CREATE TABLE acc (branch {string}, num {integer}, n {number}, PRIMARY KEY (num, branch, "
+        "n))",
+        (
+            "CREATE TABLE acc_tag (tag {string}, b {string}, amount {number}, num {integer}, "
+            "FOREIGN KEY (b, num, amount) REFERENCES acc (branch, num, n), PRIMARY KEY (b, num, "
+            "amount, tag))"
+        )
         if platform.name == "postgresql"
-        else "CREATE TABLE acc_tag (tag {string}, b {string}, amount {number}, num {integer},"
-        " PRIMARY KEY (b, num, amount, tag), FOREIGN KEY (num, b, amount) REFERENCES acc (num, branch, n))",
+        else (
+            "CREATE TABLE acc_tag (tag {string}, b {string}, amount {number}, num {integer}, "
+            "PRIMARY KEY (b, num, amount, tag), FOREIGN KEY (num, b, amount) REFERENCES acc (num, "
+            "branch, n))"
+        ),
     )
     platform.watch("acc")
     platform.run("INSERT INTO acc VALUES ('N+W', 7, 1.50)")
     key = 'num=7+branch="N+W"+n=1.5'
-    assert platform.logged("INSERT INTO acc_tag VALUES ('x', 'N+W', 1.500, 7)") == [(2, key, "acc_tag.tag", None, "x")]
+    assert platform.logged("INSERT INTO acc_tag VALUES ('x', 'N+W', 1.500, 7)") == [
+        (2, key, "acc_tag.tag", None, "x")
+    ]
     assert platform.logged("UPDATE acc_tag SET amount = 1.5") == []
     assert platform.logged("DELETE FROM acc_tag") == [(2, key, "acc_tag.tag", "x", None)]

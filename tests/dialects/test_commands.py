@@ -20,8 +20,12 @@ from eventlog.sql.dialect import Part
 
 
 @pytest.fixture
-def command(usr_platform: Platform, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):  # type: ignore[no-untyped-def]
-    """Runs a command in the directory of its configuration; its exit code and what it wrote to standard output."""
+def command(
+    usr_platform: Platform, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):  # type: ignore[no-untyped-def]
+    """Runs a command in the directory of its configuration; its exit code and what it wrote to
+    standard output.
+    """
     usr_platform.watches = [{"table": "usr"}, {"table": "keyed"}]
     usr_platform.settings = {"publisher": {"allow_loopback": True}}
     usr_platform.config()
@@ -105,11 +109,17 @@ def test_a_resync_deletes_what_is_gone(usr_platform: Platform, command) -> None:
     assert command("resync", "keyed")[0] == 0
     usr_platform.run("DELETE FROM keyed WHERE a = 4", "INSERT INTO keyed VALUES (5, 'k')")
     usr_platform.rows()
-    assert command("resync", "keyed", "--deleted", "--dry-run")[1].startswith("1 row of type 4 would be written")
+    assert command("resync", "keyed", "--deleted", "--dry-run")[1].startswith(
+        "1 row of type 4 would be written"
+    )
     assert usr_platform.rows() == []
     assert command("resync", "keyed", "--deleted")[1].startswith("1 row of type 4 written")
     row, *again = usr_platform.rows()
-    assert (row.event_type, row.table_name, row.table_key) == (4, name[2], f"{name[0]}=k+{name[1]}=4")
+    assert (row.event_type, row.table_name, row.table_key) == (
+        4,
+        name[2],
+        f"{name[0]}=k+{name[1]}=4",
+    )
     if usr_platform.name in ("oracle", "mariadb"):  # where open transactions cannot be told
         assert [one.event_type for one in again] == [5]
     else:
@@ -122,7 +132,12 @@ def test_a_dry_run_of_a_resync_counts_and_writes_nothing(usr_platform: Platform,
     usr_platform.rows()
     name = ("B", "A") if usr_platform.name == "oracle" else ("b", "a")
     file = usr_platform.place / "keys.txt"
-    file.write_text("".join(f"{name[0]}={b}+{name[1]}={a}\n" for b, a in (("k1", 1), ("k2", 2), ("no", 1), ("k0", 3))))
+    file.write_text(
+        "".join(
+            f"{name[0]}={b}+{name[1]}={a}\n"
+            for b, a in (("k1", 1), ("k2", 2), ("no", 1), ("k0", 3))
+        )
+    )
     for selection, rows, missing in (
         ([], 7, 0),
         (["--where", "a > 4"], 2, 0),
@@ -140,15 +155,23 @@ def test_a_dry_run_of_a_resync_counts_and_writes_nothing(usr_platform: Platform,
             )
     assert usr_platform.rows() == []
     assert command("resync", "keyed", "--resume")[0] == 2  # no line of a resync was left
-    assert command("resync", "keyed", "--dry-run")[1].startswith("7 rows of type 5 would be written for keyed")
+    assert command("resync", "keyed", "--dry-run")[1].startswith(
+        "7 rows of type 5 would be written for keyed"
+    )
 
 
 def can_look_back(conn: sa.Connection, table: str) -> None:
-    """Wait until a table that was made just now can be read AS OF a moment, which Oracle tells by a few seconds."""
+    """Wait until a table that was made just now can be read AS OF a moment, which Oracle tells by a
+    few seconds.
+    """
     for _ in range(30):
         with suppress(sa.exc.DBAPIError):  # ORA-01466
-            scn = conn.exec_driver_sql("SELECT SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER FROM DUAL").scalar_one()
-            conn.exec_driver_sql(f'SELECT COUNT(*) FROM "{table}" AS OF SCN {int(scn)}').scalar_one()
+            scn = conn.exec_driver_sql(
+                "SELECT SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER FROM DUAL"
+            ).scalar_one()
+            conn.exec_driver_sql(
+                f'SELECT COUNT(*) FROM "{table}" AS OF SCN {int(scn)}'
+            ).scalar_one()
             return
         conn.rollback()
         time.sleep(1)
@@ -195,7 +218,8 @@ def test_no_database_is_needed_to_print_sql(
     monkeypatch.chdir(tmp_path)
     column = {"name": "id", "type": "integer"}
     catalog = {"dialect": name, "schema": None, "tables": [
-        {"name": "t", "kind": "table", "columns": [column, {"name": "v", "type": "varchar(40)"}], "primary_key": ["id"]}
+        {"name": "t", "kind": "table", "columns": [column, {"name": "v", "type": "varchar(40)"}],
+         "primary_key": ["id"]}
     ]}  # fmt: skip
     (tmp_path / "catalog.json").write_text(json.dumps(catalog))
     assert run(["db", "upgrade", "--sql", "--dialect", name]) == 0
@@ -211,7 +235,9 @@ def test_no_database_is_needed_to_print_sql(
             conn.executescript(log)
             conn.executescript(triggers)
             conn.execute("INSERT INTO t VALUES (1, 'x')")
-            assert conn.execute("SELECT event_type, table_key FROM eventlog").fetchall() == [(1, "id=1")]
+            assert conn.execute("SELECT event_type, table_key FROM eventlog").fetchall() == [
+                (1, "id=1")
+            ]
         conn.close()
     elif name == "postgresql":
         url = request.getfixturevalue("database").url.set(drivername="postgresql")
@@ -221,7 +247,9 @@ def test_no_database_is_needed_to_print_sql(
             conn.commit()
             conn.execute(triggers)  # type: ignore[arg-type]
             conn.execute("INSERT INTO public.t VALUES (1, 'x')")
-            assert conn.execute("SELECT event_type, table_key FROM eventlog").fetchall() == [(1, "id=1")]
+            assert conn.execute("SELECT event_type, table_key FROM eventlog").fetchall() == [
+                (1, "id=1")
+            ]
 
 
 @pytest.mark.parametrize("arguments", [

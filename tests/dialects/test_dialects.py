@@ -22,13 +22,19 @@ CATALOG = {
         {
             "name": "usr",
             "kind": "table",
-            "columns": [{"name": "idu", "type": "integer"}, {"name": "fname", "type": "varchar(40)"}],
+            "columns": [
+                {"name": "idu", "type": "integer"},
+                {"name": "fname", "type": "varchar(40)"},
+            ],
             "primary_key": ["idu"],
         },
         {
             "name": "usr_phone",
             "kind": "table",
-            "columns": [{"name": "idu", "type": "integer"}, {"name": "phoneno", "type": "varchar(40)"}],
+            "columns": [
+                {"name": "idu", "type": "integer"},
+                {"name": "phoneno", "type": "varchar(40)"},
+            ],
             "foreign_keys": [{"columns": ["idu"], "table": "usr", "ref_columns": ["idu"]}],
         },
     ],
@@ -44,8 +50,13 @@ def test_capabilities_are_of_the_known_ones(name: str) -> None:
 
 
 def test_a_further_database_has_no_more_than_23_methods_to_write() -> None:
-    architecture = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
-    to_write = [*sorted(StepwiseDialect.__abstractmethods__), *sorted(MarkedTriggers.__abstractmethods__)]
+    architecture = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(
+        encoding="utf-8"
+    )
+    to_write = [
+        *sorted(StepwiseDialect.__abstractmethods__),
+        *sorted(MarkedTriggers.__abstractmethods__),
+    ]
     assert len(to_write) <= 23
     assert [name for name in to_write if f"`{name}`" not in architecture] == []
 
@@ -91,20 +102,29 @@ def test_everything_is_printed_without_a_database_or_a_url(
 OF_ANOTHER = [
     # dialect of the file, --dialect, exit code, in what is said
     ("oracle", "oracle", 0, None),
-    ("postgresql", "oracle", 0, "it says that its tables are of postgresql, and the SQL is for oracle"),
+    (
+        "postgresql",
+        "oracle",
+        0,
+        "it says that its tables are of postgresql, and the SQL is for oracle",
+    ),
     ("mysql", "sqlite", 0, "it says that its tables are of mysql, and the SQL is for sqlite"),
 ]
 
 
 @pytest.mark.parametrize(("of", "name", "code", "said"), OF_ANOTHER)
 def test_a_catalogue_of_another_database_is_warned_of(
-    of: str, name: str, code: int, said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    of: str, name: str, code: int, said: str | None, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     assert show(name, {**CATALOG, "dialect": of}, tmp_path, monkeypatch) == code
     printed, errors = capsys.readouterr()
     assert "CREATE" in printed
-    assert errors == "" if said is None else f"warning: --catalog catalog.json: {said}" in " ".join(errors.split())
+    assert (
+        errors == ""
+        if said is None
+        else f"warning: --catalog catalog.json: {said}" in " ".join(errors.split())
+    )
 
 
 NAMES_THAT_CANNOT_BE = [
@@ -137,12 +157,17 @@ def test_a_catalogue_with_types_that_the_database_lacks_is_warned_of(
 
 
 def catalogue_of(dialect: str, columns: Mapping[str, str]) -> dict[str, object]:
-    found = [{"name": "ID", "type": "integer"}, *({"name": name, "type": of} for name, of in columns.items())]
+    found = [
+        {"name": "ID", "type": "integer"},
+        *({"name": name, "type": of} for name, of in columns.items()),
+    ]
     table = {"name": "T", "kind": "table", "columns": found, "primary_key": ["ID"]}
     return {"dialect": dialect, "schema": None, "tables": [table]}
 
 
-def show(name: str, catalogue: Mapping[str, object], place: Path, monkeypatch: pytest.MonkeyPatch) -> int:
+def show(
+    name: str, catalogue: Mapping[str, object], place: Path, monkeypatch: pytest.MonkeyPatch
+) -> int:
     monkeypatch.chdir(place)
     Path("catalog.json").write_text(json.dumps(catalogue))
     return run(["triggers", "show", "--sql", "--dialect", name, "--catalog", "catalog.json"])

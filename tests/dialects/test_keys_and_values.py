@@ -11,18 +11,54 @@ from platforms import Platform
 from eventlog.core import table_key
 
 TEXTS = [
-    "", " ", " x", "x ", "\tx", "x\t", "a\tb", "John Smith", "O'Brien", 'a"b\\', "\\", '"', "a=b", "a+b",
+    "",
+    " ",
+    " x",
+    "x ",
+    "\tx",
+    "x\t",
+    "a\tb",
+    "John Smith",
+    "O'Brien",
+    'a"b\\',
+    "\\",
+    '"',
+    "a=b",
+    "a+b",
     *(f"a{chr(code)}b" for code in range(1, 0x20)),
     *(f"a{char}b" for char in ",;'+\"=\\<>"),
-    "\x7f", "\x80", "\x9f", "\xa0x\xa0", "\u2003x", "\u00adx", "é", "e\u0301", "😀", "a\nb", "^", "[", "]", "*", "?",
-    "%s %% $1 :x", "NULL", "--", "'; DROP TABLE t --", "x" * 1000, "äß" * 500,
-]  # fmt: skip
+    "\x7f",
+    "\x80",
+    "\x9f",
+    "\xa0x\xa0",
+    "\u2003x",
+    "\u00adx",
+    "é",
+    "e\u0301",
+    "😀",
+    "a\nb",
+    "^",
+    "[",
+    "]",
+    "*",
+    "?",
+    "%s %% $1 :x",
+    "NULL",
+    "--",
+    "'; DROP TABLE t --",
+    "x" * 1000,
+    "äß" * 500,
+]
 
 
 def test_every_text_is_a_canonical_key(platform: Platform) -> None:
     # On Oracle a key has 4000 bytes, and a VARCHAR counts bytes; on MariaDB one has 3072.
     size = {"oracle": 900, "mariadb": 380}.get(platform.name, 1000)
-    texts = [text for text in dict.fromkeys(each[:size] for each in TEXTS) if text or platform.has("empty_text")]
+    texts = [
+        text
+        for text in dict.fromkeys(each[:size] for each in TEXTS)
+        if text or platform.has("empty_text")
+    ]
     quote = platform.dialect.quote
     platform.run(f"CREATE TABLE {quote('t')} ({quote('n')} {{long}}, {quote('a b')} {{long}},"
                  f" PRIMARY KEY ({quote('n')}, {quote('a b')}))")  # fmt: skip
@@ -50,7 +86,9 @@ KEYS = [
 
 
 @pytest.mark.parametrize(("type", "value", "key"), KEYS)
-def test_keys_of_every_type_are_canonical(platform: Platform, type: str, value: str, key: str) -> None:
+def test_keys_of_every_type_are_canonical(
+    platform: Platform, type: str, value: str, key: str
+) -> None:
     platform.run(f"CREATE TABLE t (k {type} PRIMARY KEY, v {{text}})")
     platform.watch("t")
     assert platform.logged(f"INSERT INTO t VALUES ({value}, 'x')") == [(1, key, "v", None, "x")]
@@ -85,14 +123,18 @@ CHANGES = [
 def test_a_change_is_a_change_of_bytes(
     platform: Platform, type: str, old: str, new: str, is_changed: bool, style: str
 ) -> None:
-    platform.run(f"CREATE TABLE t (k {{integer}} PRIMARY KEY, v {type})", f"INSERT INTO t VALUES (1, {old})")
+    platform.run(
+        f"CREATE TABLE t (k {{integer}} PRIMARY KEY, v {type})", f"INSERT INTO t VALUES (1, {old})"
+    )
     platform.watch("t", style)
     assert bool(platform.logged(f"UPDATE t SET v = {new}")) is is_changed
 
 
 def test_an_empty_text_is_not_null(platform: Platform) -> None:
     platform.needs("empty_text")
-    platform.run("CREATE TABLE t (k {integer} PRIMARY KEY, v {text})", "INSERT INTO t VALUES (1, NULL)")
+    platform.run(
+        "CREATE TABLE t (k {integer} PRIMARY KEY, v {text})", "INSERT INTO t VALUES (1, NULL)"
+    )
     platform.watch("t")
     assert platform.logged("UPDATE t SET v = ''") == [(2, "k=1", "v", None, "")]
     assert platform.logged("UPDATE t SET v = NULL") == [(2, "k=1", "v", "", None)]
@@ -154,7 +196,23 @@ def test_a_megabyte_is_not_cut(platform: Platform) -> None:
     assert [len(str(row.new_value)) for row in platform.rows()] == [500_000]
 
 
-NAMES = ["plain", 'a"b', "a'b", "a b", "%s", "a%b", ":x", "select", "Ü", "a.b", "[x]", "a;b", "{{ x }}", "--", "$$"]
+NAMES = [
+    "plain",
+    'a"b',
+    "a'b",
+    "a b",
+    "%s",
+    "a%b",
+    ":x",
+    "select",
+    "Ü",
+    "a.b",
+    "[x]",
+    "a;b",
+    "{{ x }}",
+    "--",
+    "$$",
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -165,7 +223,11 @@ def test_any_identifier_is_a_name_and_nothing_else(platform: Platform, name: str
     table, key, value = (quote(f"{name}{end}") for end in ("", "k", "v"))
     platform.run(f"CREATE TABLE {table} ({key} INTEGER PRIMARY KEY, {value} VARCHAR(40))")
     platform.watch(name)
-    platform.run(f"INSERT INTO {table} VALUES (1, 'x')", f"UPDATE {table} SET {value} = 'y'", f"DELETE FROM {table}")
+    platform.run(
+        f"INSERT INTO {table} VALUES (1, 'x')",
+        f"UPDATE {table} SET {value} = 'y'",
+        f"DELETE FROM {table}",
+    )
     rows = platform.rows()
     assert [row.event_type for row in rows] == [1, 2, 4]
     assert {row.table_name for row in rows} == {name}

@@ -1,4 +1,6 @@
-"""A queue in a real database, polled while another session fills it and a third removes what it has sent."""
+"""A queue in a real database, polled while another session fills it and a third removes what it has
+sent.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine
     if request.param == "postgresql":
         yield request.getfixturevalue("database")
         return
-    made = sa.create_engine(f"sqlite:///{tmp_path / 'queue.db'}", poolclass=sa.NullPool, connect_args={"timeout": 60})
+    made = sa.create_engine(
+        f"sqlite:///{tmp_path / 'queue.db'}", poolclass=sa.NullPool, connect_args={"timeout": 60}
+    )
     with made.connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode = WAL")
     yield made
@@ -61,8 +65,15 @@ def remove(engine: sa.Engine, queue: sa.Table, rows: list[DispatchRow]) -> None:
             connection.execute(sa.delete(queue).where(queue.c.syslog_addr == row.syslog_addr))
 
 
-def poller(engine: sa.Engine, report: Report | None = None, *, batch_rows: int = 10_000, **options: Any) -> QueuePoller:
-    return QueuePoller(engine, ReaderOptions(**{**EMULATOR, **options}), report, SourceOptions(batch_rows=batch_rows))
+def poller(
+    engine: sa.Engine, report: Report | None = None, *, batch_rows: int = 10_000, **options: Any
+) -> QueuePoller:
+    return QueuePoller(
+        engine,
+        ReaderOptions(**{**EMULATOR, **options}),
+        report,
+        SourceOptions(batch_rows=batch_rows),
+    )
 
 
 def rows_of(steps: list[Step]) -> list[DispatchRow]:
@@ -75,7 +86,9 @@ def changes_of(steps: list[Step]) -> list[Change]:
 
 def contents(engine: sa.Engine, queue: sa.Table) -> list[Any]:
     with engine.connect() as connection:
-        return list(connection.execute(sa.select(queue).order_by(queue.c.syslog_addr, queue.c.extdata)))
+        return list(
+            connection.execute(sa.select(queue).order_by(queue.c.syslog_addr, queue.c.extdata))
+        )
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 10_000])
@@ -92,7 +105,9 @@ def test_a_poll_gives_what_was_committed_and_leaves_the_queue_as_it_was(
 
 
 def test_addresses_that_sql_holds_as_negative_come_last(engine: sa.Engine, queue: sa.Table) -> None:
-    steps = list(emulate(Workload(2, transactions=15, address=(0x7FFFFFFF << 32) | ((1 << 31) - 9_000))))
+    steps = list(
+        emulate(Workload(2, transactions=15, address=(0x7FFFFFFF << 32) | ((1 << 31) - 9_000)))
+    )
     rows = rows_of(steps)
     assert {row.syslog_addr >> 63 for row in rows} == {0, 1}
     put(engine, queue, list(reversed(rows)))
@@ -100,7 +115,9 @@ def test_addresses_that_sql_holds_as_negative_come_last(engine: sa.Engine, queue
 
 
 def test_files_that_wrap_are_read_by_date(engine: sa.Engine, queue: sa.Table) -> None:
-    steps = list(emulate(Workload(3, transactions=15, address=(0xFFFFFFFF << 32) | ((1 << 31) - 9_000))))
+    steps = list(
+        emulate(Workload(3, transactions=15, address=(0xFFFFFFFF << 32) | ((1 << 31) - 9_000)))
+    )
     put(engine, queue, rows_of(steps))
     assert list(poller(engine, batch_rows=5, order_by="oper_date").drain()) == changes_of(steps)
 
@@ -130,11 +147,15 @@ def test_a_new_poller_goes_on_from_the_token(engine: sa.Engine, queue: sa.Table)
     assert made == changes_of(steps)
 
 
-def test_a_poller_that_stops_half_way_repeats_the_transaction_it_was_in(engine: sa.Engine, queue: sa.Table) -> None:
+def test_a_poller_that_stops_half_way_repeats_the_transaction_it_was_in(
+    engine: sa.Engine, queue: sa.Table
+) -> None:
     steps = list(emulate(Workload(6, transactions=20)))
     put(engine, queue, rows_of(steps))
     expected = changes_of(steps)
-    stop = next(number for number, change in enumerate(expected) if number > 5 and change.event_number == 2)
+    stop = next(
+        number for number, change in enumerate(expected) if number > 5 and change.event_number == 2
+    )
     asked = poller(engine)
     handed_out = asked.poll()
     made = [next(handed_out) for _ in range(stop)]
@@ -143,8 +164,12 @@ def test_a_poller_that_stops_half_way_repeats_the_transaction_it_was_in(engine: 
     assert made[:-1] + again == expected  # its first change comes twice, nothing is left out
 
 
-def test_nothing_is_lost_while_one_session_writes_and_another_removes(engine: sa.Engine, queue: sa.Table) -> None:
-    """A server's own pace: it removes a transaction once a whole poll has gone by since it was committed."""
+def test_nothing_is_lost_while_one_session_writes_and_another_removes(
+    engine: sa.Engine, queue: sa.Table
+) -> None:
+    """A server's own pace: it removes a transaction once a whole poll has gone by since it was
+    committed.
+    """
     steps = list(emulate(Workload(7, transactions=60, servers=("B", "A"))))
     polls = 0
     written = threading.Event()
@@ -187,7 +212,9 @@ def test_nothing_is_lost_while_one_session_writes_and_another_removes(engine: sa
     threads = [guarded(write), guarded(take_away)]
     for thread in threads:
         thread.start()
-    asked = poller(engine, batch_rows=10_000)  # a poll reads all there is, or the server may be faster than it
+    asked = poller(
+        engine, batch_rows=10_000
+    )  # a poll reads all there is, or the server may be faster than it
     made: list[Change] = []
     while not removed.is_set():
         made += asked.poll()
@@ -200,7 +227,9 @@ def test_nothing_is_lost_while_one_session_writes_and_another_removes(engine: sa
     assert contents(engine, queue) == []
 
 
-def test_follow_waits_when_there_is_nothing_and_stops_when_told(engine: sa.Engine, queue: sa.Table) -> None:
+def test_follow_waits_when_there_is_nothing_and_stops_when_told(
+    engine: sa.Engine, queue: sa.Table
+) -> None:
     steps = list(emulate(Workload(8, transactions=10)))
     ahead = [steps[start : start + 10] for start in range(0, len(steps), 10)]
 
@@ -220,8 +249,14 @@ def test_follow_waits_when_there_is_nothing_and_stops_when_told(engine: sa.Engin
     assert made == changes_of(steps)
 
 
-def test_open_transactions_are_counted_when_a_queue_is_drained(engine: sa.Engine, queue: sa.Table) -> None:
-    put(engine, queue, [row for row in rows_of(list(emulate(Workload(9, transactions=10)))) if row.typ != 4])
+def test_open_transactions_are_counted_when_a_queue_is_drained(
+    engine: sa.Engine, queue: sa.Table
+) -> None:
+    put(
+        engine,
+        queue,
+        [row for row in rows_of(list(emulate(Workload(9, transactions=10)))) if row.typ != 4],
+    )
     report = Report()
     assert list(poller(engine, report).drain()) == []
     assert report.counters["open_transactions"] > 0
@@ -244,14 +279,20 @@ def test_what_is_missing_is_named(engine: sa.Engine) -> None:
     with pytest.raises(DatabaseError, match="no table 'dispatch_queue'"):
         list(QueuePoller(engine).poll())
     with engine.begin() as connection:
-        connection.execute(sa.text("CREATE TABLE dispatch_queue (typ integer, syslog_addr integer, extdata integer)"))
+        connection.execute(
+            sa.text(
+                "CREATE TABLE dispatch_queue (typ integer, syslog_addr integer, extdata integer)"
+            )
+        )
     with pytest.raises(MissingColumn, match="column OPER_DATE of DISPATCH_QUEUE"):
         list(QueuePoller(engine).poll())
     with pytest.raises(ConfigError):
         SourceOptions(batch_rows=0)
 
 
-def test_a_poll_can_be_tried_again_when_the_database_was_away(engine: sa.Engine, queue: sa.Table) -> None:
+def test_a_poll_can_be_tried_again_when_the_database_was_away(
+    engine: sa.Engine, queue: sa.Table
+) -> None:
     steps = list(emulate(Workload(11, transactions=10)))
     put(engine, queue, rows_of(steps))
     asked = poller(engine)

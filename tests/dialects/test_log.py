@@ -60,7 +60,9 @@ def test_a_driver_binds_a_status_as_its_letter(log: Log) -> None:
     for place, letter in enumerate(Status):
         log.dialect.mark(log.conn, log.table, letter, [(first + place, first + place)])
     read = log.dialect.read_rows(log.conn, log.table, [(first, first + len(Status) - 1)])
-    assert [(type(row.status), row.status.rstrip()) for row in read] == [(str, letter) for letter in "NSWEF"]
+    assert [(type(row.status), row.status.rstrip()) for row in read] == [
+        (str, letter) for letter in "NSWEF"
+    ]
 
 
 def test_a_window_is_read_in_order(log: Log) -> None:
@@ -87,7 +89,9 @@ def test_a_window_is_read_in_chunks_of_one_snapshot(platform: Platform, log: Log
         assert [len(chunk) for chunk in begun] == [4, 2]
     begun.close()
     # The session can go on with other statements, whether it was read to its end or not.
-    assert log.dialect.mark(log.conn, log.table, "S", [(first[0].record_id, first[0].record_id)]) == 1
+    assert (
+        log.dialect.mark(log.conn, log.table, "S", [(first[0].record_id, first[0].record_id)]) == 1
+    )
 
 
 def test_marks_and_deletions_touch_rows_that_are_still_n(log: Log) -> None:
@@ -108,7 +112,8 @@ def test_rows_of_one_user_can_be_left_alone(log: Log) -> None:
     name = log.dialect.quote(log.table.name)
     for record_id, value in ((first, "me"), (second, "me  "), (third, "Me")):
         log.conn.exec_driver_sql(
-            f"UPDATE {name} SET {user} = '{value}' WHERE {log.dialect.quote(log.table.columns[0])} = {record_id}"
+            f"UPDATE {name} SET {user} = '{value}' WHERE "
+            f"{log.dialect.quote(log.table.columns[0])} = {record_id}"
         )
     assert log.ids(Window(1, None, 2, leave_user="me")) == [third, third + 1]
 
@@ -123,18 +128,26 @@ def test_the_queue_is_counted_and_aged(log: Log) -> None:
 def test_rows_that_are_due_come_by_time(log: Log) -> None:
     first, second, third, *_ = log.ids()
     dialect, conn = log.dialect, log.conn
-    name, time, record_id = map(dialect.quote, (log.table.name, log.table.columns[3], log.table.columns[0]))
+    name, time, record_id = map(
+        dialect.quote, (log.table.name, log.table.columns[3], log.table.columns[0])
+    )
     now = datetime.now(UTC).replace(tzinfo=None)
     for row, hours in ((first, -1), (second, -2), (third, 1)):
         when = now + timedelta(hours=hours)
         stamp = f"'{when:%Y-%m-%d %H:%M:%S}'"
-        stamp = f"TO_TIMESTAMP({stamp}, 'YYYY-MM-DD HH24:MI:SS')" if dialect.name == "oracle" else stamp
+        stamp = (
+            f"TO_TIMESTAMP({stamp}, 'YYYY-MM-DD HH24:MI:SS')" if dialect.name == "oracle" else stamp
+        )
         conn.exec_driver_sql(f"UPDATE {name} SET {time} = {stamp} WHERE {record_id} = {row}")
     until = dialect.due_until(conn, log.table, "utc")
     due = next(dialect.due_chunks(conn, log.table, until, None, None, 2))
     assert [row.record_id for row in due] == [second, first]
     behind = (due[-1].event_time, due[-1].record_id)
-    rest = [row for chunk in dialect.due_chunks(conn, log.table, until, behind, None, 3) for row in chunk]
+    rest = [
+        row
+        for chunk in dialect.due_chunks(conn, log.table, until, behind, None, 3)
+        for row in chunk
+    ]
     assert third not in [row.record_id for row in rest]
     assert len(rest) == 7
 
@@ -211,7 +224,9 @@ def test_what_the_log_lacks_is_named(platform: Platform) -> None:
                 locate_log(conn, platform.dialect, name="eventlog", schema="hr")
 
 
-def test_the_session_of_a_publisher_is_begun_as_one(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_session_of_a_publisher_is_begun_as_one(
+    platform: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[sa.Connection] = []
     monkeypatch.setattr(platform.dialect, "begin_publishing", begun.append)
     platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")

@@ -1,6 +1,8 @@
-"""Migrations where DDL is no part of a transaction, as on Oracle: what breaks off stays, and the next run ends it.
+"""Migrations where DDL is no part of a transaction, as on Oracle: what breaks off stays, and the
+next run ends it.
 
-On a real database that commits every statement by itself: SQLite in autocommit, with guards of its own kind.
+On a real database that commits every statement by itself: SQLite in autocommit, with guards of its
+own kind.
 """
 
 from __future__ import annotations
@@ -27,18 +29,24 @@ class CommittingSQLite(SQLite):
     """SQLite that commits every statement, in its words for what the blocks of Oracle do."""
 
     def guarded(self, statement: str) -> str:
-        made = re.sub(r"\A\s*(CREATE (?:TABLE|INDEX|UNIQUE INDEX)) ", r"\1 IF NOT EXISTS ", statement)
+        made = re.sub(
+            r"\A\s*(CREATE (?:TABLE|INDEX|UNIQUE INDEX)) ", r"\1 IF NOT EXISTS ", statement
+        )
         return re.sub(r"\A\s*DROP TABLE ", "DROP TABLE IF EXISTS ", made)
 
     def half_made(self, conn: sa.Connection, log: LogTable) -> bool:
-        return "record_id" in {column["name"] for column in sa.inspect(conn).get_columns("eventlog")}
+        return "record_id" in {
+            column["name"] for column in sa.inspect(conn).get_columns("eventlog")
+        }
 
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> sa.Engine:
     for module in (connection, migrations):
         monkeypatch.setattr(module, "load_dialect", lambda _name: CommittingSQLite())
-    made = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool)
+    made = sa.create_engine(
+        f"sqlite:///{tmp_path / 'app.db'}", isolation_level="AUTOCOMMIT", poolclass=sa.NullPool
+    )
     sa.event.listen(made, "connect", lambda driver, _: driver.execute("PRAGMA synchronous = OFF"))
     return made
 
@@ -48,7 +56,9 @@ def tables(engine: sa.Engine) -> list[str]:
 
 
 def runs(engine: sa.Engine, work: Callable[[sa.Connection], None], after: int = 1_000_000) -> bool:
-    """Whether some work comes to its end, if the session fails after so many statements that change something."""
+    """Whether some work comes to its end, if the session fails after so many statements that change
+    something.
+    """
     with suppress(BrokenOff), engine.connect() as conn, broken_off(conn, after):
         work(conn)
         return True
@@ -101,7 +111,9 @@ def test_a_log_that_somebody_else_made_is_refused_still(engine: sa.Engine) -> No
     assert tables(engine) == ["eventlog"]
 
 
-def test_a_log_without_a_version_table_is_no_half_made_one(engine: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_without_a_version_table_is_no_half_made_one(
+    engine: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(CommittingSQLite, "half_made", lambda *asked: True)
     with engine.connect() as conn:
         conn.exec_driver_sql("CREATE TABLE eventlog (x)")

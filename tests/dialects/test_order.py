@@ -1,4 +1,6 @@
-"""Many writers and one publisher, on every database: nothing is lost, no object's changes change places."""
+"""Many writers and one publisher, on every database: nothing is lost, no object's changes change
+places.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def write(platform: Platform, number: int, failures: list[BaseException]) -> Non
                     conn.begin()
                 else:
                     conn.exec_driver_sql("PRAGMA busy_timeout = 60000")
-                conn.exec_driver_sql(f"UPDATE item SET v = v + 1, w = '{number}-{turn}' WHERE k = {key}")
+                conn.exec_driver_sql(
+                    f"UPDATE item SET v = v + 1, w = '{number}-{turn}' WHERE k = {key}"
+                )
                 conn.commit()
     except BaseException as error:
         failures.append(error)
@@ -58,7 +62,12 @@ def test_no_change_is_lost_and_none_overtakes_another(platform: Platform, delete
     writers = [threading.Thread(target=write, args=(platform, n, failures)) for n in range(WRITERS)]
     receiver = Receiver()
     config = platform.config(
-        publisher={"query_limit": 20, "batch_size": 3, "delete_from_log": delete, "allow_loopback": True}
+        publisher={
+            "query_limit": 20,
+            "batch_size": 3,
+            "delete_from_log": delete,
+            "allow_loopback": True,
+        }
     )
     for writer in writers:
         writer.start()
@@ -74,7 +83,10 @@ def test_no_change_is_lost_and_none_overtakes_another(platform: Platform, delete
     assert sum(int(row[1]) for row in rows) == WRITERS * CHANGES
     upper = str.upper if platform.name == "oracle" else str
     expected = {
-        f"{upper('k')}={key}": {upper("v"): {str(int(v))}, **({} if w is None else {upper("w"): {w}})}
+        f"{upper('k')}={key}": {
+            upper("v"): {str(int(v))},
+            **({} if w is None else {upper("w"): {w}}),
+        }
         for key, v, w in rows
     }
     got = {

@@ -25,22 +25,25 @@ USR: dict[str, Any] = {"table": "usr"}
 def catalogue(platform: Platform) -> list[Any]:
     """Everything that stands in the database."""
     statements = {
-        "sqlite": "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%' ORDER BY 1, 2",
+        "sqlite": (
+            "SELECT type, name, sql FROM sqlite_schema WHERE name NOT LIKE 'sqlite%' ORDER BY 1, 2"
+        ),
         # The server numbers what it names itself, and keeps what is dropped for a while.
         "oracle": (
-            "SELECT object_type, CASE WHEN object_name LIKE 'SYS!_%' ESCAPE '!' THEN 'SYS_' ELSE object_name END"
-            " FROM user_objects WHERE object_name NOT LIKE 'BIN$%' ORDER BY 1, 2"
+            "SELECT object_type, CASE WHEN object_name LIKE 'SYS!_%' ESCAPE '!' THEN 'SYS_' ELSE "
+            "object_name END FROM user_objects WHERE object_name NOT LIKE 'BIN$%' ORDER BY 1, 2"
         ),
         "mariadb": (
-            "SELECT table_type, table_name FROM information_schema.tables WHERE table_schema = DATABASE() UNION ALL"
-            " SELECT 'TRIGGER', trigger_name FROM information_schema.triggers WHERE trigger_schema = DATABASE()"
-            " ORDER BY 1, 2"
+            "SELECT table_type, table_name FROM information_schema.tables WHERE table_schema = "
+            "DATABASE() UNION ALL SELECT 'TRIGGER', trigger_name FROM information_schema.triggers "
+            "WHERE trigger_schema = DATABASE() ORDER BY 1, 2"
         ),
         "postgresql": (
-            "SELECT 'relation', relname::text FROM pg_class WHERE relnamespace = 'public'::regnamespace UNION ALL"
-            " SELECT 'trigger', tgname::text FROM pg_trigger WHERE NOT tgisinternal UNION ALL"
-            " SELECT 'function', proname::text FROM pg_proc WHERE pronamespace = 'public'::regnamespace UNION ALL"
-            " SELECT 'type', typname::text FROM pg_type WHERE typnamespace = 'public'::regnamespace ORDER BY 1, 2"
+            "SELECT 'relation', relname::text FROM pg_class WHERE relnamespace = "
+            "'public'::regnamespace UNION ALL SELECT 'trigger', tgname::text FROM pg_trigger "
+            "WHERE NOT tgisinternal UNION ALL SELECT 'function', proname::text FROM pg_proc WHERE "
+            "pronamespace = 'public'::regnamespace UNION ALL SELECT 'type', typname::text FROM "
+            "pg_type WHERE typnamespace = 'public'::regnamespace ORDER BY 1, 2"
         ),
     }
     with platform.engine.connect() as conn:
@@ -79,11 +82,16 @@ def test_a_table_of_the_logs_name_is_not_taken(platform: Platform) -> None:
     with transaction(platform.config()) as (conn, _):
         migrations.downgrade(conn, log_table="eventlog")
     platform.run("CREATE TABLE eventlog (x {integer})")
-    with pytest.raises(LogTableError, match="not made by"), transaction(platform.config()) as (conn, _):
+    with (
+        pytest.raises(LogTableError, match="not made by"),
+        transaction(platform.config()) as (conn, _),
+    ):
         migrations.upgrade(conn, log_table="eventlog")
 
 
-def test_a_log_that_was_dropped_by_hand_is_missed_and_what_is_left_of_it_goes(platform: Platform) -> None:
+def test_a_log_that_was_dropped_by_hand_is_missed_and_what_is_left_of_it_goes(
+    platform: Platform,
+) -> None:
     with transaction(platform.config()) as (conn, _):
         migrations.downgrade(conn, log_table="eventlog")
     nothing = catalogue(platform)
@@ -128,7 +136,9 @@ def test_a_column_more_and_one_less_show_in_the_plan(usr_platform: Platform) -> 
     usr_platform.run("ALTER TABLE usr ADD nick {string}")
     assert kinds(usr_platform, USR) == ["replace", "unchanged"]
     usr_platform.watch("usr")
-    assert usr_platform.logged("INSERT INTO usr (idu, nick) VALUES (1, 'n')") == [(1, "idu=1", "nick", None, "n")]
+    assert usr_platform.logged("INSERT INTO usr (idu, nick) VALUES (1, 'n')") == [
+        (1, "idu=1", "nick", None, "n")
+    ]
     if usr_platform.name == "sqlite":
         # It refuses to drop a column that a trigger names.
         with usr_platform.session() as (conn, log):
@@ -137,7 +147,9 @@ def test_a_column_more_and_one_less_show_in_the_plan(usr_platform: Platform) -> 
     usr_platform.run("ALTER TABLE usr DROP COLUMN nick")
     assert kinds(usr_platform, USR)[0] in ("replace", "create")
     usr_platform.watch("usr")
-    assert usr_platform.logged("INSERT INTO usr (idu, fname) VALUES (2, 'n')") == [(1, "idu=2", "fname", None, "n")]
+    assert usr_platform.logged("INSERT INTO usr (idu, fname) VALUES (2, 'n')") == [
+        (1, "idu=2", "fname", None, "n")
+    ]
 
 
 def test_a_column_that_was_renamed_shows_in_the_plan(usr_platform: Platform) -> None:
@@ -145,7 +157,9 @@ def test_a_column_that_was_renamed_shows_in_the_plan(usr_platform: Platform) -> 
     usr_platform.run("ALTER TABLE usr RENAME COLUMN lname TO surname")
     assert kinds(usr_platform, USR)[0] == "replace"
     usr_platform.watch("usr")
-    assert usr_platform.logged("INSERT INTO usr (idu, surname) VALUES (1, 'n')") == [(1, "idu=1", "surname", None, "n")]
+    assert usr_platform.logged("INSERT INTO usr (idu, surname) VALUES (1, 'n')") == [
+        (1, "idu=1", "surname", None, "n")
+    ]
     assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
 
 
@@ -162,7 +176,9 @@ def test_a_column_of_another_type_shows_in_the_plan(usr_platform: Platform) -> N
     usr_platform.run(RETYPE[usr_platform.name])
     assert kinds(usr_platform, USR) == ["replace", "unchanged"]
     usr_platform.watch("usr")
-    assert usr_platform.logged("INSERT INTO usr (idu, lname) VALUES (1, 7)") == [(1, "idu=1", "lname", None, "7")]
+    assert usr_platform.logged("INSERT INTO usr (idu, lname) VALUES (1, 7)") == [
+        (1, "idu=1", "lname", None, "7")
+    ]
     assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
 
 
@@ -178,7 +194,9 @@ def test_a_trigger_dropped_by_hand_comes_back(usr_platform: Platform) -> None:
     assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
 
 
-def test_the_digest_of_what_is_installed_is_that_of_what_was_compiled(usr_platform: Platform) -> None:
+def test_the_digest_of_what_is_installed_is_that_of_what_was_compiled(
+    usr_platform: Platform,
+) -> None:
     usr_platform.watch("usr")
     config, dialect = usr_platform.config(), usr_platform.dialect
     with usr_platform.session() as (conn, log):
@@ -209,7 +227,9 @@ def test_what_is_compiled_without_a_database_captures_and_goes(usr_platform: Pla
 
     for one in made:
         execute(one.create)
-    assert usr_platform.logged("INSERT INTO usr (idu, fname) VALUES (1, 'x')") == [(1, "idu=1", "fname", None, "x")]
+    assert usr_platform.logged("INSERT INTO usr (idu, fname) VALUES (1, 'x')") == [
+        (1, "idu=1", "fname", None, "x")
+    ]
     assert usr_platform.logged("INSERT INTO usr_phone VALUES (1, 'a')") == [
         (2, "idu=1", "usr_phone.phoneno", None, "a")
     ]
@@ -228,18 +248,28 @@ def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
         assert usr_platform.dialect.triggers.installed(conn, log) == []
 
 
-# --- broken off in the middle -----------------------------------------------------------------------------------------
+# --- broken off in the middle ---------------------------------------------------------------------
 
 
-def broken_off_at(platform: Platform, after: int, work: Callable[[sa.Connection], None]) -> int | None:
-    """Do some work that breaks off after so many statements: how many it has, if it comes to its end, None if not."""
-    with suppress(BrokenOff), transaction(platform.config()) as (conn, _), broken_off(conn, after) as done:
+def broken_off_at(
+    platform: Platform, after: int, work: Callable[[sa.Connection], None]
+) -> int | None:
+    """Do some work that breaks off after so many statements: how many it has, if it comes to its
+    end, None if not.
+    """
+    with (
+        suppress(BrokenOff),
+        transaction(platform.config()) as (conn, _),
+        broken_off(conn, after) as done,
+    ):
         work(conn)
         return len(done)
     return None
 
 
-def test_a_migration_that_breaks_off_anywhere_leaves_nothing_or_is_ended_by_the_next(platform: Platform) -> None:
+def test_a_migration_that_breaks_off_anywhere_leaves_nothing_or_is_ended_by_the_next(
+    platform: Platform,
+) -> None:
     def upgrade(conn: sa.Connection) -> None:
         migrations.upgrade(conn, log_table="eventlog")
 
@@ -264,9 +294,13 @@ def test_a_migration_that_breaks_off_anywhere_leaves_nothing_or_is_ended_by_the_
         assert catalogue(platform) == ended
 
 
-def test_triggers_that_break_off_anywhere_leave_nothing_or_are_ended_by_the_next(usr_platform: Platform) -> None:
+def test_triggers_that_break_off_anywhere_leave_nothing_or_are_ended_by_the_next(
+    usr_platform: Platform,
+) -> None:
     def run(plan: TriggerPlan, after: int = 1_000_000) -> int | None:
-        return broken_off_at(usr_platform, after, lambda conn: usr_platform.dialect.triggers.apply(conn, plan, 5.0))
+        return broken_off_at(
+            usr_platform, after, lambda conn: usr_platform.dialect.triggers.apply(conn, plan, 5.0)
+        )
 
     def drop_all() -> TriggerPlan:
         with usr_platform.session() as (conn, log):
@@ -314,7 +348,9 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr_platform: Platform) -
     usr_platform.watch("usr")
     with transaction(usr_platform.config()) as (conn, _):
         migrations.upgrade(conn, log_table="other")
-    other = usr_platform.config(database={"url": usr_platform.engine.url.render_as_string(False), "log_table": "other"})
+    other = usr_platform.config(
+        database={"url": usr_platform.engine.url.render_as_string(False), "log_table": "other"}
+    )
     with transaction(other) as (conn, dialect):
         dialect.triggers.apply(conn, planned_triggers(conn, dialect, other), 5.0)
     assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
@@ -325,7 +361,9 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr_platform: Platform) -
     assert len(usr_platform.rows()) == 1
 
 
-def test_a_table_that_was_renamed_makes_room_for_a_new_one_of_its_name(usr_platform: Platform) -> None:
+def test_a_table_that_was_renamed_makes_room_for_a_new_one_of_its_name(
+    usr_platform: Platform,
+) -> None:
     # Where names of triggers are a schema's, those of the renamed table stand in the way.
     usr_platform.watch("keyed")
     usr_platform.run(
@@ -338,17 +376,27 @@ def test_a_table_that_was_renamed_makes_room_for_a_new_one_of_its_name(usr_platf
     assert len(usr_platform.logged("INSERT INTO keyed VALUES (1, 'x')")) == 1
 
 
-def test_tables_that_exchanged_their_names_are_each_logged_as_what_they_are_called(platform: Platform) -> None:
+def test_tables_that_exchanged_their_names_are_each_logged_as_what_they_are_called(
+    platform: Platform,
+) -> None:
     columns = "(id {integer} PRIMARY KEY, v {string})"
     platform.run(f"CREATE TABLE one {columns}", f"CREATE TABLE two {columns}")
     watches = {"table": "one"}, {"table": "two"}
     platform.apply(platform.plan(*watches))
-    platform.run(*(f"ALTER TABLE {old} RENAME TO {new}" for old, new in [("one", "x"), ("two", "one"), ("x", "two")]))
+    platform.run(
+        *(
+            f"ALTER TABLE {old} RENAME TO {new}"
+            for old, new in [("one", "x"), ("two", "one"), ("x", "two")]
+        )
+    )
     platform.apply(platform.plan(*watches))
     assert kinds(platform, *watches) == ["unchanged", "unchanged"]
     platform.rows()
     platform.run("INSERT INTO one VALUES (1, 'a')", "INSERT INTO two VALUES (2, 'b')")
-    assert [(str(row.table_name).lower(), row.new_value) for row in platform.rows()] == [("one", "a"), ("two", "b")]
+    assert [(str(row.table_name).lower(), row.new_value) for row in platform.rows()] == [
+        ("one", "a"),
+        ("two", "b"),
+    ]
 
 
 def test_triggers_that_the_user_is_not_shown_are_not_called_missing(

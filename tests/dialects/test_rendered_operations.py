@@ -33,7 +33,7 @@ from eventlog.sql.triggers.watch import WatchedTable
 
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 
-# --- operations as text -----------------------------------------------------------------------------------------------
+# --- operations as text ---------------------------------------------------------------------------
 
 NAMES = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_size=1, max_size=8)
 TYPES = st.builds(ColumnType, st.sampled_from(Kind), st.sampled_from([0, 16, 32, 64]), NAMES)
@@ -115,31 +115,42 @@ def rerun(operation: MigrateOperation) -> MigrateOperation:
 def test_an_argument_that_is_unknown_is_named() -> None:
     with pytest.raises(TriggerError, match=r"watch_table\('usr'\): 'stile' is no argument of it"):
         from_literals("usr", {"stile": "field"})
-    with pytest.raises(TriggerError, match="watch usr: style 'fields' is not one of field, remove_all, field_query"):
+    with pytest.raises(
+        TriggerError, match="watch usr: style 'fields' is not one of field, remove_all, field_query"
+    ):
         from_literals("usr", {"style": "fields"})
     with pytest.raises(TriggerError, match="tables: 'columns' is missing or wrong"):
         from_literals("usr", {"tables": [{"name": "usr"}]})
 
 
-# --- what cannot be compiled ------------------------------------------------------------------------------------------
+# --- what cannot be compiled ----------------------------------------------------------------------
 
 
 def test_a_version_that_is_not_there_yet_is_refused() -> None:
-    definition = WatchDefinition(WatchedTable("usr"), "eventlog", "hr", "hr", (), TEMPLATE_VERSION + 1)
-    with pytest.raises(ConfigError, match="watch usr: template_version 2 is unknown, the only one is 1"):
+    definition = WatchDefinition(
+        WatchedTable("usr"), "eventlog", "hr", "hr", (), TEMPLATE_VERSION + 1
+    )
+    with pytest.raises(
+        ConfigError, match="watch usr: template_version 2 is unknown, the only one is 1"
+    ):
         compile_definition(definition, "postgresql")
 
 
 def test_a_watch_of_no_table_is_refused() -> None:
     definition = WatchDefinition(WatchedTable("nobody"), "eventlog", "hr", "hr", None)
-    with pytest.raises(EventlogError, match="watch nobody: there is no such table; make it before it is watched"):
+    with pytest.raises(
+        EventlogError, match="watch nobody: there is no such table; make it before it is watched"
+    ):
         with_tables(definition, Database("postgresql", "hr", ()))
 
 
 def test_a_printed_statement_has_its_percent_signs_and_colons_as_they_stand() -> None:
     printed = io.StringIO()
-    # As an env.py may have it: without a paramstyle of its own, under which SQLAlchemy doubles percent signs.
-    context = MigrationContext.configure(dialect_name="postgresql", opts={"as_sql": True, "output_buffer": printed})
+    # As an env.py may have it: without a paramstyle of its own, under which SQLAlchemy doubles
+    # percent signs.
+    context = MigrationContext.configure(
+        dialect_name="postgresql", opts={"as_sql": True, "output_buffer": printed}
+    )
     statement = "DO $$ BEGIN EXECUTE format('DROP TRIGGER %I ON %s', 'a:b'::text, 1); END $$"
     run_or_print(context, [statement])
     assert printed.getvalue() == f"{statement};\n\n"

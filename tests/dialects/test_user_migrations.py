@@ -1,4 +1,6 @@
-"""Watches in users' own Alembic trees (docs/migrations-in-your-own-tree.md): the example project, on real databases."""
+"""Watches in users' own Alembic trees (docs/migrations-in-your-own-tree.md): the example project,
+on real databases.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,10 @@ from eventlog.sql.migrations.operations import (
 from eventlog.sql.triggers.watch import WatchedTable
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "migrations"
-NICK = ('    sa.Column("password_hash"', '    sa.Column("nick", sa.Text),\n    sa.Column("password_hash"')
+NICK = (
+    '    sa.Column("password_hash"',
+    '    sa.Column("nick", sa.Text),\n    sa.Column("password_hash"',
+)
 
 
 CATALOGUE_OF = {
@@ -47,7 +52,10 @@ CATALOGUE_OF = {
         UNION ALL SELECT 'constraint', conrelid::regclass || '.' || conname FROM pg_constraint
         UNION ALL SELECT 'description', description FROM pg_description
         UNION ALL SELECT 'trigger', tgrelid::regclass || '.' || tgname FROM pg_trigger WHERE NOT tgisinternal""",
-    "sqlite": "SELECT type || ' ' || name, coalesce(sql, '') FROM sqlite_master WHERE name <> 'sqlite_sequence'",
+    "sqlite": (
+        "SELECT type || ' ' || name, coalesce(sql, '') FROM sqlite_master WHERE name <> "
+        "'sqlite_sequence'"
+    ),
 }
 
 
@@ -69,7 +77,9 @@ class Tree:
     engine: sa.Engine
 
     def config(self, output: io.StringIO | None = None) -> Config:
-        config = Config(self.directory / "alembic.ini", **({} if output is None else {"output_buffer": output}))
+        config = Config(
+            self.directory / "alembic.ini", **({} if output is None else {"output_buffer": output})
+        )
         url = self.engine.url.render_as_string(hide_password=False)
         config.set_main_option("sqlalchemy.url", url.replace("%", "%%"))
         return config
@@ -112,7 +122,8 @@ class Tree:
         """Type, key, column and new value of the rows of the log, which is empty afterwards."""
         with self.engine.begin() as conn:
             found = conn.exec_driver_sql(
-                "SELECT event_type, table_key, column_name, new_value FROM eventlog ORDER BY record_id"
+                "SELECT event_type, table_key, column_name, new_value FROM eventlog ORDER BY "
+                "record_id"
             ).all()
             conn.exec_driver_sql("DELETE FROM eventlog")
         return [tuple(row) for row in found]
@@ -120,13 +131,18 @@ class Tree:
     def state(self) -> set[tuple[str, str]]:
         """What is in the database, but for Alembic's own table."""
         with self.engine.connect() as conn:
-            whole = {(str(what), str(text)) for what, text in conn.exec_driver_sql(CATALOGUE_OF[conn.dialect.name])}
+            whole = {
+                (str(what), str(text))
+                for what, text in conn.exec_driver_sql(CATALOGUE_OF[conn.dialect.name])
+            }
         return {(what, text) for what, text in whole if "alembic_version" not in what + text}
 
     def digests(self) -> dict[str, str]:
         dialect = load_dialect(self.engine.dialect.name)
         with self.engine.connect() as conn:
-            schema = sa.inspect(conn).default_schema_name if "schemas" in dialect.capabilities else None
+            schema = (
+                sa.inspect(conn).default_schema_name if "schemas" in dialect.capabilities else None
+            )
             return dict(dialect.triggers.digests(conn, new_log(dialect, schema, "eventlog")))
 
 
@@ -157,7 +173,7 @@ def example(database: sa.Engine, tmp_path: Path) -> Iterator[Tree]:
     sys.modules.pop("models", None)
 
 
-# --- the example project ----------------------------------------------------------------------------------------------
+# --- the example project --------------------------------------------------------------------------
 
 
 def test_the_example_upgrades_logs_checks_and_leaves_nothing(example: Tree) -> None:
@@ -168,7 +184,10 @@ def test_the_example_upgrades_logs_checks_and_leaves_nothing(example: Tree) -> N
         "INSERT INTO usr_phone VALUES (1, '555-1')",
         "UPDATE usr SET password_hash = 'other'",
     )
-    assert example.logged() == [(1, "idu=1", "fname", "Jack"), (2, "idu=1", "usr_phone.phoneno", "555-1")]
+    assert example.logged() == [
+        (1, "idu=1", "fname", "Jack"),
+        (2, "idu=1", "usr_phone.phoneno", "555-1"),
+    ]
     assert example.is_clean()
     example.downgrade("base")
     assert example.state() == before
@@ -183,13 +202,17 @@ def test_the_example_is_what_autogenerate_writes(example: Tree) -> None:
 
 def body(migration: str) -> list[str]:
     """What a migration does, however it is formatted."""
-    return [ast.dump(node) for node in ast.parse(migration).body if isinstance(node, ast.FunctionDef)]
+    return [
+        ast.dump(node) for node in ast.parse(migration).body if isinstance(node, ast.FunctionDef)
+    ]
 
 
-# --- autogenerate -----------------------------------------------------------------------------------------------------
+# --- autogenerate ---------------------------------------------------------------------------------
 
 
-def test_a_changed_model_gives_a_migration_of_its_watch_that_goes_there_and_back(tree: Tree) -> None:
+def test_a_changed_model_gives_a_migration_of_its_watch_that_goes_there_and_back(
+    tree: Tree,
+) -> None:
     before = tree.state()
     tree.revision("one")
     tree.upgrade()
@@ -220,7 +243,9 @@ def test_a_changed_model_gives_a_migration_of_its_watch_that_goes_there_and_back
 def calls(migration: str) -> list[tuple[str, str]]:
     """What the upgrade of a migration calls, and of which table."""
     (upgrade,) = (
-        node for node in ast.parse(migration).body if isinstance(node, ast.FunctionDef) and node.name == "upgrade"
+        node
+        for node in ast.parse(migration).body
+        if isinstance(node, ast.FunctionDef) and node.name == "upgrade"
     )
     found = [
         (statement.value.func.attr, statement.value.args[0].value)  # type: ignore[attr-defined]
@@ -235,7 +260,11 @@ def test_a_dropped_column_is_unwatched_before_and_comes_back(tree: Tree) -> None
     tree.upgrade()
     digests = tree.digests()
     tree.edit("models.py", '    sa.Column("lname", sa.String(40)),\n', "")
-    assert calls(tree.revision("two")) == [("unwatch_table", "usr"), ("drop_column", "usr"), ("watch_table", "usr")]
+    assert calls(tree.revision("two")) == [
+        ("unwatch_table", "usr"),
+        ("drop_column", "usr"),
+        ("watch_table", "usr"),
+    ]
     tree.upgrade()
     assert tree.is_clean()
     tree.run("INSERT INTO usr (idu, fname) VALUES (1, 'Jack')", "UPDATE usr SET fname = 'John'")
@@ -252,7 +281,11 @@ def test_an_altered_column_is_followed_by_its_watch(tree: Tree) -> None:
     digests = tree.digests()
     tree.run("INSERT INTO usr (idu, lname) VALUES (1, 'Doe')")
     tree.edit("models.py", 'sa.Column("lname", sa.String(40))', 'sa.Column("lname", sa.Text)')
-    assert calls(tree.revision("two")) == [("unwatch_table", "usr"), ("alter_column", "usr"), ("watch_table", "usr")]
+    assert calls(tree.revision("two")) == [
+        ("unwatch_table", "usr"),
+        ("alter_column", "usr"),
+        ("watch_table", "usr"),
+    ]
     tree.upgrade()
     assert tree.is_clean()
     tree.logged()
@@ -273,7 +306,9 @@ CHANGES: dict[str, tuple[tuple[str, str], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_changed_declaration_gives_its_operations_and_the_way_back_is_exact(tree: Tree, change: str) -> None:
+def test_a_changed_declaration_gives_its_operations_and_the_way_back_is_exact(
+    tree: Tree, change: str
+) -> None:
     edit, expected = CHANGES[change]
     tree.revision("one")
     tree.upgrade()
@@ -288,7 +323,9 @@ def test_a_changed_declaration_gives_its_operations_and_the_way_back_is_exact(tr
     assert (tree.digests(), tree.state()) == (digests, before)
 
 
-def test_a_dropped_child_table_takes_its_triggers_with_it_and_brings_them_back(example: Tree) -> None:
+def test_a_dropped_child_table_takes_its_triggers_with_it_and_brings_them_back(
+    example: Tree,
+) -> None:
     example.upgrade()
     before, digests = example.state(), example.digests()
     text = (example.directory / "models.py").read_text(encoding="utf-8")
@@ -308,9 +345,13 @@ def test_a_dropped_child_table_takes_its_triggers_with_it_and_brings_them_back(e
 
 def test_watches_of_a_configuration_file_count(tree: Tree, tmp_path: Path) -> None:
     tree.edit("models.py", 'info={"eventlog"', 'info={"another"')
-    tree.edit("env.py", 'options(log_table="eventlog")', f"options({str(tmp_path / 'eventlog.toml')!r})")
+    tree.edit(
+        "env.py", 'options(log_table="eventlog")', f"options({str(tmp_path / 'eventlog.toml')!r})"
+    )
     (tmp_path / "eventlog.toml").write_text(
-        '[database]\nlog_table = "eventlog"\n[[watch]]\ntable = "usr"\nstyle = "field_query_back"\n', encoding="utf-8"
+        '[database]\nlog_table = "eventlog"\n[[watch]]\ntable = "usr"\nstyle = '
+        '"field_query_back"\n',
+        encoding="utf-8",
     )
     assert "style='field_query_back'" in tree.revision("one")
     tree.upgrade()
@@ -321,11 +362,16 @@ def test_watches_of_a_configuration_file_count(tree: Tree, tmp_path: Path) -> No
 
 def test_a_view_is_watched_on_its_base_tables(example: Tree, tmp_path: Path) -> None:
     example.upgrade()
-    example.run("CREATE VIEW person AS SELECT idu AS pk_idu, fname AS sv_fname, lname AS sv_lname FROM usr")
+    example.run(
+        "CREATE VIEW person AS SELECT idu AS pk_idu, fname AS sv_fname, lname AS sv_lname FROM usr"
+    )
     example.edit("models.py", 'info={"eventlog"', 'info={"another"')
-    example.edit("env.py", 'options(log_table="eventlog")', f"options({str(tmp_path / 'eventlog.toml')!r})")
+    example.edit(
+        "env.py", 'options(log_table="eventlog")', f"options({str(tmp_path / 'eventlog.toml')!r})"
+    )
     (tmp_path / "eventlog.toml").write_text(
-        '[[watch]]\nview = "person"\nbase = { usr = { idu = "pk_idu", fname = "sv_fname", lname = "sv_lname" } }\n',
+        '[[watch]]\nview = "person"\nbase = { usr = { idu = "pk_idu", fname = "sv_fname", lname = '
+        '"sv_lname" } }\n',
         encoding="utf-8",
     )
     digests = example.digests()
@@ -342,7 +388,9 @@ def test_triggers_that_another_hand_made_are_taken_over(example: Tree) -> None:
     example.upgrade()
     with example.engine.begin() as conn:
         example_database = load_dialect("postgresql").reflect(conn, None)
-        definition = WatchDefinition(WatchedTable("usr", style="remove_all"), "eventlog", "public", "public", None)
+        definition = WatchDefinition(
+            WatchedTable("usr", style="remove_all"), "eventlog", "public", "public", None
+        )
         for table in compile_definition(with_tables(definition, example_database), "postgresql"):
             for statement in (*table.drop, *table.create):
                 conn.exec_driver_sql(statement, execution_options={"no_parameters": True})
@@ -358,7 +406,11 @@ def test_the_plan_agrees_with_the_operations_whatever_the_types_and_names(exampl
     example.run(
         "CREATE FUNCTION proc_usr_1() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
     )
-    example.edit("models.py", NICK[0], '    sa.Column("mood", sa.Enum("sad", "ok", name="mood")),\n' + NICK[0])
+    example.edit(
+        "models.py",
+        NICK[0],
+        '    sa.Column("mood", sa.Enum("sad", "ok", name="mood")),\n' + NICK[0],
+    )
     text = example.revision("one")
     assert "'enums': ['mood']" in text
     assert "'functions': ['proc_usr_1']" in text
@@ -369,27 +421,41 @@ def test_the_plan_agrees_with_the_operations_whatever_the_types_and_names(exampl
         database = dialect.reflect(conn, None)
         watch = WatchedTable("usr", exclude=("password_hash",))
         catalog = build_catalog(database, tables=["usr"])
-        plan = dialect.triggers.plan(conn, database, catalog, new_log(dialect, "public", "eventlog"), [watch])
+        plan = dialect.triggers.plan(
+            conn, database, catalog, new_log(dialect, "public", "eventlog"), [watch]
+        )
     assert plan.changes == ()
 
 
 def test_what_cannot_be_is_refused_in_words(tree: Tree) -> None:
     tree.edit("models.py", '"style": "field"', '"stile": "field"')
-    with pytest.raises(TriggerError, match="info of table usr: 'stile' is not known; known: style, capture"):
+    with pytest.raises(
+        TriggerError, match="info of table usr: 'stile' is not known; known: style, capture"
+    ):
         tree.revision("one")
 
 
 def test_the_log_is_hidden_from_alembic_and_your_own_filter_counts_too() -> None:
-    own = eventlog.alembic.options(include_object=lambda item, name, kind, reflected, like: name != "mine")
+    own = eventlog.alembic.options(
+        include_object=lambda item, name, kind, reflected, like: name != "mine"
+    )
     include = own["include_object"]
-    names = ("eventlog", "eventlog_error", "eventlog_inflight", "eventlog_resync", "eventlog_version", "mine", "usr")
+    names = (
+        "eventlog",
+        "eventlog_error",
+        "eventlog_inflight",
+        "eventlog_resync",
+        "eventlog_version",
+        "mine",
+        "usr",
+    )
     assert [name for name in names if include(None, name, "table", True, None)] == ["usr"]
     assert include(None, "eventlog", "column", True, None)
     assert own["eventlog"] == Declared()
     assert eventlog.alembic.options(log_table='"Ev".log')["eventlog"] == Declared("log", "Ev")
 
 
-# --- printed, not run -------------------------------------------------------------------------------------------------
+# --- printed, not run -----------------------------------------------------------------------------
 
 
 def test_the_printed_sql_does_the_same(example: Tree) -> None:
@@ -399,8 +465,12 @@ def test_the_printed_sql_does_the_same(example: Tree) -> None:
     before = example.state()
     up, down = example.sql("head"), example.sql("head:base", down=True)
     assert up.count("BEGIN;") == up.count("COMMIT;") == 1
-    assert up.index('CREATE OR REPLACE FUNCTION "public"."proc_usr_1"') < up.index('CREATE TRIGGER "_tgr_usr_i_1"')
-    assert down.index('DROP TRIGGER "_tgr_usr_i_1"') < down.index('DROP FUNCTION "public"."proc_usr_1"')
+    assert up.index('CREATE OR REPLACE FUNCTION "public"."proc_usr_1"') < up.index(
+        'CREATE TRIGGER "_tgr_usr_i_1"'
+    )
+    assert down.index('DROP TRIGGER "_tgr_usr_i_1"') < down.index(
+        'DROP FUNCTION "public"."proc_usr_1"'
+    )
     with example.engine.connect() as conn:
         conn.exec_driver_sql("DROP TABLE alembic_version")
         conn.commit()
@@ -425,5 +495,8 @@ def test_without_tables_they_are_reflected_and_nothing_can_be_printed(database: 
     printing = MigrationContext.configure(
         dialect_name="postgresql", opts={"as_sql": True, "output_buffer": io.StringIO()}
     )
-    with pytest.raises(TriggerError, match="without tables reads them from the database, and there is none with --sql"):
+    with pytest.raises(
+        TriggerError,
+        match="without tables reads them from the database, and there is none with --sql",
+    ):
         Operations(printing).watch_table("usr")

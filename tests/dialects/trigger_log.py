@@ -34,8 +34,8 @@ LOG_DDL = (
 
 USR_DDL = (
     "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, lname varchar(40), photo bytea)",
-    "CREATE TABLE usr_phone (idu integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE, phoneno text,"
-    " UNIQUE (idu, phoneno))",
+    "CREATE TABLE usr_phone (idu integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE, "
+    "phoneno text, UNIQUE (idu, phoneno))",
     "CREATE TABLE keyed (a integer, b text, PRIMARY KEY (b, a))",
 )
 
@@ -64,8 +64,14 @@ class Watched:
         database = DIALECT.reflect(self.conn, None)
         names = tables if tables is not None else [watch.table for watch in watches]
         catalog = build_catalog(database, tables=names)
-        watches = tuple(replace(watch, capture=self.capture) for watch in watches) if self.capture != "row" else watches
-        plan = DIALECT.triggers.plan(self.conn, database, catalog, self.log, watches, catalog.unavailable)
+        watches = (
+            tuple(replace(watch, capture=self.capture) for watch in watches)
+            if self.capture != "row"
+            else watches
+        )
+        plan = DIALECT.triggers.plan(
+            self.conn, database, catalog, self.log, watches, catalog.unavailable
+        )
         if plan.refused:
             raise TriggerError("; ".join(plan.refused))
         return plan
@@ -80,7 +86,8 @@ class Watched:
         return [
             LogRow(*row)
             for row in self.conn.exec_driver_sql(
-                "WITH gone AS (DELETE FROM log.eventlog RETURNING *) SELECT * FROM gone ORDER BY record_id"
+                "WITH gone AS (DELETE FROM log.eventlog RETURNING *) SELECT * FROM gone ORDER BY "
+                "record_id"
             )
         ]
 
@@ -93,12 +100,20 @@ class Watched:
     def logged_by_now(self) -> list[Logged]:
         """The same of what has been logged since."""
         return [
-            (int(row.event_type or 0), str(row.table_key), row.column_name, row.old_value, row.new_value)
+            (
+                int(row.event_type or 0),
+                str(row.table_key),
+                row.column_name,
+                row.old_value,
+                row.new_value,
+            )
             for row in self.rows()
         ]
 
 
-def fields(event_type: int, key: str, *columns: tuple[str | None, str | None, str | None]) -> list[Logged]:
+def fields(
+    event_type: int, key: str, *columns: tuple[str | None, str | None, str | None]
+) -> list[Logged]:
     return [(event_type, key, *column) for column in columns]
 
 
@@ -118,7 +133,9 @@ def catalogue(conn: sa.Connection) -> list[tuple[object, ...]]:
     ]
 
 
-_CHANGES_NOTHING = re.compile(r"\s*(SELECT|PRAGMA|SAVEPOINT|RELEASE|ROLLBACK|SET(?! STATEMENT)|ALTER SESSION)\b")
+_CHANGES_NOTHING = re.compile(
+    r"\s*(SELECT|PRAGMA|SAVEPOINT|RELEASE|ROLLBACK|SET(?! STATEMENT)|ALTER SESSION)\b"
+)
 
 
 class BrokenOff(Exception):
@@ -127,7 +144,9 @@ class BrokenOff(Exception):
 
 @contextmanager
 def broken_off(conn: sa.Connection, after: int) -> Iterator[list[str]]:
-    """A session that ends with BrokenOff when so many statements have changed something; they are in the list."""
+    """A session that ends with BrokenOff when so many statements have changed something; they are
+    in the list.
+    """
     done: list[str] = []
 
     def count(_conn: Any, _cursor: Any, statement: str, *_: Any) -> None:

@@ -1,10 +1,11 @@
-"""A publisher or consumer that tells what it sends: run by test_consumer_promise.py, which kills it at random.
+"""A publisher or consumer that tells what it sends: run by test_consumer_promise.py, which kills it
+at random.
 
     python consumer_driver.py CONFIG OUT
 
-Each event is a line of JSON in OUT, written before its document goes to the sink: the event-id, the record_ids of its
-rows, the class and the key of its object, the operation, and its steps: attribute, what goes, what comes. Gaps of a
-consumer's set are passed over as soon as may be.
+Each event is a line of JSON in OUT, written before its document goes to the sink: the event-id, the
+record_ids of its rows, the class and the key of its object, the operation, and its steps:
+attribute, what goes, what comes. Gaps of a consumer's set are passed over as soon as may be.
 """
 
 from __future__ import annotations

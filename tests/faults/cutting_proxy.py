@@ -13,14 +13,18 @@ import sqlalchemy as sa
 from transaction_pool import Peer, server_socket
 
 _COUNTED = (b"R", b"C")
-"""Authentication, and that a statement is complete: of all else that a server sends a client awaits one of these."""
+"""Authentication, and that a statement is complete: of all else that a server sends a client awaits
+one of these.
+"""
 
 
 @dataclass
 class CuttingProxy:
-    """Counts what the server sends, over all connections, and ends the connection of the message that it counts to.
+    """Counts what the server sends, over all connections, and ends the connection of the message
+    that it counts to.
 
-    ``left``: messages until the cut, None = nothing is cut. ``has_cut``: whether it has come to that.
+    ``left``: messages until the cut, None = nothing is cut. ``has_cut``: whether it has come to
+    that.
     """
 
     url: sa.URL
@@ -87,7 +91,8 @@ def cutting_proxy(url: sa.URL) -> Iterator[tuple[CuttingProxy, sa.URL]]:
         with contextlib.suppress(OSError):
             while True:
                 client = Peer(listener.accept()[0])
-                # Message by message, or each answer waits for the client's acknowledgement of the one before.
+                # Message by message, or each answer waits for the client's acknowledgement of the
+                # one before.
                 client.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 proxy._clients.append(client)
                 threads.append(threading.Thread(target=proxy._serve, args=(client,)))
@@ -99,7 +104,12 @@ def cutting_proxy(url: sa.URL) -> Iterator[tuple[CuttingProxy, sa.URL]]:
         yield (
             proxy,
             sa.URL.create(
-                "postgresql+psycopg", url.username, url.password, "127.0.0.1", listener.getsockname()[1], url.database
+                "postgresql+psycopg",
+                url.username,
+                url.password,
+                "127.0.0.1",
+                listener.getsockname()[1],
+                url.database,
             ),
         )
     finally:

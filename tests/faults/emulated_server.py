@@ -1,4 +1,6 @@
-"""An emulated CDC server that always has the same log, for a source that is followed through a session."""
+"""An emulated CDC server that always has the same log, for a source that is followed through a
+session.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""A publisher of a source that kills itself with SIGKILL at its n-th step: run by test_follow_kill.py.
+"""A publisher of a source that kills itself with SIGKILL at its n-th step: run by
+test_follow_kill.py.
 
     python follow_driver.py CONFIG [told]
 
-Reads numbers from standard input, as ``kill_driver`` does: for each a forked process publishes once and dies there.
-``told``: it dies when it is told to, wherever it is.
+Reads numbers from standard input, as ``kill_driver`` does: for each a forked process publishes once
+and dies there. ``told``: it dies when it is told to, wherever it is.
 """
 
 from __future__ import annotations
@@ -46,10 +47,25 @@ __all__ = [
 
 def publish(config: Config, steps: Steps) -> None:
     steps.around(follow.Run, "__init__", after="the flight number is saved")
-    steps.around(follow, "deliver", before="before an envelope is sent", after="after an envelope is answered")
-    steps.around(files, "sync_file", before="before documents are fsynced", after="after documents are fsynced")
+    steps.around(
+        follow,
+        "deliver",
+        before="before an envelope is sent",
+        after="after an envelope is answered",
+    )
+    steps.around(
+        files,
+        "sync_file",
+        before="before documents are fsynced",
+        after="after documents are fsynced",
+    )
     steps.around(files, "sync_path", after="the documents are there")
-    steps.around(follow.Run, "save", before="before the position is saved", after="after the position is saved")
+    steps.around(
+        follow.Run,
+        "save",
+        before="before the position is saved",
+        after="after the position is saved",
+    )
     steps.around(
         position.TablePosition,
         "_write",
@@ -62,11 +78,19 @@ def publish(config: Config, steps: Steps) -> None:
 
 def publish_to_the_end(config: Config) -> None:
     followed = following(config, Counters(), Report())
-    follow.follow(followed, position_of(config), lambda: open_sink(config, sys.stdout), StopRequest(), once=True)
+    follow.follow(
+        followed,
+        position_of(config),
+        lambda: open_sink(config, sys.stdout),
+        StopRequest(),
+        once=True,
+    )
 
 
 def told(config: Config) -> None:
-    """Publish in a process of its own at each ``r`` of standard input, kill it at a ``k``, answer what became of it."""
+    """Publish in a process of its own at each ``r`` of standard input, kill it at a ``k``, answer
+    what became of it.
+    """
     os.fsync = lambda descriptor: None
     while letter := os.read(0, 1):
         if letter != b"r":  # it has ended before
@@ -86,7 +110,9 @@ def told(config: Config) -> None:
             if select.select([0], [], [], 0.001)[0] and os.read(0, 1) == b"k":
                 os.kill(child, signal.SIGKILL)
             ended, status = os.waitpid(child, os.WNOHANG)
-        print("killed" if os.WIFSIGNALED(status) else "done" if status == 0 else "failed", flush=True)
+        print(
+            "killed" if os.WIFSIGNALED(status) else "done" if status == 0 else "failed", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""An ``HttpSink`` with short options, its documents, and certificates, for tests beside ``receiver``."""
+"""An ``HttpSink`` with short options, its documents, and certificates, for tests beside
+``receiver``.
+"""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 
     python kill_driver.py CONFIG
 
-Reads numbers from standard input. For each it forks a process that publishes the queue once and dies at that step (0 =
-never), and answers with the name of the step it died at, ``done``, or what went wrong. One interpreter for many deaths;
-each process reads CONFIG anew.
+Reads numbers from standard input. For each it forks a process that publishes the queue once and
+dies at that step (0 = never), and answers with the name of the step it died at, ``done``, or what
+went wrong. One interpreter for many deaths; each process reads CONFIG anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from eventlog.publisher.sinks import files, objects, open_sink
 
 
 class Steps:
-    """Counts steps. At the last one it tells its name and is gone: no handler, no cleaning up, no flush."""
+    """Counts steps. At the last one it tells its name and is gone: no handler, no cleaning up, no
+    flush.
+    """
 
     def __init__(self, last: int, report: int) -> None:
         self.last, self.report, self.count = last, report, 0
@@ -37,7 +39,9 @@ class Steps:
             os.write(self.report, f"{name}\n".encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def around(self, module: Any, function: str, before: str = "", after: str | Callable[[Any], str] = "") -> None:
+    def around(
+        self, module: Any, function: str, before: str = "", after: str | Callable[[Any], str] = ""
+    ) -> None:
         original: Callable[..., Any] = getattr(module, function)
 
         def stepping(*args: Any, **kwargs: Any) -> Any:
@@ -60,15 +64,30 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(cycle, "read_window", after="the window is read")
     steps.around(cycle, "write_inflight", after="the line is written")
     steps.around(cycle, "_fly", before="the line is committed", after="the flight has ended")
-    steps.around(delivery, "_send", before="before an envelope is sent", after="after an envelope is sent")
+    steps.around(
+        delivery, "_send", before="before an envelope is sent", after="after an envelope is sent"
+    )
     steps.around(files, "sync_file", before="before a file is fsynced", after=fsynced)
-    steps.around(Path, "replace", before="before a file is renamed", after="after a file is renamed")
+    steps.around(
+        Path, "replace", before="before a file is renamed", after="after a file is renamed"
+    )
     steps.around(files, "sync_path", after="the directory is fsynced")
-    steps.around(objects._Store, "put", before="before an object is put", after="after an object is put")
-    steps.around(objects._Store, "write_state", before="before the state is put", after="after the state is put")
-    steps.around(marks, "update_inflight", before="rows are marked", after="a part of the line is struck")
+    steps.around(
+        objects._Store, "put", before="before an object is put", after="after an object is put"
+    )
+    steps.around(
+        objects._Store,
+        "write_state",
+        before="before the state is put",
+        after="after the state is put",
+    )
+    steps.around(
+        marks, "update_inflight", before="rows are marked", after="a part of the line is struck"
+    )
     steps.around(marks, "strike_inflight", before="rows are marked", after="the line is struck")
-    steps.around(marks.InflightLine, "_write", before="before the marks", after="the marks are committed")
+    steps.around(
+        marks.InflightLine, "_write", before="before the marks", after="the marks are committed"
+    )
     with open_to_publish(config, Counters()) as context:
         daemon.publish_once(context, open_sink(config, sys.stdout))
 

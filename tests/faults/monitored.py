@@ -33,12 +33,21 @@ def read(url: str) -> tuple[int, str]:
 
 
 @contextmanager
-def watched(log: sa.Engine, directory: Path, **options: object) -> Iterator[tuple[subprocess.Popen[bytes], str, Ask]]:
-    """A publisher process with a monitor: the process, where it listens, and what gives a path's JSON."""
+def watched(
+    log: sa.Engine, directory: Path, **options: object
+) -> Iterator[tuple[subprocess.Popen[bytes], str, Ask]]:
+    """A publisher process with a monitor: the process, where it listens, and what gives a path's
+    JSON.
+    """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     address = f"http://127.0.0.1:{port}"
-    options = {"monitor__listen": f"127.0.0.1:{port}", "monitor__interval": 1, "polling_interval": LONG, **options}
+    options = {
+        "monitor__listen": f"127.0.0.1:{port}",
+        "monitor__interval": 1,
+        "polling_interval": LONG,
+        **options,
+    }
     with process(log, directory, **options) as running:
 
         def ask(path: str) -> Any:

@@ -1,7 +1,8 @@
-"""Real PostgreSQL servers that follow each other by streaming: a primary, its standbys, and what becomes of them.
+"""Real PostgreSQL servers that follow each other by streaming: a primary, its standbys, and what
+becomes of them.
 
-A server listens on a port of this machine and keeps its files in one directory. The programs are those of the
-embedded package, else those of the system.
+A server listens on a port of this machine and keeps its files in one directory. The programs are
+those of the embedded package, else those of the system.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ def programs() -> Path | None:
     places = [Path("/usr/lib/postgresql/15/bin")]
     if package is not None and package.origin:
         places.insert(0, Path(package.origin).parent / "pginstall" / "bin")
-    return next((place for place in places if all((place / name).exists() for name in _NEEDED)), None)
+    return next(
+        (place for place in places if all((place / name).exists() for name in _NEEDED)), None
+    )
 
 
 @contextmanager
@@ -65,14 +68,20 @@ class Server:
         """Run any program as the servers' user."""
         user = USER if os.geteuid() == 0 else None
         done = subprocess.run(
-            command, cwd=self.data.parent, user=user, capture_output=True, text=True, check=False, timeout=120
+            command,
+            cwd=self.data.parent,
+            user=user,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
         )
         assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
 
     def start(self) -> Server:
         options = (
-            f"-c port={self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off "
-            "-c shared_buffers=16MB -c max_connections=20 -c hot_standby=on"
+            f"-c port={self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c "
+            "fsync=off -c shared_buffers=16MB -c max_connections=20 -c hot_standby=on"
         )
         log = str(self.data.parent / f"{self.data.name}.log")
         self.run("pg_ctl", "-D", str(self.data), "-o", options, "-l", log, "-w", "start")
@@ -88,19 +97,25 @@ class Server:
     def standby(self, name: str) -> Server:
         """A new server that follows this one."""
         other = Server(self.data.parent / name)
-        self.run("pg_basebackup", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-D", str(other.data),
-            "-X", "stream", "-c", "fast", "-R")  # fmt: skip
+        self.run("pg_basebackup", "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", "-D",
+            str(other.data), "-X", "stream", "-c", "fast", "-R")  # fmt: skip
         return other.start()
 
     def catch_up(self, standby: Server) -> None:
         """Wait until a standby has all that stands here."""
         last = self.value("SELECT pg_current_wal_lsn()")
-        wait_until(lambda: standby.value(f"SELECT pg_last_wal_replay_lsn() >= '{last}'::pg_lsn"), "the standby has all")
+        wait_until(
+            lambda: standby.value(f"SELECT pg_last_wal_replay_lsn() >= '{last}'::pg_lsn"),
+            "the standby has all",
+        )
 
     def cut(self) -> None:
         """Let this standby hear nothing of its primary any more."""
         self.execute("ALTER SYSTEM SET primary_conninfo = ''", "SELECT pg_reload_conf()")
-        wait_until(lambda: not self.value("SELECT count(*) FROM pg_stat_wal_receiver"), "nothing is received")
+        wait_until(
+            lambda: not self.value("SELECT count(*) FROM pg_stat_wal_receiver"),
+            "nothing is received",
+        )
 
     def promote(self) -> None:
         self.run("pg_ctl", "-D", str(self.data), "-w", "promote")
@@ -110,7 +125,9 @@ class Server:
         return f"postgresql+psycopg://postgres@127.0.0.1:{self.port}/hr"
 
     def execute(self, *statements: str, database: str = "hr") -> None:
-        engine = sa.create_engine(self.url.replace("/hr", f"/{database}"), isolation_level="AUTOCOMMIT")
+        engine = sa.create_engine(
+            self.url.replace("/hr", f"/{database}"), isolation_level="AUTOCOMMIT"
+        )
         try:
             with engine.connect() as conn:
                 for statement in statements:
@@ -156,7 +173,19 @@ def primary() -> Iterator[Server]:
     """A server with an empty database ``hr``."""
     with home() as directory:
         server = Server(directory / "a")
-        server.run("initdb", "-D", str(server.data), "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "-N")
+        server.run(
+            "initdb",
+            "-D",
+            str(server.data),
+            "-U",
+            "postgres",
+            "-A",
+            "trust",
+            "--no-locale",
+            "-E",
+            "UTF8",
+            "-N",
+        )
         try:
             server.start().execute("CREATE DATABASE hr", database="postgres")
             yield server

@@ -1,4 +1,6 @@
-"""Publishers on a log of a real PostgreSQL: how the log is made, run by a thread or a process, and what they send."""
+"""Publishers on a log of a real PostgreSQL: how the log is made, run by a thread or a process, and
+what they send.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +37,12 @@ from eventlog.sql.triggers import LOCK_TIMEOUT
 LONG = 3600
 """A polling interval that no test waits for."""
 
-# --- a log and its configuration --------------------------------------------------------------------------------------
+# --- a log and its configuration ------------------------------------------------------------------
 
 
-def write_config(directory: Path, url: str, watches: Sequence[dict[str, Any]] = (), **sections: dict[str, Any]) -> Path:
+def write_config(
+    directory: Path, url: str, watches: Sequence[dict[str, Any]] = (), **sections: dict[str, Any]
+) -> Path:
     """A configuration file: ``sections`` by name, ``database={"schema_name": ...}`` and so on."""
     database = {"url": url, **sections.pop("database", {})}
     lines = []
@@ -91,11 +95,13 @@ def configuration(engine: sa.Engine, **options: object) -> Config:
     return load(None, {}, settings(engine, **options))
 
 
-# --- who writes -------------------------------------------------------------------------------------------------------
+# --- who writes -----------------------------------------------------------------------------------
 
 
 def session(engine: sa.Engine) -> psycopg.Connection[Any]:
-    """A session of an application: of the bare driver, each statement in the transaction that it begins."""
+    """A session of an application: of the bare driver, each statement in the transaction that it
+    begins.
+    """
     url = engine.url
     return psycopg.connect(
         host=str(url.query.get("host") or url.host or ""),
@@ -109,7 +115,9 @@ def session(engine: sa.Engine) -> psycopg.Connection[Any]:
 
 @contextmanager
 def unless_refused(session: psycopg.Connection[Any]) -> Iterator[None]:
-    """A transaction of an application, rolled back where the server refuses it for what others do at the same time."""
+    """A transaction of an application, rolled back where the server refuses it for what others do
+    at the same time.
+    """
     try:
         yield
     except (
@@ -120,19 +128,22 @@ def unless_refused(session: psycopg.Connection[Any]) -> Iterator[None]:
     ):
         session.rollback()
     except psycopg.errors.InternalError_ as error:
-        # Of the server itself, seldom: an update that is being rolled back counts ("more than one updating member").
+        # Of the server itself, seldom: an update that is being rolled back counts ("more than one
+        # updating member").
         if "multixact" not in str(error):
             raise
         session.rollback()
 
 
-# --- sinks ------------------------------------------------------------------------------------------------------------
+# --- sinks ----------------------------------------------------------------------------------------
 
 
 class Collecting(PlainSink):
     """A sink that keeps its documents. ``on_send`` may look around, wait, answer, or raise."""
 
-    def __init__(self, on_send: Callable[[Document], Answer | None] = lambda document: None) -> None:
+    def __init__(
+        self, on_send: Callable[[Document], Answer | None] = lambda document: None
+    ) -> None:
         self.documents: list[Document] = []
         self.on_send = on_send
 
@@ -151,7 +162,9 @@ class Collecting(PlainSink):
 
 @dataclass
 class Inbox(PlainSink):
-    """A receiver that takes everything. ``keys`` are those of the objects, in the order in which they came."""
+    """A receiver that takes everything. ``keys`` are those of the objects, in the order in which
+    they came.
+    """
 
     documents: queue.Queue[Document] = field(default_factory=queue.Queue)
 
@@ -162,7 +175,10 @@ class Inbox(PlainSink):
     def take(self) -> list[int]:
         """The objects of the next document, which is waited for."""
         document = self.documents.get(timeout=PATIENCE)
-        return [int(event.association.partition(",")[0].removeprefix("idu=")) for event in document.events]
+        return [
+            int(event.association.partition(",")[0].removeprefix("idu="))
+            for event in document.events
+        ]
 
     def take_all(self, count: int) -> list[int]:
         keys: list[int] = []
@@ -171,12 +187,14 @@ class Inbox(PlainSink):
         return keys
 
 
-# --- publishers -------------------------------------------------------------------------------------------------------
+# --- publishers -----------------------------------------------------------------------------------
 
 
 @contextmanager
 def opened(config: Config, **options: Any) -> Iterator[Context]:
-    """A context that holds the lock, with options that a configuration does not allow, such as no waiting."""
+    """A context that holds the lock, with options that a configuration does not allow, such as no
+    waiting.
+    """
     with open_context(config, Counters()) as context:
         yield dataclasses.replace(context, options=dataclasses.replace(context.options, **options))
 
@@ -191,8 +209,12 @@ class Running:
 
 
 @contextmanager
-def publishing(config: Config, sink: Sink, stop: Stop | None = None, **options: Any) -> Iterator[Running]:
-    """The daemon in a thread while the block runs; it is stopped at its end, and what it raised is raised."""
+def publishing(
+    config: Config, sink: Sink, stop: Stop | None = None, **options: Any
+) -> Iterator[Running]:
+    """The daemon in a thread while the block runs; it is stopped at its end, and what it raised is
+    raised.
+    """
 
     def serve() -> None:
         try:
@@ -219,7 +241,9 @@ def is_drained(engine: sa.Engine, running: Running | None = None, log: str = "ev
     if running is not None and running.error is not None:
         raise running.error
     (counts,) = fetch(
-        engine, f"SELECT (SELECT count(*) FROM {log} WHERE status = 'N'), (SELECT count(*) FROM {log}_inflight)"
+        engine,
+        f"SELECT (SELECT count(*) FROM {log} WHERE status = 'N'), (SELECT count(*) FROM "
+        f"{log}_inflight)",
     )
     return counts == (0, 0)
 
@@ -228,11 +252,23 @@ def is_drained(engine: sa.Engine, running: Running | None = None, log: str = "ev
 def process(
     engine: sa.Engine, directory: Path, *more: str, first: Sequence[str] = (), **options: object
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """``eventlog publish`` as a process of its own, killed at the end. Its sink is ``files`` by default."""
-    files = {} if "sink__type" in options else {"sink.type": "files", "sink.directory": str(directory)}
+    """``eventlog publish`` as a process of its own, killed at the end. Its sink is ``files`` by
+    default.
+    """
+    files = (
+        {} if "sink__type" in options else {"sink.type": "files", "sink.directory": str(directory)}
+    )
     flags = settings(engine, **options) | files
-    command = [str(Path(sys.executable).with_name("eventlog")), *first, *_set(flags), "publish", *more]
-    running = subprocess.Popen(command, env=os.environ | {"EVENTLOG_TRACEBACK": "1"}, stderr=subprocess.PIPE)
+    command = [
+        str(Path(sys.executable).with_name("eventlog")),
+        *first,
+        *_set(flags),
+        "publish",
+        *more,
+    ]
+    running = subprocess.Popen(
+        command, env=os.environ | {"EVENTLOG_TRACEBACK": "1"}, stderr=subprocess.PIPE
+    )
     try:
         yield running
     finally:

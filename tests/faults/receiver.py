@@ -1,12 +1,14 @@
-"""A receiver of documents for tests: a real HTTP server on the loopback address, scripted request by request.
+"""A receiver of documents for tests: a real HTTP server on the loopback address, scripted request
+by request.
 
 ::
 
     with Receiver(lambda request: reply(200, answer(status("retry", "7")))) as receiver:
         HttpSink(HttpOptions(receiver.url)).send(document)
 
-A script returns the bytes of the response, or pieces of them: a generator may wait between two pieces, or for
-``receiver.closing`` in order to say nothing at all. Each connection has a thread of its own.
+A script returns the bytes of the response, or pieces of them: a generator may wait between two
+pieces, or for ``receiver.closing`` in order to say nothing at all. Each connection has a thread of
+its own.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from typing import Any, BinaryIO, NamedTuple, cast
 
 
 class Request(NamedTuple):
-    """One POST. ``connection``: the number of the connection it came on, from 1. ``stream``: what follows it there.
+    """One POST. ``connection``: the number of the connection it came on, from 1. ``stream``: what
+    follows it there.
 
     ``body`` is the text after decompression, ``raw`` what came.
     """
@@ -54,7 +57,13 @@ def answer(*statuses: str) -> bytes:
 
 def reply(code: int = 200, body: bytes = b"", *headers: str) -> bytes:
     """A whole response of HTTP/1.1 after which the connection stays open."""
-    lines = [f"HTTP/1.1 {code} {HTTPStatus(code).phrase}", f"Content-Length: {len(body)}", *headers, "", ""]
+    lines = [
+        f"HTTP/1.1 {code} {HTTPStatus(code).phrase}",
+        f"Content-Length: {len(body)}",
+        *headers,
+        "",
+        "",
+    ]
     return "\r\n".join(lines).encode("latin-1") + body
 
 
@@ -77,15 +86,21 @@ def in_turn(*scripts: Script) -> Script:
 
 
 class Receiver:
-    """Serves while its ``with`` block runs. ``requests`` are those that were read whole, in the order of arrival.
+    """Serves while its ``with`` block runs. ``requests`` are those that were read whole, in the
+    order of arrival.
 
-    ``port`` 0 = a free one. ``tls``: the server's context, None = plain. ``reads``: False = bodies are left to the
-    script.
-    A response after which nothing more can be sent (too short, without length) is to end with ``CUT``.
+    ``port`` 0 = a free one. ``tls``: the server's context, None = plain. ``reads``: False = bodies
+    are left to the script. A response after which nothing more can be sent (too short, without
+    length) is to end with ``CUT``.
     """
 
     def __init__(
-        self, script: Script = accept, *, tls: ssl.SSLContext | None = None, reads: bool = True, port: int = 0
+        self,
+        script: Script = accept,
+        *,
+        tls: ssl.SSLContext | None = None,
+        reads: bool = True,
+        port: int = 0,
     ) -> None:
         self.script = script
         self.reads = reads
@@ -98,7 +113,10 @@ class Receiver:
         if not reads:  # what is not read is not to vanish in buffers
             self._server.socket.setsockopt(SOL_SOCKET, SO_RCVBUF, 65_536)
         self._thread = threading.Thread(
-            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, name="receiver", daemon=True
+            target=self._server.serve_forever,
+            kwargs={"poll_interval": 0.01},
+            name="receiver",
+            daemon=True,
         )
         self.port = self._server.server_address[1]
         self.url = f"{'http' if tls is None else 'https'}://127.0.0.1:{self.port}/xds"
@@ -108,7 +126,10 @@ class Receiver:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         self.closing.set()
         self._server.shutdown()
@@ -175,7 +196,9 @@ class _Handler(BaseHTTPRequestHandler):
         receiver = cast(_Server, self.server).receiver
         body = self.rfile.read(int(self.headers["Content-Length"])) if receiver.reads else b""
         text = gzip.decompress(body) if self.headers["Content-Encoding"] == "gzip" else body
-        request = Request(self.connection_number, self.path, self.headers, text.decode(), self.rfile, body)
+        request = Request(
+            self.connection_number, self.path, self.headers, text.decode(), self.rfile, body
+        )
         receiver.requests.append(request)
         pieces = receiver.script(request)
         for piece in [pieces] if isinstance(pieces, bytes) else pieces:

@@ -1,5 +1,5 @@
-"""The recipes of docs/change-a-watched-table.md, on tables of one's own names, and what they promise: a replay that
-equals the tables.
+"""The recipes of docs/change-a-watched-table.md, on tables of one's own names, and what they
+promise: a replay that equals the tables.
 """
 
 from __future__ import annotations
@@ -25,13 +25,16 @@ RELATIONS = (
     *("sale", "sale_2023", "sale_2024", "sale_2025"),
 )
 _STEP = re.compile(
-    r"^## (?P<heading>[^\n]*)$|^(?:<!-- without: (?P<without>\w+) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
+    r"^## (?P<heading>[^\n]*)$|^(?:<!-- without: (?P<without>\w+) "
+    r"-->\n)?```(?P<language>\w+)\n(?P<text>.*?)^```$",
     re.MULTILINE | re.DOTALL,
 )
 
 
 class Step(NamedTuple):
-    """A block: ``language`` is sql, sh or toml; ``without``: the table whose watch is taken out before it."""
+    """A block: ``language`` is sql, sh or toml; ``without``: the table whose watch is taken out
+    before it.
+    """
 
     language: str
     text: str
@@ -50,7 +53,9 @@ def recipes() -> dict[str, list[Step]]:
         if match["heading"] is not None:
             heading = match["heading"]
         else:
-            found.setdefault(heading, []).append(Step(match["language"], match["text"], match["without"]))
+            found.setdefault(heading, []).append(
+                Step(match["language"], match["text"], match["without"])
+            )
     return found
 
 
@@ -66,7 +71,12 @@ class Copy:
     watches: list[dict[str, Any]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.watches = [watch for step in RECIPES[TABLES] if step.language == "toml" for watch in self._read(step)]
+        self.watches = [
+            watch
+            for step in RECIPES[TABLES]
+            if step.language == "toml"
+            for watch in self._read(step)
+        ]
 
     def named(self, text: str) -> str:
         """A block with the names of this copy."""
@@ -94,7 +104,9 @@ class Copy:
         return watches
 
     def _take_out(self, names: set[Any]) -> None:
-        self.watches = [one for one in self.watches if one.get("table", one.get("view")) not in names]
+        self.watches = [
+            one for one in self.watches if one.get("table", one.get("view")) not in names
+        ]
 
 
 def config_text(sections: dict[str, dict[str, Any]], watches: Iterable[dict[str, Any]]) -> str:
@@ -113,7 +125,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value)
 
 
-# --- what a receiver has, and what the tables hold --------------------------------------------------------------------
+# --- what a receiver has, and what the tables hold ------------------------------------------------
 
 Held = dict[str, dict[str, list[str]]]
 
@@ -131,15 +143,21 @@ def received(documents: Path, renamed: dict[str, str]) -> Replay:
     return replay
 
 
-def differences(database: sa.Engine, watches: Sequence[dict[str, Any]], documents: Path) -> list[str]:
-    """Where a receiver does not have what watched tables hold, in words; attributes that are gone do not count."""
+def differences(
+    database: sa.Engine, watches: Sequence[dict[str, Any]], documents: Path
+) -> list[str]:
+    """Where a receiver does not have what watched tables hold, in words; attributes that are gone
+    do not count.
+    """
     renamed = {watch["was"]: watch["table"] for watch in watches if "was" in watch}
     has = received(documents, renamed).objects
     found = []
     known = set()
     for watch in watches:
         name = watch.get("table") or watch["view"]
-        held, columns = _held(database, name, set(watch.get("exclude", ())), {w.get("table") for w in watches})
+        held, columns = _held(
+            database, name, set(watch.get("exclude", ())), {w.get("table") for w in watches}
+        )
         known |= {key for key in has if f",table={name}," in key}
         of_name = {key: value for key, value in has.items() if f",table={name}," in key}
         for key in sorted(held.keys() | of_name.keys()):
@@ -149,26 +167,42 @@ def differences(database: sa.Engine, watches: Sequence[dict[str, Any]], document
             got = {column: values for column, values in of_name[key].items() if column in columns}
             if got != held[key]:
                 found.append(f"{key}: {got} is not {held[key]}")
-    return found + [f"{key}: not deleted, its table is watched no longer" for key in sorted(has.keys() - known)]
+    return found + [
+        f"{key}: not deleted, its table is watched no longer" for key in sorted(has.keys() - known)
+    ]
 
 
-def _held(database: sa.Engine, name: str, excluded: set[str], watched: set[Any]) -> tuple[Held, set[str]]:
+def _held(
+    database: sa.Engine, name: str, excluded: set[str], watched: set[Any]
+) -> tuple[Held, set[str]]:
     """The objects of a class as its table holds them, and its attributes."""
     inspector = sa.inspect(database)
     is_view = name not in inspector.get_table_names()
     key = ["pk_id"] if is_view else inspector.get_pk_constraint(name)["constrained_columns"]
-    columns = [one["name"] for one in inspector.get_columns(name) if one["name"] not in {*excluded, *key}]
+    columns = [
+        one["name"] for one in inspector.get_columns(name) if one["name"] not in {*excluded, *key}
+    ]
     attributes = {column: column.removeprefix("sv_") for column in columns}
     held: Held = {}
 
     def association(values: Iterable[Any]) -> str:
         pairs = zip(key, values, strict=True)
-        return ",".join(["+".join(f"{column}={value}" for column, value in pairs), f"table={name}", "schema=public"])
+        return ",".join(
+            [
+                "+".join(f"{column}={value}" for column, value in pairs),
+                f"table={name}",
+                "schema=public",
+            ]
+        )
 
-    selected = ", ".join([*(f'"{one}"::text' for one in key), *(f'"{one}"::text' for one in columns)])
+    selected = ", ".join(
+        [*(f'"{one}"::text' for one in key), *(f'"{one}"::text' for one in columns)]
+    )
     for row in fetch(database, f'SELECT {selected} FROM "{name}"'):
         values = dict(zip(attributes.values(), row[len(key) :], strict=True))
-        held[association(row[: len(key)])] = {one: [value] for one, value in values.items() if value is not None}
+        held[association(row[: len(key)])] = {
+            one: [value] for one, value in values.items() if value is not None
+        }
     child = name.replace("usr", "usr_phone", 1)
     if re.match("usr(?!_phone)", name) and child not in watched:
         attributes[child] = f"{child}.no"

@@ -15,8 +15,9 @@ Objects = dict[str, dict[str, list[str]]]
 class Replay:
     """Objects as the events make them. Events whose event-id was applied before are dropped.
 
-    ``strict``: classes whose every change is logged by value. There an add finds no object, a modify and a delete find
-    one, and what is removed is there: anything else is an event that came in the wrong order, or was lost.
+    ``strict``: classes whose every change is logged by value. There an add finds no object, a
+    modify and a delete find one, and what is removed is there: anything else is an event that came
+    in the wrong order, or was lost.
     """
 
     strict: frozenset[str] = frozenset()
@@ -43,7 +44,9 @@ class Replay:
         by_value = class_name in self.strict
         if by_value:
             there = association in self.objects
-            assert there is (event.tag != "add"), f"{event.tag} {event_id} of {association}: there is {there}"
+            assert there is (event.tag != "add"), (
+                f"{event.tag} {event_id} of {association}: there is {there}"
+            )
         if event.tag == "delete":
             self.objects.pop(association, None)
             return

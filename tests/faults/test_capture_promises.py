@@ -1,7 +1,8 @@
-"""Whatever captures the changes, a receiver ends with the objects that are there (spec/triggers.md 2, 3, 7.1).
+"""Whatever captures the changes, a receiver ends with the objects that are there (spec/triggers.md
+2, 3, 7.1).
 
-Writers change a few keys at once while a publisher runs; its documents are applied by a receiver in miniature, and what
-that holds in the end is compared with the tables.
+Writers change a few keys at once while a publisher runs; its documents are applied by a receiver in
+miniature, and what that holds in the end is compared with the tables.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from publishers import Collecting, install, is_drained, publishing, session, unless_refused, write_config
+from publishers import (
+    Collecting,
+    install,
+    is_drained,
+    publishing,
+    session,
+    unless_refused,
+    write_config,
+)
 from replay import Objects, Replay
 from shared import execute, fetch, url_of, wait_until
 
@@ -29,9 +38,10 @@ KEYS = range(1, 9)
 class Workload:
     """Tables, what is watched of them, random changes, and SQL of what a receiver should have.
 
-    A change is SQL with ``{key}``, ``{other}`` (keys) and ``{n}`` (a small number). ``contents``: class -> a statement
-    of rows (canonical key, then attributes: a text, or an array of texts), and the names of the attributes.
-    ``strict``: classes whose events never meet an object that is missing or there already.
+    A change is SQL with ``{key}``, ``{other}`` (keys) and ``{n}`` (a small number). ``contents``:
+    class -> a statement of rows (canonical key, then attributes: a text, or an array of texts), and
+    the names of the attributes. ``strict``: classes whose events never meet an object that is
+    missing or there already.
     """
 
     ddl: Sequence[str]
@@ -47,7 +57,8 @@ def toml_watch(table: str, **options: Any) -> dict[str, Any]:
 
 USR = (
     "CREATE TABLE usr (id integer PRIMARY KEY, name text, num integer)",
-    "CREATE TABLE phone (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, no text, UNIQUE (id, no))",
+    "CREATE TABLE phone (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, no text, "
+    "UNIQUE (id, no))",
     "CREATE TABLE note (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, txt text)",
 )
 USR_CHANGES = (
@@ -58,7 +69,8 @@ USR_CHANGES = (
     "UPDATE usr SET id = {other} WHERE id = {key}",
     "UPDATE usr SET id = {key} + 1, name = 'moved' WHERE id = {key}",
     "DELETE FROM usr WHERE id IN ({key}, {other})",
-    "INSERT INTO phone SELECT id, {n}::text FROM usr WHERE id IN ({key}, {other}) ON CONFLICT DO NOTHING",
+    "INSERT INTO phone SELECT id, {n}::text FROM usr WHERE id IN ({key}, {other}) ON CONFLICT DO "
+    "NOTHING",
     "UPDATE phone SET no = no || 'x' WHERE id IN ({key}, {other}) AND length(no) < 4",
     "UPDATE phone SET id = {other} WHERE id = {key}",
     "DELETE FROM phone WHERE id = {key} AND no LIKE '{n}%'",
@@ -66,10 +78,12 @@ USR_CHANGES = (
     "UPDATE note SET txt = {n}::text WHERE ctid IN (SELECT min(ctid) FROM note WHERE id = {key})",
     "DELETE FROM note WHERE ctid IN (SELECT min(ctid) FROM note WHERE id = {key})",
 )
-# A cascade of the deleted row finds the new row with its key, and takes values from that, which never had them.
+# A cascade of the deleted row finds the new row with its key, and takes values from that, which
+# never had them.
 MERGE = (
-    "MERGE INTO usr USING (VALUES ({key}, 'm', 1), ({key}, 'm', 2)) AS v (k, n, w) ON id = k AND w = 1"
-    " WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND w = 2 THEN INSERT (id, name) VALUES (k, n)",
+    "MERGE INTO usr USING (VALUES ({key}, 'm', 1), ({key}, 'm', 2)) AS v (k, n, w) ON id = k AND "
+    "w = 1 WHEN MATCHED THEN DELETE WHEN NOT MATCHED AND w = 2 THEN INSERT (id, name) VALUES (k, "
+    "n)",
 )
 USR_CONTENTS = {
     "usr": (
@@ -99,16 +113,18 @@ VIEW = (
     "CREATE TABLE active (empno integer, why text)",
     "CREATE VIEW view_emp AS SELECT e.empno AS pk_empno, fname AS sv_fname, no AS mv_no"
     " FROM emp e LEFT JOIN phone p ON p.empno = e.empno",
-    "CREATE VIEW view_active AS SELECT e.empno AS pk_empno, fname AS sv_fname, no AS mv_no"
-    " FROM emp e LEFT JOIN phone p ON p.empno = e.empno WHERE e.empno IN (SELECT empno FROM active)",
+    "CREATE VIEW view_active AS SELECT e.empno AS pk_empno, fname AS sv_fname, no AS mv_no FROM "
+    "emp e LEFT JOIN phone p ON p.empno = e.empno WHERE e.empno IN (SELECT empno FROM active)",
 )
 EMP, PHONE = {"empno": "pk_empno", "fname": "sv_fname"}, {"empno": "pk_empno", "no": "mv_no"}
 VIEW_CHANGES = (
-    "INSERT INTO emp VALUES ({key}, 'a{n}'), ({other}, NULL) ON CONFLICT (empno) DO UPDATE SET fname = 'u{n}'",
+    "INSERT INTO emp VALUES ({key}, 'a{n}'), ({other}, NULL) ON CONFLICT (empno) DO UPDATE SET "
+    "fname = 'u{n}'",
     "UPDATE emp SET fname = 'b{n}' WHERE empno IN ({key}, {other})",
     "UPDATE emp SET empno = {other} WHERE empno = {key}",
     "DELETE FROM emp WHERE empno = {key}",
-    "INSERT INTO phone SELECT empno, {n}::text FROM emp WHERE empno IN ({key}, {other}) ON CONFLICT DO NOTHING",
+    "INSERT INTO phone SELECT empno, {n}::text FROM emp WHERE empno IN ({key}, {other}) ON "
+    "CONFLICT DO NOTHING",
     "UPDATE phone SET no = no || 'x' WHERE empno = {key} AND length(no) < 4",
     "DELETE FROM phone WHERE empno = {key}",
     "INSERT INTO active VALUES ({key}, 'a'), ({key}, 'b')",
@@ -116,16 +132,18 @@ VIEW_CHANGES = (
     "DELETE FROM active WHERE empno = {key} AND why = 'b'",
     "DELETE FROM active WHERE empno IN ({key}, {other})",
 )
-# Who decides is not locked with the object: without this, two sessions could end in an order that no log tells.
+# Who decides is not locked with the object: without this, two sessions could end in an order that
+# no log tells.
 LOCKED = tuple(
-    f"SELECT pg_advisory_xact_lock(1); {change}" if "active" in change else change for change in VIEW_CHANGES
+    f"SELECT pg_advisory_xact_lock(1); {change}" if "active" in change else change
+    for change in VIEW_CHANGES
 )
 
 
 def view_contents(view: str) -> tuple[str, Sequence[str]]:
     return (
-        f"SELECT 'pk_empno=' || pk_empno, max(sv_fname), array_remove(array_agg(DISTINCT mv_no), NULL)"
-        f" FROM {view} GROUP BY pk_empno",
+        "SELECT 'pk_empno=' || pk_empno, max(sv_fname), array_remove(array_agg(DISTINCT mv_no), "
+        f"NULL) FROM {view} GROUP BY pk_empno",
         ("fname", "no"),
     )
 
@@ -135,10 +153,12 @@ PARTED = (
     "CREATE TABLE low PARTITION OF part FOR VALUES FROM (0) TO (5)",
     "CREATE TABLE high (num integer, name text, id integer NOT NULL)",
     "ALTER TABLE part ATTACH PARTITION high FOR VALUES FROM (5) TO (100)",
-    "CREATE TABLE tag (id integer REFERENCES part ON DELETE CASCADE ON UPDATE CASCADE, tag text, UNIQUE (id, tag))",
+    "CREATE TABLE tag (id integer REFERENCES part ON DELETE CASCADE ON UPDATE CASCADE, tag text, "
+    "UNIQUE (id, tag))",
 )
 PART_CHANGES = (
-    "INSERT INTO part VALUES ({key}, 'a', {n}), ({other}, 'b', {n}) ON CONFLICT (id) DO UPDATE SET num = excluded.num",
+    "INSERT INTO part VALUES ({key}, 'a', {n}), ({other}, 'b', {n}) ON CONFLICT (id) DO UPDATE "
+    "SET num = excluded.num",
     "UPDATE part SET id = 13 - id WHERE id = {key}",
     "UPDATE part SET id = {other} WHERE id = {key}",
     "UPDATE low SET num = {n} WHERE id = {key}",
@@ -196,7 +216,8 @@ WORKLOADS = {
         PART_CHANGES,
         {
             "part": (
-                "SELECT 'id=' || id, name, num::text, ARRAY(SELECT tag FROM tag t WHERE t.id = p.id) FROM part p",
+                "SELECT 'id=' || id, name, num::text, ARRAY(SELECT tag FROM tag t WHERE t.id = "
+                "p.id) FROM part p",
                 ("name", "num", "tag.tag"),
             )
         },
@@ -206,7 +227,11 @@ WORKLOADS = {
 
 
 def write(
-    engine: sa.Engine, seed: int, changes: Sequence[str], transactions: int, failures: list[BaseException]
+    engine: sa.Engine,
+    seed: int,
+    changes: Sequence[str],
+    transactions: int,
+    failures: list[BaseException],
 ) -> None:
     """Transactions of 1 to 3 changes; a fifth of them is rolled back."""
     chance = random.Random(seed)
@@ -219,7 +244,9 @@ def write(
                 with unless_refused(connection):
                     for _ in range(chance.randint(1, 3)):
                         key, other = chance.sample(KEYS, 2)
-                        change = chance.choice(changes).format(key=key, other=other, n=chance.randrange(4))
+                        change = chance.choice(changes).format(
+                            key=key, other=other, n=chance.randrange(4)
+                        )
                         connection.execute(change.encode())
                     if chance.random() < 0.2:
                         connection.rollback()
@@ -235,27 +262,45 @@ def contents(engine: sa.Engine, workload: Workload) -> Objects:
     for name, (statement, attributes) in workload.contents.items():
         for key, *values in fetch(engine, statement):
             lists = {
-                attribute: sorted(value) if isinstance(value, list) else [] if value is None else [value]
+                attribute: sorted(value)
+                if isinstance(value, list)
+                else []
+                if value is None
+                else [value]
                 for attribute, value in zip(attributes, values, strict=True)
             }
-            objects[f"{key},table={name},schema=public"] = {name: found for name, found in lists.items() if found}
+            objects[f"{key},table={name},schema=public"] = {
+                name: found for name, found in lists.items() if found
+            }
     return objects
 
 
 def promise(
-    database: sa.Engine, directory: Path, workload: Workload, seed: int, transactions: int, writers: int
+    database: sa.Engine,
+    directory: Path,
+    workload: Workload,
+    seed: int,
+    transactions: int,
+    writers: int,
 ) -> None:
     execute(database, *workload.ddl)
-    path = write_config(directory, url_of(database), (), publisher={"allow_loopback": True, "polling_interval": 1})
+    path = write_config(
+        directory, url_of(database), (), publisher={"allow_loopback": True, "polling_interval": 1}
+    )
     with path.open("a", encoding="utf-8") as file:
         for watch in workload.watches:
-            file.write("\n[[watch]]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items()))
+            file.write(
+                "\n[[watch]]\n"
+                + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items())
+            )
     config = load(path, {})
     install(config)
     sink = Collecting()
     failures: list[BaseException] = []
     threads = [
-        threading.Thread(target=write, args=(database, seed * 1000 + n, workload.changes, transactions, failures))
+        threading.Thread(
+            target=write, args=(database, seed * 1000 + n, workload.changes, transactions, failures)
+        )
         for n in range(writers)
     ]
     with publishing(config, sink) as running:
@@ -283,26 +328,34 @@ CONCURRENT = [name for name in WORKLOADS if not name.startswith("defer")]
 
 
 @pytest.mark.parametrize("name", CONCURRENT)
-def test_a_receiver_has_the_objects_of_concurrent_writers(database: sa.Engine, tmp_path: Path, name: str) -> None:
+def test_a_receiver_has_the_objects_of_concurrent_writers(
+    database: sa.Engine, tmp_path: Path, name: str
+) -> None:
     promise(database, tmp_path, WORKLOADS[name], 1, 60, WRITERS)
 
 
-# The order of two sessions on one key is promised only where the key is checked row by row (spec/triggers.md 7.1).
+# The order of two sessions on one key is promised only where the key is checked row by row
+# (spec/triggers.md 7.1).
 @pytest.mark.parametrize("name", [name for name in WORKLOADS if name.startswith("defer")])
-def test_a_receiver_has_the_objects_of_keys_that_shift(database: sa.Engine, tmp_path: Path, name: str) -> None:
+def test_a_receiver_has_the_objects_of_keys_that_shift(
+    database: sa.Engine, tmp_path: Path, name: str
+) -> None:
     promise(database, tmp_path, WORKLOADS[name], 1, 300, 1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 105))
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_receiver_has_the_objects_after_a_long_run(database: sa.Engine, tmp_path: Path, name: str, seed: int) -> None:
+def test_a_receiver_has_the_objects_after_a_long_run(
+    database: sa.Engine, tmp_path: Path, name: str, seed: int
+) -> None:
     promise(database, tmp_path, WORKLOADS[name], seed, 600, WRITERS if name in CONCURRENT else 1)
 
 
 @pytest.mark.parametrize("capture", ["row", "statement"])
 @pytest.mark.parametrize(
-    "statement", ["UPDATE t SET id = id + 1", "UPDATE t SET id = 4 - id", "UPDATE t SET id = id % 3 + 1"]
+    "statement",
+    ["UPDATE t SET id = id + 1", "UPDATE t SET id = 4 - id", "UPDATE t SET id = id % 3 + 1"],
 )
 def test_a_shift_and_a_swap_leave_the_right_objects(
     database: sa.Engine, tmp_path: Path, statement: str, capture: str
@@ -310,7 +363,12 @@ def test_a_shift_and_a_swap_leave_the_right_objects(
     workload = shifting("INITIALLY IMMEDIATE", capture=capture)
     changes = ("INSERT INTO t VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', NULL)", statement)
     execute(database, *workload.ddl)
-    config = load(write_config(tmp_path, url_of(database), workload.watches, publisher={"allow_loopback": True}), {})
+    config = load(
+        write_config(
+            tmp_path, url_of(database), workload.watches, publisher={"allow_loopback": True}
+        ),
+        {},
+    )
     install(config)
     sink = Collecting()
     with publishing(config, sink) as running:
@@ -325,8 +383,12 @@ def test_a_shift_and_a_swap_leave_the_right_objects(
 def test_a_value_taken_while_its_owner_moves_to_another_partition_is_no_change_of_a_deleted_object(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    """The server's cascade comes after the 4 of a moved row: without our lock another session gets between the two."""
-    execute(database, *PARTED, "INSERT INTO part VALUES (4, 'a', 1)", "INSERT INTO tag VALUES (4, 'x')")
+    """The server's cascade comes after the 4 of a moved row: without our lock another session gets
+    between the two.
+    """
+    execute(
+        database, *PARTED, "INSERT INTO part VALUES (4, 'a', 1)", "INSERT INTO tag VALUES (4, 'x')"
+    )
     install(load(write_config(tmp_path, url_of(database), [toml_watch("part")]), {}))
     execute(
         database,
@@ -336,10 +398,14 @@ def test_a_value_taken_while_its_owner_moves_to_another_partition_is_no_change_o
     )
     with session(database) as holder:
         holder.execute("SELECT pg_advisory_xact_lock(1)")
-        threads = [threading.Thread(target=execute, args=(database, "UPDATE part SET id = 9 WHERE id = 4"))]
+        threads = [
+            threading.Thread(target=execute, args=(database, "UPDATE part SET id = 9 WHERE id = 4"))
+        ]
         threads[0].start()
         wait_until(lambda: waiting(database) == 1, "the move has logged its rows")
-        threads.append(threading.Thread(target=execute, args=(database, "DELETE FROM tag WHERE id = 4")))
+        threads.append(
+            threading.Thread(target=execute, args=(database, "DELETE FROM tag WHERE id = 4"))
+        )
         threads[1].start()
         wait_until(lambda: waiting(database) == 2 or not threads[1].is_alive(), "the value's turn")
     for thread in threads:
@@ -352,6 +418,7 @@ def waiting(database: sa.Engine) -> int:
     """Sessions of the database that wait for a lock."""
     ((number,),) = fetch(
         database,
-        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'",
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+        "wait_event_type = 'Lock'",
     )
     return int(number)

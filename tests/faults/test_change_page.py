@@ -11,19 +11,23 @@ from recipes import CHANGES, RECIPES, TABLES, Copy, config_text, differences
 from shared import Run, execute, fetch, url_of
 
 FIRST = (
-    "INSERT INTO usr SELECT i, 'n' || i, 'k' || i, 'c' || i, i, 'secret' FROM generate_series(1, 5) i",
+    "INSERT INTO usr SELECT i, 'n' || i, 'k' || i, 'c' || i, i, 'secret' FROM generate_series(1, "
+    "5) i",
     "INSERT INTO usr_phone SELECT i, '555-' || i FROM generate_series(1, 3) i",
     "INSERT INTO item SELECT i, 'n' || i FROM generate_series(1, 5) i",
     "INSERT INTO emp SELECT i, 'n' || i FROM generate_series(1, 5) i",
     "INSERT INTO sale SELECT i, make_date(2022 + i, 5, 6), 'n' || i FROM generate_series(1, 2) i",
 )
-# What the application writes between a change and the end of its recipe, by its heading; else the usual.
+# What the application writes between a change and the end of its recipe, by its heading; else the
+# usual.
 USUAL = (
     "UPDATE usr SET age = age + 100 WHERE id = 1; DELETE FROM usr WHERE id = 2",
     "INSERT INTO usr (id, name) VALUES (9, 'x')",
     "INSERT INTO usr_phone VALUES (9, '1'); DELETE FROM usr_phone WHERE id = 3",
-    "UPDATE item SET name = 'x' WHERE id = 1; DELETE FROM item WHERE id = 2; INSERT INTO item VALUES (9, 'x')",
-    "UPDATE emp SET name = 'x' WHERE id = 1; DELETE FROM emp WHERE id = 2; INSERT INTO emp VALUES (9, 'x')",
+    "UPDATE item SET name = 'x' WHERE id = 1; DELETE FROM item WHERE id = 2; INSERT INTO item "
+    "VALUES (9, 'x')",
+    "UPDATE emp SET name = 'x' WHERE id = 1; DELETE FROM emp WHERE id = 2; INSERT INTO emp VALUES "
+    "(9, 'x')",
     "UPDATE sale SET name = 'x' WHERE id = 2; INSERT INTO sale VALUES (9, '2024-05-06', 'x')",
 )
 WRITES = {
@@ -35,7 +39,9 @@ WRITES = {
     ],
     "Move a table to another schema, or drop it": [one for one in USUAL if "item" not in one],
     "Rename a table": [one.replace("item", "article") for one in USUAL],
-    "A column of a view's base table": [one.replace("emp SET name", "emp SET full_name") for one in USUAL],
+    "A column of a view's base table": [
+        one.replace("emp SET name", "emp SET full_name") for one in USUAL
+    ],
     "Add a column": [*USUAL, "UPDATE usr SET mail = 'a@b.c' WHERE id = 4"],
     "Rename a column": [*USUAL, "UPDATE usr SET town = 'Rome' WHERE id = 4"],
     "Add a partition": [*USUAL, "INSERT INTO sale VALUES (8, '2025-05-06', 'x')"],
@@ -77,7 +83,9 @@ def site(database: sa.Engine, empty_home: Path, run: Run) -> Site:
 
 
 @pytest.mark.parametrize("heading", CHANGES)
-def test_after_the_recipe_a_receiver_has_what_the_tables_hold(database: sa.Engine, site: Site, heading: str) -> None:
+def test_after_the_recipe_a_receiver_has_what_the_tables_hold(
+    database: sa.Engine, site: Site, heading: str
+) -> None:
     steps = RECIPES[heading]
     changes = [number for number, step in enumerate(steps) if step.language == "sql"]
     written = changes[0] if heading.startswith("Drop the primary key") else changes[-1]
@@ -93,18 +101,27 @@ def test_after_the_recipe_a_receiver_has_what_the_tables_hold(database: sa.Engin
             execute(database, *WRITES.get(heading, USUAL))
     site.eventlog("publish", "--once")
     assert differences(database, site.copy.watches, site.documents) == []
-    lost = {"A child table that gains a column": {"unknown_column"}, "Change the key": {"bad_table_key"}}.get(
-        heading, set()
-    )
+    lost = {
+        "A child table that gains a column": {"unknown_column"},
+        "Change the key": {"bad_table_key"},
+    }.get(heading, set())
     assert {code for (code,) in fetch(database, "SELECT code FROM eventlog_error")} <= lost
     assert fetch(database, "SELECT count(*) FROM eventlog WHERE status = 'N'") == [(0,)]
     findings = json.loads(site.run("doctor", "--json")[1])["findings"]
-    open_ = {"resync_due", "trigger_drifted", "trigger_missing", "trigger_disabled", "watch_refused"}
+    open_ = {
+        "resync_due",
+        "trigger_drifted",
+        "trigger_missing",
+        "trigger_disabled",
+        "watch_refused",
+    }
     assert [one["text"] for one in findings if one["code"] in open_] == []
 
 
 def test_every_section_of_the_page_that_has_a_block_is_run() -> None:
     assert len(CHANGES) == 15
     assert all(
-        steps[0].language == "sql" and steps[-1].language == "sh" for steps in map(RECIPES.get, CHANGES) if steps
+        steps[0].language == "sql" and steps[-1].language == "sh"
+        for steps in map(RECIPES.get, CHANGES)
+        if steps
     )

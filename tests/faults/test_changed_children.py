@@ -26,7 +26,10 @@ WHY = "it has columns word, since beside its foreign key to usr, and a child tab
 
 def watched(engine: sa.Engine, directory: Path, **settings: Any) -> Config:
     options = {"polling_interval": 1, "allow_loopback": True}
-    config = load(write_config(directory, url_of(engine), ({"table": "usr"} | settings,), publisher=options), {})
+    config = load(
+        write_config(directory, url_of(engine), ({"table": "usr"} | settings,), publisher=options),
+        {},
+    )
     install(config)
     return config
 
@@ -36,7 +39,10 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def test_a_table_that_becomes_a_child_by_a_dropped_column_is_known_without_a_restart(
-    database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    database: sa.Engine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
     execute(database, *TABLES, "ALTER TABLE tag ADD since date")
@@ -47,15 +53,24 @@ def test_a_table_that_becomes_a_child_by_a_dropped_column_is_known_without_a_res
         execute(database, "ALTER TABLE tag DROP since")
         wait_until(lambda: bool(warnings_of(caplog)), "it says so")
         install(config)
-        execute(database, "INSERT INTO usr VALUES (1, 'Jack')", "INSERT INTO tag VALUES (1, 'tall')")
-        wait_until(lambda: len(sink.documents) >= 1 and is_drained(database, running), "the rows are sent")
+        execute(
+            database, "INSERT INTO usr VALUES (1, 'Jack')", "INSERT INTO tag VALUES (1, 'tall')"
+        )
+        wait_until(
+            lambda: len(sink.documents) >= 1 and is_drained(database, running), "the rows are sent"
+        )
     assert set(statuses(database).values()) == {"S"}
     assert 'attr-name="tag.word"' in "".join(sink.bodies)
-    assert warnings_of(caplog)[0].startswith("tag is a child table of usr now; see `eventlog triggers plan`")
+    assert warnings_of(caplog)[0].startswith(
+        "tag is a child table of usr now; see `eventlog triggers plan`"
+    )
 
 
 def test_a_child_table_that_gets_a_third_column_says_why_it_is_captured_no_more(
-    database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    database: sa.Engine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
     execute(database, *TABLES)
@@ -64,10 +79,16 @@ def test_a_child_table_that_gets_a_third_column_says_why_it_is_captured_no_more(
         wait_until(lambda: runs(database), "it runs")
         execute(database, "ALTER TABLE tag ADD since date")
         wait_until(lambda: bool(warnings_of(caplog)), "it says so")
-    assert warnings_of(caplog)[0].startswith(f"tag is no child table of usr any more: {WHY}; its values are not")
+    assert warnings_of(caplog)[0].startswith(
+        f"tag is no child table of usr any more: {WHY}; its values are not"
+    )
     with reading(config) as (conn, dialect):
         (action,) = planned_triggers(conn, dialect, config).changes
-    assert (action.kind, action.table, action.reason) == ("drop", "public.tag", f"no longer watched: {WHY}")
+    assert (action.kind, action.table, action.reason) == (
+        "drop",
+        "public.tag",
+        f"no longer watched: {WHY}",
+    )
     assert any(WHY in one.text for one in examine(config, planned_triggers))
 
 
@@ -81,7 +102,12 @@ def test_what_a_replication_applies_passes_after_a_dropped_column(
     applied = "SET LOCAL session_replication_role = 'replica'"
     execute(database, applied, "INSERT INTO usr VALUES (1, 'Jack', 7)")
     execute(database, "ALTER TABLE usr DROP age")
-    execute(database, applied, "INSERT INTO usr VALUES (2, 'Jill')", "UPDATE usr SET name = 'Joe' WHERE id = 1")
+    execute(
+        database,
+        applied,
+        "INSERT INTO usr VALUES (2, 'Jill')",
+        "UPDATE usr SET name = 'Joe' WHERE id = 1",
+    )
     execute(database, applied, "DELETE FROM usr WHERE id = 2")
     logged = fetch(database, "SELECT event_type, table_key FROM eventlog ORDER BY record_id")
     assert logged[-3:] == [(5, "id=2"), (6, "id=1"), (4, "id=2")]

@@ -1,4 +1,6 @@
-"""The key of a class changes: what the receiver has by the old key can be deleted (spec/event-log.md 5.4)."""
+"""The key of a class changes: what the receiver has by the old key can be deleted
+(spec/event-log.md 5.4).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ CHANGES = {
 def configured(engine: sa.Engine, directory: Path, *, form: str = "xds", **settings: Any) -> Config:
     options = {"polling_interval": 1, "allow_loopback": True}
     sections: dict[str, Any] = {"publisher": options, "format": {"type": form}}
-    return load(write_config(directory, url_of(engine), ({"table": "usr"} | settings,), **sections), {})
+    return load(
+        write_config(directory, url_of(engine), ({"table": "usr"} | settings,), **sections), {}
+    )
 
 
 def published(engine: sa.Engine, config: Config, sink: Collecting) -> list[str]:
@@ -79,22 +83,36 @@ def test_after_the_recipe_the_receiver_has_each_object_once_by_the_new_key(
     execute(database, *statements)
     config = configured(database, tmp_path, was_key="id")
     install(config)
-    assert json.loads(command(tmp_path, "resync", "usr", "--deleted", "--dry-run", "--json"))["rows"] == 2
+    assert (
+        json.loads(command(tmp_path, "resync", "usr", "--deleted", "--dry-run", "--json"))["rows"]
+        == 2
+    )
     command(tmp_path, "resync", "usr", "--deleted")
     assert json.loads(command(tmp_path, "resync", "usr", "--deleted", "--json"))["rows"] == 0
     command(tmp_path, "resync", "usr")
     published(database, config, sink)
     assert set(statuses(database).values()) == {"S"}
-    wanted = {key.format(id=id, code=code): {name} for id, code, name in ((1, "a", "Jack"), (2, "b", "Jill"))}
+    wanted = {
+        key.format(id=id, code=code): {name}
+        for id, code, name in ((1, "a", "Jack"), (2, "b", "Jill"))
+    }
     assert {key: values["name"] for key, values in replayed(sink.bodies).items()} == wanted
 
 
-def test_a_row_of_another_type_by_the_old_key_stays_bad(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_row_of_another_type_by_the_old_key_stays_bad(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     execute(database, USR, "ALTER TABLE usr RENAME id TO no")
     config = configured(database, tmp_path, was_key=["id"])
     install(config)
     row = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES ({}, 'usr', '{}')"
-    execute(database, *(row.format(*one) for one in ((6, "id=1"), (4, "id=1"), (4, "id=x+no=1"), (4, "nonsense"))))
+    execute(
+        database,
+        *(
+            row.format(*one)
+            for one in ((6, "id=1"), (4, "id=1"), (4, "id=x+no=1"), (4, "nonsense"))
+        ),
+    )
     published(database, config, Collecting())
     assert list(statuses(database).values()) == ["E", "S", "E", "E"]
     assert fetch(database, "SELECT DISTINCT code FROM eventlog_error") == [("bad_table_key",)]
@@ -107,10 +125,15 @@ def test_a_row_of_another_type_by_the_old_key_stays_bad(database: sa.Engine, tmp
 def test_other_formats_name_the_old_key_and_no_object_of_now(
     database: sa.Engine, tmp_path: Path, form: str, written: str
 ) -> None:
-    execute(database, USR, "ALTER TABLE usr DROP CONSTRAINT usr_pkey, ADD COLUMN no integer PRIMARY KEY")
+    execute(
+        database, USR, "ALTER TABLE usr DROP CONSTRAINT usr_pkey, ADD COLUMN no integer PRIMARY KEY"
+    )
     config = configured(database, tmp_path, form=form, was_key="id")
     install(config)
-    execute(database, "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'id=7')")
+    execute(
+        database,
+        "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'id=7')",
+    )
     sink = Collecting()
     published(database, config, sink)
     assert statuses(database) == {1: "S"}

@@ -1,4 +1,6 @@
-"""The type of a column changes under a publisher that runs: no value is sent as another one (spec/event-log.md 5.3)."""
+"""The type of a column changes under a publisher that runs: no value is sent as another one
+(spec/event-log.md 5.3).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ ZONE = "America/New_York"
 
 
 class Change(NamedTuple):
-    """A column's type and the next one; a value that is logged before and one that comes after, and what is sent."""
+    """A column's type and the next one; a value that is logged before and one that comes after, and
+    what is sent.
+    """
 
     before: str
     after: str
@@ -31,15 +35,31 @@ class Change(NamedTuple):
 NOON = "2024-01-01 12:34:56"
 CHANGES = {
     "a timestamp gets a zone": Change(
-        "timestamp", "timestamptz", NOON, "2024-01-01 20:00:00", (f"{NOON}.0", "2024-01-01 20:00:00.0")
+        "timestamp",
+        "timestamptz",
+        NOON,
+        "2024-01-01 20:00:00",
+        (f"{NOON}.0", "2024-01-01 20:00:00.0"),
     ),
     "a timestamp loses its zone": Change(
-        "timestamptz", "timestamp", NOON, "2024-01-01 20:00:00", (f"{NOON}.0", "2024-01-01 20:00:00.0")
+        "timestamptz",
+        "timestamp",
+        NOON,
+        "2024-01-01 20:00:00",
+        (f"{NOON}.0", "2024-01-01 20:00:00.0"),
     ),
-    "a date gets a time": Change("date", "timestamp", "2024-02-29", NOON, ("2024-02-29", f"{NOON}.0")),
-    "a date gets a time and a zone": Change("date", "timestamptz", "2024-02-29", NOON, ("2024-02-29", f"{NOON}.0")),
-    "a text becomes binary": Change("text", "bytea", "aGk=", r"\x6869", ("aGk=", "aGk="), "convert_to(at, 'UTF8')"),
-    "binary becomes a text": Change("bytea", "text", r"\x6869", "ho", ("aGk=", "ho"), "convert_from(at, 'UTF8')"),
+    "a date gets a time": Change(
+        "date", "timestamp", "2024-02-29", NOON, ("2024-02-29", f"{NOON}.0")
+    ),
+    "a date gets a time and a zone": Change(
+        "date", "timestamptz", "2024-02-29", NOON, ("2024-02-29", f"{NOON}.0")
+    ),
+    "a text becomes binary": Change(
+        "text", "bytea", "aGk=", r"\x6869", ("aGk=", "aGk="), "convert_to(at, 'UTF8')"
+    ),
+    "binary becomes a text": Change(
+        "bytea", "text", r"\x6869", "ho", ("aGk=", "ho"), "convert_from(at, 'UTF8')"
+    ),
 }
 
 
@@ -47,7 +67,9 @@ def watched(engine: sa.Engine, directory: Path, column_type: str) -> Config:
     execute(engine, f"CREATE TABLE usr (id integer PRIMARY KEY, at {column_type})")
     options = {"polling_interval": 1, "allow_loopback": True}
     form = {"time_zone": ZONE, "xds": {"time_syntax": "java"}}
-    path = write_config(directory, url_of(engine), ({"table": "usr"},), publisher=options, format=form)
+    path = write_config(
+        directory, url_of(engine), ({"table": "usr"},), publisher=options, format=form
+    )
     config = load(path, {})
     install(config)
     return config
@@ -66,8 +88,15 @@ def test_what_is_read_back_after_the_change_is_the_value_of_now_before_the_publi
     config = watched(database, tmp_path, change.before)
     sink = Collecting()
     with publishing(config, sink) as running:
-        execute(database, f"SET LOCAL timezone = '{ZONE}'", f"INSERT INTO usr VALUES (1, '{change.logged}')")
-        wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
+        execute(
+            database,
+            f"SET LOCAL timezone = '{ZONE}'",
+            f"INSERT INTO usr VALUES (1, '{change.logged}')",
+        )
+        wait_until(
+            lambda: len(sink.documents) == 1 and is_drained(database, running),
+            "the first row is sent",
+        )
         execute(
             database,
             f"SET LOCAL timezone = '{ZONE}'",
@@ -75,7 +104,10 @@ def test_what_is_read_back_after_the_change_is_the_value_of_now_before_the_publi
             f"UPDATE usr SET at = '{change.comes}'",
         )
         assert fetch(database, "SELECT event_type FROM eventlog ORDER BY record_id") == [(1,), (6,)]
-        wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the second row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 2 and is_drained(database, running),
+            "the second row is sent",
+        )
     assert set(statuses(database).values()) == {"S"}
     assert values_of(sink.bodies[0])[-1] == change.sent[0]
     assert values_of(sink.bodies[1])[-1] == change.sent[1]
@@ -84,7 +116,12 @@ def test_what_is_read_back_after_the_change_is_the_value_of_now_before_the_publi
 OLD_ROWS = {
     "without a zone, of a column that has one now": ("timestamp", "timestamptz", NOON, f"{NOON}.0"),
     "with a zone, of a column that has none now": ("timestamptz", "timestamp", NOON, f"{NOON}.0"),
-    "a date, of a column that has a time now": ("date", "timestamp", "2024-02-29", "2024-02-29 00:00:00.0"),
+    "a date, of a column that has a time now": (
+        "date",
+        "timestamp",
+        "2024-02-29",
+        "2024-02-29 00:00:00.0",
+    ),
     "a number, of a column of texts": ("integer", "text", "7", "7"),
 }
 
@@ -104,7 +141,9 @@ def test_a_row_that_was_logged_before_the_change_is_read_by_its_own_form(
     assert values_of(sink.bodies[0]) == [sent]
 
 
-def test_a_time_of_day_that_a_date_cannot_hold_is_refused_with_what_to_do(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_time_of_day_that_a_date_cannot_hold_is_refused_with_what_to_do(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     config = watched(database, tmp_path, "timestamp")
     execute(database, f"INSERT INTO usr VALUES (1, '{NOON}')", "ALTER TABLE usr ALTER at TYPE date")
     with publishing(config, Collecting()) as running:

@@ -1,4 +1,6 @@
-"""CloudEvents as the SDK of the CloudEvents project, which nobody here wrote, reads them (spec/cloudevents.md 2)."""
+"""CloudEvents as the SDK of the CloudEvents project, which nobody here wrote, reads them
+(spec/cloudevents.md 2).
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ CHANGES = (
     "DELETE FROM usr",
 )
 DATA = [
-    {"operation": "insert", "columns": {"age": {"new": 9007199254740993}, "photo": {"new": "u7s="}}},
+    {
+        "operation": "insert",
+        "columns": {"age": {"new": 9007199254740993}, "photo": {"new": "u7s="}},
+    },
     {"operation": "update", "columns": {"age": {"old": 9007199254740993, "new": 36}}},
     {"operation": "delete", "columns": {}},
 ]
@@ -68,11 +73,19 @@ def publish(config: Config) -> None:
 
 
 def check(database: sa.Engine, events: list[Any]) -> None:
-    times = [time for (time,) in fetch(database, "SELECT event_time FROM eventlog ORDER BY record_id")]
+    times = [
+        time for (time,) in fetch(database, "SELECT event_time FROM eventlog ORDER BY record_id")
+    ]
     assert [event.get_id() for event in events] == ["1", "3", "4"]
     assert {event.get_source() for event in events} == {"https://hr.example.com/log"}
-    assert {event.get_subject() for event in events} == {'name="Zoë \\"Z\\" 100%",table=usr,schema=public'}
-    assert [event.get_type() for event in events] == ["eventlog.insert", "eventlog.update", "eventlog.delete"]
+    assert {event.get_subject() for event in events} == {
+        'name="Zoë \\"Z\\" 100%",table=usr,schema=public'
+    }
+    assert [event.get_type() for event in events] == [
+        "eventlog.insert",
+        "eventlog.update",
+        "eventlog.delete",
+    ]
     assert {event.get_datacontenttype() for event in events} == {"application/json"}
     for event, time, expected in zip(events, (times[0], *times[2:]), DATA, strict=True):
         said = event.get_time()
@@ -109,18 +122,25 @@ def server() -> Iterator[tuple[str, list[http.HTTPMessage]]]:
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
-def test_the_sdk_reads_each_request(database: sa.Engine, configure: Any, server: Any, mode: str) -> None:
+def test_the_sdk_reads_each_request(
+    database: sa.Engine, configure: Any, server: Any, mode: str
+) -> None:
     url, got = server
     publish(configure(mode, type="http", url=url))
     check(database, [http.from_http(message, JSONFormat()) for message in got])
 
 
-def test_the_sdk_reads_each_event_of_a_batch(database: sa.Engine, configure: Any, server: Any) -> None:
+def test_the_sdk_reads_each_event_of_a_batch(
+    database: sa.Engine, configure: Any, server: Any
+) -> None:
     url, got = server
     publish(configure("batched", type="http", url=url))
     (message,) = got
     structured = {"Content-Type": "application/cloudevents+json"}
-    events = [http.HTTPMessage(structured, json.dumps(event).encode()) for event in json.loads(message.body)]
+    events = [
+        http.HTTPMessage(structured, json.dumps(event).encode())
+        for event in json.loads(message.body)
+    ]
     check(database, [http.from_http(event, JSONFormat()) for event in events])
 
 
@@ -133,17 +153,29 @@ def brokers() -> Iterator[Cluster]:
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])
-def test_the_sdk_reads_each_record(database: sa.Engine, configure: Any, brokers: Cluster, mode: str) -> None:
+def test_the_sdk_reads_each_record(
+    database: sa.Engine, configure: Any, brokers: Cluster, mode: str
+) -> None:
     publish(configure(mode, type="kafka", brokers=brokers.brokers, topic="hr", timeout=20))
-    check(database, [kafka.from_kafka(message, JSONFormat()) for message in consumed(brokers, "hr", len(DATA))])
+    check(
+        database,
+        [kafka.from_kafka(message, JSONFormat()) for message in consumed(brokers, "hr", len(DATA))],
+    )
 
 
 def consumed(brokers: Cluster, topic: str, number: int) -> list[kafka.KafkaMessage]:
-    """The records of a topic as a consumer gets them, of one partition, since they are of one object."""
+    """The records of a topic as a consumer gets them, of one partition, since they are of one
+    object.
+    """
     from confluent_kafka import Consumer
 
     consumer = Consumer(
-        {"bootstrap.servers": brokers.brokers, "group.id": "sdk", "auto.offset.reset": "earliest", "log_level": 0}
+        {
+            "bootstrap.servers": brokers.brokers,
+            "group.id": "sdk",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
     )
     try:
         consumer.subscribe([topic])
@@ -155,5 +187,9 @@ def consumed(brokers: Cluster, topic: str, number: int) -> list[kafka.KafkaMessa
     finally:
         consumer.close()
     assert len({record.partition() for record in found}) == 1
-    assert {record.key() for record in found} == {'name="Zoë \\"Z\\" 100%",table=usr,schema=public'.encode()}
-    return [kafka.KafkaMessage(dict(record.headers()), record.key(), record.value()) for record in found]
+    assert {record.key() for record in found} == {
+        'name="Zoë \\"Z\\" 100%",table=usr,schema=public'.encode()
+    }
+    return [
+        kafka.KafkaMessage(dict(record.headers()), record.key(), record.value()) for record in found
+    ]

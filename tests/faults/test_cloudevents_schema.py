@@ -1,4 +1,6 @@
-"""The schema that ``eventlog schema`` prints holds for the events that are sent (spec/cloudevents.md 6)."""
+"""The schema that ``eventlog schema`` prints holds for the events that are sent
+(spec/cloudevents.md 6).
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,15 @@ from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
 
 TABLES = (
-    "CREATE TABLE usr (id bigint PRIMARY KEY, n integer, big numeric(30), paid numeric(9,2), ratio double precision,"
-    " ok boolean, photo bytea, made timestamptz, day date, doc jsonb, tags text[], grid integer[], note text)",
+    "CREATE TABLE usr (id bigint PRIMARY KEY, n integer, big numeric(30), paid numeric(9,2), "
+    "ratio double precision, ok boolean, photo bytea, made timestamptz, day date, doc jsonb, tags "
+    "text[], grid integer[], note text)",
     "CREATE TABLE usr_phone (id bigint REFERENCES usr, phoneno text, PRIMARY KEY (id, phoneno))",
 )
 CHANGES = (
-    "INSERT INTO usr VALUES (9007199254740993, 1, 123456789012345678901234567890, 1.50, 'NaN', true, '\\xbb',"
-    " '2024-05-10 12:00+02', 'infinity', '{\"a\": [1, 1.10]}', '{a,\"b c\",NULL}', '{{1,2},{3,4}}', E'bell \\x07')",
+    "INSERT INTO usr VALUES (9007199254740993, 1, 123456789012345678901234567890, 1.50, 'NaN', "
+    "true, '\\xbb', '2024-05-10 12:00+02', 'infinity', '{\"a\": [1, 1.10]}', '{a,\"b c\",NULL}', "
+    "'{{1,2},{3,4}}', E'bell \\x07')",
     "INSERT INTO usr VALUES (7)",
     "INSERT INTO usr_phone VALUES (7, '1'), (7, '2')",
     "UPDATE usr SET n = 2, doc = '[]', tags = NULL, big = 7 WHERE id > 7",
@@ -43,16 +47,21 @@ def test_every_event_follows_the_schema_of_its_class(
     execute(database, *TABLES)
     sent, place = tmp_path / "sent", "https://hr.example.com/{class}.json"
     path = write_config(
-        tmp_path, url_of(database), [{"table": "usr", "style": style}], publisher={"allow_loopback": True},
-        sink={"type": "files", "directory": str(sent), "file_layout": "lines"},
-        format={"type": "cloudevents", "cloudevents": {"dataschema": place, **options}},
+        tmp_path, url_of(database), [{"table": "usr", "style": style}],
+        publisher={"allow_loopback": True}, sink={"type": "files", "directory": str(sent),
+        "file_layout": "lines"}, format={"type": "cloudevents", "cloudevents": {"dataschema": place,
+        **options}},
     )  # fmt: skip
     config = load(path, {})
     install(config)
     execute(database, *CHANGES)
     with open_context(config, Counters()) as context, closing(open_sink(config, None)) as sink:  # type: ignore[arg-type]
         publish_once(context, sink)
-    events = [json.loads(line) for file in sorted(sent.glob("*.jsonl")) for line in file.read_text().splitlines()]
+    events = [
+        json.loads(line)
+        for file in sorted(sent.glob("*.jsonl"))
+        for line in file.read_text().splitlines()
+    ]
     assert len(events) >= 3  # read back: an insert, a modify, and the delete of what is gone
     code, out, err = run("--config", str(path), "schema", "usr")
     assert (code, err) == (0, "")

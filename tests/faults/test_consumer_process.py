@@ -1,5 +1,5 @@
-"""What a consumer's own process, and the commands with its configuration, say: they speak of the consumer, and not of
-the publisher's letters (spec/event-log.md 13.4; docs/consumers.md).
+"""What a consumer's own process, and the commands with its configuration, say: they speak of the
+consumer, and not of the publisher's letters (spec/event-log.md 13.4; docs/consumers.md).
 """
 
 from __future__ import annotations
@@ -32,7 +32,11 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 @pytest.fixture
 def command(log: sa.Engine, run: Run) -> Command:
     """A command with the configuration of the consumer ``search``."""
-    flags = [part for name, text in SOURCE.items() for part in ("--set", f"{name.replace('__', '.')}={text}")]
+    flags = [
+        part
+        for name, text in SOURCE.items()
+        for part in ("--set", f"{name.replace('__', '.')}={text}")
+    ]
     return lambda *arguments: run("--database-url", url_of(log), *flags, *arguments)
 
 
@@ -60,14 +64,28 @@ def test_the_monitor_of_a_consumer_is_about_what_was_refused_for_it(
 ) -> None:
     execute(log, "INSERT INTO usr VALUES (1, 'a'), (2, 'b')")
     with consuming(log, tmp_path, receiver, monitor__values="yes") as (_, address, ask):
-        wait_until(lambda: ask("/status.json")["state"]["name"] == "resting", "the snapshot is sent")
+        wait_until(
+            lambda: ask("/status.json")["state"]["name"] == "resting", "the snapshot is sent"
+        )
         write(log, 3, 4)
-        wait_until(lambda: metrics(address)["eventlog_rows_answered_total"] == 2, "two rows are answered")
-        of_row, of_object = sorted(ask("/errors.json")["errors"], key=lambda group: str(group["example"]))
-        assert (of_row["example"], of_row["command"]) == (2, "eventlog requeue --consumer search --ids 2")
+        wait_until(
+            lambda: metrics(address)["eventlog_rows_answered_total"] == 2, "two rows are answered"
+        )
+        of_row, of_object = sorted(
+            ask("/errors.json")["errors"], key=lambda group: str(group["example"])
+        )
+        assert (of_row["example"], of_row["command"]) == (
+            2,
+            "eventlog requeue --consumer search --ids 2",
+        )
         assert of_object["example"].endswith(".usr.idu=2")
-        assert of_object["command"] == f"eventlog requeue --consumer search --event-id {of_object['example']}"
-        assert ask("/rows/2.json")["state"].startswith("the receiver answered error: Alice is locked")
+        assert (
+            of_object["command"]
+            == f"eventlog requeue --consumer search --event-id {of_object['example']}"
+        )
+        assert ask("/rows/2.json")["state"].startswith(
+            "the receiver answered error: Alice is locked"
+        )
         assert ask("/rows/1.json")["state"].startswith("done")
         told = ask(f"/rows/{quote(of_object['example'], safe='')}.json")
         assert told["state"].startswith("the receiver answered error: Alice is locked")
@@ -80,7 +98,9 @@ def test_the_keys_in_the_event_ids_of_a_snapshot_are_hidden_as_other_keys_are(
 ) -> None:
     execute(log, "INSERT INTO usr VALUES (2, 'b')")
     with consuming(log, tmp_path, receiver) as (_, _address, ask):
-        wait_until(lambda: ask("/status.json")["state"]["name"] == "resting", "the snapshot is sent")
+        wait_until(
+            lambda: ask("/status.json")["state"]["name"] == "resting", "the snapshot is sent"
+        )
         assert "idu=" not in json.dumps(ask("/status.json"))
         (group,) = ask("/errors.json")["errors"]
         assert (group["rows"], group["command"]) == (1, "eventlog requeue --consumer search")
@@ -116,7 +136,11 @@ def test_doctor_is_about_the_consumer_that_the_configuration_names(
         assert "no_publisher" not in codes
     execute(log, "UPDATE eventlog SET status = 'S'")
     write(log, 7)
-    execute(log, "INSERT INTO eventlog (event_type, table_name, table_key, status) VALUES (9, 'usr', 'idu=1', 'S')")
+    execute(
+        log,
+        "INSERT INTO eventlog (event_type, table_name, table_key, status) VALUES (9, 'usr', "
+        "'idu=1', 'S')",
+    )
     wait_until(lambda: "it does not run" in command("status")[1], "its session is gone")
     said = command("doctor")[1]
     assert "consumer search has 2 rows to do, and no process runs it" in said
@@ -131,7 +155,9 @@ def test_doctor_grants_a_consumer_what_it_needs_and_no_right_to_change_the_log(
     try:
         url = log.url.set(username=user).render_as_string(hide_password=False)
         _, said, _ = command("--database-url", url, "doctor", "--json")
-        (finding,) = (one for one in json.loads(said)["findings"] if one["code"] == "rights_publish")
+        (finding,) = (
+            one for one in json.loads(said)["findings"] if one["code"] == "rights_publish"
+        )
         assert not [line for line in finding["mend"] if "UPDATE (" in line]
         execute(log, *finding["mend"])
         _, said, _ = command("--database-url", url, "doctor", "--json")
@@ -149,7 +175,10 @@ def test_who_keeps_gaps_in_the_set_is_named_with_its_age(
         write(log, 3)
         with consuming(log, tmp_path, receiver) as (_, address, ask):
             write(log, 4)
-            wait_until(lambda: metrics(address)["eventlog_rows_answered_total"] > 0, "what lies behind is sent")
+            wait_until(
+                lambda: metrics(address)["eventlog_rows_answered_total"] > 0,
+                "what lies behind is sent",
+            )
             wait_until(lambda: ask("/status.json")["oldest_writer"], "the page names the writer")
             told = ask("/status.json")
             assert (told["ranges"], "(writer)" in told["oldest_writer"]) == (1, True)

@@ -1,10 +1,10 @@
-"""Promise test of consumers: writers that commit late, roll back, prepare; a publisher and three consumers with
-different formats and sinks (HTTP, files, Kafka), all killed at random; a server that is restarted
-(spec/event-log.md 13).
+"""Promise test of consumers: writers that commit late, roll back, prepare; a publisher and three
+consumers with different formats and sinks (HTTP, files, Kafka), all killed at random; a server that
+is restarted (spec/event-log.md 13).
 
-For each of them: what a receiver makes of the events equals the tables, each committed row is in exactly one event-id's
-set, and every update finds the value that it says goes: so the order of every object was kept. What came by HTTP and to
-Kafka has these event-ids, all of them.
+For each of them: what a receiver makes of the events equals the tables, each committed row is in
+exactly one event-id's set, and every update finds the value that it says goes: so the order of
+every object was kept. What came by HTTP and to Kafka has these event-ids, all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from shared import PATIENCE, wait_until
 from eventlog.config.load import load
 from eventlog.sql.consumers import decode
 
-pytestmark = pytest.mark.skipif(programs() is None, reason="no programs of PostgreSQL: initdb, pg_ctl")
+pytestmark = pytest.mark.skipif(
+    programs() is None, reason="no programs of PostgreSQL: initdb, pg_ctl"
+)
 
 DRIVER = Path(__file__).with_name("consumer_driver.py")
 WATCHES = [{"table": "usr"}]
@@ -45,7 +47,10 @@ def sections_of(http: str, brokers: str) -> dict[str, Sections]:
     """How each reader publishes, by its name."""
     return {
         "publisher": {"sink": {"type": "stdout"}},
-        "search": {"format": {"type": "cloudevents"}, "sink": {"type": "http", "url": http, "answer": "status"}},
+        "search": {
+            "format": {"type": "cloudevents"},
+            "sink": {"type": "http", "url": http, "answer": "status"},
+        },
         "audit": {"sink": {"type": "files"}},
         "cache": {
             "format": {"type": "cloudevents", "cloudevents": {"mode": "structured"}},
@@ -69,13 +74,20 @@ def ids_in(texts: Iterable[str]) -> set[str]:
 class Reader:
     """A publisher or consumer in a process of its own."""
 
-    def __init__(self, directory: Path, url: str, name: str, sections: Sections, begin: str) -> None:
+    def __init__(
+        self, directory: Path, url: str, name: str, sections: Sections, begin: str
+    ) -> None:
         place = directory / name
         place.mkdir()
         chosen = {section: dict(options) for section, options in sections.items()}
         if chosen["sink"]["type"] == "files":
             chosen["sink"]["directory"] = str(place / "sent")
-        chosen["publisher"] = {"allow_loopback": True, "polling_interval": 1, "retry_max": 1, "flight_rows": 50}
+        chosen["publisher"] = {
+            "allow_loopback": True,
+            "polling_interval": 1,
+            "retry_max": 1,
+            "flight_rows": 50,
+        }
         if name != "publisher":
             chosen["source"] = {"type": "eventlog", "consumer": name, "begin": begin}
         self.name, self.out = name, place / "events"
@@ -104,7 +116,9 @@ class Writers:
 
     def __init__(self, server: Server, seed: int) -> None:
         self.server, self.stop = server, threading.Event()
-        self.threads = [threading.Thread(target=self._write, args=(seed * 100 + one,)) for one in range(8)]
+        self.threads = [
+            threading.Thread(target=self._write, args=(seed * 100 + one,)) for one in range(8)
+        ]
         self.threads.append(threading.Thread(target=self._stay_open))
         self.commits = 0
 
@@ -134,7 +148,8 @@ class Writers:
                 conn.execute("DELETE FROM usr WHERE id = %s", (key,))
             else:
                 conn.execute(
-                    "INSERT INTO usr VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET num = excluded.num",
+                    "INSERT INTO usr VALUES (%s, %s) ON CONFLICT (id) DO UPDATE SET num = "
+                    "excluded.num",
                     (key, chance.randint(1, 10**9)),
                 )
             time.sleep(chance.random() * 0.01)
@@ -159,7 +174,10 @@ class Writers:
         """One transaction is open at any time, for seconds."""
         while not self.stop.is_set():
             with suppress(psycopg.Error), closing(self.connect()) as conn:
-                conn.execute("INSERT INTO usr VALUES (1000, 0) ON CONFLICT (id) DO UPDATE SET num = usr.num + 1")
+                conn.execute(
+                    "INSERT INTO usr VALUES (1000, 0) ON CONFLICT (id) DO UPDATE SET num = "
+                    "usr.num + 1"
+                )
                 self.stop.wait(3)
                 conn.commit()
 
@@ -183,17 +201,23 @@ def replay(reader: Reader) -> tuple[dict[str, str | None], dict[str, frozenset[i
     rows: dict[str, frozenset[int]] = {}
     for event_id, ids, _, key, operation, steps in reader.events():
         if event_id in rows:
-            assert rows[event_id] == frozenset(ids), f"{reader.name}: {event_id} means two sets of rows"
+            assert rows[event_id] == frozenset(ids), (
+                f"{reader.name}: {event_id} means two sets of rows"
+            )
             continue
         rows[event_id] = frozenset(ids)
         if operation == "delete":
             assert key in objects, f"{reader.name}: {event_id} deletes {key}, which is not there"
             del objects[key]
             continue
-        assert (key in objects) == (operation == "modify"), f"{reader.name}: {event_id}, {operation} of {key}"
+        assert (key in objects) == (operation == "modify"), (
+            f"{reader.name}: {event_id}, {operation} of {key}"
+        )
         for _, goes, comes in steps:
             if operation == "modify":
-                assert goes in ("*", objects[key]), f"{reader.name}: {event_id} finds another value of {key}"
+                assert goes in ("*", objects[key]), (
+                    f"{reader.name}: {event_id} finds another value of {key}"
+                )
             objects[key] = comes
         objects.setdefault(key, None)
     return objects, rows
@@ -204,7 +228,10 @@ def check(server: Server, reader: Reader) -> set[str]:
     objects, rows = replay(reader)
     assert objects == {f"id={key}": str(num) for key, num in server.rows("SELECT id, num FROM usr")}
     sent = sorted(record_id for ids in rows.values() for record_id in ids)
-    assert sent == [record_id for (record_id,) in server.rows("SELECT record_id FROM eventlog ORDER BY record_id")]
+    assert sent == [
+        record_id
+        for (record_id,) in server.rows("SELECT record_id FROM eventlog ORDER BY record_id")
+    ]
     return set(rows)
 
 
@@ -233,7 +260,8 @@ def brokers() -> Iterator[Cluster]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    ("seed", "seconds"), [(1, 8), *(pytest.param(seed, 60, marks=pytest.mark.soak) for seed in range(2, 6))]
+    ("seed", "seconds"),
+    [(1, 8), *(pytest.param(seed, 60, marks=pytest.mark.soak) for seed in range(2, 6))],
 )
 def test_every_reader_gets_every_committed_row_once_and_in_order(
     server: Server, receiver: Receiver, brokers: Cluster, tmp_path: Path, seed: int, seconds: float
@@ -241,7 +269,10 @@ def test_every_reader_gets_every_committed_row_once_and_in_order(
     server.execute("CREATE TABLE usr (id integer PRIMARY KEY, num integer)")
     install(load(write_config(tmp_path, server.url, WATCHES), {}))
     all_sections = sections_of(receiver.url, brokers.brokers)
-    readers = [Reader(tmp_path, server.url, name, sections, "first") for name, sections in all_sections.items()]
+    readers = [
+        Reader(tmp_path, server.url, name, sections, "first")
+        for name, sections in all_sections.items()
+    ]
     chance, writers = random.Random(seed), Writers(server, seed)
     for reader in readers:
         reader.start()
@@ -260,17 +291,24 @@ def test_every_reader_gets_every_committed_row_once_and_in_order(
             server.stop()
             server.start()
     writers.end()
-    for (name,) in server.rows("SELECT gid FROM pg_prepared_xacts"):  # of writers that the restart took away
+    for (name,) in server.rows(
+        "SELECT gid FROM pg_prepared_xacts"
+    ):  # of writers that the restart took away
         server.execute(f"COMMIT PREPARED '{name}'")
     for reader in readers:
         if reader.process is None or reader.process.poll() is not None:
             reader.start()
     try:
         for reader in readers:
-            wait_until(lambda name=reader.name: has_done_all(server, name), f"{reader.name} has done all")  # type: ignore[misc]
+            wait_until(
+                lambda name=reader.name: has_done_all(server, name), f"{reader.name} has done all"
+            )  # type: ignore[misc]
         sent = {reader.name: check(server, reader) for reader in readers}
         assert ids_in(request.body for request in receiver.requests) == sent["search"]
-        assert ids_in(record.value.decode() for record in brokers.records("cache") if record.value) == sent["cache"]
+        assert (
+            ids_in(record.value.decode() for record in brokers.records("cache") if record.value)
+            == sent["cache"]
+        )
         again = Reader(tmp_path, server.url, "replay", PLAIN, "first")
         again.start()
         readers.append(again)
@@ -287,7 +325,9 @@ def test_every_reader_gets_every_committed_row_once_and_in_order(
 def test_a_prepared_transaction_is_sent_when_the_server_has_been_restarted_between(
     server: Server, tmp_path: Path
 ) -> None:
-    """PREPARE between two looks at the writers, restart, COMMIT PREPARED: its name is another one after the restart."""
+    """PREPARE between two looks at the writers, restart, COMMIT PREPARED: its name is another one
+    after the restart.
+    """
     server.execute("CREATE TABLE usr (id integer PRIMARY KEY, num integer)")
     install(load(write_config(tmp_path, server.url, WATCHES), {}))
     reader = Reader(tmp_path, server.url, "search", PLAIN, "first")

@@ -1,5 +1,5 @@
-"""Consumers of a log beside its publisher: each row once, in the order of its object, whoever commits late
-(spec/event-log.md 13).
+"""Consumers of a log beside its publisher: each row once, in the order of its object, whoever
+commits late (spec/event-log.md 13).
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from typing import Any, cast
 import psycopg
 import pytest
 import sqlalchemy as sa
-from publishers import LONG, Collecting, Inbox, configuration, make_log, opened, publishing, session, write
+from publishers import (
+    LONG,
+    Collecting,
+    Inbox,
+    configuration,
+    make_log,
+    opened,
+    publishing,
+    session,
+    write,
+)
 from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 
 from eventlog import publisher
@@ -68,16 +78,20 @@ def writer(database: sa.Engine) -> Iterator[Callable[[], psycopg.Connection[Any]
         yield lambda: stack.enter_context(session(database))
 
 
-ROW = "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', 'idu={}', 'fname', '{}')"  # noqa: E501 - one statement
+ROW = "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', 'idu={}', 'fname', '{}')"
 
 
-def consumer(engine: sa.Engine, name: str = "search", begin: str = "first", **options: object) -> Config:
+def consumer(
+    engine: sa.Engine, name: str = "search", begin: str = "first", **options: object
+) -> Config:
     source = {"source__type": "eventlog", "source__consumer": name, "source__begin": begin}
     return configuration(engine, **source, **options)
 
 
 def consume(
-    config: Config, on_send: Callable[[Document], Answer | None] = lambda document: None, **options: Any
+    config: Config,
+    on_send: Callable[[Document], Answer | None] = lambda document: None,
+    **options: Any,
 ) -> list[str]:
     """The event-ids that one run sends."""
     sink = Collecting(on_send)
@@ -100,7 +114,11 @@ def test_consumers_and_the_publisher_each_send_every_row(log: sa.Engine) -> None
     assert set(statuses(log).values()) == {"S"}
     assert consume(consumer(log, "audit")) == ["1", "2", "3"]
     write(log, 4)
-    assert [consume(consumer(log, name)) for name in ("search", "audit", "search")] == [["4"], ["4"], []]
+    assert [consume(consumer(log, name)) for name in ("search", "audit", "search")] == [
+        ["4"],
+        ["4"],
+        [],
+    ]
     assert the_set(log) == (4, [])
 
 
@@ -108,7 +126,9 @@ def test_a_consumer_that_begins_now_sends_what_comes_later(log: sa.Engine) -> No
     write(log, 1, 2)
     assert consume(consumer(log, begin="now")) == []
     write(log, 3)
-    assert consume(consumer(log, begin="first")) == ["3"]  # where it begins was said when it was registered
+    assert consume(consumer(log, begin="first")) == [
+        "3"
+    ]  # where it begins was said when it was registered
 
 
 def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log: sa.Engine) -> None:
@@ -152,7 +172,9 @@ def test_what_was_open_when_a_consumer_began_now_is_sent_when_it_commits(
     assert the_set(pg_log) == (3, [])
 
 
-def test_rows_that_commit_late_are_sent_and_nobody_waits_for_them(pg_log: sa.Engine, writer: Callable[[], Any]) -> None:
+def test_rows_that_commit_late_are_sent_and_nobody_waits_for_them(
+    pg_log: sa.Engine, writer: Callable[[], Any]
+) -> None:
     late, undone, prepared = writer(), writer(), writer()
     late.execute(ROW.format(1, "late"))
     undone.execute(ROW.format(2, "undone"))
@@ -336,7 +358,9 @@ def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.E
     ((line,),) = fetch(log, "SELECT composition FROM eventlog_inflight")
     assert (json.loads(line)["kind"], json.loads(line)["consumer"]) == ("consumer", "search")
     execute(log, ROW.format(1, "Jim"))
-    assert consume(configuration(log)) == ["1"]  # it is no flight of the publisher: both rows in one event
+    assert consume(configuration(log)) == [
+        "1"
+    ]  # it is no flight of the publisher: both rows in one event
     sent: list[Document] = []
     assert consume(consumer(log), lambda document: sent.append(document)) == ["1", "2"]
     assert [[len(event.attributes) for event in document.events] for document in sent] == [[1], [1]]
@@ -363,7 +387,9 @@ def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
 
     def later(document: Document) -> Answer | None:
         tries.extend(event.event_id for event in document.events)
-        return Answer(verdicts={"1": Verdict(Level.RETRY, "later")}) if tries.count("1") == 1 else None
+        return (
+            Answer(verdicts={"1": Verdict(Level.RETRY, "later")}) if tries.count("1") == 1 else None
+        )
 
     with opened(consumer(log), retry_initial=0, retry_max=0) as context:
         state, sink = recover(context), Collecting(later)
@@ -412,7 +438,11 @@ def test_rows_of_a_reserved_letter_are_passed_over(log: sa.Engine) -> None:
 
 
 def test_a_second_process_of_a_consumer_is_told_that_it_runs(log: sa.Engine) -> None:
-    with opened(consumer(log)), pytest.raises(ConsumerRuns, match="'search'"), opened(consumer(log)):
+    with (
+        opened(consumer(log)),
+        pytest.raises(ConsumerRuns, match="'search'"),
+        opened(consumer(log)),
+    ):
         pass
     with opened(consumer(log)), opened(consumer(log, "audit")), opened(configuration(log)):
         pass
@@ -435,7 +465,10 @@ def test_a_sequence_with_a_cache_is_refused(pg_log: sa.Engine) -> None:
 )
 def test_what_a_consumer_cannot_have_is_refused(options: dict[str, str], why: str) -> None:
     flags = {"source.type": "eventlog", "source.consumer": "search"}
-    flags |= {name.replace("__", ".") if "__" in name else f"publisher.{name}": text for name, text in options.items()}
+    flags |= {
+        name.replace("__", ".") if "__" in name else f"publisher.{name}": text
+        for name, text in options.items()
+    }
     with pytest.raises(ConfigError) as refused:
         load(None, {}, flags)
     assert why in str(refused.value)
@@ -462,7 +495,7 @@ def test_a_consumer_counts_what_it_has_not_done(log: sa.Engine) -> None:
         assert ledger.count(context.connection, context.dialect, context.log, 100) == 0
 
 
-# --- the commands -----------------------------------------------------------------------------------------------------
+# --- the commands ---------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -476,7 +509,9 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     consume(consumer(log, "audit", begin="now"))
     write(log, 4)
     listed = json.loads(command("consumers", "list", "--json")[1])["consumers"]
-    assert [(one["name"], one["runs"], one["rows_behind"], one["done_up_to"]) for one in listed] == [
+    assert [
+        (one["name"], one["runs"], one["rows_behind"], one["done_up_to"]) for one in listed
+    ] == [
         ("audit", False, 1, 3),
         ("search", False, 1, 3),
     ]
@@ -492,7 +527,9 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     assert (code, "has no consumer 'audit'; there is: search" in said) == (2, True)
 
 
-def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(log: sa.Engine, command: Run) -> None:
+def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
+    log: sa.Engine, command: Run
+) -> None:
     write(log, 1, 2)
     consume(consumer(log), lambda document: Answer(verdicts={"2": Verdict(Level.ERROR, "no")}))
     assert "no row of status E or F" in command("errors")[1]
@@ -502,13 +539,20 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(log:
     assert "the receiver answered error: no" in command("show", "2", "--consumer", "search")[1]
     assert "done" in command("show", "1", "--consumer", "search")[1].splitlines()[0]
     assert "waits to be published" in command("show", "2")[1]
-    assert "1 row sent once more to consumer search" in command("requeue", "--consumer", "search")[1]
-    assert "nothing that was refused for consumer search" in command("errors", "--consumer", "search")[1]
+    assert (
+        "1 row sent once more to consumer search" in command("requeue", "--consumer", "search")[1]
+    )
+    assert (
+        "nothing that was refused for consumer search"
+        in command("errors", "--consumer", "search")[1]
+    )
     assert consume(consumer(log)) == ["2"]
     assert set(statuses(log).values()) == {"N"}
 
 
-def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(log: sa.Engine, command: Run) -> None:
+def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(
+    log: sa.Engine, command: Run
+) -> None:
     write(log, 1)
     consume(consumer(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
     execute(log, "UPDATE eventlog_error SET error_time = '2020-01-01 00:00:00'")
@@ -518,7 +562,9 @@ def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(log: 
     assert "done" in command("show", "1", "--consumer", "search")[1].splitlines()[0]
 
 
-def test_the_commands_are_of_the_consumer_that_the_configuration_names(log: sa.Engine, run: Run) -> None:
+def test_the_commands_are_of_the_consumer_that_the_configuration_names(
+    log: sa.Engine, run: Run
+) -> None:
     write(log, 1, 2)
     consume(consumer(log), lambda document: Answer(verdicts={"2": Verdict(Level.ERROR, "no")}))
     flags = ("--set", "source.type=eventlog", "--set", "source.consumer=search")
@@ -531,7 +577,9 @@ def test_the_commands_are_of_the_consumer_that_the_configuration_names(log: sa.E
     assert "1 row sent once more to consumer search" in command("requeue")[1]
 
 
-def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(log: sa.Engine, command: Run) -> None:
+def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(
+    log: sa.Engine, command: Run
+) -> None:
     write(log, 1, 1)
     consume(consumer(log), fold_distance=0)
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1")
@@ -540,17 +588,23 @@ def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(log: sa.
     assert consume(consumer(log)) == ["1"]
 
 
-def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(log: sa.Engine, command: Run) -> None:
+def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
+    log: sa.Engine, command: Run
+) -> None:
     write(log, 1, 1, 2, 2)
     with opened(consumer(log)) as context:
         done = RecordSet(0, [(1, 1), (3, 4), *((one, one) for one in range(6, 6006, 2))])
-        consumers.write_done(context.connection, context.dialect, context.log, "search", done, moved=True)
+        consumers.write_done(
+            context.connection, context.dialect, context.log, "search", done, moved=True
+        )
         context.connection.commit()
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1-4", "--json")
     told = json.loads(said)
     assert (code, told["set_back"], [row["record_id"] for row in told["refused"]]) == (1, 2, [3])
     many = ",".join(str(one) for one in range(1, 3001, 2))
-    code, said, _ = command("requeue", "--consumer", "search", "--ids", f"{many},1,4", "--force", "--json")
+    code, said, _ = command(
+        "requeue", "--consumer", "search", "--ids", f"{many},1,4", "--force", "--json"
+    )
     assert (code, json.loads(said)["set_back"]) == (0, 3)
 
 
@@ -567,11 +621,16 @@ def test_a_dry_run_reads_each_row_once(log: sa.Engine, monkeypatch: pytest.Monke
     monkeypatch.setattr(WindowReader, "add", add)
     with opened(consumer(log), query_limit=5, fold_distance=1) as context:
         assert len(list(dry_run(context))) > 5
-    assert (len(set(read)), len(read) < 60) == (40, True)  # those that are deferred are read by the next window
+    assert (len(set(read)), len(read) < 60) == (
+        40,
+        True,
+    )  # those that are deferred are read by the next window
     assert len(consume(consumer(log))) == 30
 
 
-def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(log: sa.Engine, command: Run) -> None:
+def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(
+    log: sa.Engine, command: Run
+) -> None:
     write(log, 1, 2)
     consume(consumer(log))
     consume(consumer(log, "audit", begin="3"))
@@ -589,7 +648,9 @@ def test_purge_keeps_what_a_consumer_has_not_done_and_says_for_whom(log: sa.Engi
     assert fetch(log, "SELECT removed FROM eventlog_epoch") == [(3,)]
 
 
-def test_a_publisher_that_deletes_marks_while_there_are_consumers(log: sa.Engine, command: Run) -> None:
+def test_a_publisher_that_deletes_marks_while_there_are_consumers(
+    log: sa.Engine, command: Run
+) -> None:
     write(log, 1)
     consume(configuration(log, delete_from_log="yes"))
     assert statuses(log) == {}
@@ -609,7 +670,9 @@ def test_status_and_doctor_name_a_consumer_that_has_not_moved(log: sa.Engine, co
     assert "consumer search has 1 row or more to do" in command("doctor")[1]
 
 
-def test_a_new_epoch_is_not_drawn_by_hand_while_a_consumer_runs(log: sa.Engine, command: Run) -> None:
+def test_a_new_epoch_is_not_drawn_by_hand_while_a_consumer_runs(
+    log: sa.Engine, command: Run
+) -> None:
     with opened(consumer(log)):
         code, _, said = command("db", "new-epoch")
     assert (code, "search of the log" in said) == (1, True)
@@ -619,10 +682,12 @@ def test_a_new_epoch_is_not_drawn_by_hand_while_a_consumer_runs(log: sa.Engine, 
     assert event_id.startswith("1.e")
 
 
-# --- what a consumer sees and what it does not ------------------------------------------------------------------------
+# --- what a consumer sees and what it does not ----------------------------------------------------
 
 
-def test_copies_and_rows_of_resync_are_new_rows_for_every_consumer(log: sa.Engine, command: Run) -> None:
+def test_copies_and_rows_of_resync_are_new_rows_for_every_consumer(
+    log: sa.Engine, command: Run
+) -> None:
     names = ("search", "audit")
     write(log, 1)
     with opened(configuration(log)) as context:
@@ -639,7 +704,9 @@ def test_copies_and_rows_of_resync_are_new_rows_for_every_consumer(log: sa.Engin
     assert [consume(consumer(log, name)) for name in names] == [["4"], ["4"]]
 
 
-def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(log: sa.Engine, command: Run) -> None:
+def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(
+    log: sa.Engine, command: Run
+) -> None:
     write(log, 1)
     assert consume(consumer(log)) == ["1"]
     consume(configuration(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
@@ -652,11 +719,14 @@ def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(log: sa.Eng
 def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine) -> None:
     write(log, 1, 2)
     line = {
-        "line_format": 1, "kind": "backlog", "job": "b", "directory": "out", "manifest": "0" * 64, "last": 1, "rows": 1,
-        "since": "2026-11-22 00:00:00", "flights": [], "writers": [], "is_marking": False,
+        "line_format": 1, "kind": "backlog", "job": "b", "directory": "out", "manifest": "0" * 64,
+        "last": 1, "rows": 1, "since": "2026-11-22 00:00:00", "flights": [], "writers": [],
+        "is_marking": False,
     }  # fmt: skip
     with log.begin() as conn:
-        held = sa.text("INSERT INTO eventlog_inflight (flight_no, composition) VALUES (1000, :line)")
+        held = sa.text(
+            "INSERT INTO eventlog_inflight (flight_no, composition) VALUES (1000, :line)"
+        )
         conn.execute(held, {"line": json.dumps(line)})
     assert consume(configuration(log)) == ["2"]
     assert consume(consumer(log)) == ["1", "2"]
@@ -688,7 +758,7 @@ def test_a_reserved_letter_that_becomes_n_below_what_is_done_is_unseen(log: sa.E
     assert consume(consumer(log)) == []
 
 
-# --- the snapshot -----------------------------------------------------------------------------------------------------
+# --- the snapshot ---------------------------------------------------------------------------------
 
 
 def names_of(documents: list[Document]) -> dict[str, str]:
@@ -766,7 +836,9 @@ def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_c
         ids = [event.event_id for event in document.events]
         tries.extend(ids)
         if tries.count(ids[0]) == 1 and ids[0].endswith("idu=1"):
-            return Answer(verdicts={ids[0]: Verdict(Level.RETRY, "later"), ids[1]: Verdict(Level.ERROR, "no")})
+            return Answer(
+                verdicts={ids[0]: Verdict(Level.RETRY, "later"), ids[1]: Verdict(Level.ERROR, "no")}
+            )
         return None
 
     with opened(consumer(log, begin="snapshot")) as context:
@@ -775,17 +847,25 @@ def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_c
         while run_cycle(context, state, sink, lambda: False).more:
             pass
     assert without_begun(tries) == ["usr.idu=1", "usr.idu=2", "usr.idu=1", "usr.idu=3"]
-    lines = fetch(log, "SELECT record_id, event_id, message FROM eventlog_error WHERE consumer = 'search'")
+    lines = fetch(
+        log, "SELECT record_id, event_id, message FROM eventlog_error WHERE consumer = 'search'"
+    )
     assert lines == [(0, tries[1], "no")]
 
 
 @pytest.fixture
 def refused(log: sa.Engine) -> str:
-    """The event-id of an object that was refused in the snapshot of ``search``; its key has blanks and quotes."""
+    """The event-id of an object that was refused in the snapshot of ``search``; its key has blanks
+    and quotes.
+    """
     execute(log, "CREATE TABLE page (title varchar(20) PRIMARY KEY, num integer)")
     execute(log, "INSERT INTO page VALUES ('It''s, a', 1), ('b', 2)")
     refuse = lambda document: Answer(  # noqa: E731
-        verdicts={one.event_id: Verdict(Level.ERROR, "no") for one in document.events if "It" in one.event_id}
+        verdicts={
+            one.event_id: Verdict(Level.ERROR, "no")
+            for one in document.events
+            if "It" in one.event_id
+        }
     )
     event_id, _ = consume(consumer(log, begin="snapshot"), refuse)
     return event_id
@@ -795,12 +875,23 @@ def test_an_object_that_was_refused_in_a_snapshot_is_shown_with_the_command_that
     log: sa.Engine, refused: str, command: Run
 ) -> None:
     (group,) = json.loads(command("errors", "--consumer", "search", "--json")[1])["errors"]
-    assert (group["code"], group["table_name"], group["rows"], group["example"]) == ("receiver", "page", 1, refused)
+    assert (group["code"], group["table_name"], group["rows"], group["example"]) == (
+        "receiver",
+        "page",
+        1,
+        refused,
+    )
     said = command("show", refused, "--consumer", "search")[1]
     assert "the receiver answered error: no" in said.splitlines()[0]
     assert 'object title="It\'s, a" of class page' in said
     assert f"it makes the event {refused} (add):" in said
-    assert shlex.split(group["command"])[1:] == ["requeue", "--consumer", "search", "--event-id", refused]
+    assert shlex.split(group["command"])[1:] == [
+        "requeue",
+        "--consumer",
+        "search",
+        "--event-id",
+        refused,
+    ]
 
 
 def test_an_object_of_a_snapshot_is_sent_once_more_as_it_is_then_to_its_consumer_alone(
@@ -822,7 +913,9 @@ def test_an_object_of_a_snapshot_is_sent_once_more_as_it_is_then_to_its_consumer
     assert consume(config) == []
 
 
-def test_an_object_that_is_sent_once_more_survives_a_crash(log: sa.Engine, refused: str, command: Run) -> None:
+def test_an_object_that_is_sent_once_more_survives_a_crash(
+    log: sa.Engine, refused: str, command: Run
+) -> None:
     class Killed(BaseException):
         pass
 
@@ -845,20 +938,34 @@ def test_an_object_whose_class_is_gone_gets_another_line_and_holds_nobody_up(
     assert consume(consumer(log)) == ["1"]
     (group,) = json.loads(command("errors", "--consumer", "search", "--json")[1])["errors"]
     assert (group["code"], group["example"]) == ("unknown_table", refused)
-    assert "no class that is published has it" in command("show", refused, "--consumer", "search")[1]
+    assert (
+        "no class that is published has it" in command("show", refused, "--consumer", "search")[1]
+    )
 
 
-def test_only_an_object_that_was_refused_is_asked_for_once_more(log: sa.Engine, refused: str, command: Run) -> None:
-    code, _, said = command("requeue", "--consumer", "search", "--event-id", refused.replace("It", "Id"))
+def test_only_an_object_that_was_refused_is_asked_for_once_more(
+    log: sa.Engine, refused: str, command: Run
+) -> None:
+    code, _, said = command(
+        "requeue", "--consumer", "search", "--event-id", refused.replace("It", "Id")
+    )
     assert (code, "no such object was refused for consumer search" in said) == (2, True)
     assert command("requeue", "--event-id", refused)[0] == 2
     assert command("show", refused)[0] == 1
 
 
 def test_a_snapshot_is_of_the_classes_asked_for_one_after_the_other(log: sa.Engine) -> None:
-    execute(log, "CREATE TABLE item (id integer PRIMARY KEY, name text)", "INSERT INTO item VALUES (7, 'x')")
+    execute(
+        log,
+        "CREATE TABLE item (id integer PRIMARY KEY, name text)",
+        "INSERT INTO item VALUES (7, 'x')",
+    )
     fill(log, 2)
-    assert without_begun(consume(consumer(log, begin="snapshot"))) == ["item.id=7", "usr.idu=1", "usr.idu=2"]
+    assert without_begun(consume(consumer(log, begin="snapshot"))) == [
+        "item.id=7",
+        "usr.idu=1",
+        "usr.idu=2",
+    ]
     only = consumer(log, "audit", begin="snapshot", source__classes="item")
     assert without_begun(consume(only)) == ["item.id=7"]
 
@@ -872,11 +979,14 @@ def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
         lambda document: bodies.append(bytes(document.body).decode()),
     )
     write(log, 1)
-    consume(consumer(log, format__type="debezium"), lambda document: bodies.append(bytes(document.body).decode()))
+    consume(
+        consumer(log, format__type="debezium"),
+        lambda document: bodies.append(bytes(document.body).decode()),
+    )
     assert ['"op":"r"' in body for body in bodies] == [True, False]
 
 
-# --- where it shows ---------------------------------------------------------------------------------------------------
+# --- where it shows -------------------------------------------------------------------------------
 
 
 def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.Engine) -> None:
@@ -902,7 +1012,9 @@ def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.E
 @pytest.mark.parametrize("name", ["oracle", "mariadb"])
 def test_a_database_that_does_not_tell_open_writers_has_no_consumers(name: str) -> None:
     with pytest.raises(LogTableError, match=f"{name} does not tell which transactions"):
-        consumers.check_possible(cast("Any", None), load_dialect(name), LogTable(None, "eventlog", LogRow._fields))
+        consumers.check_possible(
+            cast("Any", None), load_dialect(name), LogTable(None, "eventlog", LogRow._fields)
+        )
 
 
 def test_a_daemon_waits_as_the_standby_of_its_consumer_and_is_well(log: sa.Engine) -> None:

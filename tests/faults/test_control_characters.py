@@ -1,4 +1,6 @@
-"""Text with control characters, which only XML has no form for (spec/event-log.md 5, spec/xds.md 8)."""
+"""Text with control characters, which only XML has no form for (spec/event-log.md 5, spec/xds.md
+8).
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,16 @@ BELL = "a\x01\x07\x1fb\ufffe"
             {"type": "cloudevents", "cloudevents": {"mode": "structured"}},
             lambda event: event["data"]["columns"]["fname"]["new"],
         ),
-        ({"type": "debezium", "debezium": {"schemas_enable": False}}, lambda event: event["after"]["fname"]),
+        (
+            {"type": "debezium", "debezium": {"schemas_enable": False}},
+            lambda event: event["after"]["fname"],
+        ),
         ({"type": "xds"}, None),
     ],
 )
-def test_json_carries_what_xml_cannot(database: sa.Engine, tmp_path: Path, format: dict[str, Any], of_new: Any) -> None:
+def test_json_carries_what_xml_cannot(
+    database: sa.Engine, tmp_path: Path, format: dict[str, Any], of_new: Any
+) -> None:
     execute(database, "CREATE TABLE usr (code text PRIMARY KEY, fname text)")
     sent = tmp_path / "sent"
     path = write_config(
@@ -43,7 +50,9 @@ def test_json_carries_what_xml_cannot(database: sa.Engine, tmp_path: Path, forma
     config = load(path, {})
     install(config)
     with database.begin() as connection:
-        connection.execute(sa.text("INSERT INTO usr VALUES (:code, :fname)"), {"code": f"k{BELL}", "fname": BELL})
+        connection.execute(
+            sa.text("INSERT INTO usr VALUES (:code, :fname)"), {"code": f"k{BELL}", "fname": BELL}
+        )
     with open_context(config, Counters()) as context, closing(open_sink(config, None)) as sink:  # type: ignore[arg-type]
         publish_once(context, sink)
     letters = fetch(database, "SELECT DISTINCT status FROM eventlog")

@@ -1,4 +1,6 @@
-"""Change events of Debezium from a real log: to Kafka, over HTTP, to files, and read by Flink (spec/debezium.md)."""
+"""Change events of Debezium from a real log: to Kafka, over HTTP, to files, and read by Flink
+(spec/debezium.md).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
 
 SCHEMA = (
-    "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, salary numeric(9,2), born timestamp(6))",
+    "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, salary numeric(9,2), born "
+    "timestamp(6))",
     "CREATE TABLE usr_phone (idu integer REFERENCES usr, phoneno text, PRIMARY KEY (idu, phoneno))",
 )
 DEBEZIUM: Final = {"topic_prefix": "hr", "schemas_enable": False}
@@ -55,7 +58,8 @@ def configure(database: sa.Engine, tmp_path: Path) -> Configure:
     def make(sink: dict[str, Any], watch: dict[str, Any] | None = None, **format: Any) -> Config:
         path = write_config(
             tmp_path, url_of(database), [{"table": "usr", **(watch or {})}], sink=sink,
-            publisher={"allow_loopback": True}, format={"type": "debezium", "debezium": {**DEBEZIUM, **format}},
+            publisher={"allow_loopback": True}, format={"type": "debezium", "debezium": {**DEBEZIUM,
+            **format}},
         )  # fmt: skip
         return load(path, {})
 
@@ -81,17 +85,24 @@ class Kept:
 
     @property
     def values(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for document in self.documents for line in document.body.splitlines()]
+        return [
+            json.loads(line) for document in self.documents for line in document.body.splitlines()
+        ]
 
 
 def publish(config: Config, sink: Any = None) -> Counters:
     counters = Counters()
-    with open_context(config, counters) as context, closing(sink or open_sink(config, None)) as opened:  # type: ignore[arg-type]
+    with (
+        open_context(config, counters) as context,
+        closing(sink or open_sink(config, None)) as opened,
+    ):  # type: ignore[arg-type]
         publish_once(context, opened)
     return counters
 
 
-def test_kafka_gets_key_envelope_and_tombstone(database: sa.Engine, brokers: Cluster, configure: Configure) -> None:
+def test_kafka_gets_key_envelope_and_tombstone(
+    database: sa.Engine, brokers: Cluster, configure: Configure
+) -> None:
     config = configure({"type": "kafka", "brokers": brokers.brokers, "timeout": 20})
     install(config)
     execute(
@@ -109,17 +120,28 @@ def test_kafka_gets_key_envelope_and_tombstone(database: sa.Engine, brokers: Clu
     created, updated, deleted = [json.loads(record.value or b"") for record in events]
     ada = {"idu": 1, "fname": "Ada", "salary": "AJY=", "born": -4861724276543211}
     assert (created["op"], created["before"], created["after"]) == ("c", None, ada)
-    assert (updated["op"], updated["before"], updated["after"]) == ("u", ada, {**ada, "fname": "Augusta"})
+    assert (updated["op"], updated["before"], updated["after"]) == (
+        "u",
+        ada,
+        {**ada, "fname": "Augusta"},
+    )
     assert (deleted["op"], deleted["before"], deleted["after"]) == ("d", {"idu": 1}, None)
     source = created["source"]
-    assert (source["name"], source["schema"], source["table"], source["snapshot"]) == ("hr", "public", "usr", "false")
+    assert (source["name"], source["schema"], source["table"], source["snapshot"]) == (
+        "hr",
+        "public",
+        "usr",
+        "false",
+    )
     assert source["db"] == database.url.database
     assert source["event_id"] == str(source["record_ids"][0])
     assert source["ts_us"] > 10**15
     assert set(statuses(database).values()) == {"S"}
 
 
-def test_a_column_that_the_log_does_not_hold_is_read_back(database: sa.Engine, configure: Configure) -> None:
+def test_a_column_that_the_log_does_not_hold_is_read_back(
+    database: sa.Engine, configure: Configure
+) -> None:
     """An upserting consumer would take what is missing for NULL."""
     config = configure({"type": "stdout"})
     execute(database, "INSERT INTO usr VALUES (1, 'Ada', 1.50)")
@@ -134,11 +156,15 @@ def test_a_column_that_the_log_does_not_hold_is_read_back(database: sa.Engine, c
     assert second["after"] == {"idu": 1, "fname": "Augusta", "salary": "AMg=", "born": None}
 
 
-def test_an_update_whose_row_is_gone_is_left_to_its_delete(database: sa.Engine, configure: Configure) -> None:
+def test_an_update_whose_row_is_gone_is_left_to_its_delete(
+    database: sa.Engine, configure: Configure
+) -> None:
     config = configure({"type": "stdout"})
     execute(database, "INSERT INTO usr VALUES (1, 'Ada')")
     install(config)
-    execute(database, "UPDATE usr SET fname = 'Augusta' WHERE idu = 1", "DELETE FROM usr WHERE idu = 1")
+    execute(
+        database, "UPDATE usr SET fname = 'Augusta' WHERE idu = 1", "DELETE FROM usr WHERE idu = 1"
+    )
     sink = Kept()
     counters = publish(config, sink)
     assert [value["op"] for value in sink.values] == ["d"]
@@ -154,7 +180,11 @@ def test_an_update_whose_row_is_gone_is_left_to_its_delete(database: sa.Engine, 
     ],
 )
 def test_what_is_not_read_back_is_a_placeholder_or_an_error(
-    database: sa.Engine, configure: Configure, options: dict[str, Any], sent: list[str], letters: set[str]
+    database: sa.Engine,
+    configure: Configure,
+    options: dict[str, Any],
+    sent: list[str],
+    letters: set[str],
 ) -> None:
     config = configure({"type": "stdout"}, **options)
     execute(database, "INSERT INTO usr VALUES (1, 'Ada', 1.50)")
@@ -169,7 +199,9 @@ def test_what_is_not_read_back_is_a_placeholder_or_an_error(
         assert "columns salary, born are not known" in message
 
 
-def test_one_refused_event_does_not_keep_the_others_of_its_document(database: sa.Engine, configure: Configure) -> None:
+def test_one_refused_event_does_not_keep_the_others_of_its_document(
+    database: sa.Engine, configure: Configure
+) -> None:
     config = configure({"type": "stdout"})
     install(config)
     execute(
@@ -182,8 +214,13 @@ def test_one_refused_event_does_not_keep_the_others_of_its_document(database: sa
     sink = Kept()
     publish(config, sink)
     assert [value["after"]["idu"] for value in sink.values] == [1, 3]
-    messages = [message for (message,) in fetch(database, "SELECT message FROM eventlog_error ORDER BY record_id")]
-    assert any("several values" in message and "[[watch]] of its own" in message for message in messages)
+    messages = [
+        message
+        for (message,) in fetch(database, "SELECT message FROM eventlog_error ORDER BY record_id")
+    ]
+    assert any(
+        "several values" in message and "[[watch]] of its own" in message for message in messages
+    )
     assert any("column 'salary' of public.usr" in message for message in messages)
     assert set(statuses(database).values()) == {"S", "E"}
 
@@ -194,12 +231,15 @@ def test_a_child_table_with_a_watch_of_its_own_has_rows(
     """What the message of an event with values of a child table advises, works."""
     configure({"type": "stdout"})
     path = write_config(
-        tmp_path, url_of(database), [{"table": "usr"}, {"table": "usr_phone"}], sink={"type": "stdout"},
-        publisher={"allow_loopback": True}, format={"type": "debezium", "debezium": DEBEZIUM},
+        tmp_path, url_of(database), [{"table": "usr"}, {"table": "usr_phone"}],
+        sink={"type": "stdout"}, publisher={"allow_loopback": True}, format={"type": "debezium",
+        "debezium": DEBEZIUM},
     )  # fmt: skip
     config = load(path, {})
     install(config)
-    execute(database, "INSERT INTO usr VALUES (1, 'Ada')", "INSERT INTO usr_phone VALUES (1, '555')")
+    execute(
+        database, "INSERT INTO usr VALUES (1, 'Ada')", "INSERT INTO usr_phone VALUES (1, '555')"
+    )
     execute(database, "UPDATE usr_phone SET phoneno = '556'", "DELETE FROM usr_phone")
     sink = Kept()
     publish(config, sink)
@@ -209,7 +249,9 @@ def test_a_child_table_with_a_watch_of_its_own_has_rows(
     assert set(statuses(database).values()) == {"S"}
 
 
-def test_what_was_in_flight_is_sent_again_with_whole_rows(database: sa.Engine, configure: Configure) -> None:
+def test_what_was_in_flight_is_sent_again_with_whole_rows(
+    database: sa.Engine, configure: Configure
+) -> None:
     """A publisher that was killed knows the rows of its events by their numbers alone."""
     config = configure({"type": "stdout"})
     execute(database, "INSERT INTO usr VALUES (1, 'Ada', 1.50), (2, 'Bob', 2.50), (3, 'Cy', 3.50)")
@@ -235,7 +277,9 @@ def test_what_was_in_flight_is_sent_again_with_whole_rows(database: sa.Engine, c
 def test_a_web_hook_gets_an_event_a_request_and_answers_by_its_status(
     database: sa.Engine, configure: Configure
 ) -> None:
-    """As Debezium Server's HTTP sink sends them; what the format does not hold is an error without a request."""
+    """As Debezium Server's HTTP sink sends them; what the format does not hold is an error without
+    a request.
+    """
     got: list[tuple[str | None, dict[str, Any]]] = []
 
     class Hook(BaseHTTPRequestHandler):
@@ -253,14 +297,20 @@ def test_a_web_hook_gets_an_event_a_request_and_answers_by_its_status(
         config = configure({"type": "http", "url": f"http://127.0.0.1:{server.server_port}/"})
         config = replace(config, publisher=replace(config.publisher, batch_size=1))
         install(config)
-        execute(database, "INSERT INTO usr VALUES (1, 'Ada')", "INSERT INTO usr VALUES (2, 'Bob', 'NaN')")
+        execute(
+            database,
+            "INSERT INTO usr VALUES (1, 'Ada')",
+            "INSERT INTO usr VALUES (2, 'Bob', 'NaN')",
+        )
         publish(config)
         server.shutdown()
     assert [(kind, value["after"]["fname"]) for kind, value in got] == [("application/json", "Ada")]
     assert set(statuses(database).values()) == {"S", "E"}
 
 
-def test_query_back_gives_whole_rows_without_before(database: sa.Engine, configure: Configure) -> None:
+def test_query_back_gives_whole_rows_without_before(
+    database: sa.Engine, configure: Configure
+) -> None:
     config = configure({"type": "stdout"}, {"style": "row_query_back"})
     install(config)
     execute(database, "INSERT INTO usr VALUES (1, 'Ada', 1.50)")
@@ -273,7 +323,9 @@ def test_query_back_gives_whole_rows_without_before(database: sa.Engine, configu
     assert (updated["op"], updated["before"], updated["after"]["salary"]) == ("u", None, None)
 
 
-def test_a_document_of_one_event_is_json_of_several_lines(database: sa.Engine, configure: Configure) -> None:
+def test_a_document_of_one_event_is_json_of_several_lines(
+    database: sa.Engine, configure: Configure
+) -> None:
     config = configure({"type": "stdout"})
     install(config)
     execute(database, "INSERT INTO usr VALUES (1, 'Ada')")
@@ -281,7 +333,10 @@ def test_a_document_of_one_event_is_json_of_several_lines(database: sa.Engine, c
     publish(config, sink)
     execute(database, "INSERT INTO usr VALUES (2, 'Bob'), (3, 'Cy')")
     publish(config, sink)
-    assert [document.media_type for document in sink.documents] == ["application/json", "application/x-ndjson"]
+    assert [document.media_type for document in sink.documents] == [
+        "application/json",
+        "application/x-ndjson",
+    ]
 
 
 def test_a_dry_run_shows_what_would_be_sent(
@@ -319,19 +374,26 @@ print(json.dumps(sorted(rows.values())))
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("schemas", [False, True])
-@pytest.mark.skipif(FLINK is None, reason="needs EVENTLOG_FLINK_PYTHON, a Python with apache-flink, and Java")
+@pytest.mark.skipif(
+    FLINK is None, reason="needs EVENTLOG_FLINK_PYTHON, a Python with apache-flink, and Java"
+)
 def test_flink_comes_to_the_table_of_the_database(
     database: sa.Engine, configure: Configure, tmp_path: Path, schemas: bool
 ) -> None:
-    """By its own format ``debezium-json``: inserts, updates of single columns, deletes, and events that come twice."""
+    """By its own format ``debezium-json``: inserts, updates of single columns, deletes, and events
+    that come twice.
+    """
     documents = tmp_path / "documents"
     config = configure(
-        {"type": "files", "directory": str(documents)}, schemas_enable=schemas, decimal_handling_mode="string"
+        {"type": "files", "directory": str(documents)},
+        schemas_enable=schemas,
+        decimal_handling_mode="string",
     )
     install(config)
     execute(
         database,
-        "INSERT INTO usr SELECT n, 'n' || n, n / 4.0, '2024-05-10 12:00:00.000001' FROM generate_series(1, 40) n",
+        "INSERT INTO usr SELECT n, 'n' || n, n / 4.0, '2024-05-10 12:00:00.000001' FROM "
+        "generate_series(1, 40) n",
     )
     publish(config)
     execute(
@@ -354,7 +416,8 @@ def test_flink_comes_to_the_table_of_the_database(
     assert done.returncode == 0, done.stderr
     wanted = fetch(
         database,
-        "SELECT idu, fname, salary::text, (extract(epoch FROM born) * 1000000)::bigint FROM usr ORDER BY idu",
+        "SELECT idu, fname, salary::text, (extract(epoch FROM born) * 1000000)::bigint FROM usr "
+        "ORDER BY idu",
     )
     assert json.loads(done.stdout.splitlines()[-1]) == [list(row) for row in wanted]
     assert len(wanted) > 20

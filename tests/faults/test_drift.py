@@ -1,4 +1,6 @@
-"""The watched tables change while a publisher runs: it says so, once, and no row goes bad (issue 5, schema drift)."""
+"""The watched tables change while a publisher runs: it says so, once, and no row goes bad (issue 5,
+schema drift).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,10 @@ def watched(engine: sa.Engine, tmp_path: Path, *watches: dict[str, Any]) -> Conf
     execute(engine, USR)
     config = load(
         write_config(
-            tmp_path, url_of(engine), watches or (WATCH,), publisher={"polling_interval": 1, "allow_loopback": True}
+            tmp_path,
+            url_of(engine),
+            watches or (WATCH,),
+            publisher={"polling_interval": 1, "allow_loopback": True},
         ),
         {},
     )
@@ -87,34 +92,55 @@ def test_a_running_publisher_takes_a_change_up_and_no_row_goes_bad(
     sink = Collecting()
     with publishing(config, sink) as running:
         execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
-        wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 1 and is_drained(database, running),
+            "the first row is sent",
+        )
         execute(database, statement, row)
-        wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the second row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 2 and is_drained(database, running),
+            "the second row is sent",
+        )
         execute(database, row)
-        wait_until(lambda: len(sink.documents) == 3 and is_drained(database, running), "the third row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 3 and is_drained(database, running),
+            "the third row is sent",
+        )
     assert set(statuses(database).values()) == {"S"}
     assert all(part in sink.bodies[1] for part in parts[-2:])
     if change != "drop":  # whose rows are good by the old catalogue, so nothing hurries
-        assert warnings_of(caplog) == [f"{sentence}; see `eventlog triggers plan`, then `eventlog triggers apply`"]
+        assert warnings_of(caplog) == [
+            f"{sentence}; see `eventlog triggers plan`, then `eventlog triggers apply`"
+        ]
 
 
-def test_a_new_table_of_a_pattern_is_published_by_a_publisher_that_runs(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_new_table_of_a_pattern_is_published_by_a_publisher_that_runs(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     config = watched(database, tmp_path, {"tables": ["*"]})
     sink = Collecting()
     with publishing(config, sink) as running:
         execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
-        wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 1 and is_drained(database, running),
+            "the first row is sent",
+        )
         for name in ("later", "latest"):
             execute(database, f"CREATE TABLE {name} (id integer PRIMARY KEY, name text)")
             install(config)
             execute(database, f"INSERT INTO {name} VALUES (1, 'x')")
             wait_until(lambda: is_drained(database, running), "the row of the new table is sent")
     assert set(statuses(database).values()) == {"S"}
-    assert [name in body for name, body in zip(("later", "latest"), sink.bodies[1:], strict=True)] == [True, True]
+    assert [
+        name in body for name, body in zip(("later", "latest"), sink.bodies[1:], strict=True)
+    ] == [True, True]
 
 
 def test_a_look_at_the_tables_comes_by_the_clock_too(
-    database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    database: sa.Engine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
     config = watched(database, tmp_path)
@@ -127,7 +153,11 @@ def test_a_look_at_the_tables_comes_by_the_clock_too(
 
 
 QUERY_BACK: dict[str, tuple[dict[str, Any], str, Callable[[str], bool]]] = {
-    "a whole row": ({"style": "row_query_back"}, log_row(6, None, None), lambda body: '"nick"' not in body),
+    "a whole row": (
+        {"style": "row_query_back"},
+        log_row(6, None, None),
+        lambda body: '"nick"' not in body,
+    ),
     "a column that is gone": (
         {"style": "field_query_back"},
         log_row(8, "nick", None),
@@ -137,15 +167,23 @@ QUERY_BACK: dict[str, tuple[dict[str, Any], str, Callable[[str], bool]]] = {
 
 
 @pytest.mark.parametrize("case", QUERY_BACK)
-def test_reading_back_goes_on_without_a_column_that_is_gone(database: sa.Engine, tmp_path: Path, case: str) -> None:
+def test_reading_back_goes_on_without_a_column_that_is_gone(
+    database: sa.Engine, tmp_path: Path, case: str
+) -> None:
     settings, row, is_right = QUERY_BACK[case]
     config = watched(database, tmp_path, WATCH | settings)
     sink = Collecting()
     with publishing(config, sink) as running:
         execute(database, "INSERT INTO usr VALUES (1, 'Jack', 7, 'Jay')")
-        wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 1 and is_drained(database, running),
+            "the first row is sent",
+        )
         execute(database, "ALTER TABLE usr DROP nick", row)
-        wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the second row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 2 and is_drained(database, running),
+            "the second row is sent",
+        )
     assert set(statuses(database).values()) == {"S"}
     assert is_right(sink.bodies[1]), sink.bodies[1]
 
@@ -170,8 +208,8 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {},
         "ALTER TABLE usr RENAME TO person",
         "ALTER TABLE person RENAME TO usr",
-        "there is no table or view 'usr' in the schema; correct its name in the configuration; if it "
-        "was renamed, add was = 'usr' to its [[watch]]",
+        "there is no table or view 'usr' in the schema; correct its name in the configuration; if "
+        "it was renamed, add was = 'usr' to its [[watch]]",
     ),
     "an excluded column is renamed": (
         {"exclude": ["nick"]},
@@ -199,18 +237,26 @@ def test_a_running_publisher_lets_the_rows_of_a_broken_class_wait_and_publishes_
     monkeypatch.setattr(catalog_watcher, "CATALOG_INTERVAL", 0.0)
     settings, breaks, mends, reason = BROKEN[case]
     execute(database, ITEM)
-    config = watched(database, tmp_path, WATCH | {"style": "row_query_back"} | settings, {"table": "item"})
+    config = watched(
+        database, tmp_path, WATCH | {"style": "row_query_back"} | settings, {"table": "item"}
+    )
     sink = Collecting()
     with publishing(config, sink) as running:
         execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
-        wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 1 and is_drained(database, running),
+            "the first row is sent",
+        )
         execute(database, breaks)
         wait_until(lambda: bool(warnings_of(caplog)), "it says so")
         execute(database, log_row_of("usr"), log_row(6, None, None), log_row_of("item"))
         wait_until(lambda: statuses(database)[4] == "S", "the other table is published")
         assert [statuses(database)[n] for n in (2, 3)] == ["N", "N"]
         execute(database, mends)
-        wait_until(lambda: is_drained(database, running), "its own rows are sent once it can be a class again")
+        wait_until(
+            lambda: is_drained(database, running),
+            "its own rows are sent once it can be a class again",
+        )
     assert set(statuses(database).values()) == {"S"}
     assert warnings_of(caplog)[0].startswith(f"usr is not published, and its rows wait: {reason}")
 
@@ -225,14 +271,20 @@ def test_a_publisher_starts_with_a_broken_class_and_publishes_the_others(
     execute(database, breaks, log_row_of("usr"), log_row_of("item"))
     sink = Collecting()
     with publishing(config, sink):
-        wait_until(lambda: len(sink.documents) == 1 and statuses(database)[2] == "S", "the other table is published")
+        wait_until(
+            lambda: len(sink.documents) == 1 and statuses(database)[2] == "S",
+            "the other table is published",
+        )
     assert "of item" in sink.bodies[0]
     assert statuses(database) == {1: "N", 2: "S"}
     (said,) = [record.getMessage() for record in caplog.records if record.levelno == logging.ERROR]
     assert said == f"usr is not published, and its rows wait: {reason}"
     execute(database, mends)
     with publishing(config, sink) as running:
-        wait_until(lambda: is_drained(database, running), "its own rows are sent once it can be a class again")
+        wait_until(
+            lambda: is_drained(database, running),
+            "its own rows are sent once it can be a class again",
+        )
     assert set(statuses(database).values()) == {"S"}
 
 
@@ -247,7 +299,10 @@ def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_
         raise ReceiverAway("the receiver is not there")
 
     with publishing(config, Collecting(away)):
-        wait_until(lambda: fetch(database, "SELECT count(*) FROM eventlog_inflight") == [(1,)], "it is recorded")
+        wait_until(
+            lambda: fetch(database, "SELECT count(*) FROM eventlog_inflight") == [(1,)],
+            "it is recorded",
+        )
     execute(database, "ALTER TABLE usr RENAME TO person")
     sink = Collecting()
     with publishing(config, sink):
@@ -267,10 +322,12 @@ def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_h
     execute(database, "ALTER TABLE usr RENAME TO person", "ALTER TABLE item ADD price integer")
     plan = plan_of(config)
     assert [(action.kind, action.table) for action in plan.changes] == [("replace", "public.item")]
-    assert [action.table for action in plan.actions if action.kind == "unchanged"] == ["public.person"]
+    assert [action.table for action in plan.actions if action.kind == "unchanged"] == [
+        "public.person"
+    ]
     assert plan.refused == (
-        "there is no table or view 'usr' in the schema; correct its name in the configuration; if it "
-        "was renamed, add was = 'usr' to its [[watch]]",
+        "there is no table or view 'usr' in the schema; correct its name in the configuration; if "
+        "it was renamed, add was = 'usr' to its [[watch]]",
     )
     found = {one.code: one for one in examine(config, planned_triggers)}
     assert found["class_missing"].severity == found["watch_refused"].severity == "error"
@@ -286,7 +343,9 @@ def test_an_exclusion_that_no_table_of_a_pattern_has_keeps_none_from_being_publi
     with publishing(config, Collecting()) as running:
         wait_until(lambda: is_drained(database, running), "all is published")
     assert set(statuses(database).values()) == {"S"}
-    assert plan_of(config).refused == ("watch *, exclude: 'nick' is an attribute of none of its tables",)
+    assert plan_of(config).refused == (
+        "watch *, exclude: 'nick' is an attribute of none of its tables",
+    )
     assert plan_of(config).changes == ()
 
 
@@ -297,17 +356,29 @@ def test_another_key_is_said_before_rows_of_the_old_one_become_bad(
     sink = Collecting()
     with publishing(config, sink) as running:
         execute(database, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
-        wait_until(lambda: len(sink.documents) == 1 and is_drained(database, running), "the first row is sent")
-        execute(
-            database, "ALTER TABLE usr RENAME id TO no", log_row(4, None, None, "id=1"), log_row(4, None, None, "no=1")
+        wait_until(
+            lambda: len(sink.documents) == 1 and is_drained(database, running),
+            "the first row is sent",
         )
-        wait_until(lambda: len(sink.documents) == 2 and is_drained(database, running), "the third row is sent")
+        execute(
+            database,
+            "ALTER TABLE usr RENAME id TO no",
+            log_row(4, None, None, "id=1"),
+            log_row(4, None, None, "no=1"),
+        )
+        wait_until(
+            lambda: len(sink.documents) == 2 and is_drained(database, running),
+            "the third row is sent",
+        )
     assert list(statuses(database).values()) == ["S", "E", "S"]
     (warning,) = warnings_of(caplog)
     assert warning.startswith(
-        "usr: column id is called no now (or was dropped, and no added); the key is no now, and was id: rows that were "
-        'logged by the old one become E; with was_key = ["id"] in its [[watch]] `eventlog resync CLASS --deleted` '
-        "deletes what the receiver has by it, and `eventlog resync CLASS` sends it by the new one; see "
+        "usr: column id is called no now (or was dropped, and no added); the key is no now, and "
+        "was id: rows that were "
+        'logged by the old one become E; with was_key = ["id"] in its [[watch]] `eventlog resync '
+        "CLASS --deleted` "
+        "deletes what the receiver has by it, and `eventlog resync CLASS` sends it by the new one; "
+        "see "
         "`eventlog triggers plan`"
     )
 
@@ -329,14 +400,18 @@ PLANS = {
     ),
     "drop": (
         "ALTER TABLE usr DROP nick",
-        "column nick is gone; the triggers still name nick: they log rows to be read back until they are applied",
+        "column nick is gone; the triggers still name nick: they log rows to be read back until "
+        "they are applied",
     ),
     "rename": (
         "ALTER TABLE usr RENAME nick TO alias",
-        "column nick is called alias now (or was dropped, and alias added); the triggers still name nick: they log "
-        "rows to be read back until they are applied",
+        "column nick is called alias now (or was dropped, and alias added); the triggers still "
+        "name nick: they log rows to be read back until they are applied",
     ),
-    "retype": ("ALTER TABLE usr ALTER age TYPE bigint", "column age is bigint now, and was integer"),
+    "retype": (
+        "ALTER TABLE usr ALTER age TYPE bigint",
+        "column age is bigint now, and was integer",
+    ),
 }
 
 
@@ -360,7 +435,9 @@ def test_the_plan_the_status_and_the_doctor_say_what_has_changed(
 
 SQLITE_PLANS = {
     "ALTER TABLE usr ADD mail text": "column mail (TEXT) is new to the watch, and not captured yet",
-    "ALTER TABLE usr RENAME nick TO alias": "column nick is called alias now (or was dropped, and alias added)",
+    "ALTER TABLE usr RENAME nick TO alias": (
+        "column nick is called alias now (or was dropped, and alias added)"
+    ),
 }
 
 
@@ -374,15 +451,23 @@ def test_the_plan_says_it_on_sqlite_too(tmp_path: Path, statement: str) -> None:
     assert drift_of(config) == [f"usr: {SQLITE_PLANS[statement]}"]
 
 
-def test_a_publisher_on_sqlite_takes_a_new_column_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_publisher_on_sqlite_takes_a_new_column_up(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", poolclass=sa.NullPool)
     config = watched(engine, tmp_path)
     sink = Collecting()
     with publishing(config, sink) as running:
         execute(engine, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
-        wait_until(lambda: len(sink.documents) == 1 and is_drained(engine, running), "the first row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 1 and is_drained(engine, running),
+            "the first row is sent",
+        )
         execute(engine, "ALTER TABLE usr ADD mail text", log_row(2, "mail", "a@b.c"))
-        wait_until(lambda: len(sink.documents) == 2 and is_drained(engine, running), "the second row is sent")
+        wait_until(
+            lambda: len(sink.documents) == 2 and is_drained(engine, running),
+            "the second row is sent",
+        )
     assert set(statuses(engine).values()) == {"S"}
     assert 'attr-name="mail"' in sink.bodies[1]
     (warning,) = warnings_of(caplog)

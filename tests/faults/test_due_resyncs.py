@@ -1,4 +1,6 @@
-"""What no trigger has logged: plan and apply tell it, and doctor until its resync was run (spec/triggers.md 9.1)."""
+"""What no trigger has logged: plan and apply tell it, and doctor until its resync was run
+(spec/triggers.md 9.1).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
         ["eventlog resync usr --as-update --where '\"alias\" IS NOT NULL'"],
     ),
     "a disabled trigger": (("ALTER TABLE usr DISABLE TRIGGER _tgr_usr_u_1",), WHOLE),
-    "a trigger for a replication": (("ALTER TABLE usr ENABLE REPLICA TRIGGER _tgr_usr_u_1",), WHOLE),
+    "a trigger for a replication": (
+        ("ALTER TABLE usr ENABLE REPLICA TRIGGER _tgr_usr_u_1",),
+        WHOLE,
+    ),
     "a missing trigger": (("DROP TRIGGER _tgr_usr_d_1 ON usr",), WHOLE),
     "a child table's trigger": (
         ("ALTER TABLE phone DISABLE TRIGGER ALL",),
@@ -53,7 +58,10 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "a swap, the old table dropped": ((*SWAP, "DROP TABLE phone, usr_old"), WHOLE),
     "another type": (("ALTER TABLE usr ALTER name TYPE varchar(90)",), []),
     "a column dropped": (("ALTER TABLE usr DROP nick",), []),
-    "a new table": (("CREATE TABLE item (id integer PRIMARY KEY, name text)", "INSERT INTO item VALUES (1)"), []),
+    "a new table": (
+        ("CREATE TABLE item (id integer PRIMARY KEY, name text)", "INSERT INTO item VALUES (1)"),
+        [],
+    ),
 }
 
 
@@ -62,7 +70,9 @@ class Site:
 
     def __init__(self, url: str, directory: Path, run: Run) -> None:
         self._run = run
-        self.config = write_config(directory, url, ({"tables": ["*"], "exclude_tables": ["usr_*"]},))
+        self.config = write_config(
+            directory, url, ({"tables": ["*"], "exclude_tables": ["usr_*"]},)
+        )
         assert self.run("db", "upgrade")[0] == self.run("triggers", "apply")[0] == 0
 
     def run(self, *words: str) -> tuple[int, str, str]:
@@ -84,17 +94,26 @@ def site(database: sa.Engine, empty_home: Path, run: Run) -> Site:
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_apply_names_the_resync_and_doctor_does_until_it_was_run(database: sa.Engine, site: Site, change: str) -> None:
+def test_apply_names_the_resync_and_doctor_does_until_it_was_run(
+    database: sa.Engine, site: Site, change: str
+) -> None:
     statements, commands = CHANGES[change]
     assert site.due() == []
     execute(database, *statements)
     assert [one["command"] for one in site.answer("triggers", "plan")["due"]] == commands
     told = site.run("triggers", "apply")[1]
-    assert [line.strip().partition("    # ")[0] for line in told.splitlines() if "eventlog resync" in line] == commands
+    assert [
+        line.strip().partition("    # ")[0]
+        for line in told.splitlines()
+        if "eventlog resync" in line
+    ] == commands
     assert "eventlog resync" not in site.run("triggers", "apply")[1]
     for number, command in enumerate(commands):
         assert site.due() == commands[number:]
-        assert site.run(*_words(command))[0] in {0, 1}  # --deleted of a log without rows of the class
+        assert site.run(*_words(command))[0] in {
+            0,
+            1,
+        }  # --deleted of a log without rows of the class
     assert site.due() == []
     assert fetch(database, "SELECT * FROM eventlog_resync") == []
 
@@ -103,7 +122,9 @@ def _words(command: str) -> list[str]:
     return shlex.split(command)[1:]
 
 
-def test_a_resync_settles_what_is_of_the_same_objects_alone(database: sa.Engine, site: Site) -> None:
+def test_a_resync_settles_what_is_of_the_same_objects_alone(
+    database: sa.Engine, site: Site
+) -> None:
     execute(database, "ALTER TABLE usr ADD mail text DEFAULT 'x'")
     site.run("triggers", "apply")
     for words in (("--key", "id=1"), ("--where", "id = 1"), ("--deleted",)):
@@ -115,7 +136,9 @@ def test_a_resync_settles_what_is_of_the_same_objects_alone(database: sa.Engine,
     assert site.due() == []
 
 
-def test_a_resync_that_began_before_apply_does_not_settle_it(database: sa.Engine, site: Site) -> None:
+def test_a_resync_that_began_before_apply_does_not_settle_it(
+    database: sa.Engine, site: Site
+) -> None:
     digest = Selection("usr", EventType.INSERT_ROW_QUERY_BACK).digest
     begun = "INSERT INTO eventlog_resync (digest, class_name, selection, rows_written) VALUES"
     execute(database, f"{begun} ('{digest}', 'usr', 'whole class, as type 5', 0)")
@@ -130,10 +153,15 @@ def test_a_resync_that_began_before_apply_does_not_settle_it(database: sa.Engine
 def test_nothing_to_resume_does_not_name_what_is_due(database: sa.Engine, site: Site) -> None:
     execute(database, "ALTER TABLE usr ADD mail text")
     site.run("triggers", "apply")
-    assert "there is no unfinished resync of usr: leave --resume out" in site.run("resync", "usr", "--resume")[2]
+    assert (
+        "there is no unfinished resync of usr: leave --resume out"
+        in site.run("resync", "usr", "--resume")[2]
+    )
 
 
-def test_apply_without_a_right_to_write_the_positions_says_it_all_the_same(database: sa.Engine, site: Site) -> None:
+def test_apply_without_a_right_to_write_the_positions_says_it_all_the_same(
+    database: sa.Engine, site: Site
+) -> None:
     execute(database, "ALTER TABLE usr ADD mail text", "DROP TABLE eventlog_resync")
     code, told, _ = site.run("triggers", "apply")
     assert code == 0

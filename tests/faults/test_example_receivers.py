@@ -1,4 +1,6 @@
-"""examples/receivers: each started as its first lines say, asked, killed, and asked again; each event is kept once."""
+"""examples/receivers: each started as its first lines say, asked, killed, and asked again; each
+event is kept once.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def of_tabs(file: Path) -> list[str]:
 
 
 class Language(NamedTuple):
-    """``command`` starts a receiver; ``kept`` reads the ids of its file, in the order in which they were kept.
+    """``command`` starts a receiver; ``kept`` reads the ids of its file, in the order in which they
+    were kept.
 
     ``is_binary``: it takes an event a request, with the id in a header.
     """
@@ -52,14 +55,28 @@ PYTHON = Language((sys.executable, str(EXAMPLES / "python" / "receiver.py")), of
 NODE = Language(("node", str(EXAMPLES / "node" / "receiver.mjs")), of_lines)
 JAVA = Language(("java", str(EXAMPLES / "java" / "Receiver.java")), of_tabs, is_binary=True)
 LANGUAGES = [
-    pytest.param(PYTHON, id="python", marks=pytest.mark.skipif(find_spec("fastapi") is None, reason="no FastAPI here")),
-    pytest.param(NODE, id="node", marks=pytest.mark.skipif(shutil.which("node") is None, reason="no node here")),
-    pytest.param(JAVA, id="java", marks=pytest.mark.skipif(shutil.which("java") is None, reason="no java here")),
+    pytest.param(
+        PYTHON,
+        id="python",
+        marks=pytest.mark.skipif(find_spec("fastapi") is None, reason="no FastAPI here"),
+    ),
+    pytest.param(
+        NODE,
+        id="node",
+        marks=pytest.mark.skipif(shutil.which("node") is None, reason="no node here"),
+    ),
+    pytest.param(
+        JAVA,
+        id="java",
+        marks=pytest.mark.skipif(shutil.which("java") is None, reason="no java here"),
+    ),
 ]
 
 
 @contextmanager
-def started(language: Language, file: Path, port: int = 0) -> Iterator[tuple[subprocess.Popen[str], int]]:
+def started(
+    language: Language, file: Path, port: int = 0
+) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """A receiver and its port; killed at the end."""
     command = [*language.command, str(file), str(port)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
@@ -74,9 +91,13 @@ def post(language: Language, port: int, *events: dict[str, object]) -> list[int]
     """Post events as the publisher does, the statuses of the responses."""
     requests = []
     for event in events if language.is_binary else [()]:
-        headers = {f"ce-{name}": str(value) for name, value in dict(event).items() if name != "data"}
+        headers = {
+            f"ce-{name}": str(value) for name, value in dict(event).items() if name != "data"
+        }
         body = json.dumps(dict(event).get("data") if language.is_binary else events)
-        headers["Content-Type"] = "application/json" if language.is_binary else "application/cloudevents-batch+json"
+        headers["Content-Type"] = (
+            "application/json" if language.is_binary else "application/cloudevents-batch+json"
+        )
         url = f"http://127.0.0.1:{port}/events"
         requests.append(urllib.request.Request(url, body.encode(), headers, method="POST"))
     found = []
@@ -143,7 +164,15 @@ def test_each_event_of_a_publisher_is_kept_once_though_the_receiver_is_killed_an
             "format__type": "cloudevents",
             **({"format__cloudevents__mode": "binary"} if language.is_binary else {}),
         }
-        with process(log, tmp_path, batch_size=3, retry_initial=0.05, retry_max=0.5, polling_interval=1, **options):
+        with process(
+            log,
+            tmp_path,
+            batch_size=3,
+            retry_initial=0.05,
+            retry_max=0.5,
+            polling_interval=1,
+            **options,
+        ):
             wait_until(lambda: len(language.kept(file)) > 5, "some events are kept")
             receiver.kill()
             receiver.wait()

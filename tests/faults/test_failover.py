@@ -1,6 +1,8 @@
-"""After a failover no event-id means two sets of rows (spec/event-log.md 7.4, 12): real servers that follow each other.
+"""After a failover no event-id means two sets of rows (spec/event-log.md 7.4, 12): real servers
+that follow each other.
 
-The receiver remembers the ids that it has applied, as docs/receivers.md asks, and drops what comes under them again.
+The receiver remembers the ids that it has applied, as docs/receivers.md asks, and drops what comes
+under them again.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from eventlog.sql import migrations
 from eventlog.sql.triggers import LOCK_TIMEOUT
 
 pytestmark = pytest.mark.skipif(
-    programs() is None, reason="no programs of PostgreSQL that can stream: initdb, pg_ctl, pg_basebackup"
+    programs() is None,
+    reason="no programs of PostgreSQL that can stream: initdb, pg_ctl, pg_basebackup",
 )
 SETTINGS = {"allow_loopback": True, "polling_interval": 1, "retry_max": 1}
 
@@ -129,7 +132,9 @@ def epochs(ids: Sequence[str]) -> list[str]:
 
 
 def raises(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if "may have been put back" in one.getMessage()]
+    return [
+        one.getMessage() for one in caplog.records if "may have been put back" in one.getMessage()
+    ]
 
 
 def test_a_standby_that_lacks_rows_gives_no_event_id_a_second_meaning(
@@ -160,12 +165,17 @@ def test_a_standby_that_lacks_rows_gives_no_event_id_a_second_meaning(
     assert second.value("SELECT count(*) FROM eventlog WHERE status = 'N'") == 0
 
 
-def test_a_failover_that_loses_nothing_sends_nothing_twice(first: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failover_that_loses_nothing_sends_nothing_twice(
+    first: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     second, receiver = first.standby("b"), Receiver()
     with publishing(url_of_all(first, second), receiver):
         insert(first, range(1, 11))
         has(receiver, range(1, 11))
-        wait_until(lambda: not first.value("SELECT count(*) FROM eventlog WHERE status = 'N'"), "all is marked")
+        wait_until(
+            lambda: not first.value("SELECT count(*) FROM eventlog WHERE status = 'N'"),
+            "all is marked",
+        )
         first.catch_up(second)
         first.stop()
         second.promote()
@@ -195,10 +205,15 @@ def test_a_raise_that_is_lost_itself_is_not_repeated_by_the_third_server(
         third.promote()
         insert(third, range(201, 241))
         has(receiver, range(201, 241))
-    assert third.value("SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)") == "00000003"
+    assert (
+        third.value("SELECT substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)")
+        == "00000003"
+    )
     assert len(raises(caplog)) == 2
     of_second, of_third = receiver.ids[-80:-40], receiver.ids[-40:]
-    assert set(record_ids(of_second)) & set(record_ids(of_third)), "the same record_ids were given out again"
+    assert set(record_ids(of_second)) & set(record_ids(of_third)), (
+        "the same record_ids were given out again"
+    )
     assert len({*epochs(of_second), *epochs(of_third)}) == 2
 
 
@@ -229,7 +244,9 @@ def test_two_standbys_of_one_primary_that_are_promoted_one_after_the_other_share
     assert len(raises(caplog)) == 2
 
 
-def test_a_publisher_that_was_dead_meanwhile_sees_the_failover(first: Server, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_publisher_that_was_dead_meanwhile_sees_the_failover(
+    first: Server, caplog: pytest.LogCaptureFixture
+) -> None:
     receiver, second = Receiver(), first.standby("b")
     insert(first, range(1, 6))
     publisher(first.url, receiver).run_once()
@@ -247,7 +264,9 @@ def test_a_publisher_that_was_dead_meanwhile_sees_the_failover(first: Server, ca
     assert len(raises(caplog)) == 1, "said once"
 
 
-def test_a_tail_that_is_lost_before_the_first_connection_is_recorded_is_seen_too(first: Server) -> None:
+def test_a_tail_that_is_lost_before_the_first_connection_is_recorded_is_seen_too(
+    first: Server,
+) -> None:
     """What the migration has noted of the server is all that the standby has."""
     receiver, second = Receiver(), first.standby("b")
     first.catch_up(second)
@@ -266,13 +285,16 @@ def test_a_recovery_to_a_point_in_time_begins_a_new_epoch(first: Server) -> None
     insert(first, range(1, 6))
     publisher(first.url, receiver).run_once()
     restored = Server(first.data.parent / "restored")
-    first.run("pg_basebackup", "-h", "127.0.0.1", "-p", str(first.port), "-U", "postgres", "-D", str(restored.data),
-        "-X", "fetch", "-c", "fast")  # fmt: skip
+    first.run("pg_basebackup", "-h", "127.0.0.1", "-p", str(first.port), "-U", "postgres", "-D",
+        str(restored.data), "-X", "fetch", "-c", "fast")  # fmt: skip
     insert(first, range(101, 141))
     publisher(first.url, receiver).run_once()
     first.stop()
     with (restored.data / "postgresql.auto.conf").open("a") as file:
-        file.write("restore_command = 'false'\nrecovery_target = 'immediate'\nrecovery_target_action = 'promote'\n")
+        file.write(
+            "restore_command = 'false'\nrecovery_target = 'immediate'\nrecovery_target_action = "
+            "'promote'\n"
+        )
     (restored.data / "recovery.signal").touch()
     restored.start()
     wait_until(lambda: not restored.value("SELECT pg_is_in_recovery()"), "the recovery has ended")
@@ -283,7 +305,9 @@ def test_a_recovery_to_a_point_in_time_begins_a_new_epoch(first: Server) -> None
 
 
 def snapshot(server: Server) -> Server:
-    """A copy of the files of a server that stands still, as a snapshot of its disk; it begins no timeline."""
+    """A copy of the files of a server that stands still, as a snapshot of its disk; it begins no
+    timeline.
+    """
     server.run("pg_ctl", "-D", str(server.data), "-m", "fast", "-w", "stop")
     copy = Server(server.data.parent / "copy")
     server.run_plainly("cp", "-a", str(server.data), str(copy.data))
@@ -349,7 +373,9 @@ def test_what_is_recorded_in_flight_keeps_its_id_over_a_failover(first: Server) 
 
 
 def test_a_crash_takes_back_nothing_that_was_sent(first: Server) -> None:
-    """The application's transactions do not wait for the disk; the publisher's do, and with them all before."""
+    """The application's transactions do not wait for the disk; the publisher's do, and with them
+    all before.
+    """
     first.execute(
         "ALTER DATABASE hr SET synchronous_commit = off",
         "ALTER SYSTEM SET wal_writer_delay = '10s'",
@@ -367,11 +393,17 @@ def test_a_crash_takes_back_nothing_that_was_sent(first: Server) -> None:
     assert len(receiver.rows) == 60
 
 
-@pytest.mark.parametrize(("configured", "used"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")])
-def test_the_session_of_the_publisher_waits_for_the_disk(database: sa.Engine, configured: str, used: str) -> None:
+@pytest.mark.parametrize(
+    ("configured", "used"), [("off", "on"), ("local", "on"), ("remote_apply", "remote_apply")]
+)
+def test_the_session_of_the_publisher_waits_for_the_disk(
+    database: sa.Engine, configured: str, used: str
+) -> None:
     make_log(database)
     with database.begin() as conn:
-        conn.exec_driver_sql(f'ALTER DATABASE "{database.url.database}" SET synchronous_commit = {configured}')
+        conn.exec_driver_sql(
+            f'ALTER DATABASE "{database.url.database}" SET synchronous_commit = {configured}'
+        )
     config = load({"database": {"url": url_of(database)}, "publisher": SETTINGS}, {})
     with open_context(config, Counters()) as context:
         assert context.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == used

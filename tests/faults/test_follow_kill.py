@@ -1,5 +1,5 @@
-"""kill -9 of a publisher that follows a source, between any two steps: what was collected, each event-id taken once, is
-the whole, and no event-id has two meanings.
+"""kill -9 of a publisher that follows a source, between any two steps: what was collected, each
+event-id taken once, is the whole, and no event-id has two meanings.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ Expected = list[tuple[str, str]]
 
 
 class Feed(Protocol):
-    """A source that is filled in two parts. ``settings`` of [source]; ``whole``: all events of both parts."""
+    """A source that is filled in two parts. ``settings`` of [source]; ``whole``: all events of both
+    parts.
+    """
 
     settings: dict[str, Any]
     whole: Expected
@@ -60,7 +62,9 @@ def events_of(changes: Sequence[Change], names: Sequence[str] = ()) -> Expected:
 
 
 class Stream:
-    """A CDC stream in a file: interleaved transactions, one of them open from the first part into the second."""
+    """A CDC stream in a file: interleaved transactions, one of them open from the first part into
+    the second.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "capture.cdc"
@@ -126,7 +130,9 @@ class Queue:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """In memory where the machine has such a place: on some disks each of the many renames takes milliseconds."""
+    """In memory where the machine has such a place: on some disks each of the many renames takes
+    milliseconds.
+    """
     memory = Path("/dev/shm")
     if not os.access(memory, os.W_OK):
         yield tmp_path
@@ -160,7 +166,9 @@ class Killed:
         self.feed.reset()
 
     def collected(self) -> Expected:
-        """What lies in the documents in the order of their names, each event-id once; it has one meaning."""
+        """What lies in the documents in the order of their names, each event-id once; it has one
+        meaning.
+        """
         meaning: dict[str, str] = {}
         for path in sorted((self.directory / "documents").glob("[!.]*")):
             for line in path.read_bytes().splitlines():
@@ -196,7 +204,9 @@ def written(directory: Path, sections: dict[str, dict[str, Any]]) -> Path:
 
 
 @contextmanager
-def killed(feed: Feed, directory: Path, position: dict[str, Any], forget: Callable[[], None]) -> Iterator[Killed]:
+def killed(
+    feed: Feed, directory: Path, position: dict[str, Any], forget: Callable[[], None]
+) -> Iterator[Killed]:
     sections: dict[str, dict[str, Any]] = {
         "publisher": {"batch_size": 4, "mark_interval": 0},
         "sink": {"type": "files", "directory": "documents"},
@@ -204,7 +214,9 @@ def killed(feed: Feed, directory: Path, position: dict[str, Any], forget: Callab
     }
     config = written(directory, sections)
     command = [sys.executable, str(Path(__file__).with_name("follow_driver.py")), str(config)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         yield Killed(feed, directory, process, forget)
         process.communicate()
 
@@ -276,7 +288,9 @@ def test_a_queue_in_sqlite_with_its_position_in_a_table(directory: Path, sqlite:
         kill_at(each, chain(range(1, 16), count(16, 7)), STEPS | IN_TABLE)
 
 
-def test_a_queue_in_postgresql_with_its_position_in_a_table(directory: Path, database: sa.Engine) -> None:
+def test_a_queue_in_postgresql_with_its_position_in_a_table(
+    directory: Path, database: sa.Engine
+) -> None:
     with killed(Queue(database), directory, *in_table(database)) as each:
         kill_at(each, count(3, 11), set())  # the steps are those above: some will do
 
@@ -294,13 +308,16 @@ def test_a_stream_is_killed_again_and_again(directory: Path, sqlite: sa.Engine) 
 
 
 class Messages:
-    """Topics of Qlik messages. A part is added once only: where it was answered is the position's business."""
+    """Topics of Qlik messages. A part is added once only: where it was answered is the position's
+    business.
+    """
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         changes = [
-            Change("app", "t", ChangeOp.UPDATE, (("id", number % 5),), {"id": number % 5, "v": str(number)},
-                   {"id": number % 5, "v": str(number + 1)}, None, f"2024051012000000{number:019}")
+            Change("app", "t", ChangeOp.UPDATE, (("id", number % 5),), {"id": number % 5,
+                   "v": str(number)}, {"id": number % 5, "v": str(number + 1)}, None,
+                   f"2024051012000000{number:019}")
             for number in range(24)
         ]  # fmt: skip
         self.parts = changes[:12], changes[12:]
@@ -317,17 +334,24 @@ class Messages:
         return change._replace(changed=frozenset({"v"}))
 
     def reset(self) -> None:
-        message_format.FORMAT.write(self.parts[0], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report())
+        message_format.FORMAT.write(
+            self.parts[0], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report()
+        )
 
     def fill(self) -> None:
-        message_format.FORMAT.write(self.parts[1], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report())
+        message_format.FORMAT.write(
+            self.parts[1], f"kafka://{self.cluster.brokers}", {"columns": COLUMNS}, Report()
+        )
 
 
 COLUMNS = {"app.t": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "v", "type": "STRING"}]}
 
 
 def test_topics_with_their_position_in_a_file(directory: Path) -> None:
-    with kafka_cluster.cluster() as cluster, killed(Messages(cluster), directory, *in_file(directory)) as each:
+    with (
+        kafka_cluster.cluster() as cluster,
+        killed(Messages(cluster), directory, *in_file(directory)) as each,
+    ):
         each.reset()
         for step in (5, 9, 14, 7):
             each.publish(step)

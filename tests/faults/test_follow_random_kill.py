@@ -1,5 +1,5 @@
-"""kill -9 at any moment of a publisher that follows a source and posts to a receiver over HTTP: it gets each event,
-those of an object in their order, and under one event-id never two contents.
+"""kill -9 at any moment of a publisher that follows a source and posts to a receiver over HTTP: it
+gets each event, those of an object in their order, and under one event-id never two contents.
 
 ``test_follow_kill`` kills between chosen steps; here nothing is chosen.
 """
@@ -23,7 +23,17 @@ import pytest
 import sqlalchemy as sa
 from lxml import etree
 from receiver import Receiver, Request, answer, reply, status
-from test_follow_kill import Expected, Feed, Messages, Queue, Stream, events_of, in_file, in_table, written
+from test_follow_kill import (
+    Expected,
+    Feed,
+    Messages,
+    Queue,
+    Stream,
+    events_of,
+    in_file,
+    in_table,
+    written,
+)
 
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
@@ -55,10 +65,11 @@ class Session:
 
 
 class Inbox:
-    """The script of a receiver: what came, in the order in which it did. Now and then it asks for a retry.
+    """The script of a receiver: what came, in the order in which it did. Now and then it asks for a
+    retry.
 
-    ``kill`` is called when ``left`` more requests have come: before the last of them is answered with ``holds``, else
-    a moment later.
+    ``kill`` is called when ``left`` more requests have come: before the last of them is answered
+    with ``holds``, else a moment later.
     """
 
     def __init__(self, seed: int) -> None:
@@ -125,20 +136,35 @@ class Publisher:
 
 
 @contextmanager
-def publisher(feed: Feed, directory: Path, position: dict[str, Any], url: str) -> Iterator[Publisher]:
+def publisher(
+    feed: Feed, directory: Path, position: dict[str, Any], url: str
+) -> Iterator[Publisher]:
     sections: dict[str, dict[str, Any]] = {
-        "publisher": {"batch_size": 2, "mark_interval": 0, "concurrency": 3, "retry_initial": 0.005, "retry_max": 0.01},
+        "publisher": {
+            "batch_size": 2,
+            "mark_interval": 0,
+            "concurrency": 3,
+            "retry_initial": 0.005,
+            "retry_max": 0.01,
+        },
         "sink": {"type": "http", "url": url, "timeout": 20, "file_layout": "documents"},
         "source": {**feed.settings, **position},
     }
     config = written(directory, sections)
-    command = [sys.executable, str(Path(__file__).with_name("follow_driver.py")), str(config), "told"]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("follow_driver.py")),
+        str(config),
+        "told",
+    ]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         yield Publisher(process)
         process.communicate()
 
 
-def kill_and_check(feed: Feed, directory: Path, position: dict[str, Any], deaths: int, seed: int) -> None:
+def kill_and_check(
+    feed: Feed, directory: Path, position: dict[str, Any], deaths: int, seed: int
+) -> None:
     chosen, inbox = random.Random(seed), Inbox(seed)
     feed.reset()
     with Receiver(inbox) as receiver, publisher(feed, directory, position, receiver.url) as own:
@@ -147,7 +173,8 @@ def kill_and_check(feed: Feed, directory: Path, position: dict[str, Any], deaths
         for death in range(deaths):
             if death == deaths // 2:
                 feed.fill()
-            # The first is not left to chance: with few requests to come, all the others may come too late.
+            # The first is not left to chance: with few requests to come, all the others may come
+            # too late.
             inbox.left, inbox.holds = chosen.randint(1, 3) if death else 1, death % 3 == 0
             own.tell(b"r")
             told.append(own.ended())
@@ -171,7 +198,10 @@ def sqlite(tmp_path: Path) -> Iterator[sa.Engine]:
     engine.dispose()
 
 
-RUNS = [pytest.param(6, 1), *(pytest.param(40, seed, marks=pytest.mark.soak) for seed in range(2, 6))]
+RUNS = [
+    pytest.param(6, 1),
+    *(pytest.param(40, seed, marks=pytest.mark.soak) for seed in range(2, 6)),
+]
 
 
 @pytest.mark.parametrize(("deaths", "seed"), RUNS)
@@ -180,16 +210,22 @@ def test_a_capture_with_its_position_in_a_file(tmp_path: Path, deaths: int, seed
 
 
 @pytest.mark.parametrize(("deaths", "seed"), RUNS)
-def test_a_session_with_its_position_in_a_table(tmp_path: Path, sqlite: sa.Engine, deaths: int, seed: int) -> None:
+def test_a_session_with_its_position_in_a_table(
+    tmp_path: Path, sqlite: sa.Engine, deaths: int, seed: int
+) -> None:
     kill_and_check(Session(), tmp_path, in_table(sqlite)[0], deaths, seed)
 
 
 @pytest.mark.parametrize(("deaths", "seed"), RUNS)
-def test_a_queue_with_its_position_in_a_file(tmp_path: Path, sqlite: sa.Engine, deaths: int, seed: int) -> None:
+def test_a_queue_with_its_position_in_a_file(
+    tmp_path: Path, sqlite: sa.Engine, deaths: int, seed: int
+) -> None:
     kill_and_check(Queue(sqlite), tmp_path, in_file(tmp_path)[0], deaths, seed)
 
 
 @pytest.mark.parametrize(("deaths", "seed"), [pytest.param(3, 1), *RUNS[1:]])
-def test_topics_with_their_position_in_a_table(tmp_path: Path, database: sa.Engine, deaths: int, seed: int) -> None:
+def test_topics_with_their_position_in_a_table(
+    tmp_path: Path, database: sa.Engine, deaths: int, seed: int
+) -> None:
     with kafka_cluster.cluster() as cluster:
         kill_and_check(Messages(cluster), tmp_path, in_table(database)[0], deaths, seed)

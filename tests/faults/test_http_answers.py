@@ -23,8 +23,14 @@ from eventlog.publisher.sinks import open_sink
 
 @pytest.mark.parametrize("level", list(Level))
 def test_level_of_one_event_leaves_the_others(level: Level) -> None:
-    read = answered(lambda _: reply(200, answer(status(level.name.lower(), "2", "why"))), "1", "2", "3")
-    assert [read.verdict(name) for name in "123"] == [Verdict(Level.SUCCESS), Verdict(level, "why"), Verdict(Level(0))]
+    read = answered(
+        lambda _: reply(200, answer(status(level.name.lower(), "2", "why"))), "1", "2", "3"
+    )
+    assert [read.verdict(name) for name in "123"] == [
+        Verdict(Level.SUCCESS),
+        Verdict(level, "why"),
+        Verdict(Level(0)),
+    ]
     assert read.general is None
 
 
@@ -47,7 +53,10 @@ def test_event_ids_that_were_not_sent_are_named_and_change_nothing() -> None:
         reply(200, WARNING, "Content-Encoding: identity"),
         chunked(WARNING[:7], WARNING[7:]),
         b"HTTP/1.1 100 Continue\r\n\r\n" + reply(200, WARNING),
-        reply(200, b'<?xml version="1.0" encoding="ISO-8859-1"?>' + answer(status("warning", "1", "\xfc"))),
+        reply(
+            200,
+            b'<?xml version="1.0" encoding="ISO-8859-1"?>' + answer(status("warning", "1", "\xfc")),
+        ),
     ],
 )
 def test_any_2xx_with_an_xds_body_is_an_answer(response: bytes) -> None:
@@ -70,7 +79,10 @@ def test_body_without_length_ends_with_the_connection() -> None:
         (reply(200, b"<html><body>welcome</body></html>"), "no XDS answer: root element html"),
         (reply(200, b"<!DOCTYPE nds>" + answer()), "a DOCTYPE is not accepted"),
         (reply(200, answer()[:-9]), "not well-formed"),
-        (reply(200, answer(), "Content-Encoding: gzip"), "Content-Encoding gzip, which was not asked for"),
+        (
+            reply(200, answer(), "Content-Encoding: gzip"),
+            "Content-Encoding gzip, which was not asked for",
+        ),
         (
             reply(400, b"line 1:\r\n\x1b[31m no\t such class"),
             "answers 400 Bad Request; line 1: \ufffd[31m no such class",
@@ -83,7 +95,9 @@ def test_body_without_length_ends_with_the_connection() -> None:
         (b"HTTP/1.1 666 Beast\r\nContent-Length: 0\r\n\r\n", "answers 666"),
     ],
 )
-def test_response_that_is_no_answer_means_that_the_receiver_is_away(response: bytes, message: str) -> None:
+def test_response_that_is_no_answer_means_that_the_receiver_is_away(
+    response: bytes, message: str
+) -> None:
     assert message in away(lambda _: response)
 
 
@@ -94,11 +108,17 @@ def test_response_that_is_no_answer_means_that_the_receiver_is_away(response: by
         ([b"HTTP/1.1 200 OK\r\nContent-", CUT], "answer is empty"),
         ([reply(200, WARNING)[:-10], CUT], "ended in the middle of the answer"),
         ([chunked(WARNING)[:-12], CUT], "ended in the middle of the answer"),
-        ([b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", CUT], "ended in the middle of the answer"),
+        (
+            [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", CUT],
+            "ended in the middle of the answer",
+        ),
         ([b"HTTP/1.1 200 OK\r\n\r\n" + WARNING[:-10], CUT], "not well-formed"),
         ([b"220 mail.example.com ESMTP\r\n", CUT], "no HTTP response: BadStatusLine"),
         ([b"\x15\x03\x01\x00\x02\x02\x16", CUT], "no HTTP response: BadStatusLine"),
-        ([b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200, CUT], "no HTTP response: HTTPException: got more than 100"),
+        (
+            [b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200, CUT],
+            "no HTTP response: HTTPException: got more than 100",
+        ),
         ([b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, CUT], "no HTTP response: LineTooLong"),
     ],
 )
@@ -119,9 +139,9 @@ def test_redirect_is_not_followed() -> None:
         location = f"Location: {elsewhere.url}?ticket=t0p"
         message = away(lambda _: reply(307, b"", location), token="s3cret")
         assert (
-            "answers 307 Temporary Redirect; redirects are not followed, sink.url is to name the place itself: "
-            in message
-        )
+            "answers 307 Temporary Redirect; redirects are not followed, sink.url is to name the "
+            "place itself: "
+        ) in message
         assert elsewhere.url in message
         assert "t0p" not in message
     assert elsewhere.requests == []
@@ -133,19 +153,31 @@ def test_redirect_is_not_followed() -> None:
         pytest.param([reply(200, b"x" * 2000)], id="length"),
         pytest.param([chunked(b"x" * 2000)], id="chunks"),
         pytest.param([b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 2000, CUT], id="until-closed"),
-        pytest.param([b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n<nds", CUT], id="announced"),
         pytest.param(
-            [b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n" + b"x" * 99_999, CUT], id="chunk"
+            [b"HTTP/1.1 200 OK\r\nContent-Length: 99999999999999\r\n\r\n<nds", CUT], id="announced"
+        ),
+        pytest.param(
+            [
+                b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffffffffff\r\n"
+                + b"x" * 99_999,
+                CUT,
+            ],
+            id="chunk",
         ),
     ],
 )
 def test_answer_beyond_the_limit_is_not_taken(pieces: list[bytes]) -> None:
-    assert "more than 1000 bytes (sink.max_answer_bytes)" in away(lambda _: pieces, max_answer_bytes=1000)
+    assert "more than 1000 bytes (sink.max_answer_bytes)" in away(
+        lambda _: pieces, max_answer_bytes=1000
+    )
 
 
 def test_answer_as_large_as_the_limit_is_taken() -> None:
     body = answer(status("success", "1", "x" * 900))
-    with Receiver(lambda _: reply(200, body)) as receiver, sink_to(receiver, max_answer_bytes=len(body)) as sink:
+    with (
+        Receiver(lambda _: reply(200, body)) as receiver,
+        sink_to(receiver, max_answer_bytes=len(body)) as sink,
+    ):
         assert sink.send(document()).verdict("1").level is Level.SUCCESS
 
 
@@ -184,7 +216,7 @@ def test_redirect_to_anything_means_that_the_receiver_is_away(location: str) -> 
     assert "pw" not in message
 
 
-# --- a receiver that is busy ------------------------------------------------------------------------------------------
+# --- a receiver that is busy ----------------------------------------------------------------------
 
 FORMS = ("xds", "status", "json")
 DATE = "Date: Tue, 15 Nov 1994 08:12:31 GMT"
@@ -224,7 +256,7 @@ def test_date_without_the_clock_of_the_receiver_is_measured_by_ours() -> None:
     assert read.retry_after == pytest.approx(100, abs=PATIENCE)
 
 
-# --- the status alone -------------------------------------------------------------------------------------------------
+# --- the status alone -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -264,7 +296,10 @@ def test_receiver_that_is_gone_for_good_stops_the_publisher(form: str) -> None:
 @pytest.mark.parametrize(
     ("response", "message"),
     [
-        (reply(301, b"", "Location: https://elsewhere/"), "redirects are not followed, sink.url is to name the place"),
+        (
+            reply(301, b"", "Location: https://elsewhere/"),
+            "redirects are not followed, sink.url is to name the place",
+        ),
         (reply(304), "redirects are not followed"),
         (reply(401), "credentials are needed: EVENTLOG_SINK_TOKEN"),
         (reply(403), "the credentials do not suffice, or the signature is of another secret"),
@@ -294,7 +329,9 @@ def test_other_status_means_that_the_receiver_is_away_and_names_the_likely_mista
         ([reply(200, b"x" * 2000)], "more than 1000 bytes"),
     ],
 )
-def test_half_an_answer_is_none_whatever_its_status(form: str, pieces: list[bytes], message: str) -> None:
+def test_half_an_answer_is_none_whatever_its_status(
+    form: str, pieces: list[bytes], message: str
+) -> None:
     assert message in away(lambda _: pieces, form=form, max_answer_bytes=1000)
 
 
@@ -302,11 +339,13 @@ def test_half_an_answer_is_none_whatever_its_status(form: str, pieces: list[byte
 def test_answer_that_comes_too_late_is_none(form: str) -> None:
     with Receiver() as receiver, sink_to(receiver, form=form, timeout=0.3) as sink:
         receiver.script = lambda _: receiver.silence()
-        with pytest.raises(ReceiverAway, match=r"no whole answer within 0\.3 s|no connection within the time-out"):
+        with pytest.raises(
+            ReceiverAway, match=r"no whole answer within 0\.3 s|no connection within the time-out"
+        ):
             sink.send(document())
 
 
-# --- results in JSON --------------------------------------------------------------------------------------------------
+# --- results in JSON ------------------------------------------------------------------------------
 
 
 def results(*found: object) -> bytes:
@@ -317,20 +356,33 @@ def results(*found: object) -> bytes:
 def test_result_of_one_event_leaves_the_others(level: Level) -> None:
     named = {"event_id": "2", "status": level.name.lower(), "message": " why "}
     read = answered(lambda _: results(named), "1", "2", "3", form="json")
-    assert [read.verdict(name) for name in "123"] == [Verdict(Level.SUCCESS), Verdict(level, "why"), Verdict(Level(0))]
+    assert [read.verdict(name) for name in "123"] == [
+        Verdict(Level.SUCCESS),
+        Verdict(level, "why"),
+        Verdict(Level(0)),
+    ]
     assert (read.general, read.culprit_unknown) == (None, False)
 
 
 def test_message_of_a_result_is_fit_for_a_table_and_a_line_of_a_log() -> None:
-    named = {"event_id": "1", "status": "error", "message": "no\x00such\r\n container \ud800" + "x" * 10_000}
+    named = {
+        "event_id": "1",
+        "status": "error",
+        "message": "no\x00such\r\n container \ud800" + "x" * 10_000,
+    }
     message = answered(lambda _: results(named), form="json").verdict("1").message
     assert message.startswith("no\ufffdsuch container \ufffdxxx")
     assert message.isprintable()
     assert len(message) < 300
 
 
-def test_of_several_results_for_one_event_the_worst_counts_and_an_unknown_word_is_an_error() -> None:
-    found = ({"event_id": "1", "status": "warning"}, {"event_id": 1, "status": "splendid", "message": None})
+def test_of_several_results_for_one_event_the_worst_counts_and_an_unknown_word_is_an_error() -> (
+    None
+):
+    found = (
+        {"event_id": "1", "status": "warning"},
+        {"event_id": 1, "status": "splendid", "message": None},
+    )
     read = answered(lambda _: results(*found, {"event_id": "1", "status": "success"}), form="json")
     assert read.verdicts == {"1": Verdict(Level.ERROR)}
 
@@ -357,7 +409,10 @@ def test_no_results_are_success_for_all() -> None:
         (b'{"results": {"1": "success"}}', "has no list of results"),
         (b'{"results": ["1"]}', "result 1 of the receiver's answer lacks an event_id or a status"),
         (b'{"results": [{"status": "error"}]}', "result 1 of"),
-        (b'{"results": [{"event_id": "1", "status": "success"}, {"event_id": "2"}]}', "result 2 of"),
+        (
+            b'{"results": [{"event_id": "1", "status": "success"}, {"event_id": "2"}]}',
+            "result 2 of",
+        ),
         (b'{"results": [{"event_id": true, "status": "error"}]}', "result 1 of"),
         (b'{"results": [{"event_id": "1", "status": "error", "message": 7}]}', "result 1 of"),
     ],
@@ -368,7 +423,7 @@ def test_json_that_is_no_answer_means_that_the_receiver_is_away(body: bytes, mes
     assert 'by its status alone needs sink.answer = "status"' in told
 
 
-# --- which of them ----------------------------------------------------------------------------------------------------
+# --- which of them --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -378,7 +433,11 @@ def test_json_that_is_no_answer_means_that_the_receiver_is_away(body: bytes, mes
         ({"format.type": "cloudevents"}, WARNING, Level.SUCCESS),
         ({"sink.answer": "status"}, WARNING, Level.SUCCESS),
         ({"format.type": "cloudevents", "sink.answer": "xds"}, WARNING, Level.WARNING),
-        ({"sink.answer": "json"}, b'{"results": [{"event_id": "1", "status": "error"}]}', Level.ERROR),
+        (
+            {"sink.answer": "json"},
+            b'{"results": [{"event_id": "1", "status": "error"}]}',
+            Level.ERROR,
+        ),
     ],
 )
 def test_xds_is_answered_in_xds_and_other_formats_by_status_unless_the_option_says_otherwise(

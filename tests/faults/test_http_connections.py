@@ -1,4 +1,6 @@
-"""Connections of the HTTP sink: slow receivers, kept connections, TLS; one deadline holds for all of it."""
+"""Connections of the HTTP sink: slow receivers, kept connections, TLS; one deadline holds for all
+of it.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def accept_all(request: Request) -> bytes:
 
 
 def connected(sink: HttpSink) -> None:
-    """Connect with patience, as a busy machine needs it; from then on half a second is all that there is."""
+    """Connect with patience, as a busy machine needs it; from then on half a second is all that
+    there is.
+    """
     sink.send(document())
     sink._client._timeout = 0.5
 
@@ -50,11 +54,16 @@ HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(WARNING)
         pytest.param(lambda receiver: receiver.silence(), id="silent"),
         pytest.param(lambda receiver: receiver.drip(HEAD + WARNING, 0.05), id="head-dripped"),
         pytest.param(
-            lambda receiver: (p for part in ([HEAD], receiver.drip(WARNING, 0.05)) for p in part), id="body-dripped"
+            lambda receiver: (p for part in ([HEAD], receiver.drip(WARNING, 0.05)) for p in part),
+            id="body-dripped",
         ),
-        pytest.param(lambda receiver: (p for part in ([HEAD], receiver.silence()) for p in part), id="body-missing"),
         pytest.param(
-            lambda receiver: receiver.drip(b"HTTP/1.1 100 Continue\r\n\r\n" * 10, 0.05), id="continue-dripped"
+            lambda receiver: (p for part in ([HEAD], receiver.silence()) for p in part),
+            id="body-missing",
+        ),
+        pytest.param(
+            lambda receiver: receiver.drip(b"HTTP/1.1 100 Continue\r\n\r\n" * 10, 0.05),
+            id="continue-dripped",
         ),
     ],
 )
@@ -63,7 +72,10 @@ def test_receiver_that_is_slow_holds_the_publisher_no_longer_than_the_time_out(
     misbehave: object, tls: bool, tmp_path: Path
 ) -> None:
     options = {"ca_file": ca_file(tmp_path)} if tls else {}
-    with Receiver(tls=server_context() if tls else None) as receiver, sink_to(receiver, **options) as sink:
+    with (
+        Receiver(tls=server_context() if tls else None) as receiver,
+        sink_to(receiver, **options) as sink,
+    ):
         connected(sink)
         receiver.script = lambda _: misbehave(receiver)  # type: ignore[operator]
         with pytest.raises(ReceiverAway, match=r"no whole answer within 0\.5 s"):
@@ -100,7 +112,9 @@ def test_receiver_that_does_not_read_holds_the_publisher_no_longer_than_the_time
             sink.send(document(body="x" * 30_000_000))
 
 
-def test_receiver_that_accepts_and_speaks_no_tls_holds_the_publisher_no_longer_than_the_time_out() -> None:
+def test_receiver_that_accepts_and_speaks_no_tls_holds_the_publisher_no_longer_than_the_time_out() -> (
+    None
+):
     with socket.create_server(("127.0.0.1", 0)) as server:
         sink = http_sink(f"https://127.0.0.1:{server.getsockname()[1]}/", timeout=0.3)
         with pytest.raises(ReceiverAway, match="no connection within the time-out"):
@@ -139,7 +153,9 @@ def test_receiver_that_is_not_there_is_away(url: str, message: str, closed_port:
     assert str(caught.value).startswith(f"{url}: {message}")
 
 
-def test_proxies_of_the_environment_are_not_used(monkeypatch: pytest.MonkeyPatch, closed_port: int) -> None:
+def test_proxies_of_the_environment_are_not_used(
+    monkeypatch: pytest.MonkeyPatch, closed_port: int
+) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port}")
     assert answered(accept) == Answer()
@@ -155,14 +171,20 @@ def test_publisher_comes_back_to_a_receiver_that_was_away() -> None:
 
 
 def test_connection_is_kept_for_the_next_document() -> None:
-    with Receiver(in_turn(accept, lambda _: chunked(WARNING), accept)) as receiver, sink_to(receiver) as sink:
+    with (
+        Receiver(in_turn(accept, lambda _: chunked(WARNING), accept)) as receiver,
+        sink_to(receiver) as sink,
+    ):
         for _ in range(3):
             sink.send(document())
     assert [request.connection for request in receiver.requests] == [1, 1, 1]
 
 
 def test_connection_is_not_kept_when_the_receiver_says_so() -> None:
-    with Receiver(lambda _: [reply(200, answer(), "Connection: close"), CUT]) as receiver, sink_to(receiver) as sink:
+    with (
+        Receiver(lambda _: [reply(200, answer(), "Connection: close"), CUT]) as receiver,
+        sink_to(receiver) as sink,
+    ):
         for _ in range(2):
             sink.send(document())
     assert [request.connection for request in receiver.requests] == [1, 2]
@@ -242,7 +264,9 @@ def test_documents_go_over_tls_to_a_receiver_of_a_trusted_authority(tmp_path: Pa
     assert receiver.requests[0].headers["Authorization"] == "Bearer s3cret"
 
 
-def test_kept_tls_connection_that_is_closed_without_an_answer_is_replaced_once(tmp_path: Path) -> None:
+def test_kept_tls_connection_that_is_closed_without_an_answer_is_replaced_once(
+    tmp_path: Path,
+) -> None:
     with (
         Receiver(in_turn(accept, lambda _: [CUT], accept), tls=server_context()) as receiver,
         sink_to(receiver, ca_file=ca_file(tmp_path)) as sink,
@@ -256,7 +280,9 @@ def test_certificate_of_an_unknown_authority_is_refused() -> None:
     with (
         Receiver(tls=server_context()) as receiver,
         sink_to(receiver, token="s3cret") as sink,
-        pytest.raises(ReceiverAway, match=r"certificate is not trusted: .*; sink\.ca_file names further"),
+        pytest.raises(
+            ReceiverAway, match=r"certificate is not trusted: .*; sink\.ca_file names further"
+        ),
     ):
         sink.send(document())
     assert receiver.requests == []
@@ -273,7 +299,9 @@ def test_certificate_of_another_host_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("separate", [False, True])
-def test_client_certificate_is_shown_to_a_receiver_that_asks(separate: bool, tmp_path: Path) -> None:
+def test_client_certificate_is_shown_to_a_receiver_that_asks(
+    separate: bool, tmp_path: Path
+) -> None:
     context = server_context()
     authority().configure_trust(context)
     context.verify_mode = ssl.CERT_REQUIRED

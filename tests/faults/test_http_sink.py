@@ -58,11 +58,17 @@ def secret(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_headers_are_sent_with_each_document(tmp_path: Path) -> None:
     file = tmp_path / "key"
     file.write_text("k3y\n")
-    options = {"headers": {"X-Tenant": "hr"}, "secret_headers": {"X-Api-Key": f"file:{file}", "X-Pass": "env:SECRET"}}
+    options = {
+        "headers": {"X-Tenant": "hr"},
+        "secret_headers": {"X-Api-Key": f"file:{file}", "X-Pass": "env:SECRET"},
+    }
     with Receiver() as receiver, sink_to(receiver, **options) as sink:
         sink.send(document())
         sink.send(document())
-    sent = [[request.headers[name] for name in ("X-Tenant", "X-Api-Key", "X-Pass")] for request in receiver.requests]
+    sent = [
+        [request.headers[name] for name in ("X-Tenant", "X-Api-Key", "X-Pass")]
+        for request in receiver.requests
+    ]
     assert sent == [["hr", "k3y", "s3cret"]] * 2
 
 
@@ -109,8 +115,14 @@ def test_wrong_headers_are_refused(headers: dict[str, object], message: str) -> 
     [
         ({"X-Api-Key": "s3cret"}, "X-Api-Key is neither env:VARIABLE nor file:/PATH"),
         ({"Content-Type": "env:SECRET"}, "Content-Type is set by the publisher itself"),
-        ({"X-Api-Key": "env:NOBODY"}, "sink.secret_headers, X-Api-Key: the environment variable NOBODY is not set"),
-        ({"X-Api-Key": "env:LINES"}, "sink.secret_headers, X-Api-Key: what env:LINES holds has line ends"),
+        (
+            {"X-Api-Key": "env:NOBODY"},
+            "sink.secret_headers, X-Api-Key: the environment variable NOBODY is not set",
+        ),
+        (
+            {"X-Api-Key": "env:LINES"},
+            "sink.secret_headers, X-Api-Key: what env:LINES holds has line ends",
+        ),
         ({"X-Api-Key": "file:/nowhere/key"}, "/nowhere/key cannot be read"),
     ],
 )
@@ -120,7 +132,10 @@ def test_wrong_places_of_secrets_are_refused(
     monkeypatch.setenv("LINES", "s3cret\r\nX: y")
     with pytest.raises(ConfigError) as caught:
         HttpSink(
-            load({"sink": {"type": "http", "url": "https://receiver/", "secret_headers": headers}}, {}).sink.options
+            load(
+                {"sink": {"type": "http", "url": "https://receiver/", "secret_headers": headers}},
+                {},
+            ).sink.options
         )
     assert message in str(caught.value)
     assert "s3cret" not in str(caught.value)
@@ -131,7 +146,7 @@ def test_the_secret_of_signatures_is_masked() -> None:
     assert SIGNING not in f"{config} {list(effective(config))}"
 
 
-# --- compression, signature -------------------------------------------------------------------------------------------
+# --- compression, signature -----------------------------------------------------------------------
 
 
 def test_request_is_compressed_where_that_is_set() -> None:
@@ -151,7 +166,10 @@ def verified(request: Request, secret: str) -> None:
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])
 def test_signature_is_taken_by_the_library_of_standard_webhooks(compression: str) -> None:
-    with Receiver() as receiver, sink_to(receiver, signing_secret=SIGNING, compression=compression) as sink:
+    with (
+        Receiver() as receiver,
+        sink_to(receiver, signing_secret=SIGNING, compression=compression) as sink,
+    ):
         sink.send(document())
     (request,) = receiver.requests
     verified(request, SIGNING)
@@ -170,7 +188,9 @@ def test_during_a_change_of_secrets_each_of_the_two_takes_the_signature() -> Non
 
 
 def test_message_that_comes_again_has_its_id_and_the_rest_of_an_envelope_another() -> None:
-    """A receiver may pass over a message whose id it knows: what is left of an envelope must not be lost so."""
+    """A receiver may pass over a message whose id it knows: what is left of an envelope must not be
+    lost so.
+    """
     sent = [document(), document(), document("2", body="<nds/>"), document("1", body="<nds/>")]
     with Receiver() as receiver, sink_to(receiver, signing_secret=SIGNING) as sink:
         for each in sent:
@@ -187,7 +207,7 @@ def test_without_a_secret_nothing_is_signed() -> None:
     assert not [name for name in receiver.requests[0].headers if name.lower().startswith("webhook")]
 
 
-# --- credentials, settings --------------------------------------------------------------------------------------------
+# --- credentials, settings ------------------------------------------------------------------------
 
 
 def test_basic_credentials_are_sent() -> None:
@@ -199,7 +219,11 @@ def test_basic_credentials_are_sent() -> None:
 
 @pytest.mark.parametrize(
     "credentials",
-    [{"token": "s3cret"}, {"user": "hr", "password": "s3cret"}, {"secret_headers": {"Authorization": "env:SECRET"}}],
+    [
+        {"token": "s3cret"},
+        {"user": "hr", "password": "s3cret"},
+        {"secret_headers": {"Authorization": "env:SECRET"}},
+    ],
 )
 @pytest.mark.parametrize(
     "echo",
@@ -212,7 +236,9 @@ def test_basic_credentials_are_sent() -> None:
         lambda said: [said + b"\r\n", CUT],
     ],
 )
-def test_credentials_that_a_receiver_repeats_are_not_shown(credentials: dict[str, str], echo: object) -> None:
+def test_credentials_that_a_receiver_repeats_are_not_shown(
+    credentials: dict[str, str], echo: object
+) -> None:
     message = away(lambda request: echo(request.headers["Authorization"].encode()), **credentials)  # type: ignore[operator]
     assert "s3cret" not in message
     assert base64.b64encode(b"hr:s3cret").decode().rstrip("=") not in message
@@ -226,9 +252,21 @@ def test_credentials_that_a_receiver_repeats_are_not_shown(credentials: dict[str
             {"secret_headers": {"X-Api-Key": "env:SECRET"}},
             "credentials are not sent over plain http",
         ),
-        ("https://receiver/", {"signing_secret": "whsec_s3cret"}, "EVENTLOG_SINK_SIGNING_SECRET is to be whsec_"),
-        ("https://receiver/", {"signing_secret": "no base64!"}, "EVENTLOG_SINK_SIGNING_SECRET is to be whsec_"),
-        ("https://receiver/", {"signing_secret": " "}, "EVENTLOG_SINK_SIGNING_SECRET is to be whsec_"),
+        (
+            "https://receiver/",
+            {"signing_secret": "whsec_s3cret"},
+            "EVENTLOG_SINK_SIGNING_SECRET is to be whsec_",
+        ),
+        (
+            "https://receiver/",
+            {"signing_secret": "no base64!"},
+            "EVENTLOG_SINK_SIGNING_SECRET is to be whsec_",
+        ),
+        (
+            "https://receiver/",
+            {"signing_secret": " "},
+            "EVENTLOG_SINK_SIGNING_SECRET is to be whsec_",
+        ),
         ("https://receiver/", {"signing_secret": SIGNING + " c2hvcnQ="}, "24 to 64 random bytes"),
         ("", {}, "is to be a URL like"),
         ("receiver/xds", {}, "is to be a URL like"),
@@ -242,8 +280,16 @@ def test_credentials_that_a_receiver_repeats_are_not_shown(credentials: dict[str
         ("https://receiver/a b", {}, "percent-encode"),
         ("https://receiver/ü", {}, "percent-encode"),
         ("http://receiver/xds", {"token": "s3cret"}, "credentials are not sent over plain http"),
-        ("http://192.0.2.1/xds", {"user": "hr", "password": "s3cret"}, "credentials are not sent over plain http"),
-        ("http://127.0.0.1.example.com/", {"token": "s3cret"}, "credentials are not sent over plain http"),
+        (
+            "http://192.0.2.1/xds",
+            {"user": "hr", "password": "s3cret"},
+            "credentials are not sent over plain http",
+        ),
+        (
+            "http://127.0.0.1.example.com/",
+            {"token": "s3cret"},
+            "credentials are not sent over plain http",
+        ),
         ("https://receiver/", {"token": "s3cret", "user": "hr"}, "EVENTLOG_SINK_TOKEN excludes"),
         (
             "https://receiver/",
@@ -257,14 +303,28 @@ def test_credentials_that_a_receiver_repeats_are_not_shown(credentials: dict[str
         ("https://receiver/", {"user": "h:r", "password": "s3cret"}, "holds a colon"),
         ("https://receiver/", {"user": "hr", "password": "s3cret\r\nX: y"}, "control character"),
         ("http://127.0.0.1/", {"ca_file": Path("ca.pem")}, "need https"),
-        ("https://receiver/", {"ca_file": Path("/nowhere/ca.pem")}, "/nowhere/ca.pem: No such file"),
+        (
+            "https://receiver/",
+            {"ca_file": Path("/nowhere/ca.pem")},
+            "/nowhere/ca.pem: No such file",
+        ),
         ("https://receiver/", {"ca_file": Path(__file__)}, "PEM certificates needed"),
-        ("https://receiver/", {"client_certificate": Path("/nowhere/c.pem")}, "/nowhere/c.pem: No such file"),
-        ("https://receiver/", {"client_certificate": Path(__file__)}, "a PEM certificate and its key needed"),
+        (
+            "https://receiver/",
+            {"client_certificate": Path("/nowhere/c.pem")},
+            "/nowhere/c.pem: No such file",
+        ),
+        (
+            "https://receiver/",
+            {"client_certificate": Path(__file__)},
+            "a PEM certificate and its key needed",
+        ),
         ("https://receiver/", {"client_key": Path("k.pem")}, "needs sink.client_certificate"),
     ],
 )
-def test_wrong_settings_are_refused_before_anything_is_sent(url: str, options: dict[str, object], message: str) -> None:
+def test_wrong_settings_are_refused_before_anything_is_sent(
+    url: str, options: dict[str, object], message: str
+) -> None:
     with pytest.raises(ConfigError) as caught:
         http_sink(url, **options)
     assert message in str(caught.value)

@@ -1,4 +1,6 @@
-"""Names of any kind, from the trigger to the document: mixed case, reserved, quoted, Unicode, 63 bytes long."""
+"""Names of any kind, from the trigger to the document: mixed case, reserved, quoted, Unicode, 63
+bytes long.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-def watched(database: sa.Engine, directory: Path, schema: str, tables: list[str], **settings: Any) -> Any:
+def watched(
+    database: sa.Engine, directory: Path, schema: str, tables: list[str], **settings: Any
+) -> Any:
     watches = [{"table": name, **settings} for name in tables]
     config = load(
         write_config(
@@ -90,15 +94,24 @@ def test_any_name_of_a_table_and_of_its_columns_goes_all_the_way(
         table = f"{quoted(schema)}.{quoted(name)}"
         others = [other for other in NAMES if other != name][:3]
         columns = ", ".join(f"{quoted(other)} text" for other in [*others, "id"])
-        execute(database, f"CREATE TABLE {table} ({quoted(name)} text, {columns}, PRIMARY KEY ({quoted(name)}, id))")
+        execute(
+            database,
+            f"CREATE TABLE {table} ({quoted(name)} text, {columns}, PRIMARY KEY ({quoted(name)}, "
+            "id))",
+        )
         child = cut(f"{name}/c")
         execute(
             database,
-            f"CREATE TABLE {quoted(schema)}.{quoted(child)} (own text, num text, {quoted(name)} text,"
-            f" UNIQUE (own, num, {quoted(name)}), FOREIGN KEY (own, num) REFERENCES {table} ON DELETE CASCADE)",
+            f"CREATE TABLE {quoted(schema)}.{quoted(child)} (own text, num text, {quoted(name)} "
+            f"text, UNIQUE (own, num, {quoted(name)}), FOREIGN KEY (own, num) REFERENCES {table} "
+            "ON DELETE CASCADE)",
         )
-        association = f"{key_text([(name, name), ('id', '1')])},table={quote(name)},schema={quote(schema)}"
-        expected[association] = {other: [f"new {other}"] for other in others} | {f"{child}.{name}": ["v"]}
+        association = (
+            f"{key_text([(name, name), ('id', '1')])},table={quote(name)},schema={quote(schema)}"
+        )
+        expected[association] = {other: [f"new {other}"] for other in others} | {
+            f"{child}.{name}": ["v"]
+        }
     config = watched(database, tmp_path, schema, NAMES, style=style)
 
     for name in NAMES:
@@ -109,7 +122,8 @@ def test_any_name_of_a_table_and_of_its_columns_goes_all_the_way(
         child = f"{quoted(schema)}.{quoted(cut(f'{name}/c'))}"
         execute(
             database,
-            f"INSERT INTO {table} VALUES ({literal(name)}, {old}, '1'), ({literal(name)}, {old}, '2')",
+            f"INSERT INTO {table} VALUES ({literal(name)}, {old}, '1'), ({literal(name)}, {old}, "
+            "'2')",
             f"UPDATE {table} SET {new} WHERE id = '1'",
             f"INSERT INTO {child} VALUES ({literal(name)}, '1', 'v'), ({literal(name)}, '2', 'w')",
             f"DELETE FROM {table} WHERE id = '2'",
@@ -133,7 +147,8 @@ def test_tables_whose_shortened_trigger_names_would_collide_have_triggers_of_the
         execute(database, f"CREATE TABLE {quoted(name)} (id integer PRIMARY KEY, v text)")
     config = watched(database, tmp_path, "public", [LONG_A, LONG_B])
     functions = fetch(
-        database, "SELECT DISTINCT tgfoid FROM pg_trigger WHERE NOT tgisinternal AND tgname LIKE '%tgr%tt%'"
+        database,
+        "SELECT DISTINCT tgfoid FROM pg_trigger WHERE NOT tgisinternal AND tgname LIKE '%tgr%tt%'",
     )
     assert len(functions) == 2
     execute(
@@ -148,14 +163,20 @@ def test_tables_whose_shortened_trigger_names_would_collide_have_triggers_of_the
     }
 
 
-def test_names_that_differ_in_case_only_are_different_tables(database: sa.Engine, tmp_path: Path) -> None:
+def test_names_that_differ_in_case_only_are_different_tables(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     execute(
         database,
         'CREATE TABLE "Usr" ("ID" integer PRIMARY KEY, id text, "Id" text)',
         "CREATE TABLE usr (id integer PRIMARY KEY, v text)",
     )
     config = watched(database, tmp_path, "public", ["Usr", "usr"])
-    execute(database, """INSERT INTO "Usr" VALUES (1, 'lower', 'mixed')""", "INSERT INTO usr VALUES (2, 'v')")
+    execute(
+        database,
+        """INSERT INTO "Usr" VALUES (1, 'lower', 'mixed')""",
+        "INSERT INTO usr VALUES (2, 'v')",
+    )
     assert published(config).objects == {
         "ID=1,table=Usr,schema=public": {"id": ["lower"], "Id": ["mixed"]},
         "id=2,table=usr,schema=public": {"v": ["v"]},

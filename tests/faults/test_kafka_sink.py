@@ -1,4 +1,6 @@
-"""The Kafka sink with brokers that answer, hang, refuse, die (spec/event-log.md 8.4, 12): a real log."""
+"""The Kafka sink with brokers that answer, hang, refuse, die (spec/event-log.md 8.4, 12): a real
+log.
+"""
 
 from __future__ import annotations
 
@@ -52,11 +54,18 @@ def brokers() -> Iterator[Cluster]:
 def configure(database: sa.Engine, brokers: Cluster, tmp_path: Path) -> Any:
     """A log with triggers, and configurations that publish it to the cluster."""
 
-    def make(*, sink: dict[str, Any] | None = None, properties: str = "", **sections: dict[str, Any]) -> Config:
+    def make(
+        *, sink: dict[str, Any] | None = None, properties: str = "", **sections: dict[str, Any]
+    ) -> Config:
         settings = {"type": "kafka", "brokers": brokers.brokers, "timeout": 20, **(sink or {})}
         publisher = {"allow_loopback": True, "batch_size": 3, **sections.pop("publisher", {})}
         path = write_config(
-            tmp_path, url_of(database), [{"table": "usr"}], sink=settings, publisher=publisher, **sections
+            tmp_path,
+            url_of(database),
+            [{"table": "usr"}],
+            sink=settings,
+            publisher=publisher,
+            **sections,
         )
         return load(path, {"EVENTLOG_SINK_PROPERTIES": properties} if properties else {})
 
@@ -66,7 +75,10 @@ def configure(database: sa.Engine, brokers: Cluster, tmp_path: Path) -> Any:
 
 
 def publish(config: Config, sink: Any = None) -> None:
-    with open_context(config, Counters()) as context, closing(sink or open_sink(config, None)) as opened:  # type: ignore[arg-type]
+    with (
+        open_context(config, Counters()) as context,
+        closing(sink or open_sink(config, None)) as opened,
+    ):  # type: ignore[arg-type]
         publish_once(context, opened)
 
 
@@ -92,7 +104,8 @@ def test_xds_is_an_envelope_an_event_under_its_association(
     publish(configure(sink={"topic": "hr.xds"}))
     found = brokers.records("hr.xds")
     assert sorted(record.key or b"" for record in found) == [
-        b"idu=1,table=usr,schema=public", b"idu=1,table=usr,schema=public", b"idu=2,table=usr,schema=public",
+        b"idu=1,table=usr,schema=public", b"idu=1,table=usr,schema=public",
+        b"idu=2,table=usr,schema=public",
     ]  # fmt: skip
     assert all((record.value or b"").count(b"<association>") == 1 for record in found)
     assert [b"<delete" in (record.value or b"") for record in found if (record.key or b"").startswith(b"idu=1,")] == [
@@ -116,23 +129,32 @@ def test_events_become_messages_that_read_back_as_changes(
         publish(
             configure(
                 sink={"topic": topic},
-                format={**QLIK, "qlik-messages": {"encoding": encoding, "metadata_topic": f"m.{encoding}"}},
+                format={
+                    **QLIK,
+                    "qlik-messages": {"encoding": encoding, "metadata_topic": f"m.{encoding}"},
+                },
             )
         )
         report = Report()
         options = {"topic": topic, "metadata_topic": f"m.{encoding}"}
         changes = list(FORMAT.read(f"kafka://{brokers.brokers}/{topic}", options, report))
-        assert [(change.op.value, change.schema, change.table, change.key) for change in changes] == [
-            (op, "public", "usr", (("idu", 1),)) for op in ("INSERT", "UPDATE", "DELETE")
-        ]
+        assert [
+            (change.op.value, change.schema, change.table, change.key) for change in changes
+        ] == [(op, "public", "usr", (("idu", 1),)) for op in ("INSERT", "UPDATE", "DELETE")]
         insert, update, delete = changes
         assert insert.after is not None
         assert str(insert.after["born"]) == "1815-12-10 01:02:03.456789"
-        assert (update.before, update.after) == ({"idu": 1, "fname": "Ada"}, {"idu": 1, "fname": None})
+        assert (update.before, update.after) == (
+            {"idu": 1, "fname": "Ada"},
+            {"idu": 1, "fname": None},
+        )
         assert update.changed == {"fname"}
         assert delete.before == {"idu": 1}
         times = fetch(database, "SELECT min(event_time), max(event_time) FROM eventlog")
-        assert all(times[0][0].replace(microsecond=0) <= change.commit_time.replace(tzinfo=None) for change in changes)  # type: ignore[union-attr]
+        assert all(
+            times[0][0].replace(microsecond=0) <= change.commit_time.replace(tzinfo=None)
+            for change in changes
+        )  # type: ignore[union-attr]
         assert [change.extras["stream_position"] for change in changes] == ["1", "3", "4"]
         positions = [change.position or "" for change in changes]
         assert positions == sorted(set(positions))
@@ -223,14 +245,20 @@ def test_what_is_sent_again_bears_the_same_change_sequences(
     execute(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 10) n")
     with pytest.raises(ReceiverAway, match="lost"):
         publish(config, Unheard(open_sink(config, None)))  # type: ignore[arg-type]
-    execute(database, "UPDATE eventlog SET status = 'S' WHERE table_key = 'idu=4'")  # somebody else has dealt with it
+    execute(
+        database, "UPDATE eventlog SET status = 'S' WHERE table_key = 'idu=4'"
+    )  # somebody else has dealt with it
     execute(database, "UPDATE usr SET fname = 'b' WHERE idu = 7")
     publish(config)
     found = brokers.records("public.usr")
     first: dict[str, list[bytes | None]] = {}
     for sequence, record in zip(sequences(found), found, strict=True):
         first.setdefault(sequence, []).append(record.value)
-    assert sorted(map(len, first.values())) == [1, 1, *[2] * 9]  # 4 once, the update once, the others again
+    assert sorted(map(len, first.values())) == [
+        1,
+        1,
+        *[2] * 9,
+    ]  # 4 once, the update once, the others again
     assert all(len(set(values)) == 1 for values in first.values())
     updated = next(p for p in payloads(found) if p["headers"]["operation"] == "UPDATE")
     assert updated["headers"]["changeSequence"] == max(first)
@@ -254,7 +282,9 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
                     execute(database, "UPDATE usr SET born = now() WHERE idu = 3")
                     sink.losses = 0
                     wait_until(lambda: sink.losses > 0, "a flight is lost")
-                    assert fetch(database, "SELECT status FROM eventlog ORDER BY record_id DESC LIMIT 1") == [("N",)]
+                    assert fetch(
+                        database, "SELECT status FROM eventlog ORDER BY record_id DESC LIMIT 1"
+                    ) == [("N",)]
         wait_until(lambda: is_drained(database, publisher), "all is published")
     assert set(statuses(database).values()) == {"S"}
     for number in range(1, 21):
@@ -270,7 +300,9 @@ def test_brokers_that_hang_in_the_middle_lose_nothing_and_turn_no_order(
         assert history[-1][1] == "6"
 
 
-def test_brokers_that_are_gone_leave_the_rows_new(database: sa.Engine, brokers: Cluster, configure: Any) -> None:
+def test_brokers_that_are_gone_leave_the_rows_new(
+    database: sa.Engine, brokers: Cluster, configure: Any
+) -> None:
     execute(database, "INSERT INTO usr (idu) VALUES (1)")
     config = configure(sink={"timeout": 2})
     brokers.kill()
@@ -302,7 +334,13 @@ def test_what_was_handed_over_before_kafka_went_away_is_not_marked(
 def test_a_record_that_is_too_large_is_an_error_of_its_event_alone(
     database: sa.Engine, brokers: Cluster, configure: Any
 ) -> None:
-    execute(database, *(f"INSERT INTO usr (idu, fname) VALUES ({n}, repeat('x', {n} * 800))" for n in range(1, 4)))
+    execute(
+        database,
+        *(
+            f"INSERT INTO usr (idu, fname) VALUES ({n}, repeat('x', {n} * 800))"
+            for n in range(1, 4)
+        ),
+    )
     publish(configure(sink={"topic": "t"}, properties="message.max.bytes=2000"))
     assert list(statuses(database).values()) == ["S", "S", "E"]
     ((code, message),) = fetch(database, "SELECT code, message FROM eventlog_error")
@@ -315,7 +353,9 @@ def test_a_batch_that_the_brokers_refuse_is_sent_again_record_by_record(brokers:
     sink = KafkaSink(brokers.brokers, "t")
 
     class Refusing(kafka.Transmitter):
-        """Brokers that refuse the batch in which a record is malformed, as real ones do; the mock ones refuse none."""
+        """Brokers that refuse the batch in which a record is malformed, as real ones do; the mock
+        ones refuse none.
+        """
 
         batch: tuple[bytes, ...] = ()
 
@@ -335,11 +375,15 @@ def test_a_batch_that_the_brokers_refuse_is_sent_again_record_by_record(brokers:
     records = tuple((KafkaRecord("t", None, event_id.encode()),) for event_id in event_ids)
     assert sink.send(Document(1, 1, event_ids, b"", records)) == Answer(is_pending=True)
     refused = sink.flush()
-    assert {event_id: verdict.level for event_id, verdict in (refused or {}).items()} == {"2": Level.ERROR}
+    assert {event_id: verdict.level for event_id, verdict in (refused or {}).items()} == {
+        "2": Level.ERROR
+    }
     sink.close()
 
 
-def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(database: sa.Engine, configure: Any) -> None:
+def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(
+    database: sa.Engine, configure: Any
+) -> None:
     class Late(Unheard):
         def flush(self) -> Any:
             refused = self.sink.flush()
@@ -353,11 +397,15 @@ def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(database: sa.Engin
         publish_once(context, ReportingSink(sink, lambda: beats.append(1)))  # as the daemon does
     assert beats  # of the flush, since the brokers speak only then
     assert list(statuses(database).values()) == ["S", "E", "S"]
-    assert fetch(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "why")]
+    assert fetch(database, "SELECT record_id, code, message FROM eventlog_error") == [
+        (2, "receiver", "why")
+    ]
     assert (counters.answers_success, counters.answers_error) == (2, 1)
 
 
-def test_what_a_message_cannot_hold_is_an_error_of_its_event(database: sa.Engine, configure: Any) -> None:
+def test_what_a_message_cannot_hold_is_an_error_of_its_event(
+    database: sa.Engine, configure: Any
+) -> None:
     execute(
         database,
         "INSERT INTO usr (idu, fname) VALUES (1, 'a')",
@@ -370,7 +418,11 @@ def test_what_a_message_cannot_hold_is_an_error_of_its_event(database: sa.Engine
 
 
 def test_the_command_publishes_in_the_format_that_it_is_told(
-    database: sa.Engine, brokers: Cluster, configure: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    database: sa.Engine,
+    brokers: Cluster,
+    configure: Any,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     configure()
     path = str(tmp_path / "eventlog.toml")
@@ -402,7 +454,9 @@ def _container() -> Iterator[str]:
     import warnings
 
     try:
-        answers = subprocess.run(["docker", "info"], capture_output=True, timeout=20).returncode == 0
+        answers = (
+            subprocess.run(["docker", "info"], capture_output=True, timeout=20).returncode == 0
+        )
     except (OSError, subprocess.TimeoutExpired):
         answers = False
     if not answers:
@@ -418,14 +472,18 @@ def _container() -> Iterator[str]:
 @pytest.mark.docker
 def test_a_real_kafka_takes_what_the_publisher_sends(database: sa.Engine, configure: Any) -> None:
     with _container() as address:
-        execute(database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 100) n")
+        execute(
+            database, "INSERT INTO usr (idu, fname) SELECT n, 'a' FROM generate_series(1, 100) n"
+        )
         publish(configure(sink={"brokers": address}, format=QLIK))
         assert set(statuses(database).values()) == {"S"}
         changes = list(FORMAT.read(f"kafka://{address}/public.usr", {}, Report()))
         assert {change.key for change in changes} == {(("idu", n),) for n in range(1, 101)}
 
 
-def test_the_passphrase_of_a_key_comes_from_where_secret_properties_says(tmp_path: Path, brokers: Cluster) -> None:
+def test_the_passphrase_of_a_key_comes_from_where_secret_properties_says(
+    tmp_path: Path, brokers: Cluster
+) -> None:
     issued = trustme.CA().issue_cert("publisher")
     key = serialization.load_pem_private_key(issued.private_key_pem.bytes(), None)
     encryption = serialization.BestAvailableEncryption(b"geheim")

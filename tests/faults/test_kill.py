@@ -25,7 +25,8 @@ TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, a text, b text)",
     "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2'), (3, 'a3', 'b3')",
 )
-# Three flights of one to three envelopes, one of them of rows that make no event; queried-back rows do not change.
+# Three flights of one to three envelopes, one of them of rows that make no event; queried-back rows
+# do not change.
 QUEUE = """
     INSERT INTO eventlog (event_type, table_name, table_key, column_name, old_value, new_value, perpetrator) VALUES
     (1, 'usr', 'id=9', 'a', NULL, 'x', 'app'), (1, 'usr', 'id=9', 'b', NULL, 'y', 'app'), (6, 'usr', 'id=1', NULL, NULL,
@@ -44,7 +45,9 @@ class Publisher:
 
     marker = MARKER
 
-    def __init__(self, database: sa.Engine, directory: Path, file_layout: str, **options: Any) -> None:
+    def __init__(
+        self, database: sa.Engine, directory: Path, file_layout: str, **options: Any
+    ) -> None:
         self.database = database
         self.documents = directory / "documents"
         self.config_file = write_config(
@@ -58,7 +61,11 @@ class Publisher:
         self.rows_of: dict[str, Any] = {}
         self.text_of: dict[str, str] = {}
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).with_name("kill_driver.py")), str(self.config_file)],
+            [
+                sys.executable,
+                str(Path(__file__).with_name("kill_driver.py")),
+                str(self.config_file),
+            ],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -112,7 +119,9 @@ class Publisher:
     def bodies(self) -> list[bytes]:
         """The documents in the order of their names; every file is whole."""
         found = []
-        for path in sorted(path for path in self.documents.glob("*") if not path.name.startswith(".")):
+        for path in sorted(
+            path for path in self.documents.glob("*") if not path.name.startswith(".")
+        ):
             content = path.read_bytes()
             if path.suffix == ".xmll":
                 assert content.endswith(b"\n")
@@ -122,7 +131,8 @@ class Publisher:
         return found
 
     def come_later(self) -> set[str]:
-        """Log further rows of the objects of events 8 and 3; the event-ids that they must get if these were recorded.
+        """Log further rows of the objects of events 8 and 3; the event-ids that they must get if
+        these were recorded.
 
         What was not recorded before they came is folded with them.
         """
@@ -134,13 +144,16 @@ class Publisher:
     def check_end(self, later: set[str] | frozenset[str] = frozenset()) -> None:
         ends = statuses(self.database)
         assert ends == {**dict.fromkeys(ends, "S"), 7: "E"}
-        assert fetch(self.database, "SELECT record_id, code FROM eventlog_error") == [(7, "unknown_table")]
+        assert fetch(self.database, "SELECT record_id, code FROM eventlog_error") == [
+            (7, "unknown_table")
+        ]
         assert fetch(self.database, "SELECT * FROM eventlog_inflight") == []
         assert self.markers() == [self.marker]
         replay = Replay()
         replay.documents(self.bodies())
         assert replay.objects == FINAL
-        # Files of envelopes that were sent again have replaced themselves: no event is in two of them.
+        # Files of envelopes that were sent again have replaced themselves: no event is in two of
+        # them.
         assert replay.repeated == 0
         assert set(replay.applied) == {"1", "3", "4", "6", "8", "10"} | later
 
@@ -163,7 +176,9 @@ class Publisher:
 
 
 @contextmanager
-def publisher(database: sa.Engine, directory: Path, file_layout: str, **options: Any) -> Iterator[Publisher]:
+def publisher(
+    database: sa.Engine, directory: Path, file_layout: str, **options: Any
+) -> Iterator[Publisher]:
     started = Publisher(database, directory, file_layout, **options)
     try:
         yield started
@@ -194,7 +209,9 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
 
 
 @pytest.mark.parametrize("file_layout", ["lines", "documents"])
-def test_killed_again_and_again_everything_is_published(database: sa.Engine, tmp_path: Path, file_layout: str) -> None:
+def test_killed_again_and_again_everything_is_published(
+    database: sa.Engine, tmp_path: Path, file_layout: str
+) -> None:
     with publisher(database, tmp_path, file_layout) as killed:
         deaths = []
         for seed in range(6):

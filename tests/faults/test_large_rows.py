@@ -1,4 +1,6 @@
-"""Rows of several MiB: the publisher's memory is bounded by bytes, not by rows (spec/event-log.md 8.2, 8.4)."""
+"""Rows of several MiB: the publisher's memory is bounded by bytes, not by rows (spec/event-log.md
+8.2, 8.4).
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ def write_large(database: sa.Engine, rows: int = ROWS, mib: int = 4) -> None:
     execute(
         database,
         "ALTER TABLE eventlog ALTER new_value SET STORAGE EXTERNAL",
-        f"INSERT INTO eventlog ({COLUMNS}) SELECT 1, 'usr', 'idu=' || g, 'fname', repeat('x', {mib} * 1048576) "
-        f"FROM generate_series(1, {rows}) AS g",
+        f"INSERT INTO eventlog ({COLUMNS}) SELECT 1, 'usr', 'idu=' || g, 'fname', repeat('x', "
+        f"{mib} * 1048576) FROM generate_series(1, {rows}) AS g",
     )
 
 
@@ -74,10 +76,16 @@ def receiving() -> Iterator[_Receiver]:
         server.server_close()
 
 
-def publish_bounded(database: sa.Engine, receiver: _Receiver, **options: object) -> subprocess.CompletedProcess[str]:
+def publish_bounded(
+    database: sa.Engine, receiver: _Receiver, **options: object
+) -> subprocess.CompletedProcess[str]:
     """``eventlog publish --once`` whose data may not grow beyond ``MOST``."""
     url = f"http://127.0.0.1:{receiver.server_address[1]}/"
-    flags = settings(database, **options) | {"sink.type": "http", "sink.url": url, "sink.answer": "status"}
+    flags = settings(database, **options) | {
+        "sink.type": "http",
+        "sink.url": url,
+        "sink.answer": "status",
+    }
     sets = [part for name, value in flags.items() for part in ("--set", f"{name}={value}")]
     program = (
         "import resource, sys; "
@@ -86,7 +94,8 @@ def publish_bounded(database: sa.Engine, receiver: _Receiver, **options: object)
     )
     return subprocess.run(
         [sys.executable, "-c", program, *sets, "publish", "--once"],
-        env=os.environ | {"EVENTLOG_TRACEBACK": "1"}, capture_output=True, text=True, timeout=5 * PATIENCE, check=False,
+        env=os.environ | {"EVENTLOG_TRACEBACK": "1"}, capture_output=True, text=True,
+        timeout=5 * PATIENCE, check=False,
     )  # fmt: skip
 
 
@@ -101,7 +110,9 @@ def test_large_rows_are_published_in_bounded_memory(database: sa.Engine) -> None
     assert receiver.largest < 20 * MIB  # flight_bytes, and what XDS writes around the values
 
 
-def test_a_flight_of_large_rows_that_was_recorded_is_sent_an_envelope_at_a_time(database: sa.Engine) -> None:
+def test_a_flight_of_large_rows_that_was_recorded_is_sent_an_envelope_at_a_time(
+    database: sa.Engine,
+) -> None:
     """As a version recorded it that counted rows alone."""
     make_log(database)
     write_large(database)
@@ -136,15 +147,20 @@ def test_large_rows_that_are_read_back_are_published_in_bounded_memory(database:
     assert set(statuses(database).values()) == {"S"}
 
 
-def test_the_events_are_the_same_whatever_the_bytes_of_a_flight(database: sa.Engine, tmp_path: Path) -> None:
+def test_the_events_are_the_same_whatever_the_bytes_of_a_flight(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     make_log(database)
     execute(
         database,
-        # Small and large rows of few objects, so that they fold; one large row is bad and one is of an unknown type.
+        # Small and large rows of few objects, so that they fold; one large row is bad and one is of
+        # an unknown type.
         f"INSERT INTO eventlog ({COLUMNS}) SELECT 2, 'usr', 'idu=' || g % 7, 'fname', "
-        "repeat(chr(97 + g % 26), CASE WHEN g % 3 = 0 THEN 40000 ELSE 10 END) || g FROM generate_series(1, 200) AS g",
-        f"INSERT INTO eventlog ({COLUMNS}) VALUES (2, 'usr', 'idu=1', 'fname', repeat(chr(1), 50000)), "
-        "(-7, 'usr', 'idu=1', 'fname', repeat('x', 50000)), (2, 'usr', 'idu=2', 'fname', 'last')",
+        "repeat(chr(97 + g % 26), CASE WHEN g % 3 = 0 THEN 40000 ELSE 10 END) || g FROM "
+        "generate_series(1, 200) AS g",
+        f"INSERT INTO eventlog ({COLUMNS}) VALUES (2, 'usr', 'idu=1', 'fname', repeat(chr(1), "
+        "50000)), (-7, 'usr', 'idu=1', 'fname', repeat('x', 50000)), (2, 'usr', 'idu=2', 'fname', "
+        "'last')",
     )
     sent = []
     for flight_bytes in (2**40, 2**16, 100_000):

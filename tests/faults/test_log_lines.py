@@ -34,9 +34,13 @@ def test_lines_for_people_have_their_time_in_utc(log: sa.Engine, tmp_path: Path)
         assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (INFO|WARNING) ", line), line
 
 
-def test_lines_for_programs_are_json_with_what_they_are_about(log: sa.Engine, tmp_path: Path) -> None:
+def test_lines_for_programs_are_json_with_what_they_are_about(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     write(log, 1)
-    lines = [json.loads(line) for line in said(log, tmp_path, log__format="json", log__level="debug")]
+    lines = [
+        json.loads(line) for line in said(log, tmp_path, log__format="json", log__level="debug")
+    ]
     assert all({"time", "level", "logger", "message"} <= line.keys() for line in lines)
     assert {line["log"] for line in lines} == {"eventlog"}
     (flight,) = [line for line in lines if "flight" in line]
@@ -44,8 +48,14 @@ def test_lines_for_programs_are_json_with_what_they_are_about(log: sa.Engine, tm
     assert "1 envelope ended" in flight["message"]
 
 
-def test_the_first_lines_show_what_differs_from_the_defaults_alone(log: sa.Engine, tmp_path: Path) -> None:
-    settings = [line.partition("settings ")[2] for line in said(log, tmp_path, batch_size=7) if "settings [" in line]
+def test_the_first_lines_show_what_differs_from_the_defaults_alone(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    settings = [
+        line.partition("settings ")[2]
+        for line in said(log, tmp_path, batch_size=7)
+        if "settings [" in line
+    ]
     assert "[publisher]: batch_size = 7" in settings
     assert not any("heartbeat_interval" in line or "fold_distance" in line for line in settings)
 
@@ -55,19 +65,31 @@ def test_a_level_silences_what_is_below_it(log: sa.Engine, tmp_path: Path) -> No
     assert [line for line in said(log, tmp_path, log__level="warning") if " INFO " in line] == []
 
 
-def test_twice_verbose_says_each_statement_and_never_a_value(log: sa.Engine, tmp_path: Path) -> None:
+def test_twice_verbose_says_each_statement_and_never_a_value(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     write(log, 1)
     lines = said(log, tmp_path, "-vv")
-    assert any(re.search(r"DEBUG 0\.\d+ s, \d+ rows: SELECT .* WHERE \"status\" = 'N'", line) for line in lines)
+    assert any(
+        re.search(r"DEBUG 0\.\d+ s, \d+ rows: SELECT .* WHERE \"status\" = 'N'", line)
+        for line in lines
+    )
     assert not any("Jack" in line or "idu=1" in line for line in lines)
     assert not any(" rows: " in line for line in said(log, tmp_path, "-v"))
 
 
-def test_the_line_of_a_parked_object_says_flight_envelope_and_event(log: sa.Engine, tmp_path: Path) -> None:
+def test_the_line_of_a_parked_object_says_flight_envelope_and_event(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     write(log, 1, 2)
     locked = reply(200, answer(status("retry", "2", "the mailbox is locked")))
     with Receiver(lambda _: locked) as receiver:
-        options = {"sink__type": "http", "sink__url": receiver.url, "batch_size": 1, "log__format": "json"}
+        options = {
+            "sink__type": "http",
+            "sink__url": receiver.url,
+            "batch_size": 1,
+            "log__format": "json",
+        }
         with process(log, tmp_path, "--once", **options) as running:
             _, lines = running.communicate(timeout=60)
     told = [json.loads(line) for line in lines.decode().splitlines() if line.startswith("{")]

@@ -1,5 +1,5 @@
-"""Thousands of parked objects, on a real database: the others go on, order is kept, a restart loses nothing
-(spec/event-log.md 8.4).
+"""Thousands of parked objects, on a real database: the others go on, order is kept, a restart loses
+nothing (spec/event-log.md 8.4).
 """
 
 from __future__ import annotations
@@ -23,7 +23,12 @@ def test_thousands_of_parked_objects_let_the_others_go_on_and_keep_their_order(
     database: sa.Engine, tmp_path: Path
 ) -> None:
     execute(database, "CREATE TABLE usr (id integer PRIMARY KEY, num integer)")
-    config = load(write_config(tmp_path, url_of(database), [{"table": "usr"}], publisher={"allow_loopback": True}), {})
+    config = load(
+        write_config(
+            tmp_path, url_of(database), [{"table": "usr"}], publisher={"allow_loopback": True}
+        ),
+        {},
+    )
     install(config)
     execute(database, f"INSERT INTO usr SELECT n, 0 FROM generate_series(1, {MANY}) AS n")
     refuses = True
@@ -36,7 +41,9 @@ def test_thousands_of_parked_objects_let_the_others_go_on_and_keep_their_order(
             if refuses and key <= MANY:
                 verdicts[event.event_id] = Verdict(Level.RETRY, "later")
             else:
-                accepted[key] += [text for each in event.attributes for _, texts in each.steps for text in texts]
+                accepted[key] += [
+                    text for each in event.attributes for _, texts in each.steps for text in texts
+                ]
         return Answer(verdicts)
 
     sink = Collecting(judge)

@@ -1,7 +1,9 @@
-"""Whatever captures the changes on MariaDB, a receiver ends with the objects there are (spec/triggers.md 2, 3, 7.4).
+"""Whatever captures the changes on MariaDB, a receiver ends with the objects there are
+(spec/triggers.md 2, 3, 7.4).
 
-Writers change a few keys at once while a publisher runs; its documents are applied by a receiver in miniature, and what
-that holds in the end is compared with the tables: small ones of all styles, and the 48 of OpenStack Keystone.
+Writers change a few keys at once while a publisher runs; its documents are applied by a receiver in
+miniature, and what that holds in the end is compared with the tables: small ones of all styles, and
+the 48 of OpenStack Keystone.
 """
 
 from __future__ import annotations
@@ -39,9 +41,10 @@ def database(mariadb_server_: mariadb_server.Server) -> Iterator[sa.Engine]:
 class Workload:
     """Tables, what is watched of them, random changes, and SQL of what a receiver should have.
 
-    A change is SQL with ``{key}``, ``{other}`` (keys) and ``{n}`` (a small number). ``contents``: class -> a statement
-    of rows (canonical key, then attributes), and the names of the attributes; one of a child table has a text in which
-    ``|`` stands between its values. ``strict``: as of ``Replay``.
+    A change is SQL with ``{key}``, ``{other}`` (keys) and ``{n}`` (a small number). ``contents``:
+    class -> a statement of rows (canonical key, then attributes), and the names of the attributes;
+    one of a child table has a text in which ``|`` stands between its values. ``strict``: as of
+    ``Replay``.
     """
 
     ddl: Sequence[str]
@@ -54,8 +57,10 @@ class Workload:
 CASCADE = "ON DELETE CASCADE ON UPDATE CASCADE"
 USR = (
     "CREATE TABLE usr (id int PRIMARY KEY, name varchar(40), num int)",
-    f"CREATE TABLE phone (id int, no varchar(20), UNIQUE (id, no), FOREIGN KEY (id) REFERENCES usr (id) {CASCADE})",
-    f"CREATE TABLE note (id int, txt varchar(20), KEY (id), FOREIGN KEY (id) REFERENCES usr (id) {CASCADE})",
+    "CREATE TABLE phone (id int, no varchar(20), UNIQUE (id, no), FOREIGN KEY (id) REFERENCES usr "
+    f"(id) {CASCADE})",
+    "CREATE TABLE note (id int, txt varchar(20), KEY (id), FOREIGN KEY (id) REFERENCES usr (id) "
+    f"{CASCADE})",
 )
 USR_CHANGES = (
     "INSERT INTO usr VALUES ({key}, 'a', {n}), ({other}, 'b', NULL)"
@@ -79,9 +84,9 @@ USR_CHANGES = (
 )
 USR_CONTENTS = {
     "usr": (
-        "SELECT CONCAT('id=', id), name, num,"
-        " (SELECT GROUP_CONCAT(no SEPARATOR '|') FROM phone AS p WHERE p.id = u.id),"
-        " (SELECT GROUP_CONCAT(DISTINCT txt SEPARATOR '|') FROM note AS n WHERE n.id = u.id) FROM usr AS u",
+        "SELECT CONCAT('id=', id), name, num, (SELECT GROUP_CONCAT(no SEPARATOR '|') FROM phone "
+        "AS p WHERE p.id = u.id), (SELECT GROUP_CONCAT(DISTINCT txt SEPARATOR '|') FROM note AS n "
+        "WHERE n.id = u.id) FROM usr AS u",
         ("name", "num", "phone.no", "note.txt"),
     )
 }
@@ -94,7 +99,8 @@ VIEW = (
     " FROM emp AS e LEFT JOIN tel AS t ON t.empno = e.empno",
 )
 VIEW_CHANGES = (
-    "INSERT INTO emp VALUES ({key}, 'a{n}'), ({other}, NULL) ON DUPLICATE KEY UPDATE fname = 'u{n}'",
+    "INSERT INTO emp VALUES ({key}, 'a{n}'), ({other}, NULL) ON DUPLICATE KEY UPDATE fname = "
+    "'u{n}'",
     "UPDATE emp SET fname = 'b{n}' WHERE empno IN ({key}, {other})",
     "UPDATE emp SET empno = {other} WHERE empno = {key}",
     "DELETE FROM emp WHERE empno = {key}",
@@ -104,18 +110,19 @@ VIEW_CHANGES = (
 )
 VIEW_CONTENTS = {
     "view_emp": (
-        "SELECT CONCAT('pk_empno=', pk_empno), MAX(sv_fname), GROUP_CONCAT(DISTINCT mv_no SEPARATOR '|')"
-        " FROM view_emp GROUP BY pk_empno",
+        "SELECT CONCAT('pk_empno=', pk_empno), MAX(sv_fname), GROUP_CONCAT(DISTINCT mv_no "
+        "SEPARATOR '|') FROM view_emp GROUP BY pk_empno",
         ("fname", "no."),
     )
 }
 
 PARTED = (
-    "CREATE TABLE part (id int PRIMARY KEY, name varchar(20), num int)"
-    " PARTITION BY RANGE (id) (PARTITION low VALUES LESS THAN (5), PARTITION high VALUES LESS THAN MAXVALUE)",
+    "CREATE TABLE part (id int PRIMARY KEY, name varchar(20), num int) PARTITION BY RANGE (id) "
+    "(PARTITION low VALUES LESS THAN (5), PARTITION high VALUES LESS THAN MAXVALUE)",
 )
 PART_CHANGES = (
-    "INSERT INTO part VALUES ({key}, 'a', {n}), ({other}, 'b', {n}) ON DUPLICATE KEY UPDATE num = VALUES(num)",
+    "INSERT INTO part VALUES ({key}, 'a', {n}), ({other}, 'b', {n}) ON DUPLICATE KEY UPDATE num = "
+    "VALUES(num)",
     "UPDATE part SET id = 13 - id WHERE id = {key}",
     "UPDATE part PARTITION (low) SET num = {n} WHERE id = {key}",
     "REPLACE INTO part VALUES ({key}, NULL, {n})",
@@ -143,8 +150,8 @@ SPELLED_CHANGES = (
 )
 SPELLED_CONTENTS = {
     "word": (
-        "SELECT CONCAT('id=', id), name,"
-        " (SELECT GROUP_CONCAT(tag SEPARATOR '|') FROM word_tag AS t WHERE t.id = w.id) FROM word AS w",
+        "SELECT CONCAT('id=', id), name, (SELECT GROUP_CONCAT(tag SEPARATOR '|') FROM word_tag AS "
+        "t WHERE t.id = w.id) FROM word AS w",
         ("name", "word_tag.tag"),
     )
 }
@@ -160,7 +167,9 @@ OF_ONE_KEY = [change for change in USR_CHANGES if "SET id =" not in change]
 
 WORKLOADS = {
     "field": usr(),
-    "field, keys that stay": Workload(USR, [{"table": "usr"}], OF_ONE_KEY, USR_CONTENTS, frozenset({"usr"})),
+    "field, keys that stay": Workload(
+        USR, [{"table": "usr"}], OF_ONE_KEY, USR_CONTENTS, frozenset({"usr"})
+    ),
     "remove_all": usr(style="remove_all"),
     "field, queried back": usr(style="field_query_back"),
     "row, queried back": usr(style="row_query_back"),
@@ -185,7 +194,9 @@ WORKLOADS = {
         {"part": ("SELECT CONCAT('id=', id), name, num FROM part", ("name", "num"))},
         frozenset({"part"}),
     ),
-    "keys of several spellings": Workload(SPELLED, [{"table": "word"}], SPELLED_CHANGES, SPELLED_CONTENTS),
+    "keys of several spellings": Workload(
+        SPELLED, [{"table": "word"}], SPELLED_CHANGES, SPELLED_CONTENTS
+    ),
 }
 
 Change = Callable[[random.Random, sa.Connection], None]
@@ -195,7 +206,9 @@ def write(engine: sa.Engine, seed: int, isolation: str, transactions: int, chang
     """Transactions of 1 to 3 changes; a fifth of them is rolled back."""
     chance = random.Random(seed)
     with engine.connect() as conn:
-        conn.exec_driver_sql(f"SET SESSION innodb_lock_wait_timeout = 2, tx_isolation = '{isolation}'")
+        conn.exec_driver_sql(
+            f"SET SESSION innodb_lock_wait_timeout = 2, tx_isolation = '{isolation}'"
+        )
         conn.commit()
         for _ in range(transactions):
             try:
@@ -216,7 +229,12 @@ def run(conn: sa.Connection, statement: str) -> None:
 
 
 def replayed(
-    database: sa.Engine, config: Config, strict: frozenset[str], change: Change, transactions: int, seed: int
+    database: sa.Engine,
+    config: Config,
+    strict: frozenset[str],
+    change: Change,
+    transactions: int,
+    seed: int,
 ) -> Objects:
     """What a receiver has after writers have ended and the queue is drained."""
     sink = Collecting()
@@ -261,38 +279,49 @@ def contents(engine: sa.Engine, workload: Workload) -> Objects:
     for name, (statement, attributes) in workload.contents.items():
         for key, *values in fetch(engine, statement):
             objects[f"{key},table={name}"] = {
-                attribute.rstrip("."): sorted(str(value).split("|")) if "." in attribute else [str(value)]
+                attribute.rstrip("."): sorted(str(value).split("|"))
+                if "." in attribute
+                else [str(value)]
                 for attribute, value in zip(attributes, values, strict=True)
                 if value is not None
             }
     return {key: found for key, found in objects.items() if found}
 
 
-def promise(database: sa.Engine, directory: Path, workload: Workload, transactions: int, seed: int) -> None:
+def promise(
+    database: sa.Engine, directory: Path, workload: Workload, transactions: int, seed: int
+) -> None:
     execute(database, *workload.ddl)
     config = configured(database, directory, workload.watches)
 
     def change(chance: random.Random, conn: sa.Connection) -> None:
         key, other = chance.sample(KEYS, 2)
-        run(conn, chance.choice(workload.changes).format(key=key, other=other, n=chance.randrange(4)))
+        run(
+            conn,
+            chance.choice(workload.changes).format(key=key, other=other, n=chance.randrange(4)),
+        )
 
     found = replayed(database, config, workload.strict, change, transactions, seed)
     assert {key: values for key, values in found.items() if values} == contents(database, workload)
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_receiver_has_the_objects_of_concurrent_writers(database: sa.Engine, tmp_path: Path, name: str) -> None:
+def test_a_receiver_has_the_objects_of_concurrent_writers(
+    database: sa.Engine, tmp_path: Path, name: str
+) -> None:
     promise(database, tmp_path, WORKLOADS[name], 60, 1)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 105))
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_a_receiver_has_the_objects_after_a_long_run(database: sa.Engine, tmp_path: Path, name: str, seed: int) -> None:
+def test_a_receiver_has_the_objects_after_a_long_run(
+    database: sa.Engine, tmp_path: Path, name: str, seed: int
+) -> None:
     promise(database, tmp_path, WORKLOADS[name], 600, seed)
 
 
-# --- the tables of OpenStack Keystone ---------------------------------------------------------------------------------
+# --- the tables of OpenStack Keystone -------------------------------------------------------------
 
 KEYSTONE = Path(__file__).with_name("keystone.sql")
 WORDS = ("a", "b", "B", "c", "d", "e", "é", "f")
@@ -301,26 +330,37 @@ WORDS = ("a", "b", "B", "c", "d", "e", "é", "f")
 
 @dataclass(frozen=True)
 class Tables:
-    """A schema, and random changes of it: whatever fits the types, with foreign keys that lead somewhere."""
+    """A schema, and random changes of it: whatever fits the types, with foreign keys that lead
+    somewhere.
+    """
 
     columns: Mapping[str, Mapping[str, sa.types.TypeEngine[Any]]]
     nullable: Mapping[str, frozenset[str]]
     keys: Mapping[str, Sequence[str]]
     parents: Mapping[str, Sequence[tuple[Sequence[str], str, Sequence[str]]]]
     strict: frozenset[str]
-    """Those whose every change is logged by value. Of nothing but a key, and of columns that follow a foreign key, what
-    is sent is read back, and may have changed by then."""
+    """Those whose every change is logged by value. Of nothing but a key, and of columns that follow
+    a foreign key, what is sent is read back, and may have changed by then.
+    """
 
     def change(self, chance: random.Random, conn: sa.Connection) -> None:
         """Insert, replace, update or delete rows of a table by one statement."""
         table = chance.choice(list(self.columns))
-        kind = chance.choices(("INSERT", "REPLACE", "upsert", "update", "rekey", "delete"), (40, 8, 8, 25, 5, 14))[0]
+        kind = chance.choices(
+            ("INSERT", "REPLACE", "upsert", "update", "rekey", "delete"), (40, 8, 8, 25, 5, 14)
+        )[0]
         if kind in ("INSERT", "REPLACE", "upsert"):
             row = self.row(chance, conn, table)
             if row is None:
                 return
-            names, values = ", ".join(f"`{name}`" for name in row), ", ".join(map(literal, row.values()))
-            statement = f"{'INSERT' if kind == 'upsert' else kind} INTO `{table}` ({names}) VALUES ({values})"
+            names, values = (
+                ", ".join(f"`{name}`" for name in row),
+                ", ".join(map(literal, row.values())),
+            )
+            statement = (
+                f"{'INSERT' if kind == 'upsert' else kind} INTO `{table}` ({names}) VALUES "
+                f"({values})"
+            )
             name = chance.choice(list(row))
             if kind == "upsert":
                 statement += f" ON DUPLICATE KEY UPDATE `{name}` = VALUES(`{name}`)"
@@ -343,7 +383,9 @@ class Tables:
     def row(self, chance: random.Random, conn: sa.Connection, table: str) -> dict[str, Any] | None:
         """A row to be; None if what it has to refer to is not there."""
         row = {
-            name: None if name in self.nullable[table] and chance.random() < 0.3 else value_of(chance, type)
+            name: None
+            if name in self.nullable[table] and chance.random() < 0.3
+            else value_of(chance, type)
             for name, type in self.columns[table].items()
         }
         for own, parent, referred in self.parents[table]:
@@ -390,10 +432,21 @@ def keystone(database: sa.Engine) -> Tables:
     columns = {name: seen.get_columns(name) for name in sorted(seen.get_table_names())}
     columns = {name: found for name, found in columns.items() if not name.startswith("eventlog")}
     keys = {name: seen.get_pk_constraint(name)["constrained_columns"] for name in columns}
-    follow = {name for name in columns for key in seen.get_foreign_keys(name) if key["options"].get("onupdate")}
+    follow = {
+        name
+        for name in columns
+        for key in seen.get_foreign_keys(name)
+        if key["options"].get("onupdate")
+    }
     return Tables(
-        {name: {column["name"]: column["type"] for column in found} for name, found in columns.items()},
-        {name: frozenset(column["name"] for column in found if column["nullable"]) for name, found in columns.items()},
+        {
+            name: {column["name"]: column["type"] for column in found}
+            for name, found in columns.items()
+        },
+        {
+            name: frozenset(column["name"] for column in found if column["nullable"])
+            for name, found in columns.items()
+        },
         keys,
         {
             name: [
@@ -402,33 +455,49 @@ def keystone(database: sa.Engine) -> Tables:
             ]
             for name in columns
         },
-        frozenset(name for name, found in columns.items() if len(found) > len(keys[name]) and name not in follow),
+        frozenset(
+            name
+            for name, found in columns.items()
+            if len(found) > len(keys[name]) and name not in follow
+        ),
     )
 
 
 def objects_of(database: sa.Engine, tables: Tables) -> Objects:
-    """What is there, by plain SELECTs: of the types that these tables have all texts are those of XDS, but of times."""
+    """What is there, by plain SELECTs: of the types that these tables have all texts are those of
+    XDS, but of times.
+    """
     objects: Objects = {}
     for table, columns in tables.columns.items():
         key = tables.keys[table]
         texts = [
-            f"TIMESTAMPDIFF(SECOND, '1970-01-01', `{name}`)" if isinstance(type, sa.Date | sa.DateTime) else f"`{name}`"
+            f"TIMESTAMPDIFF(SECOND, '1970-01-01', `{name}`)"
+            if isinstance(type, sa.Date | sa.DateTime)
+            else f"`{name}`"
             for name, type in columns.items()
         ]
         for values in fetch(database, f"SELECT {', '.join(texts)} FROM `{table}`"):
             row = dict(zip(columns, values, strict=True))
             name = "+".join(f"{column}={row[column]}" for column in key)
-            found = {column: [str(value)] for column, value in row.items() if column not in key and value is not None}
+            found = {
+                column: [str(value)]
+                for column, value in row.items()
+                if column not in key and value is not None
+            }
             objects[f"{name},table={table}"] = found
     return objects
 
 
 @pytest.mark.parametrize("style", ["field", "remove_all", "field_query_back", "row_query_back"])
-def test_a_receiver_has_all_rows_of_the_tables_of_keystone(database: sa.Engine, tmp_path: Path, style: str) -> None:
+def test_a_receiver_has_all_rows_of_the_tables_of_keystone(
+    database: sa.Engine, tmp_path: Path, style: str
+) -> None:
     tables = keystone(database)
     assert len(tables.columns) == 48
     assert sum(map(len, tables.parents.values())) == 29
-    config = configured(database, tmp_path, [{"table": name, "style": style} for name in tables.columns])
+    config = configured(
+        database, tmp_path, [{"table": name, "style": style} for name in tables.columns]
+    )
     strict = tables.strict if style == "field" else frozenset()
     found = replayed(database, config, strict, tables.change, 400, 1)
     assert found == objects_of(database, tables)

@@ -1,4 +1,6 @@
-"""A publisher that is watched: what its monitor says while it drains, waits, is cut off and is killed."""
+"""A publisher that is watched: what its monitor says while it drains, waits, is cut off and is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,23 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
         yield database
 
 
-def test_what_was_published_is_in_the_metrics_and_on_the_status(log: sa.Engine, tmp_path: Path) -> None:
+def test_what_was_published_is_in_the_metrics_and_on_the_status(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with watched(log, tmp_path) as (_, address, ask):
         write(log, 1, 2, 3)
-        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 3, "three rows are published")
+        wait_until(
+            lambda: metrics(address)["eventlog_rows_published_total"] == 3,
+            "three rows are published",
+        )
         wait_until(lambda: ask("/status.json")["state"]["name"] == "resting", "it rests")
         told = ask("/status.json")
-        assert (told["log"], told["sink"], told["format"], told["is_ready"]) == ("eventlog", "files", "xds", True)
+        assert (told["log"], told["sink"], told["format"], told["is_ready"]) == (
+            "eventlog",
+            "files",
+            "xds",
+            True,
+        )
         assert told["state"]["words"] == "resting: the queue is empty, woken by the database"
         assert told["counters"]["events_sent"] == 3
         assert {each["level"] for each in told["sent"]} == {"success"}
@@ -46,7 +58,11 @@ def test_what_was_published_is_in_the_metrics_and_on_the_status(log: sa.Engine, 
 def test_a_receiver_that_goes_away_is_told_and_is_not_death(log: sa.Engine, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         dead = f"http://127.0.0.1:{free.getsockname()[1]}/xds"
-    with watched(log, tmp_path, sink__type="http", sink__url=dead, retry_initial=30) as (_, address, ask):
+    with watched(log, tmp_path, sink__type="http", sink__url=dead, retry_initial=30) as (
+        _,
+        address,
+        ask,
+    ):
         write(log, 1)
         wait_until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
         state = ask("/status.json")["state"]
@@ -58,10 +74,14 @@ def test_a_receiver_that_goes_away_is_told_and_is_not_death(log: sa.Engine, tmp_
         assert metrics(address)["eventlog_in_flight_rows"] == 1
 
 
-def test_what_comes_while_the_receiver_is_away_is_seen_before_the_next_try(log: sa.Engine, tmp_path: Path) -> None:
+def test_what_comes_while_the_receiver_is_away_is_seen_before_the_next_try(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         dead = f"http://127.0.0.1:{free.getsockname()[1]}/xds"
-    with watched(log, tmp_path, sink__type="http", sink__url=dead, retry_initial=60, retry_max=60) as (_, _, ask):
+    with watched(
+        log, tmp_path, sink__type="http", sink__url=dead, retry_initial=60, retry_max=60
+    ) as (_, _, ask):
         write(log, 1)
         wait_until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
         write(log, 2, 3)
@@ -74,7 +94,14 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
     locked = reply(200, answer(status("retry", "1", "the mailbox is locked")))
     with (
         Receiver(lambda _: locked) as receiver,
-        watched(log, tmp_path, sink__type="http", sink__url=receiver.url, retry_initial=30, monitor__values=True) as (
+        watched(
+            log,
+            tmp_path,
+            sink__type="http",
+            sink__url=receiver.url,
+            retry_initial=30,
+            monitor__values=True,
+        ) as (
             _,
             _,
             ask,
@@ -88,18 +115,28 @@ def test_a_parked_object_is_shown_with_its_next_try(log: sa.Engine, tmp_path: Pa
         )  # fmt: skip
         assert 0 < parked["next_try_seconds"] <= 30
         (told,) = ask("/rows/1.json")["answers"]
-        assert (told["level"], told["message"], told["flight"]) == ("retry", "the mailbox is locked", 1)
+        assert (told["level"], told["message"], told["flight"]) == (
+            "retry",
+            "the mailbox is locked",
+            1,
+        )
 
 
-def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with watched(log, tmp_path) as (_, address, ask):
         with log.connect() as conn:
             conn.execute(sa.text("SELECT pg_terminate_backend(:pid)"), {"pid": backend(log)[0]})
-        wait_until(lambda: metrics(address)["eventlog_reconnects_total"] == 1, "it has connected again")
+        wait_until(
+            lambda: metrics(address)["eventlog_reconnects_total"] == 1, "it has connected again"
+        )
         assert ask("/status.json")["back_offs"]["database"] >= 1
         wait_until(lambda: read(f"{address}/readyz")[0] == 200, "it is ready again")
         write(log, 1)
-        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 1, "it publishes again")
+        wait_until(
+            lambda: metrics(address)["eventlog_rows_published_total"] == 1, "it publishes again"
+        )
 
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -118,19 +155,33 @@ def selectors() -> set[tuple[str, str]]:
 
 def on_the_page() -> set[str]:
     """The metrics of a publisher that docs/monitor.md explains."""
-    return set(re.findall(r'id="metric-(\w+)"', (DEPLOY.parent / "docs" / "monitor.md").read_text(encoding="utf-8")))
+    return set(
+        re.findall(
+            r'id="metric-(\w+)"',
+            (DEPLOY.parent / "docs" / "monitor.md").read_text(encoding="utf-8"),
+        )
+    )
 
 
-def test_rules_dashboard_and_page_name_metrics_and_labels_that_a_scrape_has(log: sa.Engine, tmp_path: Path) -> None:
+def test_rules_dashboard_and_page_name_metrics_and_labels_that_a_scrape_has(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with watched(log, tmp_path) as (_, address, ask):
         write(log, 1)
-        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 1, "a row is published")
-        wait_until(lambda: ask("/status.json")["looked_seconds_ago"] is not None, "the queue has been looked at")
+        wait_until(
+            lambda: metrics(address)["eventlog_rows_published_total"] == 1, "a row is published"
+        )
+        wait_until(
+            lambda: ask("/status.json")["looked_seconds_ago"] is not None,
+            "the queue has been looked at",
+        )
         scrape = list(text_string_to_metric_families(read(f"{address}/metrics")[1]))
         samples = [sample for family in scrape for sample in family.samples]
     endings = {"counter": "_total", "info": "_info"}
     of_sources = {"eventlog_source_behind"}  # of a publisher that follows one
-    assert {family.name + endings.get(family.type, "") for family in scrape} == on_the_page() - of_sources
+    assert {
+        family.name + endings.get(family.type, "") for family in scrape
+    } == on_the_page() - of_sources
     named = selectors()
     assert len(named) > 20
     for name, matchers in named:
@@ -143,7 +194,9 @@ def test_rules_dashboard_and_page_name_metrics_and_labels_that_a_scrape_has(log:
         assert labels, (name, matchers)
 
 
-def test_when_the_publisher_is_killed_nobody_answers_and_nobody_holds_the_lock(log: sa.Engine, tmp_path: Path) -> None:
+def test_when_the_publisher_is_killed_nobody_answers_and_nobody_holds_the_lock(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with watched(log, tmp_path) as (running, address, _):
         running.kill()
         running.wait()
@@ -151,7 +204,9 @@ def test_when_the_publisher_is_killed_nobody_answers_and_nobody_holds_the_lock(l
         wait_until(lambda: not runs(log), "the lock is free")
 
 
-def test_a_flight_that_hangs_is_seen_and_the_database_can_still_be_asked(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_flight_that_hangs_is_seen_and_the_database_can_still_be_asked(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with Receiver(lambda _: receiver.closing.wait() and b"") as receiver:
         options = {"sink__type": "http", "sink__url": receiver.url}
         with watched(log, tmp_path, **options) as (_, address, ask):
@@ -163,22 +218,30 @@ def test_a_flight_that_hangs_is_seen_and_the_database_can_still_be_asked(log: sa
             assert row["state"].startswith("in flight as event 1")
             assert row["row"]["table_key"] == "•••"
             assert "idu=" not in json.dumps(row)
-            assert ask("/queue.json")["rows"] == [{"class": "usr", "status": "N", "meaning": "waits", "rows": 2}]
+            assert ask("/queue.json")["rows"] == [
+                {"class": "usr", "status": "N", "meaning": "waits", "rows": 2}
+            ]
             assert ask("/errors.json") == {"errors": []}
-            assert {"code", "level", "message", "command"} <= ask("/doctor.json")["findings"][0].keys()
+            assert {"code", "level", "message", "command"} <= ask("/doctor.json")["findings"][
+                0
+            ].keys()
             code, body = read(f"{address}/rows/99.json")
             assert (code, json.loads(body)["code"]) == (502, "log_table")
             receiver.closing.set()
 
 
-def test_an_address_that_others_can_reach_is_refused_without_a_token(log: sa.Engine, tmp_path: Path) -> None:
+def test_an_address_that_others_can_reach_is_refused_without_a_token(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with process(log, tmp_path, monitor__listen="0.0.0.0:0") as running:
         _, said = running.communicate(timeout=60)
     assert running.returncode == 2
     assert "EVENTLOG_MONITOR_TOKEN" in said.decode()
 
 
-def test_one_run_beside_a_daemon_says_that_the_log_is_being_published(log: sa.Engine, tmp_path: Path) -> None:
+def test_one_run_beside_a_daemon_says_that_the_log_is_being_published(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with watched(log, tmp_path) as (_, address, _ask):
         listen = address.removeprefix("http://")
         with process(log, tmp_path / "other", "--once", monitor__listen=listen) as once:

@@ -1,4 +1,6 @@
-"""The numbers of the monitor against the database and the receiver's own record, and whose words it does not tell."""
+"""The numbers of the monitor against the database and the receiver's own record, and whose words it
+does not tell.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +33,29 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 def refusing(*culprits: int) -> Callable[[Request], bytes]:
     names = set(map(str, culprits))
-    return lambda sent: reply(422, WORDS) if names & set(re.findall('event-id="([^"]*)"', sent.body)) else OK
+    return lambda sent: (
+        reply(422, WORDS) if names & set(re.findall('event-id="([^"]*)"', sent.body)) else OK
+    )
 
 
 def answered(address: str) -> dict[str, float]:
     """Rows by their answer, as a scrape has them."""
     families = text_string_to_metric_families(read(f"{address}/metrics")[1])
     samples = [sample for family in families for sample in family.samples]
-    return {one.labels["level"]: one.value for one in samples if one.name == "eventlog_rows_answered_total"}
+    return {
+        one.labels["level"]: one.value
+        for one in samples
+        if one.name == "eventlog_rows_answered_total"
+    }
 
 
 def by_letter(log: sa.Engine) -> dict[str, int]:
     return dict(fetch(log, "SELECT trim(status), count(*) FROM eventlog GROUP BY 1"))
 
 
-def test_rows_documents_and_events_are_those_of_database_and_receiver(log: sa.Engine, tmp_path: Path) -> None:
+def test_rows_documents_and_events_are_those_of_database_and_receiver(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with (
         Receiver(refusing(2, 77, 100)) as receiver,
         watched(log, tmp_path, **HTTP, sink__url=receiver.url) as (_, address, ask),
@@ -85,7 +95,9 @@ def test_rows_that_are_put_back_are_counted_once_as_such(log: sa.Engine, tmp_pat
 def test_a_flight_is_as_old_as_its_first_try(log: sa.Engine, tmp_path: Path) -> None:
     with (
         Receiver(lambda _: reply(500)) as receiver,
-        watched(log, tmp_path, **HTTP, sink__url=receiver.url, retry_initial=0.2, retry_max=0.2) as (_, address, ask),
+        watched(
+            log, tmp_path, **HTTP, sink__url=receiver.url, retry_initial=0.2, retry_max=0.2
+        ) as (_, address, ask),
     ):
         write(log, 1, 2)
         wait_until(lambda: receiver.requests, "the first try")
@@ -95,8 +107,11 @@ def test_a_flight_is_as_old_as_its_first_try(log: sa.Engine, tmp_path: Path) -> 
         (flight,) = ask("/status.json")["flights"]
         assert true - 1 < flight["seconds"] < true + 5
         assert true - 1 < metrics(address)["eventlog_oldest_flight_seconds"] < true + 5
-        (recorded,) = fetch(log, "SELECT extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - started) "
-                                 "FROM eventlog_inflight")  # fmt: skip
+        (recorded,) = fetch(
+            log,
+            "SELECT extract(epoch FROM clock_timestamp() AT TIME ZONE 'UTC' - started) FROM "
+            "eventlog_inflight",
+        )
         assert abs(float(recorded[0]) - metrics(address)["eventlog_oldest_flight_seconds"]) < 2
 
 
@@ -108,7 +123,10 @@ def test_a_flight_of_before_the_start_is_as_old_as_its_line(log: sa.Engine, tmp_
             wait_until(lambda: receiver.requests, "it is in flight")
         execute(log, "UPDATE eventlog_inflight SET started = started - interval '1 hour'")
         with watched(log, tmp_path, **options, sink__url=receiver.url) as (_, address, _):
-            wait_until(lambda: metrics(address).get("eventlog_oldest_flight_seconds", 0) > 3500, "it is an hour old")
+            wait_until(
+                lambda: metrics(address).get("eventlog_oldest_flight_seconds", 0) > 3500,
+                "it is an hour old",
+            )
             assert metrics(address)["eventlog_oldest_flight_seconds"] < 3700
 
 
@@ -127,24 +145,40 @@ def test_the_newest_rows_say_how_many_they_are(log: sa.Engine, tmp_path: Path) -
         assert told["rows"] == [{"class": "usr", "status": "S", "meaning": "success", "rows": 3}]
 
 
-# --- whose words are not told -----------------------------------------------------------------------------------------
+# --- whose words are not told ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("code", [500, 503, 422])
-def test_without_values_no_word_of_the_receiver_is_told_anywhere(log: sa.Engine, tmp_path: Path, code: int) -> None:
+def test_without_values_no_word_of_the_receiver_is_told_anywhere(
+    log: sa.Engine, tmp_path: Path, code: int
+) -> None:
     with (
         Receiver(lambda _: reply(code, WORDS)) as receiver,
-        watched(log, tmp_path, **HTTP, sink__url=receiver.url, retry_initial=30) as (_, address, ask),
+        watched(log, tmp_path, **HTTP, sink__url=receiver.url, retry_initial=30) as (
+            _,
+            address,
+            ask,
+        ),
     ):
         write(log, 1, 2)
-        wait_until(lambda: ask("/status.json")["state"]["name"] == ("resting" if code == 422 else "waiting"))
+        wait_until(
+            lambda: (
+                ask("/status.json")["state"]["name"] == ("resting" if code == 422 else "waiting")
+            )
+        )
         wait_until(lambda: ask("/status.json")["sent"] or code == 500, "the envelope is told of")
         state = ask("/status.json")["state"]
         if code != 422:
             assert f"the receiver answers {code}" in state["words"]
             assert f"the receiver answers {code}" in state["reason"]
-        told = [read(address + path)[1] for path in ("/status.json", "/errors.json", "/rows/2.json", "/metrics")]
-        shown = [run("top", "--url", address).stdout, run("tail", "--url", address, "--no-follow").stdout]
+        told = [
+            read(address + path)[1]
+            for path in ("/status.json", "/errors.json", "/rows/2.json", "/metrics")
+        ]
+        shown = [
+            run("top", "--url", address).stdout,
+            run("tail", "--url", address, "--no-follow").stdout,
+        ]
         for text in told + shown:
             assert "Jack" not in text
             assert "locked" not in text
@@ -153,14 +187,18 @@ def test_without_values_no_word_of_the_receiver_is_told_anywhere(log: sa.Engine,
 def test_with_values_the_receivers_words_are_told(log: sa.Engine, tmp_path: Path) -> None:
     with (
         Receiver(lambda _: reply(503, WORDS)) as receiver,
-        watched(log, tmp_path, **HTTP, sink__url=receiver.url, retry_initial=30, monitor__values=True) as (_, _, ask),
+        watched(
+            log, tmp_path, **HTTP, sink__url=receiver.url, retry_initial=30, monitor__values=True
+        ) as (_, _, ask),
     ):
         write(log, 1)
         wait_until(lambda: ask("/status.json")["state"]["name"] == "waiting", "it waits")
         assert "Jack Miller" in ask("/status.json")["state"]["words"]
 
 
-def test_the_log_of_halves_holds_the_status_and_no_word_of_the_receiver(log: sa.Engine, tmp_path: Path) -> None:
+def test_the_log_of_halves_holds_the_status_and_no_word_of_the_receiver(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with (
         Receiver(refusing(2)) as receiver,
         watched(log, tmp_path, **HTTP, sink__url=receiver.url) as (running, _, _),
@@ -170,14 +208,18 @@ def test_the_log_of_halves_holds_the_status_and_no_word_of_the_receiver(log: sa.
         running.terminate()
         lines = running.communicate(timeout=60)[1].decode().splitlines()
     (halves,) = [line for line in lines if "in halves" in line]
-    assert halves.endswith("envelope 1 is sent in halves: the receiver answers 422 Unprocessable Entity")
+    assert halves.endswith(
+        "envelope 1 is sent in halves: the receiver answers 422 Unprocessable Entity"
+    )
 
 
-# --- what may be asked ------------------------------------------------------------------------------------------------
+# --- what may be asked ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["9" * 5000, "x", "1e3", "-1", "%E2%80%A8", "9" * 19])
-def test_what_is_no_record_id_is_refused_in_words(log: sa.Engine, tmp_path: Path, name: str) -> None:
+def test_what_is_no_record_id_is_refused_in_words(
+    log: sa.Engine, tmp_path: Path, name: str
+) -> None:
     with watched(log, tmp_path) as (_, address, _):
         code, body = read(f"{address}/rows/{name}.json")
         assert code == 400

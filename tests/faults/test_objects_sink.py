@@ -1,4 +1,6 @@
-"""The sink ``objects`` on moto's S3 server: names, kill -9 at every step, a store that goes away, refused keys."""
+"""The sink ``objects`` on moto's S3 server: names, kill -9 at every step, a store that goes away,
+refused keys.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,9 @@ def test_a_flight_is_one_object_that_appears_when_it_is_flushed(store: Store) ->
         assert store.names() == [STATE]
         sink.flush()
         assert store.names() == ["000000000007-000001.xmll", STATE]
-        assert store.read("000000000007-000001.xmll") == b"<nds>1</nds>\n<nds>2</nds>\n<nds>3</nds>\n"
+        assert (
+            store.read("000000000007-000001.xmll") == b"<nds>1</nds>\n<nds>2</nds>\n<nds>3</nds>\n"
+        )
         sink.send(document(8, 1, "kept by nobody"))
     assert len(store.names()) == 2
 
@@ -119,7 +123,9 @@ def test_a_location_of_another_log_is_refused(store: Store) -> None:
     with sink_of(store.config()):
         pass
     with pytest.raises(ConfigError, match=r"is that of the log eventlog, not of the log other"):
-        ObjectsSink.claim(store.config().sink.options, lambda: Owner("log 2", "the log other"), lambda _: 1000)
+        ObjectsSink.claim(
+            store.config().sink.options, lambda: Owner("log 2", "the log other"), lambda _: 1000
+        )
 
 
 def test_a_log_that_was_put_back_is_refused(store: Store) -> None:
@@ -127,7 +133,9 @@ def test_a_log_that_was_put_back_is_refused(store: Store) -> None:
         for flight in (1, 500):
             sink.send(document(flight, 1, "x"))
             sink.flush()
-    with pytest.raises(ConfigError, match="has objects of flight 500, but the log eventlog has only come to 499"):
+    with pytest.raises(
+        ConfigError, match="has objects of flight 500, but the log eventlog has only come to 499"
+    ):
         ObjectsSink.claim(store.config().sink.options, lambda: OWNER, lambda _: 499)
 
 
@@ -141,14 +149,20 @@ def test_a_store_that_goes_away_means_that_nothing_counts(store: Store) -> None:
         sink.flush()
         other.server.stop()
         sink.send(document(2, 1, "x"))
-        with pytest.raises(ReceiverAway, match=r"000000000002-000001\.xmll is not put: .*the store cannot be reached"):
+        with pytest.raises(
+            ReceiverAway,
+            match=r"000000000002-000001\.xmll is not put: .*the store cannot be reached",
+        ):
             sink.flush()
         assert sink.flush() is None  # what was lost is sent again
 
 
 def test_a_bucket_that_is_not_there_is_said_at_the_start(store: Store) -> None:
     with (
-        pytest.raises(ConfigError, match=r"s3://nowhere/hr cannot be .*there is no such bucket: see sink\.location"),
+        pytest.raises(
+            ConfigError,
+            match=r"s3://nowhere/hr cannot be .*there is no such bucket: see sink\.location",
+        ),
         sink_of(store.config(location="s3://nowhere/hr")),
     ):
         pass
@@ -161,14 +175,23 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
         with sink_of(config) as sink:
             other.count_keys_after(0)
             sink.send(document(1, 1, "x"))
-            with pytest.raises(ReceiverAway, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY") as away:
+            with pytest.raises(
+                ReceiverAway, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY"
+            ) as away:
                 sink.flush()
         with (
-            pytest.raises(ConfigError, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY") as refused,
+            pytest.raises(
+                ConfigError, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY"
+            ) as refused,
             sink_of(config),
         ):
             pass
-        for shown in (str(away.value), str(refused.value), repr(config), str(list(effective(config)))):
+        for shown in (
+            str(away.value),
+            str(refused.value),
+            repr(config),
+            str(list(effective(config))),
+        ):
             assert ACCESS_KEY not in shown
             assert SECRET_KEY not in shown
     finally:
@@ -181,11 +204,23 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
     [
         ({}, {}, r"objects needs sink\.location"),
         ({"location": "/a/path"}, {}, r"it is no URI such as s3://bucket/prefix"),
-        ({"location": "s3://A:b@bucket/x"}, {}, "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY"),
+        (
+            {"location": "s3://A:b@bucket/x"},
+            {},
+            "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY",
+        ),
         ({"location": "s3://b/x", "partition_by": ["month"]}, {}, "a list of class and day"),
-        ({"location": "s3://b/x", "partition_by": ["class"]}, {}, "a line of the format xds holds all events"),
+        (
+            {"location": "s3://b/x", "partition_by": ["class"]},
+            {},
+            "a line of the format xds holds all events",
+        ),
         ({"location": "gs://b/x", "region": "eu"}, {}, r"sink\.region is for s3://"),
-        ({"location": "s3://b/x"}, {"EVENTLOG_SINK_ACCESS_KEY": "A"}, "are needed both, or neither"),
+        (
+            {"location": "s3://b/x"},
+            {"EVENTLOG_SINK_ACCESS_KEY": "A"},
+            "are needed both, or neither",
+        ),
         ({"location": "s3://b/x", "access_key": "A"}, {}, "a secret does not belong in this file"),
     ],
 )
@@ -218,16 +253,25 @@ def test_classes_and_days_are_folders_and_an_object_holds_one_class(
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     path = write_config(
-        tmp_path, url_of(database), [{"table": "usr"}, {"table": "grp"}], publisher={"allow_loopback": True},
-        sink=store.sink(partition_by=["class", "day"]), format={"type": "cloudevents"},
+        tmp_path, url_of(database), [{"table": "usr"}, {"table": "grp"}],
+        publisher={"allow_loopback": True}, sink=store.sink(partition_by=["class", "day"]),
+        format={"type": "cloudevents"},
     )  # fmt: skip
     config = load(path, KEYS)
     install(config)
-    execute(database, *(f"INSERT INTO {table} VALUES ({i}, 'x')" for i in range(3) for table in ("usr", "grp")))
-    with open_to_publish(config, Counters()) as context, closing(open_sink(config, StringIO())) as sink:
+    execute(
+        database,
+        *(f"INSERT INTO {table} VALUES ({i}, 'x')" for i in range(3) for table in ("usr", "grp")),
+    )
+    with (
+        open_to_publish(config, Counters()) as context,
+        closing(open_sink(config, StringIO())) as sink,
+    ):
         publish_once(context, sink)
     found = {
-        name.partition("/")[0]: [json.loads(line)["data"]["class"] for line in store.read(name).splitlines()]
+        name.partition("/")[0]: [
+            json.loads(line)["data"]["class"] for line in store.read(name).splitlines()
+        ]
         for name in store.names()
         if name != STATE
     }
@@ -247,8 +291,13 @@ def test_nothing_is_marked_while_the_store_is_away_and_all_is_when_it_is_back(
     config = load(path, KEYS)
     install(config)
     execute(database, QUEUE)
-    with open_to_publish(config, Counters()) as context, closing(open_sink(config, StringIO())) as sink:
-        monkeypatch.setattr(objects_sink._Store, "_write", lambda *_: (_ for _ in ()).throw(OSError("curlCode: 7")))
+    with (
+        open_to_publish(config, Counters()) as context,
+        closing(open_sink(config, StringIO())) as sink,
+    ):
+        monkeypatch.setattr(
+            objects_sink._Store, "_write", lambda *_: (_ for _ in ()).throw(OSError("curlCode: 7"))
+        )
         with pytest.raises(ReceiverAway):
             publish_once(context, sink)
     assert set(statuses(database).values()) - {"E"} == {"N"}

@@ -1,4 +1,5 @@
-"""Transactions that commit in the middle of a pass: no row overtakes another of its object (spec/event-log.md 8.1).
+"""Transactions that commit in the middle of a pass: no row overtakes another of its object
+(spec/event-log.md 8.1).
 
 Each transaction of a test is a session of its own, and commits between two steps of one cycle.
 """
@@ -33,7 +34,12 @@ def config(database: sa.Engine, tmp_path: Path) -> Config:
         "CREATE TABLE usr (id integer PRIMARY KEY, num integer, name text)",
         "INSERT INTO usr VALUES (1, 0), (2, 0)",
     )
-    config = load(write_config(tmp_path, url_of(database), [{"table": "usr"}], publisher={"allow_loopback": True}), {})
+    config = load(
+        write_config(
+            tmp_path, url_of(database), [{"table": "usr"}], publisher={"allow_loopback": True}
+        ),
+        {},
+    )
     install(config)
     return config
 
@@ -55,7 +61,9 @@ def sent_of(sink: Collecting, key: int) -> list[list[str]]:
 
 
 def after_begin(monkeypatch: pytest.MonkeyPatch, step: Callable[[bool], object]) -> None:
-    """Do something between the look at the tail of the queue and the first window of a pass; it is told ``is_long``."""
+    """Do something between the look at the tail of the queue and the first window of a pass; it is
+    told ``is_long``.
+    """
     original = queue.begin_scan
 
     def begin(context: Context, is_long: bool) -> QueueScan | None:
@@ -72,7 +80,8 @@ def test_an_insert_that_commits_while_a_window_begins_is_one_event(
     """What can be seen at first is a row between those that its two columns make."""
     inserting = writer()
     logged = (
-        "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', 'id=9', "
+        "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES "
+        "(1, 'usr', 'id=9', "
     )
     inserting.execute(logged + "'name', 'a')")
     execute(database, "UPDATE usr SET num = 6 WHERE id = 1")
@@ -124,7 +133,9 @@ def test_a_pass_goes_on_behind_what_it_has_read_while_nobody_ends(
     assert begun == [False, True]
 
 
-def test_one_run_ends_although_more_comes_than_it_can_send(database: sa.Engine, config: Config) -> None:
+def test_one_run_ends_although_more_comes_than_it_can_send(
+    database: sa.Engine, config: Config
+) -> None:
     numbers = iter(range(1000, 100_000, 100))
 
     def add(_: Document) -> None:

@@ -1,5 +1,5 @@
-"""Behind a pool that lends sessions by the transaction no lock of a session holds: it is detected and refused
-(spec/event-log.md 12).
+"""Behind a pool that lends sessions by the transaction no lock of a session holds: it is detected
+and refused (spec/event-log.md 12).
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ def test_a_pool_in_transaction_mode_is_refused(database: sa.Engine, take_oldest:
         try:
             with (
                 pytest.raises(
-                    DatabaseError, match=r"connection pool that changes sessions .*; connect to the database"
+                    DatabaseError,
+                    match=r"connection pool that changes sessions .*; connect to the database",
                 ),
                 open_context(configuration(pooled), Counters()),
             ):
@@ -41,7 +42,8 @@ def test_a_pool_in_statement_mode_gets_the_same_words(database: sa.Engine) -> No
         try:
             with (
                 pytest.raises(
-                    DatabaseError, match=r"a connection pool that changes sessions .*; connect to the database"
+                    DatabaseError,
+                    match=r"a connection pool that changes sessions .*; connect to the database",
                 ),
                 open_context(configuration(pooled), Counters()),
             ):
@@ -57,7 +59,9 @@ def test_a_server_that_is_spoken_to_directly_is_not_taken_for_a_pool(database: s
         assert not conn.in_transaction()
 
 
-def test_a_role_that_may_connect_once_is_not_taken_for_one_behind_a_pool(database: sa.Engine) -> None:
+def test_a_role_that_may_connect_once_is_not_taken_for_one_behind_a_pool(
+    database: sa.Engine,
+) -> None:
     role = f"single_{database.url.database}"
     with database.begin() as conn:
         conn.execute(sa.text(f"CREATE ROLE {role} LOGIN CONNECTION LIMIT 1"))

@@ -47,7 +47,9 @@ def sent(config: Config) -> list[Any]:
 
 
 def test_cloudevents_are_printed_with_their_time_and_user(log: sa.Engine) -> None:
-    config = configuration(log, format__type="cloudevents", sink__type="files", sink__directory="/nowhere")
+    config = configuration(
+        log, format__type="cloudevents", sink__type="files", sink__directory="/nowhere"
+    )
     dry, shown = previews(config)
     assert [event["time"] for event in dry] == ["2026-03-01T12:00:00.25Z", "2026-03-02T13:00:00Z"]
     assert [event["data"]["user"] for event in dry] == ["alice", "bob"]
@@ -74,7 +76,9 @@ def test_debeziums_events_are_printed_with_the_time_of_the_change(log: sa.Engine
 
 
 def test_rows_in_flight_are_printed_as_they_will_be_sent(log: sa.Engine) -> None:
-    config = configuration(log, format__type="cloudevents", sink__type="files", sink__directory="/nowhere")
+    config = configuration(
+        log, format__type="cloudevents", sink__type="files", sink__directory="/nowhere"
+    )
     expected = previews(config)[0]
     with open_context(config, Counters()) as context:
         stopping = iter([False, True, True, True]).__next__

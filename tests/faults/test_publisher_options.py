@@ -1,4 +1,6 @@
-"""What a running publisher does beside the queue: heartbeats, post-poll statements, times of the day, log lines."""
+"""What a running publisher does beside the queue: heartbeats, post-poll statements, times of the
+day, log lines.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 def statuses(engine: sa.Engine) -> dict[int, str]:
     with engine.connect() as conn:
-        return {row[0]: row[1] for row in conn.execute(sa.text("SELECT record_id, status FROM eventlog"))}
+        return {
+            row[0]: row[1]
+            for row in conn.execute(sa.text("SELECT record_id, status FROM eventlog"))
+        }
 
 
 @dataclass
@@ -60,7 +65,12 @@ class Judge(Inbox):
         return self.judge(document)
 
 
-def run(engine: sa.Engine, sink: Judge, change: Callable[[Context], Context] = lambda c: c, **options: object) -> None:
+def run(
+    engine: sa.Engine,
+    sink: Judge,
+    change: Callable[[Context], Context] = lambda c: c,
+    **options: object,
+) -> None:
     """Publish in this thread until the sink stops it; ``change`` what no option can say."""
     config = configuration(engine, **{"polling_interval": LONG, **options})
 
@@ -92,7 +102,9 @@ def test_a_heartbeat_is_sent_when_nothing_else_is(log: sa.Engine, file_layout: s
     run(log, sink, change, sink__file_layout=file_layout, format__xds__indent=2)
     assert [read_events(document.body).heartbeat for document in sink.seen] == [True] * 3
     assert [document.events for document in sink.seen] == [()] * 3
-    assert len({document.flight for document in sink.seen}) == 3  # so that no file replaces another one
+    assert (
+        len({document.flight for document in sink.seen}) == 3
+    )  # so that no file replaces another one
     assert (counted[0].heartbeats_sent, counted[0].documents_sent) == (3, 0)
 
 
@@ -164,7 +176,9 @@ def notes(log: sa.Engine) -> Callable[[], list[str]]:
 STATEMENTS = ["INSERT INTO notes VALUES ('a;b %s %')", "INSERT INTO notes VALUES ('second')"]
 
 
-def test_post_poll_statements_run_after_a_cycle_that_sent_something(log: sa.Engine, notes: Any) -> None:
+def test_post_poll_statements_run_after_a_cycle_that_sent_something(
+    log: sa.Engine, notes: Any
+) -> None:
     once(log, post_poll_statements=json.dumps(STATEMENTS))
     assert notes() == []
     write(log, 1)
@@ -178,12 +192,19 @@ def test_they_run_after_each_window(log: sa.Engine, notes: Any) -> None:
     assert notes().count("second") == 3
 
 
-@pytest.mark.parametrize("statement", ["SELECT 1/0", "nonsense", "INSERT INTO nowhere VALUES (1)", "SELECT %s"])
+@pytest.mark.parametrize(
+    "statement", ["SELECT 1/0", "nonsense", "INSERT INTO nowhere VALUES (1)", "SELECT %s"]
+)
 def test_one_that_fails_undoes_them_all_and_stops_nothing(
     log: sa.Engine, notes: Any, caplog: pytest.LogCaptureFixture, statement: str
 ) -> None:
     write(log, 1, 2)
-    once(log, post_poll_statements=json.dumps([*STATEMENTS, statement]), query_limit=1, fold_distance=0)
+    once(
+        log,
+        post_poll_statements=json.dumps([*STATEMENTS, statement]),
+        query_limit=1,
+        fold_distance=0,
+    )
     assert notes() == []
     assert statuses(log) == {1: "S", 2: "S"}
     assert caplog.text.count("post_poll_statements failed and were undone") == 2
@@ -222,7 +243,15 @@ def test_times_of_the_day_replace_the_interval(log: sa.Engine) -> None:
     looks: list[datetime] = []
 
     def change(context: Context) -> Context:
-        return clock(context, looks, "05:59:59.98", "05:59:59.99", "06:00:00.01", "11:59:59.98", "11:59:59.99")
+        return clock(
+            context,
+            looks,
+            "05:59:59.98",
+            "05:59:59.99",
+            "06:00:00.01",
+            "11:59:59.98",
+            "11:59:59.99",
+        )
 
     def judge(document: Document) -> Answer:
         if len(sink.seen) == 1:
@@ -244,7 +273,9 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
     log.dispose()
     with open_context(configuration(log), Counters()) as context:
         local = context.dialect.local_time(context.connection)
-        utc = context.connection.exec_driver_sql("SELECT clock_timestamp() AT TIME ZONE 'UTC'").scalar_one()
+        utc = context.connection.exec_driver_sql(
+            "SELECT clock_timestamp() AT TIME ZONE 'UTC'"
+        ).scalar_one()
         assert timedelta(hours=8.9) < local - utc <= timedelta(hours=9)
 
 
@@ -258,11 +289,13 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
          "5 rows published; 4 events in 1 document; queue: 0 rows"),
         ({"rows_success": 2, "events_sent": 1, "documents_sent": 1, "rows_bad": 3, "rows_error": 1},
          Queue(9, 1.25), 2,
-         "0 rows published; 0 events in 0 documents; 3 rows bad; 1 row refused; queue: 9 rows, oldest 1.2 s; "
-         "2 objects parked"),
+         "0 rows published; 0 events in 0 documents; 3 rows bad; 1 row refused; queue: 9 rows, "
+"oldest 1.2 s; 2 objects parked"),
     ],
 )  # fmt: skip
-def test_a_line_tells_what_was_done(now: dict[str, int], queue: Queue, parked: int, line: str) -> None:
+def test_a_line_tells_what_was_done(
+    now: dict[str, int], queue: Queue, parked: int, line: str
+) -> None:
     before = Counters(rows_success=2, events_sent=1, documents_sent=1)
     assert summary(before, Counters(**now), queue, parked) == line
 
@@ -278,7 +311,9 @@ def test_it_is_written_while_something_happens(
     assert lines == ["1 row published; 1 event in 1 document; queue: 0 rows"]
 
 
-def command(engine: sa.Engine, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
+def command(
+    engine: sa.Engine, *arguments: str, **options: object
+) -> subprocess.CompletedProcess[str]:
     flags = settings(engine, **options)
     made = [part for name, value in flags.items() for part in ("--set", f"{name}={value}")]
     return subprocess.run(
@@ -322,7 +357,12 @@ def test_rows_with_success_or_warning_are_deleted_others_keep_their_letter(
 ) -> None:
     write(log, 1, 2, 3, 4)
     with log.begin() as conn:
-        conn.execute(sa.text("INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'nobody', 'x=1')"))
+        conn.execute(
+            sa.text(
+                "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'nobody', "
+                "'x=1')"
+            )
+        )
     levels = {"1": Level.SUCCESS, "2": Level.WARNING, "3": Level.ERROR, "4": Level.RETRY}
     sink = Judge(judge=lambda _: Answer({name: Verdict(level) for name, level in levels.items()}))
     with (
@@ -346,12 +386,15 @@ LOOPBACK: list[tuple[dict[str, str], dict[int, str]]] = [
 
 @pytest.mark.parametrize(("options", "expected"), LOOPBACK)
 @pytest.mark.parametrize("query_limit", ["1", "100"])
-def test_loopback(log: sa.Engine, options: dict[str, str], expected: dict[int, str], query_limit: str) -> None:
+def test_loopback(
+    log: sa.Engine, options: dict[str, str], expected: dict[int, str], query_limit: str
+) -> None:
     with log.begin() as conn:
         for number, user in enumerate(("hr", "HR", None, "hr  "), 1):
             conn.execute(
                 sa.text(
-                    "INSERT INTO eventlog (event_type, table_name, table_key, perpetrator) VALUES (4, 'usr', :key, :u)"
+                    "INSERT INTO eventlog (event_type, table_name, table_key, perpetrator) VALUES "
+                    "(4, 'usr', :key, :u)"
                 ),
                 {"key": f"idu={number}", "u": user},
             )

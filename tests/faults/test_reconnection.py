@@ -55,7 +55,10 @@ def test_a_reconnection_that_is_cut_after_any_message_is_made_once_more(
                 message += step
                 proxy.cut_now(again_after=message)
                 write(database, message)
-                wait_until(lambda: is_drained(database, running), f"it goes on, cut after message {message}")
+                wait_until(
+                    lambda: is_drained(database, running),
+                    f"it goes on, cut after message {message}",
+                )
         proxied.dispose()
     assert message > 50  # as many are needed until it publishes
     assert set(statuses(database).values()) == {"S"}
@@ -99,7 +102,11 @@ def test_a_connection_that_is_lost_while_the_log_is_read_is_no_lack_of_rights(
     read: Callable[..., Any] = log_table._columns
 
     def read_columns(conn: sa.Connection, *rest: Any) -> Any:
-        execute(database, f"SELECT pg_terminate_backend({conn.exec_driver_sql('SELECT pg_backend_pid()').scalar()})")
+        execute(
+            database,
+            "SELECT "
+            f"pg_terminate_backend({conn.exec_driver_sql('SELECT pg_backend_pid()').scalar()})",
+        )
         return read(conn, *rest)
 
     monkeypatch.setattr(log_table, "_columns", read_columns)

@@ -1,5 +1,5 @@
-"""A real publisher, a real log, and receivers that answer by their status: refusals, halves, pauses, a kill between
-halves (spec/event-log.md 8.4).
+"""A real publisher, a real log, and receivers that answer by their status: refusals, halves,
+pauses, a kill between halves (spec/event-log.md 8.4).
 """
 
 from __future__ import annotations
@@ -42,12 +42,16 @@ def publish(log: sa.Engine, directory: Path, receiver: Receiver, **options: obje
         return int(running.returncode)
 
 
-def publishing(log: sa.Engine, directory: Path, receiver: Receiver, *more: str, **options: object) -> Any:
+def publishing(
+    log: sa.Engine, directory: Path, receiver: Receiver, *more: str, **options: object
+) -> Any:
     chosen = {"sink__type": "http", "sink__url": receiver.url, "sink__answer": "status", **options}
     return process(log, directory, *more, **chosen)
 
 
-def test_bad_event_among_128_is_found_by_15_requests_and_alone_marked(log: sa.Engine, tmp_path: Path) -> None:
+def test_bad_event_among_128_is_found_by_15_requests_and_alone_marked(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     write(log, *range(1, 129))
     with Receiver(refusing(77)) as receiver:
         assert publish(log, tmp_path, receiver) == 0
@@ -57,7 +61,9 @@ def test_bad_event_among_128_is_found_by_15_requests_and_alone_marked(log: sa.En
     assert failure[2].startswith("the receiver answers 422 ")
     assert failure[2].endswith("; no such container")
     assert len(receiver.requests) == 15
-    assert {(r.headers["Eventlog-Flight"], r.headers["Eventlog-Envelope"]) for r in receiver.requests} == {("1", "1")}
+    assert {
+        (r.headers["Eventlog-Flight"], r.headers["Eventlog-Envelope"]) for r in receiver.requests
+    } == {("1", "1")}
 
 
 @pytest.mark.parametrize("last", [1, 3, 4, 6, 8])
@@ -80,10 +86,15 @@ def test_publisher_killed_between_halves_repeats_only_what_is_undecided(
         running.communicate(timeout=PATIENCE)
         decided = {str(i) for i, letter in statuses(log).items() if letter != "N"}
         assert set(taken) <= decided
-        receiver.script = lambda request: (answer := refuse(request), answer == OK and taken.extend(ids(request)))[0]
+        receiver.script = lambda request: (
+            answer := refuse(request),
+            answer == OK and taken.extend(ids(request)),
+        )[0]
         before = len(receiver.requests)
         assert publish(log, tmp_path, receiver) == 0
-        assert decided.isdisjoint(name for request in receiver.requests[before:] for name in ids(request))
+        assert decided.isdisjoint(
+            name for request in receiver.requests[before:] for name in ids(request)
+        )
     assert taken == [str(i) for i in range(1, 17) if i != 6]
     assert statuses(log) == {i: "E" if i == 6 else "S" for i in range(1, 17)}
     assert fetch(log, "SELECT count(*) FROM eventlog_inflight") == [(0,)]
@@ -94,7 +105,9 @@ def test_envelope_that_is_too_large_goes_in_parts_and_an_event_that_is_too_large
 ) -> None:
     write(log, *range(1, 33))
     with log.begin() as conn:
-        conn.exec_driver_sql("UPDATE eventlog SET new_value = repeat('x', 5000) WHERE record_id = 9")
+        conn.exec_driver_sql(
+            "UPDATE eventlog SET new_value = repeat('x', 5000) WHERE record_id = 9"
+        )
     with Receiver(lambda request: reply(413) if len(request.raw) > 4000 else OK) as receiver:
         assert publish(log, tmp_path, receiver, sink__compression="none") == 0
     assert statuses(log) == {i: "E" if i == 9 else "S" for i in range(1, 33)}
@@ -108,7 +121,9 @@ def test_with_concurrency_only_the_culprits_are_marked(log: sa.Engine, tmp_path:
     assert set(statuses(log).values()) == {"E", "S"}
 
 
-def test_one_event_of_several_that_json_names_costs_no_further_request(log: sa.Engine, tmp_path: Path) -> None:
+def test_one_event_of_several_that_json_names_costs_no_further_request(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     write(log, *range(1, 6))
     body = b'{"results": [{"event_id": "4", "status": "error", "message": "locked"}]}'
     with Receiver(lambda _: reply(200, body, "Content-Type: application/json")) as receiver:
@@ -126,7 +141,9 @@ def test_receiver_that_is_gone_stops_the_publisher(log: sa.Engine, tmp_path: Pat
 
 
 @pytest.mark.parametrize("code", [429, 503])
-def test_busy_receiver_is_left_alone_for_as_long_as_it_asks(log: sa.Engine, tmp_path: Path, code: int) -> None:
+def test_busy_receiver_is_left_alone_for_as_long_as_it_asks(
+    log: sa.Engine, tmp_path: Path, code: int
+) -> None:
     write(log, 1, 2)
     moments: list[float] = []
 

@@ -1,4 +1,6 @@
-"""A table is renamed: what was logged under its old name is published under the new one (spec/event-log.md 5.2)."""
+"""A table is renamed: what was logged under its old name is published under the new one
+(spec/event-log.md 5.2).
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,10 @@ from eventlog.errors import ConfigError
 from eventlog.publisher.doctor import examine
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"
-MAIL = "CREATE TABLE usr_mail (id integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE, mail text)"
+MAIL = (
+    "CREATE TABLE usr_mail (id integer REFERENCES usr ON UPDATE CASCADE ON DELETE CASCADE, mail "
+    "text)"
+)
 RENAMED = {"table": "person", "was": "usr"}
 
 
@@ -41,8 +46,14 @@ def test_rows_of_the_old_name_are_sent_under_the_new_one_in_order_with_later_one
 ) -> None:
     execute(database, USR)
     install(configured(database, tmp_path, {"table": "usr"}))
-    execute(database, "INSERT INTO usr VALUES (1, 'a')", "UPDATE usr SET name = 'before' WHERE id = 1")
-    execute(database, "ALTER TABLE usr RENAME TO person", "UPDATE person SET name = 'between' WHERE id = 1")
+    execute(
+        database, "INSERT INTO usr VALUES (1, 'a')", "UPDATE usr SET name = 'before' WHERE id = 1"
+    )
+    execute(
+        database,
+        "ALTER TABLE usr RENAME TO person",
+        "UPDATE person SET name = 'between' WHERE id = 1",
+    )
     waiting = configured(database, tmp_path, {"table": "usr"})
     with publishing(waiting, Collecting()):
         wait_until(lambda: runs(database), "it runs, and lets them wait")
@@ -50,8 +61,13 @@ def test_rows_of_the_old_name_are_sent_under_the_new_one_in_order_with_later_one
 
     config = configured(database, tmp_path, RENAMED)
     install(config)
-    execute(database, "UPDATE person SET name = 'after' WHERE id = 1", "DELETE FROM person WHERE id = 1")
-    assert fetch(database, "SELECT DISTINCT table_name FROM eventlog ORDER BY 1") == [("person",), ("usr",)]
+    execute(
+        database, "UPDATE person SET name = 'after' WHERE id = 1", "DELETE FROM person WHERE id = 1"
+    )
+    assert fetch(database, "SELECT DISTINCT table_name FROM eventlog ORDER BY 1") == [
+        ("person",),
+        ("usr",),
+    ]
     text = "".join(drained(database, config))
     assert set(statuses(database).values()) == {"S"}
     assert "usr" not in text
@@ -60,19 +76,28 @@ def test_rows_of_the_old_name_are_sent_under_the_new_one_in_order_with_later_one
     assert places == sorted(places)
 
 
-def test_a_row_logged_with_the_schema_is_of_the_class_too(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_row_logged_with_the_schema_is_of_the_class_too(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     execute(database, "CREATE TABLE person (id integer PRIMARY KEY, name text)")
     config = configured(database, tmp_path, RENAMED)
     install(config)
-    execute(database, "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'public.USR', 'id=1')")
+    execute(
+        database,
+        "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'public.USR', 'id=1')",
+    )
     assert "id=1,table=person" in drained(database, config)[0]
 
 
-def test_a_child_table_that_was_renamed_is_named_in_was_of_its_class(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_child_table_that_was_renamed_is_named_in_was_of_its_class(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     execute(database, USR, MAIL)
     install(configured(database, tmp_path, {"table": "usr"}))
     execute(database, "INSERT INTO usr VALUES (1, 'a')", "INSERT INTO usr_mail VALUES (1, 'a@b.c')")
-    execute(database, "ALTER TABLE usr RENAME TO person", "ALTER TABLE usr_mail RENAME TO person_mail")
+    execute(
+        database, "ALTER TABLE usr RENAME TO person", "ALTER TABLE usr_mail RENAME TO person_mail"
+    )
     config = configured(database, tmp_path, {"table": "person", "was": ["usr", "usr_mail"]})
     install(config)
     text = "".join(drained(database, config))
@@ -101,25 +126,35 @@ def test_a_class_that_has_the_old_name_makes_both_wait_and_the_reason_names_both
     with publishing(config, sink):
         wait_until(lambda: statuses(database)[3] == "S", "the third class is published")
     assert statuses(database) == {1: "N", 2: "N", 3: "S"}
-    said = [one.text for one in examine(config, planned_triggers) if one.code == "class_unavailable"]
+    said = [
+        one.text for one in examine(config, planned_triggers) if one.code == "class_unavailable"
+    ]
     assert len(said) == 2
     assert all("person" in one and "'usr' is a table of the class usr now" in one for one in said)
 
 
 def test_two_watches_that_mean_one_name_are_refused(database: sa.Engine, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\[\[watch\]\] person, was = 'usr': \[\[watch\]\] usr has that name too"):
+    with pytest.raises(
+        ConfigError, match=r"\[\[watch\]\] person, was = 'usr': \[\[watch\]\] usr has that name too"
+    ):
         configured(database, tmp_path, {"table": "usr"}, RENAMED)
 
 
 def test_what_is_gone_is_found_by_rows_of_the_old_name(database: sa.Engine, tmp_path: Path) -> None:
     execute(database, USR)
     install(configured(database, tmp_path, {"table": "usr"}))
-    execute(database, "INSERT INTO usr VALUES (1, 'a'), (2, 'b')", "ALTER TABLE usr RENAME TO person")
+    execute(
+        database, "INSERT INTO usr VALUES (1, 'a'), (2, 'b')", "ALTER TABLE usr RENAME TO person"
+    )
     config = configured(database, tmp_path, RENAMED)
     execute(database, "ALTER TABLE person DISABLE TRIGGER USER", "DELETE FROM person WHERE id = 1")
-    ran = CliRunner().invoke(cli, ["--config", str(tmp_path / "eventlog.toml"), "resync", "person", "--deleted"])
+    ran = CliRunner().invoke(
+        cli, ["--config", str(tmp_path / "eventlog.toml"), "resync", "person", "--deleted"]
+    )
     assert ran.exit_code == 0, ran.output
-    newest = "SELECT event_type, table_name, table_key FROM eventlog ORDER BY record_id DESC LIMIT 1"
+    newest = (
+        "SELECT event_type, table_name, table_key FROM eventlog ORDER BY record_id DESC LIMIT 1"
+    )
     assert fetch(database, newest) == [(4, "person", "id=1")]
     assert "<delete " in "".join(drained(database, config))
 
@@ -134,7 +169,9 @@ def test_the_row_is_shown_as_one_of_the_class(database: sa.Engine, tmp_path: Pat
     assert "id=1,table=person" in ran.output
 
 
-def test_the_plan_says_that_the_triggers_were_made_for_another_name(database: sa.Engine, tmp_path: Path) -> None:
+def test_the_plan_says_that_the_triggers_were_made_for_another_name(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     execute(database, USR)
     install(configured(database, tmp_path, {"table": "usr"}))
     execute(database, "ALTER TABLE usr RENAME TO person")
@@ -143,7 +180,8 @@ def test_the_plan_says_that_the_triggers_were_made_for_another_name(database: sa
         (action,) = planned_triggers(conn, dialect, config).changes
     assert (action.kind, action.table) == ("replace", "public.person")
     assert action.reason == (
-        "its triggers call proc_usr_1, made for the name that the table had: they log that name until then"
+        "its triggers call proc_usr_1, made for the name that the table had: they log that name "
+        "until then"
     )
 
 
@@ -156,7 +194,9 @@ def test_on_sqlite_rows_of_the_old_name_are_sent_too(tmp_path: Path) -> None:
     with reading(config) as (conn, dialect):
         (action,) = planned_triggers(conn, dialect, config).changes
     assert action.reason.startswith("its triggers tgr_usr_d_1, tgr_usr_i_1, ")
-    assert action.reason.endswith("were made for the name that the table had: they log that name until then")
+    assert action.reason.endswith(
+        "were made for the name that the table had: they log that name until then"
+    )
     install(config)
     execute(engine, "UPDATE person SET name = 'b'")
     text = "".join(drained(engine, config))

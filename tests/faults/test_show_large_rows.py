@@ -1,4 +1,6 @@
-"""``eventlog show`` beside rows of other objects that are large: it reads keys first (spec/event-log.md 11)."""
+"""``eventlog show`` beside rows of other objects that are large: it reads keys first
+(spec/event-log.md 11).
+"""
 
 from __future__ import annotations
 
@@ -23,8 +25,8 @@ def test_values_of_other_objects_are_not_read(
     make_log(database)
     execute(
         database,
-        f"INSERT INTO eventlog ({COLUMNS}) SELECT '{status}', 2, 'usr', 'idu=' || g % 5, 'fname', repeat('x', 100000) "
-        "FROM generate_series(1, 20) AS g",
+        f"INSERT INTO eventlog ({COLUMNS}) SELECT '{status}', 2, 'usr', 'idu=' || g % 5, 'fname', "
+        "repeat('x', 100000) FROM generate_series(1, 20) AS g",
     )
     read: list[int] = []
     read_rows = type(DIALECT).read_rows

@@ -1,4 +1,6 @@
-"""Two logs, or a log and itself made anew, never share a directory of the files sink (spec/event-log.md 10)."""
+"""Two logs, or a log and itself made anew, never share a directory of the files sink
+(spec/event-log.md 10).
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ TABLE = "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)"
 
 @pytest.fixture
 def command(database: sa.Engine, tmp_path: Path) -> Any:
-    """``eventlog publish --once`` of a log with some rows, into the one directory of the test; its exit code."""
+    """``eventlog publish --once`` of a log with some rows, into the one directory of the test; its
+    exit code.
+    """
     execute(database, TABLE)
 
     def publish(log: str = "eventlog", key: int = 1) -> int:
@@ -31,7 +35,9 @@ def command(database: sa.Engine, tmp_path: Path) -> Any:
         place = tmp_path / log
         place.mkdir(exist_ok=True)
         sink = {"type": "files", "directory": str(tmp_path / "documents")}
-        path = write_config(place, url_of(database), database={"log_table": log, "tables": ["usr"]}, sink=sink)
+        path = write_config(
+            place, url_of(database), database={"log_table": log, "tables": ["usr"]}, sink=sink
+        )
         return cli.run(["--config", str(path), "publish", "--once"])
 
     return publish
@@ -58,7 +64,11 @@ def test_a_second_log_is_refused_and_the_first_goes_on(
 
 @pytest.mark.parametrize("taken", [False, True])
 def test_a_log_that_was_made_anew_is_refused(
-    database: sa.Engine, tmp_path: Path, command: Any, capfd: pytest.CaptureFixture[str], taken: bool
+    database: sa.Engine,
+    tmp_path: Path,
+    command: Any,
+    capfd: pytest.CaptureFixture[str],
+    taken: bool,
 ) -> None:
     migrations.upgrade(database, log_table="eventlog")
     assert command() == 0
@@ -85,7 +95,9 @@ def test_a_log_whose_numbers_went_back_goes_on_behind_what_stands_there(
     assert after[-1] > before[-1]
 
 
-def test_a_directory_whose_owner_file_is_gone_is_taken_over(database: sa.Engine, tmp_path: Path, command: Any) -> None:
+def test_a_directory_whose_owner_file_is_gone_is_taken_over(
+    database: sa.Engine, tmp_path: Path, command: Any
+) -> None:
     migrations.upgrade(database, log_table="eventlog")
     assert command() == 0
     (tmp_path / "documents" / MARKER).unlink()

@@ -57,7 +57,9 @@ class WebHook:
         self.is_away = False
 
     def case(self) -> SinkCase:
-        options = HttpOptions(f"http://127.0.0.1:{self.server.server_port}/xds", answer="status", timeout=10)
+        options = HttpOptions(
+            f"http://127.0.0.1:{self.server.server_port}/xds", answer="status", timeout=10
+        )
         return SinkCase(HttpSink, options, lambda: self.received, self.away)
 
 
@@ -97,7 +99,9 @@ def on_bucket(request: pytest.FixtureRequest) -> Iterator[SinkCase]:
     store.clear()
 
     def received() -> list[str]:
-        return [one for name in store.names() if name != STATE for one in event_ids(store.read(name))]
+        return [
+            one for name in store.names() if name != STATE for one in event_ids(store.read(name))
+        ]
 
     yield SinkCase(ObjectsSink, store.config().sink.options, received)
 

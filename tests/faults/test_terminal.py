@@ -1,4 +1,6 @@
-"""What people see in a terminal: ``top``, ``tail``, ``status --watch``, the bar of ``publish --once``."""
+"""What people see in a terminal: ``top``, ``tail``, ``status --watch``, the bar of ``publish
+--once``.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        [COMMAND, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
 
 
 def of(log: sa.Engine) -> tuple[str, str]:
@@ -41,7 +45,9 @@ def of(log: sa.Engine) -> tuple[str, str]:
 @contextmanager
 def running(*arguments: str) -> Iterator[subprocess.Popen[str]]:
     """A command that goes on until it is ended, its lines read as they come."""
-    command = subprocess.Popen([COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = subprocess.Popen(
+        [COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     try:
         yield command
     finally:
@@ -57,7 +63,9 @@ def line_of(command: subprocess.Popen[str]) -> str:
 def test_top_shows_what_the_monitor_says(log: sa.Engine, tmp_path: Path) -> None:
     with watched(log, tmp_path) as (_, address, _):
         write(log, 1, 2)
-        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published")
+        wait_until(
+            lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published"
+        )
         shown = run("top", "--url", address)
     assert shown.returncode == 0, shown.stderr
     assert "eventlog: " in shown.stdout
@@ -82,10 +90,14 @@ def test_top_from_the_database_alone_shows_the_queue(log: sa.Engine, tmp_path: P
     assert "rows in the queue   2" in shown.stdout
 
 
-def test_tail_shows_what_was_sent_and_goes_on_with_what_follows(log: sa.Engine, tmp_path: Path) -> None:
+def test_tail_shows_what_was_sent_and_goes_on_with_what_follows(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with watched(log, tmp_path) as (_, address, _):
         write(log, 1, 2)
-        wait_until(lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published")
+        wait_until(
+            lambda: metrics(address)["eventlog_rows_published_total"] == 2, "it is published"
+        )
         with running("tail", "--url", address, "--interval", "0.2") as command:
             first = line_of(command)
             assert "flight 1 envelope 1: 2 events (1 to 2), success after" in first
@@ -99,7 +111,12 @@ def test_tail_shows_what_was_sent_and_goes_on_with_what_follows(log: sa.Engine, 
 def test_tail_shows_the_receivers_reason(log: sa.Engine, tmp_path: Path) -> None:
     locked = reply(200, answer(status("retry", "1", "the mailbox is locked")))
     with Receiver(lambda _: locked) as receiver:
-        options = {"sink__type": "http", "sink__url": receiver.url, "retry_initial": 30, "monitor__values": True}
+        options = {
+            "sink__type": "http",
+            "sink__url": receiver.url,
+            "retry_initial": 30,
+            "monitor__values": True,
+        }
         with watched(log, tmp_path, **options) as (_, address, ask):
             write(log, 1)
             wait_until(lambda: ask("/status.json")["sent"], "it is sent")
@@ -133,12 +150,16 @@ def test_a_watch_that_cannot_begin_ends_at_once(log: sa.Engine) -> None:
     assert "nowhere" in shown.stderr
 
 
-def publish_once(log: sa.Engine, directory: Path, stderr: int, **options: object) -> subprocess.Popen[bytes]:
+def publish_once(
+    log: sa.Engine, directory: Path, stderr: int, **options: object
+) -> subprocess.Popen[bytes]:
     flags = settings(log, sink__type="files", sink__directory=str(directory), **options)
-    environment = {f"EVENTLOG_{name.replace('.', '_').upper()}": value for name, value in flags.items()}
+    environment = {
+        f"EVENTLOG_{name.replace('.', '_').upper()}": value for name, value in flags.items()
+    }
     return subprocess.Popen(
-        [COMMAND, "publish", "--once"], env={**os.environ, "TERM": "xterm", "COLUMNS": "120", **environment},
-        stdout=subprocess.PIPE, stderr=stderr,
+        [COMMAND, "publish", "--once"], env={**os.environ, "TERM": "xterm", "COLUMNS": "120",
+        **environment}, stdout=subprocess.PIPE, stderr=stderr,
     )  # fmt: skip
 
 
@@ -170,7 +191,9 @@ def on_terminal(log: sa.Engine, directory: Path, **options: object) -> tuple[byt
     return written, shown.decode()
 
 
-def test_one_run_shows_rows_speed_and_time_left_on_a_terminal(log: sa.Engine, tmp_path: Path) -> None:
+def test_one_run_shows_rows_speed_and_time_left_on_a_terminal(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     fill(log, 60_000)
     written, text = on_terminal(log, tmp_path / "out")
     assert " of 60,000 rows" in text
@@ -180,9 +203,13 @@ def test_one_run_shows_rows_speed_and_time_left_on_a_terminal(log: sa.Engine, tm
     assert written == b""
 
 
-def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(log: sa.Engine, tmp_path: Path) -> None:
+def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     with log.begin() as conn:
-        conn.execute(sa.text("INSERT INTO usr SELECT i, 'Jack' FROM generate_series(1, 20000) AS i"))
+        conn.execute(
+            sa.text("INSERT INTO usr SELECT i, 'Jack' FROM generate_series(1, 20000) AS i")
+        )
     with log.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
         conn.execute(sa.text("ANALYZE usr"))
     source = {"source__type": "eventlog", "source__consumer": "search", "source__begin": "snapshot"}
@@ -192,7 +219,9 @@ def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(l
     assert "the snapshot is at its end" in text, "log lines are shown too"
     assert written == b""
     fill(log, 30_000)
-    assert " of 30,000 rows" in on_terminal(log, tmp_path / "out", **source)[1], "of the consumer, not of the publisher"
+    assert " of 30,000 rows" in on_terminal(log, tmp_path / "out", **source)[1], (
+        "of the consumer, not of the publisher"
+    )
 
 
 def test_one_run_without_a_terminal_draws_nothing(log: sa.Engine, tmp_path: Path) -> None:

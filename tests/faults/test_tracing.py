@@ -1,4 +1,6 @@
-"""Traces of a publisher: the spans that it makes of a real log, and what its receivers are told of them."""
+"""Traces of a publisher: the spans that it makes of a real log, and what its receivers are told of
+them.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,11 @@ class Traced:
         provider.add_span_processor(SimpleSpanProcessor(self.exporter))
         tracing = Tracing(provider.get_tracer("eventlog"), "eventlog", self.type)
         directory = {"sink__type": "files", "sink__directory": "unused"}
-        form = {"sink__type": "kafka", "sink__brokers": "unused:1"} if self.type == "kafka" else directory
+        form = (
+            {"sink__type": "kafka", "sink__brokers": "unused:1"}
+            if self.type == "kafka"
+            else directory
+        )
         try:
             with opened(configuration(self.log, **form), **options) as context, closing(sink):
                 publish_once(context, TracedSink(sink, tracing), observer=tracing)
@@ -64,7 +70,9 @@ def told(span: ReadableSpan) -> str:
     return f"00-{span.context.trace_id:032x}-{span.context.span_id:016x}-{span.context.trace_flags:02x}"
 
 
-def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(log: sa.Engine) -> None:
+def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(
+    log: sa.Engine,
+) -> None:
     write(log, 1, 2, 3)
     spans = Traced(log, "files").publish(Collecting(), batch_size=2)
     (window,), (flight,) = named(spans, "window"), named(spans, "flight")
@@ -73,7 +81,9 @@ def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(l
     (mark,) = named(spans, "mark")
     assert flight.parent is None
     assert [link.context.span_id for link in flight.links] == [window.context.span_id]
-    assert {span.parent.span_id for span in (first, second, mark) if span.parent} == {flight.context.span_id}
+    assert {span.parent.span_id for span in (first, second, mark) if span.parent} == {
+        flight.context.span_id
+    }
     assert {span.context.trace_id for span in (first, second, mark)} == {flight.context.trace_id}
     assert dict(first.attributes or {}) == {
         "eventlog.log": "eventlog",
@@ -94,11 +104,15 @@ def test_a_flight_is_a_trace_with_its_envelopes_and_marks_linked_to_its_window(l
 def test_a_receiver_is_told_the_span_of_each_envelope(log: sa.Engine) -> None:
     write(log, 1, 2, 3)
     with Receiver(accept) as receiver:
-        spans = Traced(log, "http").publish(HttpSink(HttpOptions(receiver.url)), batch_size=1, concurrency=3)
+        spans = Traced(log, "http").publish(
+            HttpSink(HttpOptions(receiver.url)), batch_size=1, concurrency=3
+        )
     envelopes = named(spans, "envelope")
     assert {span.kind for span in envelopes} == {SpanKind.CLIENT}
     assert len(envelopes) == 3
-    assert sorted(request.headers["traceparent"] for request in receiver.requests) == sorted(map(told, envelopes))
+    assert sorted(request.headers["traceparent"] for request in receiver.requests) == sorted(
+        map(told, envelopes)
+    )
     assert {span.parent.span_id for span in envelopes if span.parent} == {
         span.context.span_id for span in named(spans, "flight")
     }
@@ -117,7 +131,9 @@ def test_a_refusal_shows_in_the_span_and_nothing_of_what_the_receiver_says(log: 
     assert not any("Jack" in span.to_json() for span in spans)
 
 
-def test_a_receiver_that_is_away_shows_in_the_span_and_nothing_of_what_it_says(log: sa.Engine) -> None:
+def test_a_receiver_that_is_away_shows_in_the_span_and_nothing_of_what_it_says(
+    log: sa.Engine,
+) -> None:
     write(log, 1)
     traced = Traced(log, "http")
     with Receiver(lambda _: b"Jack is out\r\n\r\n") as receiver, pytest.raises(ReceiverAway):
@@ -145,13 +161,16 @@ def test_each_kafka_record_bears_the_span_of_its_envelope(log: sa.Engine) -> Non
 
 
 def _reader(brokers: str) -> Consumer:
-    consumer = Consumer({"bootstrap.servers": brokers, "group.id": "test", "auto.offset.reset": "earliest"})
+    consumer = Consumer(
+        {"bootstrap.servers": brokers, "group.id": "test", "auto.offset.reset": "earliest"}
+    )
     consumer.subscribe(["changes"])
     return consumer
 
 
 needs_exporter = pytest.mark.skipif(
-    importlib.util.find_spec("opentelemetry.exporter") is None, reason="no exporter here: the extra otel"
+    importlib.util.find_spec("opentelemetry.exporter") is None,
+    reason="no exporter here: the extra otel",
 )
 
 
@@ -175,7 +194,9 @@ def test_a_publisher_sends_its_spans_to_the_collector_that_the_variables_name(
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
     (resource,) = ExportTraceServiceRequest.FromString(bodies[0]).resource_spans
-    assert ("service.name", "eventlog") in {(one.key, one.value.string_value) for one in resource.resource.attributes}
+    assert ("service.name", "eventlog") in {
+        (one.key, one.value.string_value) for one in resource.resource.attributes
+    }
     spans = {span.name for scope in resource.scope_spans for span in scope.spans}
     assert spans == {"eventlog.window", "eventlog.flight", "eventlog.envelope", "eventlog.mark"}
     assert b"Jack" not in bodies[0]

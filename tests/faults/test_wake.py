@@ -1,4 +1,6 @@
-"""A sleeping publisher is woken by the database; no wake-up is lost (spec/triggers.md 8, spec/event-log.md 8.5)."""
+"""A sleeping publisher is woken by the database; no wake-up is lost (spec/triggers.md 8,
+spec/event-log.md 8.5).
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,19 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from publishers import LONG, ROW, Inbox, backend, configuration, make_log, process, publishing, runs, sleeps, write
+from publishers import (
+    LONG,
+    ROW,
+    Inbox,
+    backend,
+    configuration,
+    make_log,
+    process,
+    publishing,
+    runs,
+    sleeps,
+    write,
+)
 from shared import PATIENCE, wait_until
 
 from eventlog.model import Answer, Document, Level, Verdict
@@ -57,7 +71,9 @@ def test_each_row_wakes_a_publisher_that_sleeps(log: sa.Engine) -> None:
 
 
 def test_no_wake_up_is_lost_under_load(log: sa.Engine) -> None:
-    """Many short transactions that begin and end at any moment of the publisher's falling asleep and waking up."""
+    """Many short transactions that begin and end at any moment of the publisher's falling asleep
+    and waking up.
+    """
     writers, each = 6, 40
     keys = [range(writer * each + 1, (writer + 1) * each + 1) for writer in range(writers)]
 
@@ -81,7 +97,9 @@ def test_no_wake_up_is_lost_under_load(log: sa.Engine) -> None:
         wait_until(lambda: sleeps(log), "the publisher sleeps")
 
 
-def test_the_publisher_does_not_sleep_while_a_writer_is_open_that_will_not_notify(log: sa.Engine) -> None:
+def test_the_publisher_does_not_sleep_while_a_writer_is_open_that_will_not_notify(
+    log: sa.Engine,
+) -> None:
     inbox = Inbox()
     with log.connect() as conn:
         conn.execute(sa.text(ROW), {"idu": 1})
@@ -108,7 +126,9 @@ def test_a_row_that_is_written_during_sleep_wakes_at_commit(log: sa.Engine) -> N
         assert inbox.take() == [1]
 
 
-def test_a_writer_that_is_undone_wakes_nobody(log: sa.Engine, listener: sa.PoolProxiedConnection) -> None:
+def test_a_writer_that_is_undone_wakes_nobody(
+    log: sa.Engine, listener: sa.PoolProxiedConnection
+) -> None:
     with publishing(configuration(log, polling_interval=LONG), Inbox()):
         wait_until(lambda: sleeps(log), "the publisher sleeps")
         with log.connect() as conn:
@@ -118,7 +138,9 @@ def test_a_writer_that_is_undone_wakes_nobody(log: sa.Engine, listener: sa.PoolP
         assert sleeps(log)
 
 
-def test_nobody_notifies_while_no_publisher_sleeps(log: sa.Engine, listener: sa.PoolProxiedConnection) -> None:
+def test_nobody_notifies_while_no_publisher_sleeps(
+    log: sa.Engine, listener: sa.PoolProxiedConnection
+) -> None:
     write(log, 1, 2)
     write(log, 3)
     assert heard(listener) == 0
@@ -128,7 +150,10 @@ def test_a_statement_that_writes_nothing_to_the_log_fails_nobody(log: sa.Engine)
     """The trigger is one of the statement: it fires without rows as well."""
     with log.begin() as conn:
         conn.execute(
-            sa.text("INSERT INTO eventlog (event_type, table_name, table_key) SELECT 5, 'usr', 'idu=1' LIMIT 0")
+            sa.text(
+                "INSERT INTO eventlog (event_type, table_name, table_key) SELECT 5, 'usr', "
+                "'idu=1' LIMIT 0"
+            )
         )
 
 
@@ -139,7 +164,11 @@ def test_who_may_not_notify_writes_the_log_all_the_same(log: sa.Engine) -> None:
         conn.execute(sa.text(f"CREATE ROLE {role}"))
         conn.execute(sa.text(f"GRANT INSERT ON eventlog TO {role}"))
         conn.execute(sa.text("REVOKE EXECUTE ON FUNCTION pg_notify(text, text) FROM PUBLIC"))
-        conn.execute(sa.text("REVOKE EXECUTE ON FUNCTION pg_try_advisory_xact_lock_shared(int, int) FROM PUBLIC"))
+        conn.execute(
+            sa.text(
+                "REVOKE EXECUTE ON FUNCTION pg_try_advisory_xact_lock_shared(int, int) FROM PUBLIC"
+            )
+        )
     inbox = Inbox()
     try:
         with publishing(configuration(log, polling_interval=LONG), inbox):
@@ -167,7 +196,9 @@ def test_a_row_of_a_replication_role_wakes_too(log: sa.Engine) -> None:
 def test_a_sleeping_publisher_is_in_no_transaction(log: sa.Engine) -> None:
     with publishing(configuration(log, polling_interval=LONG), Inbox()):
         wait_until(lambda: sleeps(log), "the publisher sleeps")
-        wait_until(lambda: backend(log)[1:] == ("idle", False), "its session is idle, in no transaction")
+        wait_until(
+            lambda: backend(log)[1:] == ("idle", False), "its session is idle, in no transaction"
+        )
 
 
 def test_a_publisher_whose_session_ends_in_its_sleep_goes_on(log: sa.Engine) -> None:
@@ -195,8 +226,12 @@ def test_a_publisher_that_is_killed_in_its_sleep_leaves_nothing_behind(
         assert inbox.take() == [1]
 
 
-@pytest.mark.parametrize("options", [{"notify": "yes"}, {"notify": "no"}, {"time_of_day": "00:00:00"}])
-def test_sigterm_ends_the_sleep_at_once(log: sa.Engine, tmp_path: Path, options: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "options", [{"notify": "yes"}, {"notify": "no"}, {"time_of_day": "00:00:00"}]
+)
+def test_sigterm_ends_the_sleep_at_once(
+    log: sa.Engine, tmp_path: Path, options: dict[str, str]
+) -> None:
     with process(log, tmp_path, polling_interval=LONG, **options) as running:
         asleep = sleeps if options == {"notify": "yes"} else runs
         wait_until(lambda: asleep(log), "the publisher sleeps")
@@ -220,7 +255,9 @@ def test_a_parked_object_ends_the_sleep_when_it_is_due(log: sa.Engine) -> None:
 
         def send(self, document: Document) -> Answer:
             super().send(document)
-            return Answer({event.event_id: Verdict(next(self.answers)) for event in document.events})
+            return Answer(
+                {event.event_id: Verdict(next(self.answers)) for event in document.events}
+            )
 
     inbox = Busy()
     with publishing(configuration(log, polling_interval=LONG, retry_initial=0.3), inbox):
@@ -231,7 +268,9 @@ def test_a_parked_object_ends_the_sleep_when_it_is_due(log: sa.Engine) -> None:
         assert inbox.take() == [1]
 
 
-def test_without_notify_the_queue_is_polled(log: sa.Engine, listener: sa.PoolProxiedConnection) -> None:
+def test_without_notify_the_queue_is_polled(
+    log: sa.Engine, listener: sa.PoolProxiedConnection
+) -> None:
     inbox = Inbox()
     with publishing(configuration(log, polling_interval=1, notify="no"), inbox):
         for key in (1, 2):
@@ -244,7 +283,10 @@ def test_without_notify_the_queue_is_polled(log: sa.Engine, listener: sa.PoolPro
 
 @pytest.mark.parametrize(
     "change",
-    ["DROP TRIGGER _tgr_eventlog_i_1 ON eventlog", "ALTER TABLE eventlog DISABLE TRIGGER _tgr_eventlog_i_1"],
+    [
+        "DROP TRIGGER _tgr_eventlog_i_1 ON eventlog",
+        "ALTER TABLE eventlog DISABLE TRIGGER _tgr_eventlog_i_1",
+    ],
 )
 def test_a_log_that_does_not_notify_is_polled_and_that_is_said(
     log: sa.Engine, change: str, caplog: pytest.LogCaptureFixture
@@ -252,12 +294,18 @@ def test_a_log_that_does_not_notify_is_polled_and_that_is_said(
     with log.begin() as conn:
         conn.execute(sa.text(change))
     inbox = Inbox()
-    with caplog.at_level(logging.INFO, "eventlog"), publishing(configuration(log, polling_interval=1), inbox):
+    with (
+        caplog.at_level(logging.INFO, "eventlog"),
+        publishing(configuration(log, polling_interval=1), inbox),
+    ):
         wait_until(lambda: runs(log) and backend(log)[1] == "idle", "the publisher rests")
         write(log, 1)
         assert inbox.take() == [1]
         assert not sleeps(log)
-    said = "the queue is read every 1 s at least: the log has no trigger that notifies, or it is disabled"
+    said = (
+        "the queue is read every 1 s at least: the log has no trigger that notifies, or it is "
+        "disabled"
+    )
     assert said in caplog.text
 
 

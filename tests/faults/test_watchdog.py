@@ -1,4 +1,6 @@
-"""A publisher that a service manager watches over: what it tells its socket, as systemd would hear it."""
+"""A publisher that a service manager watches over: what it tells its socket, as systemd would hear
+it.
+"""
 
 from __future__ import annotations
 
@@ -90,19 +92,27 @@ def test_a_publisher_that_does_not_get_the_lock_is_never_ready(
     assert "STOPPING=1" in manager.told
 
 
-def test_a_publisher_that_rests_is_not_dead(log: sa.Engine, tmp_path: Path, manager: Manager) -> None:
+def test_a_publisher_that_rests_is_not_dead(
+    log: sa.Engine, tmp_path: Path, manager: Manager
+) -> None:
     with process(log, tmp_path, **QUICK):
         wait_until(lambda: manager.hears("READY=1"), "it is ready")
         manager.hear(2)
         assert SIGN in manager.hear(1)
 
 
-def test_a_publisher_whose_receiver_is_away_is_not_dead(log: sa.Engine, tmp_path: Path, manager: Manager) -> None:
+def test_a_publisher_whose_receiver_is_away_is_not_dead(
+    log: sa.Engine, tmp_path: Path, manager: Manager
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as nobody:
         url = f"http://127.0.0.1:{nobody.getsockname()[1]}/"
     write(log, 1)
-    with process(log, tmp_path, **QUICK, sink__type="http", sink__url=url, retry_initial=LONG, retry_max=LONG):
-        wait_until(lambda: manager.hears("STATUS=waiting for the receiver; the log says why"), "it waits")
+    with process(
+        log, tmp_path, **QUICK, sink__type="http", sink__url=url, retry_initial=LONG, retry_max=LONG
+    ):
+        wait_until(
+            lambda: manager.hears("STATUS=waiting for the receiver; the log says why"), "it waits"
+        )
         manager.hear(2)
         assert SIGN in manager.hear(1)
 
@@ -125,7 +135,10 @@ def test_a_publisher_of_a_source_that_is_no_log_is_watched_over_too(
     log: sa.Engine, tmp_path: Path, manager: Manager
 ) -> None:
     (tmp_path / "captures").mkdir()
-    source = {"source__path": tmp_path / "captures", "source__position_url": f"sqlite:///{tmp_path}/position.db"}
+    source = {
+        "source__path": tmp_path / "captures",
+        "source__position_url": f"sqlite:///{tmp_path}/position.db",
+    }
     with process(log, tmp_path / "documents", "--from", "gbase", **QUICK, **source) as running:  # type: ignore[arg-type]
         wait_until(lambda: manager.hears("READY=1"), "it is ready")
         manager.hear(2)

@@ -1,4 +1,6 @@
-"""Many writers at once and a publisher among them: nothing lost, nothing out of order (spec/event-log.md 12)."""
+"""Many writers at once and a publisher among them: nothing lost, nothing out of order
+(spec/event-log.md 12).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,15 @@ from typing import Any
 import psycopg
 import pytest
 import sqlalchemy as sa
-from publishers import Collecting, install, is_drained, publishing, session, unless_refused, write_config
+from publishers import (
+    Collecting,
+    install,
+    is_drained,
+    publishing,
+    session,
+    unless_refused,
+    write_config,
+)
 from replay import Objects, Replay
 from shared import execute, fetch, url_of, wait_until
 
@@ -37,19 +47,32 @@ UPSERT_USR = """INSERT INTO usr VALUES (%s, %s, %s) ON CONFLICT (id) DO UPDATE
                 SET name = excluded.name, num = excluded.num"""
 UPSERT_GRP = """INSERT INTO grp VALUES (%s, %s, %s) ON CONFLICT (code, part) DO UPDATE SET about = excluded.about"""
 CHANGES: list[Change] = [
-    lambda c, r, key: c.execute(UPSERT_USR, (key, r.choice(["a", "b", "", None]), r.choice([1, 2, None]))),
-    lambda c, r, key: c.execute(UPSERT_USR, (key, r.choice(["a", "b", "", None]), r.choice([1, 2, None]))),
+    lambda c, r, key: c.execute(
+        UPSERT_USR, (key, r.choice(["a", "b", "", None]), r.choice([1, 2, None]))
+    ),
+    lambda c, r, key: c.execute(
+        UPSERT_USR, (key, r.choice(["a", "b", "", None]), r.choice([1, 2, None]))
+    ),
     lambda c, r, key: c.execute("UPDATE usr SET num = num + 1 WHERE id = %s", (key,)),
     lambda c, r, key: c.execute("DELETE FROM usr WHERE id = %s", (key,)),
     lambda c, r, key: c.execute("UPDATE usr SET id = %s WHERE id = %s", (r.choice(KEYS), key)),
     lambda c, r, key: c.execute(
-        "INSERT INTO phone SELECT id, %s FROM usr WHERE id = %s ON CONFLICT DO NOTHING", (str(r.randrange(4)), key)
+        "INSERT INTO phone SELECT id, %s FROM usr WHERE id = %s ON CONFLICT DO NOTHING",
+        (str(r.randrange(4)), key),
     ),
-    lambda c, r, key: c.execute("DELETE FROM phone WHERE id = %s AND no = %s", (key, str(r.randrange(4)))),
-    lambda c, r, key: c.execute("UPDATE phone SET no = no || 'x' WHERE id = %s AND length(no) < 3", (key,)),
-    lambda c, r, key: c.execute("INSERT INTO note SELECT id, %s FROM usr WHERE id = %s", (r.choice("pq"), key)),
+    lambda c, r, key: c.execute(
+        "DELETE FROM phone WHERE id = %s AND no = %s", (key, str(r.randrange(4)))
+    ),
+    lambda c, r, key: c.execute(
+        "UPDATE phone SET no = no || 'x' WHERE id = %s AND length(no) < 3", (key,)
+    ),
+    lambda c, r, key: c.execute(
+        "INSERT INTO note SELECT id, %s FROM usr WHERE id = %s", (r.choice("pq"), key)
+    ),
     lambda c, r, key: c.execute("DELETE FROM note WHERE id = %s", (key,)),
-    lambda c, r, key: c.execute(UPSERT_GRP, (r.choice(["x y", "it's", 'q"+']), key, r.choice(["k", None]))),
+    lambda c, r, key: c.execute(
+        UPSERT_GRP, (r.choice(["x y", "it's", 'q"+']), key, r.choice(["k", None]))
+    ),
     lambda c, r, key: c.execute("DELETE FROM grp WHERE part = %s", (key,)),
 ]
 
@@ -83,13 +106,20 @@ def contents(engine: sa.Engine) -> Objects:
         """SELECT id::text, name, num::text, ARRAY(SELECT no FROM phone p WHERE p.id = u.id),
                   ARRAY(SELECT DISTINCT txt FROM note n WHERE n.id = u.id) FROM usr u""",
     ):
-        found = {"name": [name], "num": [num], "phone.no": sorted(phones), "note.txt": sorted(notes)}
+        found = {
+            "name": [name],
+            "num": [num],
+            "phone.no": sorted(phones),
+            "note.txt": sorted(notes),
+        }
         objects[f"id={key},table=usr,schema=public"] = found
     for code, part, about in fetch(engine, "SELECT code, part::text, about FROM grp"):
         quoted = {"x y": "x y", "it's": '"it\'s"', 'q"+': '"q\\"+"'}[code]
         objects[f"code={quoted}+part={part},table=grp,schema=public"] = {"about": [about]}
     return {
-        association: {name: values for name, values in attributes.items() if values not in ([], [None])}
+        association: {
+            name: values for name, values in attributes.items() if values not in ([], [None])
+        }
         for association, attributes in objects.items()
     }
 
@@ -100,23 +130,36 @@ def careless(chance: random.Random) -> Callable[[Document], Answer | None]:
     def receive(document: Document) -> Answer | None:
         if chance.random() < 0.1:
             raise ReceiverAway("the answer was lost")
-        return Answer({event.event_id: Verdict(Level.WARNING) for event in document.events if chance.random() < 0.1})
+        return Answer(
+            {
+                event.event_id: Verdict(Level.WARNING)
+                for event in document.events
+                if chance.random() < 0.1
+            }
+        )
 
     return receive
 
 
-def write_and_publish(database: sa.Engine, tmp_path: Path, seed: int, transactions: int, **options: Any) -> None:
+def write_and_publish(
+    database: sa.Engine, tmp_path: Path, seed: int, transactions: int, **options: Any
+) -> None:
     execute(database, *TABLES)
     config = load(
         write_config(
-            tmp_path, url_of(database), WATCHES, publisher={"allow_loopback": True, "polling_interval": 1, **options}
+            tmp_path,
+            url_of(database),
+            WATCHES,
+            publisher={"allow_loopback": True, "polling_interval": 1, **options},
         ),
         {},
     )
     install(config)
     sink, failures = Collecting(careless(random.Random(seed))), []
     writers = [
-        threading.Thread(target=write, args=(database, seed * 1000 + number, transactions, failures))
+        threading.Thread(
+            target=write, args=(database, seed * 1000 + number, transactions, failures)
+        )
         for number in range(8)
     ]
     with publishing(config, sink, retry_initial=0.01, retry_max=0.02) as running:
@@ -126,7 +169,10 @@ def write_and_publish(database: sa.Engine, tmp_path: Path, seed: int, transactio
             writer.join()
         wait_until(lambda: is_drained(database, running), "the queue is drained")
     assert not failures
-    assert {status for (status,) in fetch(database, "SELECT DISTINCT status FROM eventlog")} <= {"S", "W"}
+    assert {status for (status,) in fetch(database, "SELECT DISTINCT status FROM eventlog")} <= {
+        "S",
+        "W",
+    }
     assert fetch(database, "SELECT * FROM eventlog_error") == []
 
     # With a small distance the rows of one INSERT make several adds.
@@ -135,7 +181,8 @@ def write_and_publish(database: sa.Engine, tmp_path: Path, seed: int, transactio
     replay.documents(sink.bodies)
     assert replay.objects == contents(database)
     assert replay.repeated > 0
-    # What is sent for an event-id is always the same rows: for those logged by value, the same text.
+    # What is sent for an event-id is always the same rows: for those logged by value, the same
+    # text.
     assert len(replay.applied) == len(set(sink.event_ids))
 
 
@@ -144,7 +191,16 @@ def write_and_publish(database: sa.Engine, tmp_path: Path, seed: int, transactio
     [
         (1, {"batch_size": 3, "mark_interval": 0}),
         (2, {"batch_size": 128, "query_limit": 7, "flight_rows": 5}),
-        (3, {"batch_size": 2, "query_limit": 50, "fold_distance": 20, "fold_span": 100, "delete_from_log": False}),
+        (
+            3,
+            {
+                "batch_size": 2,
+                "query_limit": 50,
+                "fold_distance": 20,
+                "fold_span": 100,
+                "delete_from_log": False,
+            },
+        ),
     ],
 )
 def test_no_row_is_lost_and_none_is_out_of_order_among_eight_writers(
@@ -155,7 +211,9 @@ def test_no_row_is_lost_and_none_is_out_of_order_among_eight_writers(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 110))
-def test_no_row_is_lost_and_none_is_out_of_order_in_a_long_run(database: sa.Engine, tmp_path: Path, seed: int) -> None:
+def test_no_row_is_lost_and_none_is_out_of_order_in_a_long_run(
+    database: sa.Engine, tmp_path: Path, seed: int
+) -> None:
     chance = random.Random(seed)
     options = {
         "batch_size": chance.choice([1, 2, 10, 128]),

@@ -1,5 +1,5 @@
-"""A connection pool that lends the server's sessions by the transaction, as PgBouncer does in mode ``transaction``, or
-refuses transactions, as it does in mode ``statement``.
+"""A connection pool that lends the server's sessions by the transaction, as PgBouncer does in mode
+``transaction``, or refuses transactions, as it does in mode ``statement``.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ def _serve(client: Peer, pool: _Pool, takes_transactions: bool) -> None:
                 answered, message = server.read()
                 answer += message
             if message[5:6] != b"I" and not takes_transactions:
-                client.sock.sendall(b"E" + struct.pack("!I", len(_NO_TRANSACTIONS) + 4) + _NO_TRANSACTIONS)
+                client.sock.sendall(
+                    b"E" + struct.pack("!I", len(_NO_TRANSACTIONS) + 4) + _NO_TRANSACTIONS
+                )
                 return
             client.sock.sendall(answer)
             if message[5:6] == b"I":
@@ -139,8 +141,11 @@ def _startup(url: sa.URL) -> bytes:
 
 
 @contextmanager
-def transaction_pool(url: sa.URL, take_oldest: bool = False, takes_transactions: bool = True) -> Iterator[sa.URL]:
-    """The URL of a pool before the server of ``url``. It lends the last session first, with ``take_oldest`` in turn.
+def transaction_pool(
+    url: sa.URL, take_oldest: bool = False, takes_transactions: bool = True
+) -> Iterator[sa.URL]:
+    """The URL of a pool before the server of ``url``. It lends the last session first, with
+    ``take_oldest`` in turn.
 
     ``takes_transactions``: else it is in mode ``statement``.
     """
@@ -155,14 +160,21 @@ def transaction_pool(url: sa.URL, take_oldest: bool = False, takes_transactions:
             while True:
                 client = Peer(listener.accept()[0])
                 clients.append(client)
-                threads.append(threading.Thread(target=_serve, args=(client, pool, takes_transactions)))
+                threads.append(
+                    threading.Thread(target=_serve, args=(client, pool, takes_transactions))
+                )
                 threads[-1].start()
 
     accepting = threading.Thread(target=accept)
     accepting.start()
     try:
         yield sa.URL.create(
-            "postgresql+psycopg", url.username, url.password, "127.0.0.1", listener.getsockname()[1], url.database
+            "postgresql+psycopg",
+            url.username,
+            url.password,
+            "127.0.0.1",
+            listener.getsockname()[1],
+            url.database,
         )
     finally:
         listener.shutdown(socket.SHUT_RDWR)

@@ -19,7 +19,9 @@ from eventlog import cli
 
 
 def at_home_in(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the directory, without settings of the environment, with documents as files in ``documents``."""
+    """In the directory, without settings of the environment, with documents as files in
+    ``documents``.
+    """
     for name in os.environ:
         if name.startswith("EVENTLOG_"):
             monkeypatch.delenv(name)
@@ -41,7 +43,11 @@ class Site:
         return re.sub(r"\b(hr_owner|hr_app|publisher|log_owner)\b", rf"\1{self.suffix}", text)
 
     def url(self, role: str) -> str:
-        url = self.engine.url if role == "postgres" else self.engine.url.set(username=self.named(role))
+        url = (
+            self.engine.url
+            if role == "postgres"
+            else self.engine.url.set(username=self.named(role))
+        )
         return url.render_as_string(hide_password=False)
 
     def sql(self, role: str, statements: str) -> None:
@@ -57,7 +63,9 @@ class Site:
         """A line of a shell: ``eventlog ... [> FILE]`` or ``psql ... -f FILE``."""
         words = shlex.split(line, comments=True)
         if words[0] == "psql":
-            self.sql(role, (self.directory / words[words.index("-f") + 1]).read_text(encoding="utf-8"))
+            self.sql(
+                role, (self.directory / words[words.index("-f") + 1]).read_text(encoding="utf-8")
+            )
             return 0
         assert words[0] == "eventlog", line
         os.environ["EVENTLOG_DATABASE_URL"] = self.url(role)

@@ -1,4 +1,6 @@
-"""docs/cloudevents.md: its example receiver takes what a publisher of a real log sends; other modes reach a server."""
+"""docs/cloudevents.md: its example receiver takes what a publisher of a real log sends; other modes
+reach a server.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,13 @@ def watched(database: sa.Engine, empty_home: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(database))
     (settings,) = fenced(PAGE, "toml")
     assert tomllib.loads(settings)["format"] == {"type": "cloudevents"}
-    Path("eventlog.toml").write_text(f'{settings}\n[publisher]\nallow_loopback = true\n[[watch]]\ntable = "usr"\n')
-    execute(database, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, price numeric, lname text)")
+    Path("eventlog.toml").write_text(
+        f'{settings}\n[publisher]\nallow_loopback = true\n[[watch]]\ntable = "usr"\n'
+    )
+    execute(
+        database,
+        "CREATE TABLE usr (idu integer PRIMARY KEY, fname text, price numeric, lname text)",
+    )
     assert cli.run(["db", "upgrade"]) == 0
     assert cli.run(["triggers", "apply"]) == 0
     return database
@@ -55,7 +62,16 @@ def receiver(empty_home: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "receiver:app", "--port", str(port), "--log-level", "warning"]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "receiver:app",
+        "--port",
+        str(port),
+        "--log-level",
+        "warning",
+    ]
     with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": "."}) as process:
         try:
             wait_until(lambda: is_listening(port), "the receiver listens")
@@ -73,10 +89,15 @@ def is_listening(port: int) -> bool:
 def received() -> list[tuple[str, str, str, dict[str, Any]]]:
     with closing(sqlite3.connect("events.sqlite")) as db:
         rows = db.execute("SELECT source, id, type, data FROM event ORDER BY rowid").fetchall()
-    return [(source, event_id, event_type, json.loads(data)) for source, event_id, event_type, data in rows]
+    return [
+        (source, event_id, event_type, json.loads(data))
+        for source, event_id, event_type, data in rows
+    ]
 
 
-def test_the_receiver_of_the_page_has_each_committed_change_once(watched: sa.Engine, receiver: str) -> None:
+def test_the_receiver_of_the_page_has_each_committed_change_once(
+    watched: sa.Engine, receiver: str
+) -> None:
     for change in CHANGES:
         execute(watched, change)
     publish = ["--set", f"sink.url={receiver}", "publish", "--once"]
@@ -85,15 +106,21 @@ def test_the_receiver_of_the_page_has_each_committed_change_once(watched: sa.Eng
     events = received()
     assert {source for source, *_ in events} == {f"/{watched.url.database}/public/eventlog"}
     assert [event_type for _, _, event_type, _ in events] == [
-        "eventlog.insert", "eventlog.update", "eventlog.delete", "eventlog.insert", "eventlog.delete",
+        "eventlog.insert", "eventlog.update", "eventlog.delete", "eventlog.insert",
+        "eventlog.delete",
     ]  # fmt: skip
     insert, update, *_ = [data for *_, data in events]
     assert insert["columns"]["price"] == {"new": "12345678901234567890.50"}
     assert (update["key"], update["columns"]) == (
         {"idu": 7},
-        {"price": {"old": "12345678901234567890.50", "new": None}, "lname": {"old": "Byron", "new": "Lovelace"}},
+        {
+            "price": {"old": "12345678901234567890.50", "new": None},
+            "lname": {"old": "Byron", "new": "Lovelace"},
+        },
     )
-    execute(watched, "UPDATE eventlog SET status = 'N'")  # as after a crash between the answer and the mark
+    execute(
+        watched, "UPDATE eventlog SET status = 'N'"
+    )  # as after a crash between the answer and the mark
     assert cli.run(publish) == 0
     assert received() == events
 
@@ -128,7 +155,17 @@ def server() -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
 
 def send(server: str, mode: str) -> None:
     assert (
-        cli.run(["--set", f"sink.url={server}", "--set", f"format.cloudevents.mode={mode}", "publish", "--once"]) == 0
+        cli.run(
+            [
+                "--set",
+                f"sink.url={server}",
+                "--set",
+                f"format.cloudevents.mode={mode}",
+                "publish",
+                "--once",
+            ]
+        )
+        == 0
     )
 
 
@@ -136,7 +173,9 @@ def test_in_structured_mode_an_event_is_a_request(watched: sa.Engine, server: An
     url, got = server
     execute(watched, *CHANGES)
     send(url, "structured")
-    assert {headers["content-type"] for headers, _ in got} == {"application/cloudevents+json; charset=utf-8"}
+    assert {headers["content-type"] for headers, _ in got} == {
+        "application/cloudevents+json; charset=utf-8"
+    }
     assert [json.loads(body)["data"]["operation"] for _, body in got] == [
         "insert", "update", "delete", "insert", "delete",
     ]  # fmt: skip
@@ -162,10 +201,14 @@ def test_in_binary_mode_the_attributes_are_headers(watched: sa.Engine, server: A
     assert json.loads(body)["columns"] == {"fname": {"new": "Ada"}}
 
 
-def test_an_envelope_that_was_recorded_as_a_batch_is_sent_event_by_event(watched: sa.Engine, server: Any) -> None:
+def test_an_envelope_that_was_recorded_as_a_batch_is_sent_event_by_event(
+    watched: sa.Engine, server: Any
+) -> None:
     url, got = server
     execute(watched, "INSERT INTO usr VALUES (1, 'Ada'), (2, 'Bob')")
-    assert cli.run(["--set", "sink.url=http://127.0.0.1:9/", "publish", "--once"]) == 1  # nobody is there
+    assert (
+        cli.run(["--set", "sink.url=http://127.0.0.1:9/", "publish", "--once"]) == 1
+    )  # nobody is there
     assert fetch(watched, "SELECT count(*) FROM eventlog_inflight") == [(1,)]
     send(url, "binary")
     assert [headers["ce-id"] for headers, _ in got] == ["1", "2"]

@@ -25,7 +25,9 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "eventlog.json"
 
 
 def rules() -> list[dict[str, str]]:
-    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    return [
+        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    ]
 
 
 def test_every_alert_has_its_section_in_the_documentation() -> None:
@@ -39,26 +41,41 @@ def test_every_alert_has_its_section_in_the_documentation() -> None:
     assert {runbook.removeprefix("docs/operate.md#") for runbook in runbooks} <= sections
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (Debian: prometheus)")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool here (Debian: prometheus)"
+)
 def test_prometheus_takes_the_rules() -> None:
-    checked = subprocess.run(["promtool", "check", "rules", str(RULES)], capture_output=True, text=True, check=False)
+    checked = subprocess.run(
+        ["promtool", "check", "rules", str(RULES)], capture_output=True, text=True, check=False
+    )
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (Debian: prometheus)")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool here (Debian: prometheus)"
+)
 def test_each_alert_fires_when_it_should_and_is_silent_otherwise() -> None:
     tests = RULES.with_name("eventlog.rules.test.yml")
     told = yaml.safe_load(tests.read_text())["tests"]
-    fired = {one["alertname"] for test in told for one in test["alert_rule_test"] if one.get("exp_alerts")}
+    fired = {
+        one["alertname"]
+        for test in told
+        for one in test["alert_rule_test"]
+        if one.get("exp_alerts")
+    }
     assert fired == {rule["alert"] for rule in rules()}
-    checked = subprocess.run(["promtool", "test", "rules", tests], capture_output=True, text=True, check=False)
+    checked = subprocess.run(
+        ["promtool", "test", "rules", tests], capture_output=True, text=True, check=False
+    )
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-# --- systemd ----------------------------------------------------------------------------------------------------------
+# --- systemd --------------------------------------------------------------------------------------
 
 UNITS = ROOT / "deploy" / "systemd"
-needs_systemd = pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze here")
+needs_systemd = pytest.mark.skipif(
+    shutil.which("systemd-analyze") is None, reason="no systemd-analyze here"
+)
 
 
 @pytest.fixture
@@ -72,7 +89,9 @@ def units(tmp_path: Path) -> list[Path]:
 
 
 def analyze(*arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["systemd-analyze", *map(str, arguments)], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        ["systemd-analyze", *map(str, arguments)], capture_output=True, text=True, check=False
+    )
 
 
 @needs_systemd
@@ -98,13 +117,19 @@ def test_the_units_name_commands_options_and_variables_that_there_are() -> None:
         section = _service(unit)
         (command,) = section["ExecStart"]
         words = command.split()
-        assert words[:3] == ["/opt/eventlog/bin/eventlog", "--config", "/etc/eventlog/eventlog.toml"]
+        assert words[:3] == [
+            "/opt/eventlog/bin/eventlog",
+            "--config",
+            "/etc/eventlog/eventlog.toml",
+        ]
         with cli.cli.make_context("eventlog", words[3:]) as context:
             name, found, rest = cli.cli.resolve_command(context, words[3:])
             assert found is not None
             found.make_context(name, rest, parent=context)
         credentials = {credential.partition(":")[0] for credential in section["LoadCredential"]}
-        named = dict(line.split("=", 1) for line in section["Environment"] if line.startswith("EVENTLOG_"))
+        named = dict(
+            line.split("=", 1) for line in section["Environment"] if line.startswith("EVENTLOG_")
+        )
         assert {value.removeprefix("%d/") for value in named.values()} == credentials
         for variable in named:
             with pytest.raises(ConfigError) as error:  # of a file that is not there
@@ -129,7 +154,7 @@ def _service(unit: Path) -> dict[str, list[str]]:
     return settings
 
 
-# --- Kubernetes -------------------------------------------------------------------------------------------------------
+# --- Kubernetes -----------------------------------------------------------------------------------
 
 BASE = ROOT / "deploy" / "kubernetes"
 Manifest = dict[str, Any]
@@ -154,18 +179,30 @@ def pods() -> dict[str, Manifest]:
 
 def settings_of(pod: Manifest) -> dict[str, str]:
     (container,) = pod["spec"]["containers"]
-    return {one["name"]: one.get("value", "") for one in container["env"] if one["name"].startswith("EVENTLOG_")}
+    return {
+        one["name"]: one.get("value", "")
+        for one in container["env"]
+        if one["name"].startswith("EVENTLOG_")
+    }
 
 
 def test_each_manifest_is_one_that_kubernetes_takes() -> None:
-    assert {one["kind"] for one in manifests()} == {"Deployment", "Service", "Job", "CronJob", "NetworkPolicy"}
+    assert {one["kind"] for one in manifests()} == {
+        "Deployment",
+        "Service",
+        "Job",
+        "CronJob",
+        "NetworkPolicy",
+    }
     for manifest in manifests():
         kubernetes_validate.validate(manifest, "1.30", strict=True)
 
 
 @needs_kubectl
 def test_kustomize_makes_of_the_base_what_kubernetes_takes() -> None:
-    built = subprocess.run(["kubectl", "kustomize", BASE], capture_output=True, text=True, check=False)
+    built = subprocess.run(
+        ["kubectl", "kustomize", BASE], capture_output=True, text=True, check=False
+    )
     if "unknown command" in built.stderr:
         pytest.skip("this kubectl has no kustomize")
     assert built.returncode == 0, built.stderr
@@ -175,21 +212,34 @@ def test_kustomize_makes_of_the_base_what_kubernetes_takes() -> None:
     (configuration,) = [one for one in made if one["kind"] == "ConfigMap"]
     assert configuration["data"]["eventlog.toml"] == (BASE / "eventlog.toml").read_text()
     (deployment,) = [one for one in made if one["kind"] == "Deployment"]
-    (mounted,) = [one["configMap"] for one in deployment["spec"]["template"]["spec"]["volumes"] if "configMap" in one]
+    (mounted,) = [
+        one["configMap"]
+        for one in deployment["spec"]["template"]["spec"]["volumes"]
+        if "configMap" in one
+    ]
     assert mounted["name"] == configuration["metadata"]["name"] != "eventlog"
 
 
 def test_one_publisher_ends_before_the_next_one_begins() -> None:
     (deployment,) = [one for one in manifests() if one["kind"] == "Deployment"]
-    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (1, {"type": "Recreate"})
-    assert deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] > HttpOptions().timeout
+    assert (deployment["spec"]["replicas"], deployment["spec"]["strategy"]) == (
+        1,
+        {"type": "Recreate"},
+    )
+    assert (
+        deployment["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
+        > HttpOptions().timeout
+    )
 
 
 @pytest.mark.parametrize("name", ["eventlog-publisher", "eventlog-install", "eventlog-purge"])
 def test_a_pod_has_no_rights_and_its_secrets_as_files(name: str, tmp_path: Path) -> None:
     pod = pods()[name]["spec"]
     assert pod["automountServiceAccountToken"] is False
-    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (True, 10001)
+    assert (pod["securityContext"]["runAsNonRoot"], pod["securityContext"]["runAsUser"]) == (
+        True,
+        10001,
+    )
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     (container,) = pod["containers"]
     assert container["securityContext"] == {
@@ -208,13 +258,22 @@ def test_a_pod_has_no_rights_and_its_secrets_as_files(name: str, tmp_path: Path)
         variables[key] = str(tmp_path / Path(value).name)
         (tmp_path / Path(value).name).write_text("postgresql://owner@database/hr")
     config = load(BASE / "eventlog.toml", variables)
-    assert config.database.password is not None or config.database.url == "postgresql://owner@database/hr"
+    assert (
+        config.database.password is not None
+        or config.database.url == "postgresql://owner@database/hr"
+    )
 
 
 def test_the_probes_ask_the_monitor_for_its_two_words(tmp_path: Path) -> None:
     (container,) = pods()["eventlog-publisher"]["spec"]["containers"]
-    paths = {name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")}
-    assert paths == {"startupProbe": "/readyz", "livenessProbe": "/livez", "readinessProbe": "/readyz"}
+    paths = {
+        name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")
+    }
+    assert paths == {
+        "startupProbe": "/readyz",
+        "livenessProbe": "/livez",
+        "readinessProbe": "/readyz",
+    }
     settings = settings_of(pods()["eventlog-publisher"])
     address = parse_address(settings["EVENTLOG_MONITOR_LISTEN"])
     (port,) = container["ports"]

@@ -57,7 +57,8 @@ COMPOSE: dict[str, Any] = yaml.safe_load((DOCKER / "compose.yaml").read_text(enc
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 
 KNOWN = {
-    "FROM", "ENV", "LABEL", "RUN", "COPY", "WORKDIR", "USER", "STOPSIGNAL", "HEALTHCHECK", "ENTRYPOINT", "CMD",
+    "FROM", "ENV", "LABEL", "RUN", "COPY", "WORKDIR", "USER", "STOPSIGNAL", "HEALTHCHECK",
+    "ENTRYPOINT", "CMD",
 }  # fmt: skip
 
 
@@ -66,7 +67,9 @@ def last(name: str) -> Instruction:
 
 
 def environment() -> dict[str, str]:
-    pairs: list[list[str]] = [pair.split("=", 1) for one in FINAL if one.name == "ENV" for pair in one.words]
+    pairs: list[list[str]] = [
+        pair.split("=", 1) for one in FINAL if one.name == "ENV" for pair in one.words
+    ]
     return dict(pairs)
 
 
@@ -78,9 +81,13 @@ def test_the_dockerfile_holds_known_instructions_only() -> None:
     assert IMAGE[0].name == "FROM"
 
 
-def test_the_image_has_two_stages_of_the_slim_python_and_takes_the_environment_alone_from_the_first() -> None:
+def test_the_image_has_two_stages_of_the_slim_python_and_takes_the_environment_alone_from_the_first() -> (
+    None
+):
     assert [one.words[0] for one in IMAGE if one.name == "FROM"] == ["python:3.14-slim"] * 2
-    assert [one.words for one in FINAL if one.name == "COPY"] == [["--from=build", "/opt/eventlog", "/opt/eventlog"]]
+    assert [one.words for one in FINAL if one.name == "COPY"] == [
+        ["--from=build", "/opt/eventlog", "/opt/eventlog"]
+    ]
 
 
 def test_no_stage_compiles_or_installs_packages_of_the_system() -> None:
@@ -115,7 +122,9 @@ def test_the_health_check_means_progress() -> None:
 
 def test_the_image_writes_only_where_a_read_only_root_allows() -> None:
     settings = environment()
-    config = load(None, {name: value for name, value in settings.items() if name.startswith("EVENTLOG_")})
+    config = load(
+        None, {name: value for name, value in settings.items() if name.startswith("EVENTLOG_")}
+    )
     assert config.publisher.health_file is not None
     assert config.publisher.health_file.parent == Path("/dev/shm")
     assert settings["PYTHONDONTWRITEBYTECODE"] == "1"
@@ -138,14 +147,21 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("context")
     for name in (pattern.removeprefix("!") for pattern in allowed):
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(
+                ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__")
+            )
         else:
             shutil.copy(ROOT / name, directory / name)
     return directory
 
 
 def test_everything_that_is_copied_is_in_the_context(context: Path) -> None:
-    copied = [word for one in IMAGE if one.name == "COPY" and "--from" not in one.text for word in one.words[:-1]]
+    copied = [
+        word
+        for one in IMAGE
+        if one.name == "COPY" and "--from" not in one.text
+        for word in one.words[:-1]
+    ]
     assert [name for name in copied if not (context / name).exists()] == []
     assert sorted(copied) == sorted(path.name for path in context.iterdir())
 
@@ -153,14 +169,27 @@ def test_everything_that_is_copied_is_in_the_context(context: Path) -> None:
 def test_the_context_is_enough_to_build_the_wheel(context: Path, tmp_path: Path) -> None:
     # What the build stage runs, but for the dependencies, which would come from an index.
     built = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={tmp_path}", context],
+        [
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            "--no-deps",
+            "--no-build-isolation",
+            f"--wheel-dir={tmp_path}",
+            context,
+        ],
         capture_output=True,
         text=True,
     )
     assert built.returncode == 0, built.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    for pattern in ("eventlog/cli/publish.py", "eventlog/sql/dialects/postgresql/*.sql", "eventlog/spark/__init__.py"):
+    for pattern in (
+        "eventlog/cli/publish.py",
+        "eventlog/sql/dialects/postgresql/*.sql",
+        "eventlog/spark/__init__.py",
+    ):
         assert fnmatch.filter(names, pattern), pattern
 
 
@@ -184,7 +213,9 @@ def test_every_file_that_a_service_mounts_is_there() -> None:
 
 def test_each_service_waits_for_what_it_needs() -> None:
     def needs(name: str) -> dict[str, str]:
-        return {other: how["condition"] for other, how in SERVICES[name].get("depends_on", {}).items()}
+        return {
+            other: how["condition"] for other, how in SERVICES[name].get("depends_on", {}).items()
+        }
 
     assert needs("database") == {}
     assert needs("install") == {"database": "service_healthy"}
@@ -193,9 +224,12 @@ def test_each_service_waits_for_what_it_needs() -> None:
 
 
 def test_kafka_comes_on_demand_and_the_publisher_can_be_told_to_write_to_it() -> None:
-    assert [name for name, service in SERVICES.items() if "kafka" in service.get("profiles", [])] == ["kafka"]
+    assert [
+        name for name, service in SERVICES.items() if "kafka" in service.get("profiles", [])
+    ] == ["kafka"]
     given = {
-        key: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for key, value in SERVICES["publisher"]["environment"].items()
+        key: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value)
+        for key, value in SERVICES["publisher"]["environment"].items()
     }
     assert load(DOCKER / "eventlog.toml", given).sink.type == "stdout"
     chosen = given | {"EVENTLOG_SINK_TYPE": "kafka", "EVENTLOG_FORMAT_TYPE": "qlik-messages"}
@@ -209,19 +243,35 @@ def test_the_image_has_what_the_monitor_needs() -> None:
 
 
 def test_monitoring_comes_on_demand_with_our_rules_and_our_dashboard() -> None:
-    services = {name: service for name, service in SERVICES.items() if "monitoring" in service.get("profiles", [])}
+    services = {
+        name: service
+        for name, service in SERVICES.items()
+        if "monitoring" in service.get("profiles", [])
+    }
     assert services.keys() == {"prometheus", "grafana"}
     mounted = {
         volume.split(":")[1]: (DOCKER / volume.split(":")[0]).resolve()
         for service in services.values()
         for volume in service["volumes"]
     }
-    assert mounted["/etc/prometheus/eventlog.rules.yml"] == ROOT / "deploy/prometheus/eventlog.rules.yml"
+    assert (
+        mounted["/etc/prometheus/eventlog.rules.yml"]
+        == ROOT / "deploy/prometheus/eventlog.rules.yml"
+    )
     dashboards = yaml.safe_load((DOCKER / "monitoring" / "dashboards.yml").read_text())
     (provider,) = dashboards["providers"]
-    assert mounted[f"{provider['options']['path']}/eventlog.json"] == ROOT / "deploy/grafana/eventlog.json"
-    (source,) = yaml.safe_load((DOCKER / "monitoring" / "datasources.yml").read_text())["datasources"]
-    assert (source["type"], source["isDefault"], source["url"]) == ("prometheus", True, "http://prometheus:9090")
+    assert (
+        mounted[f"{provider['options']['path']}/eventlog.json"]
+        == ROOT / "deploy/grafana/eventlog.json"
+    )
+    (source,) = yaml.safe_load((DOCKER / "monitoring" / "datasources.yml").read_text())[
+        "datasources"
+    ]
+    assert (source["type"], source["isDefault"], source["url"]) == (
+        "prometheus",
+        True,
+        "http://prometheus:9090",
+    )
 
 
 def test_prometheus_scrapes_the_publisher_by_the_token_that_both_get() -> None:
@@ -238,7 +288,9 @@ def test_prometheus_scrapes_the_publisher_by_the_token_that_both_get() -> None:
     assert COMPOSE["configs"][token["source"]]["content"] == settings["EVENTLOG_MONITOR_TOKEN"]
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="no promtool here (Debian: prometheus)")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="no promtool here (Debian: prometheus)"
+)
 def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
     text = (DOCKER / "monitoring" / "prometheus.yml").read_text()
     for name in ("/etc/prometheus/eventlog.rules.yml", "/run/monitor-token"):
@@ -247,7 +299,10 @@ def test_prometheus_takes_its_configuration(tmp_path: Path) -> None:
     (tmp_path / "monitor-token").write_text("for-a-look")
     (tmp_path / "prometheus.yml").write_text(text)
     checked = subprocess.run(
-        ["promtool", "check", "config", tmp_path / "prometheus.yml"], capture_output=True, text=True, check=False
+        ["promtool", "check", "config", tmp_path / "prometheus.yml"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
@@ -265,9 +320,9 @@ def test_no_port_is_opened_to_others_and_the_publisher_gives_everything_away() -
 
 def test_the_publisher_gets_time_to_end_the_envelope_in_the_air() -> None:
     config = load(DOCKER / "eventlog.toml", {})
-    assert float(SERVICES["publisher"]["stop_grace_period"].removesuffix("s")) > StreamSink.patience(
-        config.sink.options
-    )
+    assert float(
+        SERVICES["publisher"]["stop_grace_period"].removesuffix("s")
+    ) > StreamSink.patience(config.sink.options)
 
 
 def test_the_environment_of_the_services_is_known_to_eventlog() -> None:
@@ -290,7 +345,9 @@ def test_docker_compose_reads_the_file_where_it_is_installed() -> None:
     if not _answers("docker", "compose", "version"):
         pytest.skip("docker compose is not installed here")
     read = subprocess.run(
-        ["docker", "compose", "-f", DOCKER / "compose.yaml", "config", "--quiet"], capture_output=True, text=True
+        ["docker", "compose", "-f", DOCKER / "compose.yaml", "config", "--quiet"],
+        capture_output=True,
+        text=True,
     )
     assert read.returncode == 0, read.stderr
 
@@ -307,7 +364,12 @@ def _answers(*command: str) -> bool:
 
 def docker(*arguments: str | Path, timeout: float = 900) -> str:
     done = subprocess.run(
-        ["docker", *map(str, arguments)], capture_output=True, text=True, timeout=timeout, cwd=ROOT, check=False
+        ["docker", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        cwd=ROOT,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -327,7 +389,9 @@ def image() -> Iterator[str]:
 def test_the_built_image_runs_with_a_read_only_root_as_its_user(image: str) -> None:
     run = ("run", "--rm", "--read-only", "--cap-drop=ALL", "--network=none")
     assert docker(*run, image, "--version").startswith("eventlog ")
-    script = "import os, shutil; print(os.getuid(), [shutil.which(c) for c in ('gcc', 'cc', 'make')])"
+    script = (
+        "import os, shutil; print(os.getuid(), [shutil.which(c) for c in ('gcc', 'cc', 'make')])"
+    )
     assert docker(*run, "--entrypoint=python", image, "-c", script) == "10001 [None, None, None]\n"
 
 
@@ -355,8 +419,24 @@ def test_the_services_publish_what_the_application_changes(project: list[str]) -
 
     wait(lambda: docker(*project, "ps", "--quiet", "publisher"), "the publisher does not start")
     container = docker(*project, "ps", "--quiet", "publisher").strip()
-    docker(*project, "exec", "--no-TTY", "database", "psql", "-X", "-U", "hr_app", "-d", "hr", "-c", insert)
-    wait(lambda: '<add class-name="usr"' in docker(*project, "logs", "publisher"), "nothing is published")
+    docker(
+        *project,
+        "exec",
+        "--no-TTY",
+        "database",
+        "psql",
+        "-X",
+        "-U",
+        "hr_app",
+        "-d",
+        "hr",
+        "-c",
+        insert,
+    )
+    wait(
+        lambda: '<add class-name="usr"' in docker(*project, "logs", "publisher"),
+        "nothing is published",
+    )
     health = ("inspect", "--format", "{{.State.Health.Status}}", container)
     wait(lambda: docker(*health).strip() == "healthy", "the publisher is not healthy")
     docker(*project, "stop", "publisher")

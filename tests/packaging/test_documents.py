@@ -25,7 +25,11 @@ from eventlog.config.load import load
 from eventlog.conversion import read_map
 from eventlog.errors import EventlogError
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "docs" / "tutorials").glob("*.md"))]
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs" / "tutorials").glob("*.md")),
+]
 SPECIFICATION = ROOT / "docs" / "spec"
 ids = [page.name for page in PAGES]
 
@@ -39,7 +43,11 @@ def test_every_link_leads_to_a_file_of_the_tree(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=ids)
 def test_every_link_to_a_heading_leads_to_one(page: Path) -> None:
     links = re.findall(r"\]\((?!https?:)([^)#]*)#([^)]+)\)", page.read_text(encoding="utf-8"))
-    assert [link for link in links if link[1] not in anchors(page if not link[0] else page.parent / link[0])] == []
+    assert [
+        link
+        for link in links
+        if link[1] not in anchors(page if not link[0] else page.parent / link[0])
+    ] == []
 
 
 def anchors(page: Path) -> set[str]:
@@ -47,7 +55,9 @@ def anchors(page: Path) -> set[str]:
     text = re.sub(r"(?ms)^```.*?^```", "", page.read_text(encoding="utf-8"))
     headings = re.findall(r"(?m)^#+ (.*)$", text)
     entries = set(re.findall(r'<a id="([^"]+)"></a>', text))
-    return entries | {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    return entries | {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    }
 
 
 def test_one_page_names_every_page() -> None:
@@ -58,17 +68,24 @@ def test_one_page_names_every_page() -> None:
 
 
 def test_the_readme_lists_a_dozen_pages_and_leads_to_the_others() -> None:
-    section = PAGES[0].read_text(encoding="utf-8").partition("## Documentation\n")[2].partition("\n## ")[0]
+    section = (
+        PAGES[0]
+        .read_text(encoding="utf-8")
+        .partition("## Documentation\n")[2]
+        .partition("\n## ")[0]
+    )
     listed = re.findall(r"\]\(([^)]+)\)", section)
     assert len(set(listed)) == len(listed) <= 12
     assert "docs/pages.md" in listed
 
 
-# --- versions ---------------------------------------------------------------------------------------------------------
+# --- versions -------------------------------------------------------------------------------------
 
 
 def versions(column: str) -> dict[str, list[str]]:
-    """A column of the table of versions (docs/reference.md), which says them once, by what they are of."""
+    """A column of the table of versions (docs/reference.md), which says them once, by what they are
+    of.
+    """
     text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -83,7 +100,9 @@ def versions(column: str) -> dict[str, list[str]]:
 def test_a_page_that_names_tested_versions_names_those_of_the_table(page: Path) -> None:
     tested = versions("tested")
     text = page.read_text(encoding="utf-8")
-    for name, listed in re.findall(r"(Python|PostgreSQL|SQLite|Oracle)[^.(\n]*\(tested: ([^)]+)\)", text):
+    for name, listed in re.findall(
+        r"(Python|PostgreSQL|SQLite|Oracle)[^.(\n]*\(tested: ([^)]+)\)", text
+    ):
         assert re.findall(r"\d+(?:\.\d+)*", listed) == tested[name]
     assert re.findall(r"(?:has run on|tried on|tested on) (?:PostgreSQL )?\d", text) == []
 
@@ -94,7 +113,9 @@ def test_the_needed_versions_are_the_least_that_a_page_or_the_package_takes() ->
     assert project["requires-python"] == f">={needed['Python'][0]}"
     for page in PAGES:
         text = page.read_text(encoding="utf-8")
-        for name, version in re.findall(r"(Python|PostgreSQL|SQLite) (\d+(?:\.\d+)*) or later", text):
+        for name, version in re.findall(
+            r"(Python|PostgreSQL|SQLite) (\d+(?:\.\d+)*) or later", text
+        ):
             assert version == needed[name][0], page.name
 
 
@@ -119,7 +140,9 @@ def test_every_configuration_can_be_read(page: Path, tmp_path: Path) -> None:
 
 def test_every_reference_to_the_specification_leads_to_a_section() -> None:
     sections = {
-        f"spec/{page.name}": set(re.findall(r"(?m)^#{2,4} (\d+(?:\.\d+)*)", page.read_text(encoding="utf-8")))
+        f"spec/{page.name}": set(
+            re.findall(r"(?m)^#{2,4} (\d+(?:\.\d+)*)", page.read_text(encoding="utf-8"))
+        )
         for page in SPECIFICATION.glob("*.md")
     }
     sources = [
@@ -138,20 +161,28 @@ def test_every_reference_to_the_specification_leads_to_a_section() -> None:
         for section in re.findall(r"\d+(?:\.\d+)*", tail) or [""]
     ]
     assert len(references) > 700
-    assert [one for one in references if one[2] not in {"", *sections.get(one[1], ())} or one[1] not in sections] == []
+    assert [
+        one
+        for one in references
+        if one[2] not in {"", *sections.get(one[1], ())} or one[1] not in sections
+    ] == []
 
 
 def commands(page: Path) -> list[list[str]]:
     """The command lines of ``eventlog`` in the shell blocks of a page, and in its text."""
     text = page.read_text(encoding="utf-8")
-    lines = [line for block in fenced(page, "sh") for line in block.replace("\\\n", " ").splitlines()]
+    lines = [
+        line for block in fenced(page, "sh") for line in block.replace("\\\n", " ").splitlines()
+    ]
     lines += re.findall(r"`(eventlog [^`|]*)`", re.sub(r"(?s)```.*?```", "", text))
     parts = [part.strip().partition(" | ")[0] for line in lines for part in line.split("&&")]
     return [shlex.split(part, comments=True)[1:] for part in parts if part.startswith("eventlog ")]
 
 
 MAP = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
-PLACES = re.findall(r"^\| (.+?) \| (.+) \|$", MAP.partition("## Where is")[2].partition("\n## ")[0], re.MULTILINE)[2:]
+PLACES = re.findall(
+    r"^\| (.+?) \| (.+) \|$", MAP.partition("## Where is")[2].partition("\n## ")[0], re.MULTILINE
+)[2:]
 
 
 @pytest.mark.parametrize(("what", "where"), PLACES, ids=[what for what, _ in PLACES])
@@ -167,7 +198,9 @@ def test_the_map_names_what_is_in_the_files_that_it_names(what: str, where: str)
     assert paths, what
     files = [file for path in paths for file in (path.rglob("*.py") if path.is_dir() else [path])]
     text = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    names = [word for word in words if re.fullmatch(r"\w+(\.\w+)?", word) and not word.endswith(".py")]
+    names = [
+        word for word in words if re.fullmatch(r"\w+(\.\w+)?", word) and not word.endswith(".py")
+    ]
     assert [name for name in names if not re.search(rf"\b{name.rpartition('.')[2]}\b", text)] == []
 
 
@@ -177,8 +210,12 @@ def test_the_walk_of_one_row_names_what_is_there() -> None:
         path = ROOT / "eventlog" / name.replace(".", "/")
         if name.endswith((".py", ".sql")) or path.is_dir() or path.with_suffix(".py").exists():
             continue
-        module = path.parent / "__init__.py" if path.parent.is_dir() else path.parent.with_suffix(".py")
-        assert re.search(rf"^(?:def|class) {path.name}\b", module.read_text(encoding="utf-8"), re.MULTILINE), name
+        module = (
+            path.parent / "__init__.py" if path.parent.is_dir() else path.parent.with_suffix(".py")
+        )
+        assert re.search(
+            rf"^(?:def|class) {path.name}\b", module.read_text(encoding="utf-8"), re.MULTILINE
+        ), name
 
 
 def test_the_pages_show_commands() -> None:
@@ -208,12 +245,16 @@ def directory() -> Iterator[Path]:
         yield Path(made)
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runnable(page)], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if runnable(page)], ids=lambda page: page.name
+)
 def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
     page: Path, directory: Path, tmp_path: Path
 ) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")} | {"PATH": path}
+    environ = {
+        name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")
+    } | {"PATH": path}
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = str(free.getsockname()[1])
     output, sessions = tmp_path / "output", []
@@ -221,9 +262,16 @@ def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
         with output.open("w") as file:  # no pipe: what runs in the background would hold it open
             for language, text in runnable(page):
                 text = text.replace("8080", port)
-                command = [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
+                command = (
+                    [sys.executable, "-c", text] if language == "python" else ["bash", "-euc", text]
+                )
                 block = subprocess.Popen(
-                    command, cwd=directory, env=environ, stdout=file, stderr=file, start_new_session=True
+                    command,
+                    cwd=directory,
+                    env=environ,
+                    stdout=file,
+                    stderr=file,
+                    start_new_session=True,
                 )
                 sessions.append(block.pid)
                 assert block.wait() == 0, output.read_text(encoding="utf-8")
@@ -233,19 +281,25 @@ def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
                 os.killpg(session, signal.SIGTERM)
         raise
     printed = output.read_text(encoding="utf-8")
-    promised = [shown for shown in fenced(page, "xml") if shown.startswith("<?xml")] + shown_output(page)
+    promised = [shown for shown in fenced(page, "xml") if shown.startswith("<?xml")] + shown_output(
+        page
+    )
     assert [shown for shown in promised if shown not in printed] == []
 
 
 def test_the_reference_is_what_the_code_says() -> None:
     written = runpy.run_path(str(ROOT / "scripts" / "reference.py"))["written"]
-    old = [page.name for page in PAGES[1:] if written(text := page.read_text(encoding="utf-8")) != text]
+    old = [
+        page.name for page in PAGES[1:] if written(text := page.read_text(encoding="utf-8")) != text
+    ]
     assert old == [], "run `make reference`"
 
 
 def test_every_error_has_a_cause_and_a_cure() -> None:
     reference = runpy.run_path(str(ROOT / "scripts" / "reference.py"))
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "eventlog").rglob("*.py"))
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "eventlog").rglob("*.py")
+    )
     of_rows = set(re.findall(r'\bRowError\(\s*"(\w+)"', sources))
     assert of_rows <= reference["ROW_CODES"].keys() | {"bad_table_key", "bad_value", "bad_xml_char"}
     errors = reference["_below"](EventlogError)
@@ -260,7 +314,10 @@ def test_every_place_to_link_to_is_there_once() -> None:
 
 
 def test_every_finding_of_doctor_is_explained() -> None:
-    files = [ROOT / "eventlog" / "publisher" / "doctor.py", *(ROOT / "eventlog" / "sql" / "doctor").glob("*.py")]
+    files = [
+        ROOT / "eventlog" / "publisher" / "doctor.py",
+        *(ROOT / "eventlog" / "sql" / "doctor").glob("*.py"),
+    ]
     sources = "".join(path.read_text(encoding="utf-8") for path in files)
     codes = set(re.findall(r'\b(?:Finding|error|warning|info)\(\s*"(\w+)"', sources))
     page = (ROOT / "docs" / "operate.md").read_text(encoding="utf-8")
@@ -270,9 +327,15 @@ def test_every_finding_of_doctor_is_explained() -> None:
 
 def test_every_message_that_the_quick_start_explains_is_one() -> None:
     page = (ROOT / "docs" / "quick-start.md").read_text(encoding="utf-8")
-    sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "eventlog").rglob("*.py"))
+    sources = "".join(
+        path.read_text(encoding="utf-8") for path in (ROOT / "eventlog").rglob("*.py")
+    )
     explained = re.findall(r"(?m)^\| (`.*?) \|", page)
     messages = {message for cell in explained for message in re.findall("`([^`]+)`", cell)}
-    of_the_database = {"no password supplied", "password authentication failed", "permission denied"}
+    of_the_database = {
+        "no password supplied",
+        "password authentication failed",
+        "permission denied",
+    }
     assert len(messages) > 10
     assert sorted(message for message in messages - of_the_database if message not in sources) == []

@@ -29,21 +29,37 @@ def packages(extra: str) -> set[str]:
 
 
 def test_every_extra_that_is_named_is_there() -> None:
-    files = [ROOT / "README.md", ROOT / "pyproject.toml", ROOT / "scripts/setup", ROOT / "docker/Dockerfile"]
+    files = [
+        ROOT / "README.md",
+        ROOT / "pyproject.toml",
+        ROOT / "scripts/setup",
+        ROOT / "docker/Dockerfile",
+    ]
     for folder in ("eventlog", "spark", "docs", "bench", "tests/packaging"):
-        files += [path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".sh")]
+        files += [
+            path for path in (ROOT / folder).rglob("*") if path.suffix in (".py", ".md", ".sh")
+        ]
     named = {
         (extra.strip(), path.relative_to(ROOT).as_posix())
         for path in files
         for match in NAMED.finditer(path.read_text(encoding="utf-8"))
         for extra in match[1].split(",")
     }
-    assert {extra for extra, _ in named} >= {"kafka", "spark", "parquet", "oracle", "embedded", "avro"}
+    assert {extra for extra, _ in named} >= {
+        "kafka",
+        "spark",
+        "parquet",
+        "oracle",
+        "embedded",
+        "avro",
+    }
     assert [one for one in sorted(named) if one[0] not in EXTRAS] == []
 
 
 def test_all_is_everything_that_users_may_need() -> None:
-    others = [extra for extra in EXTRAS if extra not in ("all", "dev", "testing")]  # for who extends it
+    others = [
+        extra for extra in EXTRAS if extra not in ("all", "dev", "testing")
+    ]  # for who extends it
     assert packages("all") == set().union(*map(packages, others))
     assert packages("dev") > packages("all")
 
@@ -80,6 +96,8 @@ assert written.written, written
 read = convert({target!r}, "jsonl", {str(out)!r}, "back.jsonl", {{"reader": {{}}}}, report=True)
 assert read.read, read
 """
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert [path for path in tmp_path.rglob("*.parquet") if path.stat().st_size]

@@ -1,4 +1,6 @@
-"""docs/install.md: its commands and its SQL, run by the roles that it names on a database as it describes."""
+"""docs/install.md: its commands and its SQL, run by the roles that it names on a database as it
+describes.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ ORDER BY 1, 2
 
 @pytest.fixture
 def site(
-    database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    database: sa.Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> Iterator[Site]:
     at_home_in(tmp_path, monkeypatch)
     (config,) = (text for text in fenced(PAGE, "toml") if "[database]" in text)
@@ -63,7 +68,9 @@ def play(site: Site, capfd: pytest.CaptureFixture[str]) -> Callable[[str], Site]
         scenario = SCENARIOS[name]
         if scenario.after is not None and scenario.after not in played:
             play(scenario.after)
-        if not played and not any("CREATE ROLE publisher" in block.text for block in scenario.blocks):
+        if not played and not any(
+            "CREATE ROLE publisher" in block.text for block in scenario.blocks
+        ):
             site.sql("postgres", "CREATE ROLE publisher LOGIN")
         played.append(name)
         for block in scenario.blocks:
@@ -92,10 +99,14 @@ ALL = [("add", "idu=1"), ("modify", "idu=1"), ("modify", "idg=1")]
 def test_every_scenario_of_the_page_is_run_here() -> None:
     source = Path(__file__).read_text(encoding="utf-8")
     assert {name for name in SCENARIOS if f'play("{name}")' not in source} == set()
-    assert all(isinstance(scenario, Scenario) and scenario.blocks for scenario in SCENARIOS.values())
+    assert all(
+        isinstance(scenario, Scenario) and scenario.blocks for scenario in SCENARIOS.values()
+    )
 
 
-def test_one_owner_the_application_has_no_right_and_the_publisher_publishes(play: Callable[[str], Site]) -> None:
+def test_one_owner_the_application_has_no_right_and_the_publisher_publishes(
+    play: Callable[[str], Site],
+) -> None:
     site = play("one owner")
     site.sql("hr_app", CHANGES)
     for relation in ("eventlog", "eventlog_error", "eventlog_inflight", "eventlog_resync"):
@@ -103,11 +114,15 @@ def test_one_owner_the_application_has_no_right_and_the_publisher_publishes(play
             site.sql("hr_app", f"SELECT * FROM hr.{relation}")
     assert site.command("publisher", "eventlog publish --once") == 0
     assert published(site) == ALL
-    assert site.rows("SELECT DISTINCT status, perpetrator FROM hr.eventlog") == [("S", site.named("hr_app"))]
+    assert site.rows("SELECT DISTINCT status, perpetrator FROM hr.eventlog") == [
+        ("S", site.named("hr_app"))
+    ]
     assert site.command("publisher", "eventlog doctor") == 0
 
 
-def test_the_grants_of_the_page_are_enough_for_each_command_that_it_names(play: Callable[[str], Site]) -> None:
+def test_the_grants_of_the_page_are_enough_for_each_command_that_it_names(
+    play: Callable[[str], Site],
+) -> None:
     site = play("one owner")
     site.sql("hr_app", CHANGES)
     for command in (
@@ -124,12 +139,14 @@ def test_the_grants_of_the_page_are_enough_for_each_command_that_it_names(play: 
     assert site.rows("SELECT DISTINCT status FROM hr.eventlog") == [("S",)]
 
 
-def test_without_the_further_grants_the_further_commands_are_refused(play: Callable[[str], Site]) -> None:
+def test_without_the_further_grants_the_further_commands_are_refused(
+    play: Callable[[str], Site],
+) -> None:
     site = play("one owner")
     site.sql(
         "hr_owner",
-        "REVOKE DELETE, INSERT ON hr.eventlog FROM publisher; REVOKE ALL ON hr.eventlog_resync FROM publisher;"
-        "REVOKE DELETE ON hr.eventlog_error FROM publisher",
+        "REVOKE DELETE, INSERT ON hr.eventlog FROM publisher; REVOKE ALL ON hr.eventlog_resync "
+        "FROM publisher;REVOKE DELETE ON hr.eventlog_error FROM publisher",
     )
     site.sql("hr_app", CHANGES)
     assert site.command("publisher", "eventlog publish --once") == 0
@@ -153,7 +170,9 @@ def test_by_sql_that_a_dba_runs_the_database_is_as_declared(
     assert "nothing to do" in capfd.readouterr().out
 
 
-def test_a_log_of_another_owner_takes_the_rows_of_triggers_that_may_only_insert(play: Callable[[str], Site]) -> None:
+def test_a_log_of_another_owner_takes_the_rows_of_triggers_that_may_only_insert(
+    play: Callable[[str], Site],
+) -> None:
     site = play("a log of another owner")
     site.sql("hr_app", CHANGES)
     with pytest.raises(psycopg.errors.InsufficientPrivilege):
@@ -162,17 +181,23 @@ def test_a_log_of_another_owner_takes_the_rows_of_triggers_that_may_only_insert(
     assert published(site) == ALL
 
 
-def test_a_log_that_somebody_else_made_keeps_its_form_and_its_rows(play: Callable[[str], Site]) -> None:
+def test_a_log_that_somebody_else_made_keeps_its_form_and_its_rows(
+    play: Callable[[str], Site],
+) -> None:
     site = play("somebody else's log")
     site.sql(
         "hr_owner",
-        "INSERT INTO hr.indirectlog (event_type, perpetrator, table_name, table_key) VALUES (4, 'x', 'usr', 'idu=7')",
+        "INSERT INTO hr.indirectlog (event_type, perpetrator, table_name, table_key) VALUES (4, "
+        "'x', 'usr', 'idu=7')",
     )
     assert site.command("hr_owner", "eventlog --log-table indirectlog publish --once") == 0
     assert published(site) == [("delete", "idu=7")]
     assert site.command("hr_owner", "eventlog --log-table indirectlog db downgrade base") == 0
     assert site.rows("SELECT record_id, status FROM hr.indirectlog") == [(1, "S")]
-    left = "SELECT relname FROM pg_class WHERE starts_with(relname, 'indirectlog') AND relkind IN ('r', 'S') ORDER BY 1"
+    left = (
+        "SELECT relname FROM pg_class WHERE starts_with(relname, 'indirectlog') AND relkind IN "
+        "('r', 'S') ORDER BY 1"
+    )
     assert site.rows(left) == [("indirectlog",), ("indirectlog_record_id_seq",)]
 
 
@@ -188,15 +213,23 @@ def test_two_logs_in_one_database_do_not_touch_each_other(play: Callable[[str], 
     assert site.rows("SELECT to_regclass('hr.second')::text") == [(None,)]
 
 
-def test_uninstalling_leaves_the_catalogue_as_it_was(play: Callable[[str], Site], site: Site) -> None:
+def test_uninstalling_leaves_the_catalogue_as_it_was(
+    play: Callable[[str], Site], site: Site
+) -> None:
     before = site.rows(CATALOGUE)
     play("uninstall")
-    assert [row for row in site.rows(CATALOGUE) if row[0] != "rights"] == [row for row in before if row[0] != "rights"]
+    assert [row for row in site.rows(CATALOGUE) if row[0] != "rights"] == [
+        row for row in before if row[0] != "rights"
+    ]
     site.sql("hr_app", CHANGES)
 
 
 def test_the_grants_of_the_compose_file_are_those_of_the_page() -> None:
-    granted = "\n".join(block.text for block in SCENARIOS["one owner"].blocks if block.language == "sql")
-    statements = re.findall(r"(?m)^GRANT [^;]*;", (ROOT / "docker" / "grants.sql").read_text(encoding="utf-8"))
+    granted = "\n".join(
+        block.text for block in SCENARIOS["one owner"].blocks if block.language == "sql"
+    )
+    statements = re.findall(
+        r"(?m)^GRANT [^;]*;", (ROOT / "docker" / "grants.sql").read_text(encoding="utf-8")
+    )
     assert len(statements) == 8
     assert [statement for statement in statements if statement not in granted] == []

@@ -1,4 +1,6 @@
-"""The packages of ``examples/plugins``, built as wheels and installed in an environment of their own, work by name."""
+"""The packages of ``examples/plugins``, built as wheels and installed in an environment of their
+own, work by name.
+"""
 
 from __future__ import annotations
 
@@ -19,9 +21,7 @@ SIZE = 150
 """Lines that each package has at most, with its tests."""
 
 MAIN = "import sys; from eventlog.cli import main; sys.exit(main())"
-CHANGE = (
-    '{"schema":"app","table":"item","op":"INSERT","key":[["id",7]],"after":{"id":7,"name":"Ada"},"position":"12"}\n'
-)
+CHANGE = '{"schema":"app","table":"item","op":"INSERT","key":[["id",7]],"after":{"id":7,"name":"Ada"},"position":"12"}\n'
 
 
 def run(*command: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -33,36 +33,66 @@ def run(*command: object, cwd: Path, **environment: str) -> subprocess.Completed
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheels of the plugins; eventlog and its dependencies are those of this tree."""
+    """An environment with the wheels of the plugins; eventlog and its dependencies are those of
+    this tree.
+    """
     directory = tmp_path_factory.mktemp("plugins")
-    assert run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory).returncode == 0
+    assert (
+        run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory).returncode == 0
+    )
     python = directory / "bin" / "python"
     for package in sorted(PLUGINS.iterdir()):
         built = run(
-            sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", f"--wheel-dir={directory}",
-            package, cwd=directory,
+            sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
+            f"--wheel-dir={directory}", package, cwd=directory,
         )  # fmt: skip
         assert built.returncode == 0, built.stderr
     wheels = sorted(directory.glob("*.whl"))
     assert len(wheels) == 3
     installed = run(
-        sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", *wheels, cwd=directory
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-index",
+        "--no-deps",
+        *wheels,
+        cwd=directory,
     )
     assert installed.returncode == 0, installed.stderr
     (own,) = directory.glob("lib/python3*/site-packages")
-    paths = [str(ROOT), *(path for path in sys.path if path.endswith("site-packages")), sysconfig.get_path("purelib")]
+    paths = [
+        str(ROOT),
+        *(path for path in sys.path if path.endswith("site-packages")),
+        sysconfig.get_path("purelib"),
+    ]
     (own / "dependencies.pth").write_text("".join(f"{path}\n" for path in dict.fromkeys(paths)))
     return directory
 
 
-@pytest.mark.parametrize("name", ["eventlog-messagepack", "eventlog-sqlite-sink", "eventlog-jsonl-source"])
-def test_a_plugin_is_short_and_passes_its_tests(name: str, environment: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["eventlog-messagepack", "eventlog-sqlite-sink", "eventlog-jsonl-source"]
+)
+def test_a_plugin_is_short_and_passes_its_tests(
+    name: str, environment: Path, tmp_path: Path
+) -> None:
     files = [path for path in (PLUGINS / name).iterdir() if path.suffix in (".py", ".toml")]
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in files) < SIZE
     (tests,) = (PLUGINS / name).glob("test_*.py")
     copy = tmp_path / tests.name
     copy.write_text(tests.read_text(encoding="utf-8"), encoding="utf-8")
-    done = run(environment / "bin" / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", copy, cwd=tmp_path)
+    done = run(
+        environment / "bin" / "python",
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        copy,
+        cwd=tmp_path,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -74,13 +104,17 @@ def test_the_format_is_converted_to_and_from_by_its_name(environment: Path, tmp_
 
     there = eventlog("convert", "--from", "jsonl", "--to", "messagepack", "in.jsonl", "out.msgpack")
     assert there.returncode == 0, there.stderr
-    back = eventlog("convert", "--from", "messagepack", "--to", "jsonl", "out.msgpack", "back.jsonl")
+    back = eventlog(
+        "convert", "--from", "messagepack", "--to", "jsonl", "out.msgpack", "back.jsonl"
+    )
     assert back.returncode == 0, back.stderr
     assert '"Ada"' in (tmp_path / "back.jsonl").read_text()
     assert "messagepack" in eventlog("convert", "--help").stdout
 
 
-def test_a_log_is_published_in_the_format_to_the_sink_by_their_names(environment: Path, tmp_path: Path) -> None:
+def test_a_log_is_published_in_the_format_to_the_sink_by_their_names(
+    environment: Path, tmp_path: Path
+) -> None:
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
         db.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY, name TEXT)")
     (tmp_path / "eventlog.toml").write_text(
@@ -101,15 +135,25 @@ def test_a_log_is_published_in_the_format_to_the_sink_by_their_names(environment
         db.execute("UPDATE customer SET name = 'Augusta'")
     eventlog("publish", "--once", "--format", "messagepack")
     with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
-        assert db.execute("SELECT attributes FROM object").fetchall() == [('{"name": ["Augusta"]}',)]
+        assert db.execute("SELECT attributes FROM object").fetchall() == [
+            ('{"name": ["Augusta"]}',)
+        ]
 
 
-def test_the_source_is_followed_by_its_name_with_types_of_a_catalogue(environment: Path, tmp_path: Path) -> None:
+def test_the_source_is_followed_by_its_name_with_types_of_a_catalogue(
+    environment: Path, tmp_path: Path
+) -> None:
     (tmp_path / "changes.jsonl").write_text(CHANGE)
     column = {"name": "id", "type": "integer"}
-    table = {"name": "item", "kind": "table", "columns": [column, {"name": "name", "type": "varchar(20)"}]}
+    table = {
+        "name": "item",
+        "kind": "table",
+        "columns": [column, {"name": "name", "type": "varchar(20)"}],
+    }
     tables = [{**table, "primary_key": ["id"], "foreign_keys": []}]
-    (tmp_path / "catalog.json").write_text(json.dumps({"dialect": "postgresql", "schema": "app", "tables": tables}))
+    (tmp_path / "catalog.json").write_text(
+        json.dumps({"dialect": "postgresql", "schema": "app", "tables": tables})
+    )
     (tmp_path / "eventlog.toml").write_text(
         '[source]\ntype = "jsonl-file"\npath = "changes.jsonl"\ncatalog = "catalog.json"\n'
         f'position_url = "sqlite:///{tmp_path / "position.db"}"\n'

@@ -1,4 +1,6 @@
-"""docs/examples/qlik_consumer.py reads what the writer of messages has put to a topic, with nothing of eventlog."""
+"""docs/examples/qlik_consumer.py reads what the writer of messages has put to a topic, with nothing
+of eventlog.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +21,12 @@ EXAMPLE = ROOT / "docs" / "examples" / "qlik_consumer.py"
 KEY = (("id", 7),)
 SEQUENCE = "202405101200000000000000000000000"
 CHANGES = [
-    Change("hr", "item", ChangeOp.INSERT, KEY, None, {"id": 7, "name": "nüt", "made": date(2024, 5, 10)},
-           position=f"{SEQUENCE}01"),
+    Change("hr", "item", ChangeOp.INSERT, KEY, None, {"id": 7, "name": "nüt", "made": date(2024, 5,
+           10)}, position=f"{SEQUENCE}01"),
     Change("hr", "item", ChangeOp.UPDATE, KEY, None, {"id": 7, "name": None}, frozenset({"name"}),
            position=f"{SEQUENCE}02"),
-    Change("hr", "item", ChangeOp.UPDATE, KEY, None, {"id": 7, "price": Decimal("1.50")}, frozenset({"price"}),
-           position=f"{SEQUENCE}03"),
+    Change("hr", "item", ChangeOp.UPDATE, KEY, None, {"id": 7, "price": Decimal("1.50")},
+           frozenset({"price"}), position=f"{SEQUENCE}03"),
     Change("hr", "item", ChangeOp.DELETE, KEY, {"id": 7}, position=f"{SEQUENCE}04"),
 ]  # fmt: skip
 
@@ -39,7 +41,10 @@ def test_the_example_consumer_prints_the_changes(encoding: str) -> None:
     with cluster() as brokers:
         FORMAT.write(CHANGES, f"kafka://{brokers.brokers}", {"encoding": encoding}, Report())
         done = subprocess.run(
-            [sys.executable, str(EXAMPLE), brokers.brokers, "hr.item"], capture_output=True, text=True, timeout=60
+            [sys.executable, str(EXAMPLE), brokers.brokers, "hr.item"],
+            capture_output=True,
+            text=True,
+            timeout=60,
         )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [

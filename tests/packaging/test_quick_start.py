@@ -15,7 +15,10 @@ PAGE = ROOT / "docs" / "quick-start.md"
 
 
 def test_the_hour_on_postgresql_ends_with_a_document(
-    database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    database: sa.Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     at_home_in(tmp_path, monkeypatch)
     (config,) = (text for text in fenced(PAGE, "toml") if "[database]" in text)
@@ -27,5 +30,7 @@ def test_the_hour_on_postgresql_ends_with_a_document(
         for block in scenarios(PAGE)["quick start"].blocks:
             site.run(block, capfd)
         (document,) = (tmp_path / "documents").glob("*.xmll")
-        assert 'event-id="1"><association>idu=1,table=usr,schema=hr' in document.read_text(encoding="utf-8")
+        assert 'event-id="1"><association>idu=1,table=usr,schema=hr' in document.read_text(
+            encoding="utf-8"
+        )
         assert site.rows("SELECT DISTINCT status FROM hr.eventlog") == [("S",)]

@@ -1,4 +1,6 @@
-"""docs/receivers.md: its example receiver, its function and its table of answers, with a publisher and a real log."""
+"""docs/receivers.md: its example receiver, its function and its table of answers, with a publisher
+and a real log.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,9 @@ def receiver(tmp_path: Path) -> Iterator[tuple[str, Path]]:
     """The example as a process of its own: its URL, and the file that it writes."""
     file = tmp_path / "objects.sqlite"
     command = [sys.executable, str(ROOT / "docs/examples/receiver.py"), str(file), "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         assert process.stdout is not None
         try:
             port = process.stdout.readline().split()[-1]
@@ -103,7 +107,10 @@ def objects(file: Path) -> dict[str, dict[str, list[str]]]:
     with closing(sqlite3.connect(file)) as db:
         found = db.execute("SELECT key, attributes FROM object").fetchall()
     attributes = {key.partition(",")[0]: json.loads(text) for key, text in found}
-    return {key: {name: values for name, values in found.items() if values} for key, found in attributes.items()}
+    return {
+        key: {name: values for name, values in found.items() if values}
+        for key, found in attributes.items()
+    }
 
 
 EXPECTED = {
@@ -114,7 +121,9 @@ EXPECTED = {
 }
 
 
-def test_the_example_receiver_has_what_the_database_has(hr: sa.Engine, receiver: tuple[str, Path]) -> None:
+def test_the_example_receiver_has_what_the_database_has(
+    hr: sa.Engine, receiver: tuple[str, Path]
+) -> None:
     url, file = receiver
     for number, change in enumerate(CHANGES):
         run(hr, change)
@@ -128,7 +137,11 @@ def test_the_example_receiver_applies_an_event_that_comes_again_once_only(
     hr: sa.Engine, receiver: tuple[str, Path]
 ) -> None:
     url, file = receiver
-    run(hr, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)", "UPDATE hr.usr SET fname = 'Augusta' WHERE idu = 1")
+    run(
+        hr,
+        "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)",
+        "UPDATE hr.usr SET fname = 'Augusta' WHERE idu = 1",
+    )
     config = load(Path("eventlog.toml"), os.environ)
     documents = []
     with closing(HttpSink(HttpOptions(url))) as sink:
@@ -154,7 +167,14 @@ def test_the_example_receiver_takes_a_heartbeat_and_several_documents_at_once(
 ) -> None:
     url, file = receiver
     run(hr, "INSERT INTO hr.usr SELECT n, 'name ' || n FROM generate_series(1, 200) n")
-    arguments = ["--set", f"sink.url={url}", "--set", "publisher.concurrency=8", "--set", "publisher.batch_size=5"]
+    arguments = [
+        "--set",
+        f"sink.url={url}",
+        "--set",
+        "publisher.concurrency=8",
+        "--set",
+        "publisher.batch_size=5",
+    ]
     assert cli.run([*arguments, "publish", "--once"]) == 0
     assert objects(file) == {f"idu={n}": {"fname": [f"name {n}"]} for n in range(1, 201)}
     config = load(Path("eventlog.toml"), os.environ)
@@ -165,7 +185,9 @@ def test_the_example_receiver_takes_a_heartbeat_and_several_documents_at_once(
 # The function.
 
 
-def test_the_function_of_the_page_receives(hr: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_function_of_the_page_receives(
+    hr: sa.Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
     (source,) = fenced(PAGE, "python")
     Path("receivers.py").write_text(source, encoding="utf-8")
     run(hr, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)", "DELETE FROM hr.usr")
@@ -189,7 +211,9 @@ def test_the_function_of_the_page_receives(hr: sa.Engine, capfd: pytest.CaptureF
 def answers() -> list[tuple[str, str, str, str]]:
     """The rows of the table: answer, letters of both events, what is done then."""
     found = re.findall(
-        r"^\| (\*nothing\*|`<.*?>`) \| ([A-Z]) \| ([A-Z]) \| (.*) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
+        r"^\| (\*nothing\*|`<.*?>`) \| ([A-Z]) \| ([A-Z]) \| (.*) \|$",
+        PAGE.read_text(encoding="utf-8"),
+        re.MULTILINE,
     )
     return [("" if text == "*nothing*" else text.strip("`"), *rest) for text, *rest in found]
 
@@ -224,6 +248,8 @@ def test_rows_get_the_letters_that_the_page_says(
             ended = "parked" if "1 object left" in str(away) else "the cycle stops"
     assert rows(database, "SELECT status FROM eventlog ORDER BY record_id") == [(four,), (seven,)]
     assert ended in then
-    assert bool(ended) == any(word in then for word in ("stops, exit code 3", "parked", "the whole log waits"))
+    assert bool(ended) == any(
+        word in then for word in ("stops, exit code 3", "parked", "the whole log waits")
+    )
     messages = rows(database, "SELECT message FROM eventlog_error WHERE message <> ''")
     assert ("why",) in messages if "`why`" in then else ("why",) not in messages

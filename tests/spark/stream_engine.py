@@ -1,5 +1,6 @@
-"""Spark's contract with a stream's reader, without Java: offsets are written before a batch runs, its commit behind it,
-and a batch that has no commit is run again with the offsets that were written.
+"""Spark's contract with a stream's reader, without Java: offsets are written before a batch runs,
+its commit behind it, and a batch that has no commit is run again with the offsets that were
+written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def reader_of(**options: object) -> Any:
 class Engine:
     """``at``: called with the names of places where a kill makes a difference."""
 
-    def __init__(self, reader: Any, place: Path, at: Callable[[str], None] = lambda _: None) -> None:
+    def __init__(
+        self, reader: Any, place: Path, at: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.reader, self.at = reader, at
         self.limit = reader.getDefaultReadLimit()
         assert isinstance(self.limit, ReadAllAvailable | ReadMaxRows)

@@ -1,4 +1,6 @@
-"""Every block of docs/convert-a-backlog.md and docs/sizing.md runs in a test; those run here that need no cluster."""
+"""Every block of docs/convert-a-backlog.md and docs/sizing.md runs in a test; those run here that
+need no cluster.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +11,50 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from backlog_job import LOG, config_of, documents_of, events_of, fetch, log_rows, publish, random_rows, statuses
+from backlog_job import (
+    LOG,
+    config_of,
+    documents_of,
+    events_of,
+    fetch,
+    log_rows,
+    publish,
+    random_rows,
+    statuses,
+)
 from backlog_page import BACKLOG, SIZING, block, copy_clone, skip_without_index
 from documents import ROOT, blocks
 from pyspark.sql import SparkSession
 from shared import url_of
 
 from eventlog import cli
-from eventlog.spark.preflight import CORE_SECONDS_A_ROW, DELETE_SECONDS_A_ROW, MARK_SECONDS_A_ROW, START_SECONDS
+from eventlog.spark.preflight import (
+    CORE_SECONDS_A_ROW,
+    DELETE_SECONDS_A_ROW,
+    MARK_SECONDS_A_ROW,
+    START_SECONDS,
+)
 
 _CLUSTER, _HERE, _STORE = "test_cluster", "test_backlog_page", "test_object_store"
 RUN_BY = {
-    (BACKLOG, "Convert a backlog", 0): (_HERE, "test_rows_are_converted_given_back_converted_again_and_marked"),
+    (BACKLOG, "Convert a backlog", 0): (
+        _HERE,
+        "test_rows_are_converted_given_back_converted_again_and_marked",
+    ),
     (BACKLOG, "In a notebook", 0): (_HERE, "test_a_notebook_converts"),
     (BACKLOG, "The log in a notebook", 0): (_HERE, "test_a_notebook_reads_the_log"),
-    (BACKLOG, "On a cluster", 0): (_CLUSTER, "test_executors_run_from_the_environment_that_the_documented_lines_pack"),
+    (BACKLOG, "On a cluster", 0): (
+        _CLUSTER,
+        "test_executors_run_from_the_environment_that_the_documented_lines_pack",
+    ),
     (BACKLOG, "On a cluster", 1): (
         _CLUSTER,
         "test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed",
     ),
-    (BACKLOG, "On a cluster", 2): (_CLUSTER, "test_a_job_on_a_cluster_gives_what_the_publisher_sends_and_marks_it"),
+    (BACKLOG, "On a cluster", 2): (
+        _CLUSTER,
+        "test_a_job_on_a_cluster_gives_what_the_publisher_sends_and_marks_it",
+    ),
     (BACKLOG, "On an object store", 0): (
         _STORE,
         "test_the_documented_lines_convert_and_mark_with_keys_of_the_environment",
@@ -50,7 +76,9 @@ def test_every_block_of_the_pages_is_run_by_a_test() -> None:
 @pytest.fixture
 def site(log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The directory that commands are typed in."""
-    (tmp_path / "eventlog.toml").write_text('[database]\nschema_name = "hr"\n[publisher]\ndriver_user = "publisher"\n')
+    (tmp_path / "eventlog.toml").write_text(
+        '[database]\nschema_name = "hr"\n[publisher]\ndriver_user = "publisher"\n'
+    )
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", url_of(log))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -90,12 +118,17 @@ def test_the_first_line_installs_what_a_job_needs(tmp_path: Path) -> None:
     copy_clone(tmp_path)
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     done = subprocess.run(
-        ["bash", "-euc", f". env/bin/activate; {install}"], cwd=tmp_path, capture_output=True, text=True
+        ["bash", "-euc", f". env/bin/activate; {install}"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
     )
     skip_without_index(done.stderr)
     assert done.returncode == 0, done.stderr
     needs = "import pyspark, pyarrow, adbc_driver_postgresql, eventlog.spark.backlog"
-    subprocess.run([tmp_path / "env" / "bin" / "python", "-c", needs], cwd=tmp_path / "env", check=True)
+    subprocess.run(
+        [tmp_path / "env" / "bin" / "python", "-c", needs], cwd=tmp_path / "env", check=True
+    )
 
 
 def test_a_notebook_converts(
@@ -112,13 +145,20 @@ def test_a_notebook_reads_the_log(
 ) -> None:
     log_rows(log, random_rows(300, seed=112, first=999_900))
     (site / "url").write_text(url_of(log))
-    exec(block("The log in a notebook", here={"/run/secrets/eventlog-url": str(site / "url")}), {"spark": spark})
+    exec(
+        block("The log in a notebook", here={"/run/secrets/eventlog-url": str(site / "url")}),
+        {"spark": spark},
+    )
     shown = capsys.readouterr().out
-    for table, rows in fetch(log, f"SELECT table_name, count(*) FROM {LOG} WHERE record_id > 1000000 GROUP BY 1"):
+    for table, rows in fetch(
+        log, f"SELECT table_name, count(*) FROM {LOG} WHERE record_id > 1000000 GROUP BY 1"
+    ):
         assert f"{table or 'NULL'}|{rows}|" in shown.replace(" ", "")
 
 
-def test_an_estimate_is_printed(log: sa.Engine, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_is_printed(
+    log: sa.Engine, site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     log_rows(log, random_rows(300, seed=113))
     assert run(block("Ask for your log", page=SIZING)) == 0
     assert "300 rows in" in capsys.readouterr().out

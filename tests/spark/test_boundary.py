@@ -16,8 +16,15 @@ from eventlog.core.fold import Group, RowFolder, fold
 from eventlog.spark.fold import Boundary
 from eventlog.sql.dialect import Part
 
-_TABLE = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}], "primary_key": ["id"]}
-_CATALOG = build_catalog(database_from_json({"dialect": "postgresql", "schema": None, "tables": [_TABLE]}))
+_TABLE = {
+    "name": "t",
+    "kind": "table",
+    "columns": [{"name": "id", "type": "integer"}],
+    "primary_key": ["id"],
+}
+_CATALOG = build_catalog(
+    database_from_json({"dialect": "postgresql", "schema": None, "tables": [_TABLE]})
+)
 _CLASS = _CATALOG.class_named("t")
 
 
@@ -30,23 +37,32 @@ def _ids(groups: list[Group]) -> list[list[int]]:
 
 
 _ROWS = st.lists(
-    st.tuples(st.integers(1, 6), st.sampled_from((1, 2, 2, 2, 4, 6)), st.sampled_from("AAB")), min_size=1, max_size=60
+    st.tuples(st.integers(1, 6), st.sampled_from((1, 2, 2, 2, 4, 6)), st.sampled_from("AAB")),
+    min_size=1,
+    max_size=60,
 )
 
 
-@given(_ROWS, st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 12), st.integers(0, 30),
-       st.integers(1, 20))  # fmt: skip
+@given(_ROWS, st.lists(st.integers(1, 40), min_size=1, max_size=8), st.integers(0, 12),
+       st.integers(0, 30), st.integers(1, 20))  # fmt: skip
 def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
     steps: list[tuple[int, int, str]], widths: list[int], distance: int, span: int, at_a_time: int
 ) -> None:
     record_ids = accumulate(step for step, _, _ in steps)
-    rows = [_row(record_id, kind, key) for record_id, (_, kind, key) in zip(record_ids, steps, strict=True)]
+    rows = [
+        _row(record_id, kind, key)
+        for record_id, (_, kind, key) in zip(record_ids, steps, strict=True)
+    ]
     firsts = [1, *(1 + width for width in accumulate(widths)), max(ids_of(rows)) + 50]
     parts = [Part(first, after - 1, 0) for first, after in pairwise(firsts)]
     found: list[Group] = []
     border: list[CheckedRow] = []
     for part in parts:
-        own = [row for row, record_id in zip(rows, ids_of(rows), strict=True) if part.first <= record_id <= part.last]
+        own = [
+            row
+            for row, record_id in zip(rows, ids_of(rows), strict=True)
+            if part.first <= record_id <= part.last
+        ]
         folder, boundary = RowFolder(distance, span, at_a_time), Boundary(part, distance, span)
         for row in own:
             found += boundary.final(folder.add([row]))
@@ -57,7 +73,13 @@ def test_final_groups_and_those_of_the_border_rows_are_the_groups_of_all_rows(
 
 
 def test_rows_far_from_both_ends_stay_in_their_part() -> None:
-    rows = [_row(1100, 2, "A"), _row(1101, 2, "B"), _row(2500, 2, "A"), _row(2600, 4, "B"), _row(3900, 2, "C")]
+    rows = [
+        _row(1100, 2, "A"),
+        _row(1101, 2, "B"),
+        _row(2500, 2, "A"),
+        _row(2600, 4, "B"),
+        _row(3900, 2, "C"),
+    ]
     boundary = Boundary(Part(1001, 4899, 0), 1000, 10_000)
     assert _ids(boundary.final_at_end(fold(rows, 1000, 10_000))) == [[2500], [2600]]
     assert sorted(ids_of(boundary.rows)) == [1100, 1101, 3900]

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-pytest.importorskip("pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later")
+pytest.importorskip(
+    "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
+)
 
 from backlog_job import LOG, SCHEMA, Collector, config_of, fetch, log_rows, random_rows
 from pyspark.sql import SparkSession
@@ -34,7 +36,9 @@ from eventlog.sql.log_table import locate_log
 
 @pytest.fixture
 def config(log: sa.Engine, tmp_path: Path) -> Iterator[str]:
-    """A configuration of the log. The workers of Spark have the environment that Java was started with."""
+    """A configuration of the log. The workers of Spark have the environment that Java was started
+    with.
+    """
     url = tmp_path / "url"
     url.write_text(log.url.set(password="secret3").render_as_string(hide_password=False))
     file = tmp_path / "eventlog.toml"
@@ -54,7 +58,10 @@ def read_all(**options: object) -> list[dict[str, Any]]:
 def published(log: sa.Engine) -> list[str]:
     """The documents of a publisher that sends the queue once."""
     sink = Collector([])
-    with open_context(config_of(log, publisher__batch_size="1"), Counters()) as context, closing(sink):
+    with (
+        open_context(config_of(log, publisher__batch_size="1"), Counters()) as context,
+        closing(sink),
+    ):
         publish_once(context, sink)
     return [document.rstrip("\n") for document in sink.documents]
 
@@ -78,7 +85,7 @@ def ids_of(rows: list[dict[str, Any]]) -> list[list[int]]:
     return [row["record_ids"] for row in rows]
 
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("partition_rows", [10_000, 700, 97])
@@ -101,12 +108,20 @@ def test_a_row_says_its_event(log: sa.Engine, config: str) -> None:
     add, modify, delete = read_all(config=config)
     assert add == {
         "position": 5, "event_id": "5", "record_ids": [5, 6], "class": "usr", "operation": "add",
-        "key": {"idu": "7"}, "before": None, "after": {"idu": "7", "fname": "Ann", "age": "31"}, "changed": None,
-        "commit_time": datetime(2026, 5, 4, 3, 2, 1, 500000, UTC), "perpetrator": "app",
+        "key": {"idu": "7"}, "before": None, "after": {"idu": "7", "fname": "Ann", "age": "31"},
+        "changed": None, "commit_time": datetime(2026, 5, 4, 3, 2, 1, 500000, UTC),
+        "perpetrator": "app",
     }  # fmt: skip
-    assert (modify["before"], modify["after"]) == ({"idu": "7", "age": "31"}, {"idu": "7", "age": "32"})
+    assert (modify["before"], modify["after"]) == (
+        {"idu": "7", "age": "31"},
+        {"idu": "7", "age": "32"},
+    )
     assert (modify["changed"], modify["perpetrator"]) == (["age"], "other")
-    assert (delete["operation"], delete["before"], delete["after"]) == ("delete", {"idu": "8"}, None)
+    assert (delete["operation"], delete["before"], delete["after"]) == (
+        "delete",
+        {"idu": "8"},
+        None,
+    )
 
 
 def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: str) -> None:
@@ -119,11 +134,12 @@ def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: st
     ])  # fmt: skip
     (row,) = read_all(config=config, **{"class": "usr"})
     assert row["after"] == {
-        "idu": 7, "fname": "Ann", "lname": None, "age": 31, "photo": b"\xaa\xaa", "usr_phone.phoneno": ["555"],
+        "idu": 7, "fname": "Ann", "lname": None, "age": 31, "photo": b"\xaa\xaa",
+        "usr_phone.phoneno": ["555"],
     }  # fmt: skip
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -131,13 +147,21 @@ def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: st
     [
         ({"clas": "usr"}, "clas is not known; the nearest known one is class"),
         ({"class": "nobody"}, "class = 'nobody' is no class that the configuration names"),
-        ({"starting": "soon"}, 'starting = "soon" is not allowed; legal: earliest | latest | a record_id'),
-        ({"maxRowsPerBatch": "0"}, 'maxRowsPerBatch = "0" is not allowed; legal: a number, 1 or more'),
+        (
+            {"starting": "soon"},
+            'starting = "soon" is not allowed; legal: earliest | latest | a record_id',
+        ),
+        (
+            {"maxRowsPerBatch": "0"},
+            'maxRowsPerBatch = "0" is not allowed; legal: a number, 1 or more',
+        ),
         ({"consumer": "a b"}, 'consumer = "a b" is not allowed'),
         ({"config": "/nowhere.toml"}, "config = '/nowhere.toml': there is no such file"),
     ],
 )
-def test_an_option_that_is_wrong_is_refused_in_one_line(config: str, options: dict[str, str], said: str) -> None:
+def test_an_option_that_is_wrong_is_refused_in_one_line(
+    config: str, options: dict[str, str], said: str
+) -> None:
     with pytest.raises(ConfigError) as refused:
         reader_of(**{"config": config, **options})
     assert said in str(refused.value)
@@ -149,13 +173,17 @@ def test_what_is_of_a_stream_is_refused_where_all_is_read(config: str) -> None:
         read_all(config=config, consumer="lake")
 
 
-def test_future_events_are_refused(log: sa.Engine, config: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_future_events_are_refused(
+    log: sa.Engine, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("EVENTLOG_PUBLISHER_HANDLE_FUTURE_EVENTS", "true")
-    with pytest.raises(ConfigError, match="handle_future_events does not go with format eventlog-changes"):
+    with pytest.raises(
+        ConfigError, match="handle_future_events does not go with format eventlog-changes"
+    ):
         read_all(config=config)
 
 
-# --- the stream -------------------------------------------------------------------------------------------------------
+# --- the stream -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("most", [1_000_000, 400, 23])
@@ -163,7 +191,10 @@ def test_batches_of_any_size_give_the_events_of_the_publisher(
     log: sa.Engine, config: str, tmp_path: Path, most: int
 ) -> None:
     log_rows(log, random_rows(1_500, seed=211))
-    engine = Engine(reader_of(config=config, xds="true", maxRowsPerBatch=most, partitionRows=150), tmp_path / "q")
+    engine = Engine(
+        reader_of(config=config, xds="true", maxRowsPerBatch=most, partitionRows=150),
+        tmp_path / "q",
+    )
     assert [row["xds"] for row in engine.rest()] == published(log)
     assert (engine.number > 1) == (most < 1_500)
 
@@ -181,7 +212,9 @@ def test_every_attempt_of_a_batch_is_alike(log: sa.Engine, config: str, tmp_path
     assert attempts[0] == attempts[1] == attempts[2]
 
 
-def test_a_row_that_commits_late_is_read_in_its_gap(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_a_row_that_commits_late_is_read_in_its_gap(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     engine = Engine(reader_of(config=config), tmp_path / "q")
     with log.connect() as late, log.connect() as early:
         insert(late, 1)
@@ -207,7 +240,9 @@ def test_a_gap_that_stays_one_leaves_the_set(log: sa.Engine, config: str, tmp_pa
     assert (offset_of(engine.start).done.floor, offset_of(engine.start).done.ranges) == (3, [])
 
 
-def test_a_batch_that_is_cut_holds_back_what_is_open(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_a_batch_that_is_cut_holds_back_what_is_open(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     keys = (1, 2, 3, 3, 1)
     log_rows(log, [(i, 4 if i == 2 else 2, "app", "usr", f"idu={key}", "fname", None, "x")
                    for i, key in enumerate(keys, 1)])  # fmt: skip
@@ -222,7 +257,13 @@ def test_a_batch_reads_on_while_its_first_group_is_open_though_others_write(
     log: sa.Engine, config: str, tmp_path: Path
 ) -> None:
     names = [(key, column) for key in (1, 2) for column in ("fname", "lname")]
-    log_rows(log, [(10 + i, 1, "app", "usr", f"idu={key}", column, None, "x") for i, (key, column) in enumerate(names)])
+    log_rows(
+        log,
+        [
+            (10 + i, 1, "app", "usr", f"idu={key}", column, None, "x")
+            for i, (key, column) in enumerate(names)
+        ],
+    )
     with log.connect() as late:
         insert(late, 3)
         engine = Engine(reader_of(config=config, maxRowsPerBatch=3), tmp_path / "q")
@@ -249,7 +290,9 @@ def test_a_batch_sees_what_has_ended_whatever_isolation_the_role_begins_with(
         assert ids_of(engine.rest()) == [[1], [2]]
 
 
-def test_no_crash_of_the_server_takes_back_what_a_batch_has(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_no_crash_of_the_server_takes_back_what_a_batch_has(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     engine = Engine(reader_of(config=config), tmp_path / "q")
     engine.rest()
     with log.connect() as writer:
@@ -276,13 +319,17 @@ def test_it_begins_where_it_is_told(log: sa.Engine, config: str, tmp_path: Path)
         reader_of(config=config, starting=3).initialOffset()
 
 
-def test_what_the_log_still_holds_is_read_from_the_earliest_row(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_what_the_log_still_holds_is_read_from_the_earliest_row(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in (2, 5, 6, 9)])
     execute(log, f"UPDATE {LOG}_epoch SET removed = 7")
     assert ids_of(Engine(reader_of(config=config), tmp_path / "q").rest()) == [[2], [5], [6], [9]]
 
 
-def test_rows_that_were_removed_before_they_were_read_are_an_error(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_rows_that_were_removed_before_they_were_read_are_an_error(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(1, 11)])
     engine = Engine(reader_of(config=config, maxRowsPerBatch=4), tmp_path / "q")
     execute(log, f"UPDATE {LOG} SET event_type = 4")  # so that nothing is open
@@ -290,7 +337,8 @@ def test_rows_that_were_removed_before_they_were_read_are_an_error(log: sa.Engin
     execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01' WHERE record_id < 7")
     assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
     with pytest.raises(
-        RowsRemoved, match=r"rows of the log .* up to record_id 6 were removed, and the stream has read"
+        RowsRemoved,
+        match=r"rows of the log .* up to record_id 6 were removed, and the stream has read",
     ):
         engine.rest()
 
@@ -324,27 +372,35 @@ def test_rows_that_are_removed_while_a_batch_runs_are_an_error(log: sa.Engine, c
         reader.partitions(start, end)
 
 
-def test_a_checkpoint_of_another_epoch_is_refused(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_a_checkpoint_of_another_epoch_is_refused(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(50, seed=213))
     Engine(reader_of(config=config), tmp_path / "q").rest()
     assert run_command(["--config", config, "db", "new-epoch"]) == 0
-    with pytest.raises(OtherEpoch, match="the checkpoint is of epoch none of the log, which is at epoch 2"):
+    with pytest.raises(
+        OtherEpoch, match="the checkpoint is of epoch none of the log, which is at epoch 2"
+    ):
         Engine(reader_of(config=config), tmp_path / "q").rest()
 
 
 def test_a_checkpoint_of_something_else_is_refused(config: str) -> None:
     reader = reader_of(config=config)
-    with pytest.raises(ConfigError, match="the checkpoint holds no offset of format eventlog-changes"):
+    with pytest.raises(
+        ConfigError, match="the checkpoint holds no offset of format eventlog-changes"
+    ):
         reader.latestOffset({"position": 7}, reader.getDefaultReadLimit())
 
 
-# --- a consumer -------------------------------------------------------------------------------------------------------
+# --- a consumer -----------------------------------------------------------------------------------
 
 
 def line_of(log: sa.Engine, name: str = "lake") -> Any:
     with log.connect() as connection:
         line = read_consumer(
-            connection, locate_log(connection, dialect_of(log.url), name="eventlog", schema=SCHEMA), name
+            connection,
+            locate_log(connection, dialect_of(log.url), name="eventlog", schema=SCHEMA),
+            name,
         )
     assert line is not None
     return line.done
@@ -373,7 +429,9 @@ def test_commit_moves_the_line_and_never_back(log: sa.Engine, config: str, tmp_p
     assert line_of(log).floor == 8
 
 
-def test_purge_keeps_what_a_consumer_has_not_read(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_purge_keeps_what_a_consumer_has_not_read(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
     execute(log, f"UPDATE {LOG} SET status = 'S', event_time = '2020-01-01'")
     engine = Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q")
@@ -384,7 +442,9 @@ def test_purge_keeps_what_a_consumer_has_not_read(log: sa.Engine, config: str, t
     assert len(engine.rest()) == 6
 
 
-def test_a_new_checkpoint_begins_where_its_consumer_is(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_a_new_checkpoint_begins_where_its_consumer_is(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
     engine = Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q")
     engine.step(lambda *_: None)
@@ -409,7 +469,9 @@ def test_a_checkpoint_behind_its_consumer_reads_what_is_still_there(
         engine.reader.latestOffset(begin, engine.limit)
 
 
-def test_a_consumer_that_was_dropped_has_protected_nothing(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_a_consumer_that_was_dropped_has_protected_nothing(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, [(i, 4, "app", "usr", f"idu={i}", None, None, None) for i in range(1, 11)])
     engine = Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q")
     engine.step(lambda *_: None)
@@ -419,11 +481,15 @@ def test_a_consumer_that_was_dropped_has_protected_nothing(log: sa.Engine, confi
     assert run_command(["--config", config, "purge", "--older-than", "1d", "--yes"]) == 0
     for _ in range(2):  # however often the query is started
         again = Engine(reader_of(config=config, consumer="lake", maxRowsPerBatch=4), tmp_path / "q")
-        with pytest.raises(RowsRemoved, match="up to record_id 6 were removed, and the stream has read to 4"):
+        with pytest.raises(
+            RowsRemoved, match="up to record_id 6 were removed, and the stream has read to 4"
+        ):
             again.rest()
 
 
-def test_the_latest_row_is_where_a_query_begins_while_others_write(log: sa.Engine, config: str, tmp_path: Path) -> None:
+def test_the_latest_row_is_where_a_query_begins_while_others_write(
+    log: sa.Engine, config: str, tmp_path: Path
+) -> None:
     log_rows(log, [(i, 2, "app", "usr", f"idu={i}", "fname", None, "x") for i in range(5, 8)])
     execute(log, f"UPDATE {LOG}_epoch SET removed = 4")
     with log.connect() as late:
@@ -434,13 +500,17 @@ def test_the_latest_row_is_where_a_query_begins_while_others_write(log: sa.Engin
         assert ids_of(engine.rest()) == [[number]]
 
 
-# --- Spark ------------------------------------------------------------------------------------------------------------
+# --- Spark ----------------------------------------------------------------------------------------
 
 
 def test_spark_reads_all_events(spark: SparkSession, log: sa.Engine, config: str) -> None:
     log_rows(log, random_rows(1_000, seed=214))
     register(spark)
-    frame = spark.read.format("eventlog-changes").options(config=config, xds="true", partitionRows=300).load()
+    frame = (
+        spark.read.format("eventlog-changes")
+        .options(config=config, xds="true", partitionRows=300)
+        .load()
+    )
     assert frame.rdd.getNumPartitions() == 4
     assert [row.xds for row in frame.orderBy("position").collect()] == published(log)
 
@@ -450,14 +520,18 @@ def test_spark_follows_the_log_as_a_consumer_until_its_end(
 ) -> None:
     log_rows(log, random_rows(1_000, seed=215))
     register(spark)
-    source = spark.readStream.format("eventlog-changes").options(config=config, consumer="lake", xds="true")
+    source = spark.readStream.format("eventlog-changes").options(
+        config=config, consumer="lake", xds="true"
+    )
 
     def follow() -> list[str]:
         found: list[str] = []
         query = (
             source.option("maxRowsPerBatch", 300)
             .load()
-            .writeStream.foreachBatch(lambda frame, _: found.extend(r.xds for r in frame.orderBy("position").collect()))
+            .writeStream.foreachBatch(
+                lambda frame, _: found.extend(r.xds for r in frame.orderBy("position").collect())
+            )
             .option("checkpointLocation", str(tmp_path / "checkpoint"))
             .trigger(availableNow=True)
             .start()

@@ -1,5 +1,6 @@
-"""The promise of a stream of changes: each committed row in one event, every attempt of a batch alike, the order
-of every object kept, whatever is killed and however late writers commit (spec/spark-changes.md).
+"""The promise of a stream of changes: each committed row in one event, every attempt of a batch
+alike, the order of every object kept, whatever is killed and however late writers commit
+(spec/spark-changes.md).
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-pytest.importorskip("pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later")
+pytest.importorskip(
+    "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
+)
 
 from backlog_job import LOG, SCHEMA, fetch
 from documents import ROOT
@@ -31,14 +34,20 @@ _ROW = (
 
 
 def write(log: sa.Engine, number: int, stopped: Event) -> None:
-    """Short and long transactions, some rolled back; who writes an object waits for who wrote it before."""
+    """Short and long transactions, some rolled back; who writes an object waits for who wrote it
+    before.
+    """
     chance = random.Random(number)
     with log.connect() as connection:
         while not stopped.is_set():
             for key in sorted(chance.sample(range(40), chance.randint(1, 4))):
-                connection.exec_driver_sql("SELECT pg_advisory_xact_lock(77, %(key)s)", {"key": key})
+                connection.exec_driver_sql(
+                    "SELECT pg_advisory_xact_lock(77, %(key)s)", {"key": key}
+                )
                 for _ in range(chance.randint(1, 3)):
-                    connection.exec_driver_sql(_ROW, {"key": f"idu={key}", "value": f"{number} {chance.random()}"})
+                    connection.exec_driver_sql(
+                        _ROW, {"key": f"idu={key}", "value": f"{number} {chance.random()}"}
+                    )
             time.sleep(chance.choice([0, 0, 0.01, 0.3 if number == 0 else 0.03]))
             if chance.random() < 0.2:
                 connection.rollback()
@@ -54,7 +63,8 @@ def config(log: sa.Engine, tmp_path: Path) -> Path:
     url.write_text(log.url.render_as_string(hide_password=False))
     file = tmp_path / "eventlog.toml"
     file.write_text(
-        f'[database]\nschema_name = "{SCHEMA}"\nurl_file = "{url}"\n[publisher]\nfold_distance = 8\nfold_span = 30\n'
+        f'[database]\nschema_name = "{SCHEMA}"\nurl_file = "{url}"\n[publisher]\nfold_distance = '
+        "8\nfold_span = 30\n"
     )
     return file
 
@@ -66,7 +76,8 @@ def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> i
     kills = 0
     while True:
         driver = subprocess.Popen(
-            [sys.executable, DRIVER, out, str(kills), str(kill), f"config={config}", *options], env=environment
+            [sys.executable, DRIVER, out, str(kills), str(kill), f"config={config}", *options],
+            env=environment,
         )
         while driver.poll() is None:
             time.sleep(0.05)
@@ -78,14 +89,24 @@ def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> i
 
 
 @pytest.mark.parametrize(
-    "options", [("maxRowsPerBatch=25", "partitionRows=10"), ("consumer=lake", "maxRowsPerBatch=60", "partitionRows=15")]
+    "options",
+    [
+        ("maxRowsPerBatch=25", "partitionRows=10"),
+        ("consumer=lake", "maxRowsPerBatch=60", "partitionRows=15"),
+    ],
 )
 @pytest.mark.parametrize(
     ("batches", "kills", "writers"),
     [(20, 4, 4), pytest.param(500, 50, 8, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])],
 )
 def test_each_committed_row_is_in_one_event_however_queries_and_tasks_are_killed(
-    log: sa.Engine, config: Path, tmp_path: Path, batches: int, kills: int, writers: int, options: tuple[str, ...]
+    log: sa.Engine,
+    config: Path,
+    tmp_path: Path,
+    batches: int,
+    kills: int,
+    writers: int,
+    options: tuple[str, ...],
 ) -> None:
     out = tmp_path / "out"
     stopped = Event()
@@ -112,7 +133,11 @@ def test_each_committed_row_is_in_one_event_however_queries_and_tasks_are_killed
         number, digest = line.split()
         attempts[number].add(digest)
     assert [number for number, digests in attempts.items() if len(digests) > 1] == []
-    events = [json.loads(line) for file in sorted(out.glob("batch-*")) for line in file.read_text().splitlines()]
+    events = [
+        json.loads(line)
+        for file in sorted(out.glob("batch-*"))
+        for line in file.read_text().splitlines()
+    ]
     read = [record_id for event in events for record_id in event["record_ids"]]
     there = fetch(log, f"SELECT record_id, table_key, new_value FROM {LOG} ORDER BY record_id")
     assert sorted(read) == [record_id for record_id, _, _ in there]

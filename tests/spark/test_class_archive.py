@@ -1,4 +1,6 @@
-"""Java's class data archive: made by a command, taken by later jobs, and passed over where it does not fit."""
+"""Java's class data archive: made by a command, taken by later jobs, and passed over where it does
+not fit.
+"""
 
 from __future__ import annotations
 
@@ -32,20 +34,30 @@ def test_java_is_told_of_an_archive_that_has_been_made_for_its_version(environme
 
 
 _IN_PREFIX = "import sys; sys.prefix = sys.argv[1]; "
-_MAKE = _IN_PREFIX + "import runpy; runpy.run_module('eventlog.spark.class_archive', run_name='__main__')"
-_COUNT = (
-    _IN_PREFIX + "from eventlog.spark.session import open_session; print(open_session('local[1]').range(7).count())"
+_MAKE = (
+    _IN_PREFIX
+    + "import runpy; runpy.run_module('eventlog.spark.class_archive', run_name='__main__')"
+)
+_COUNT = _IN_PREFIX + (
+    "from eventlog.spark.session import open_session; "
+    "print(open_session('local[1]').range(7).count())"
 )
 
 
 def run(program: str, prefix: Path, **environ: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", program, prefix], env=os.environ | environ, capture_output=True, text=True, timeout=300
+        [sys.executable, "-c", program, prefix],
+        env=os.environ | environ,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 
 @pytest.mark.soak
-def test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_passed_over(tmp_path: Path) -> None:
+def test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_passed_over(
+    tmp_path: Path,
+) -> None:
     assert block("Start sooner") == "python -m eventlog.spark.class_archive\n"
     prefix = tmp_path / "an environment"
     made = run(_MAKE, prefix)
@@ -53,7 +65,9 @@ def test_the_archive_that_the_command_makes_is_taken_and_one_that_is_cut_is_pass
     assert archive.name.endswith(f"-java-{check_java()}.jsa")
     assert made.stdout.splitlines()[-1].startswith(str(archive))
 
-    taken = run(_COUNT, prefix, JDK_JAVA_OPTIONS="-Xshare:on")  # Java does not start unless it takes the archive
+    taken = run(
+        _COUNT, prefix, JDK_JAVA_OPTIONS="-Xshare:on"
+    )  # Java does not start unless it takes the archive
     assert taken.stdout == "7\n"
 
     archive.chmod(0o600)

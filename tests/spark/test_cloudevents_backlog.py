@@ -1,4 +1,6 @@
-"""A backlog as CloudEvents: the events that the publisher sends, in its order (spec/cloudevents.md)."""
+"""A backlog as CloudEvents: the events that the publisher sends, in its order
+(spec/cloudevents.md).
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,10 @@ TIMES = f"""
 ALTER TABLE {LOG} ALTER COLUMN event_time DROP NOT NULL;
 UPDATE {LOG} SET event_time = CASE WHEN record_id % 50 = 0 THEN NULL ELSE
     timestamp '2026-01-01 23:58:00' + record_id * interval '37.123456 ms' END"""
-EVENTS = {"format__type": "cloudevents", "format__cloudevents__event_type": "hr.{class}.{operation}"}
+EVENTS = {
+    "format__type": "cloudevents",
+    "format__cloudevents__event_type": "hr.{class}.{operation}",
+}
 
 
 def publish(config: Config) -> list[str]:
@@ -54,7 +59,9 @@ def lines_of(out: Path) -> list[str]:
     return [line for file in files_of(out) for line in file.read_text().splitlines()]
 
 
-def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     rows = random_rows(ROWS, seed=41)
     log_rows(log, [next(rows) for _ in range(ROWS // 10)])
     execute(log, TIMES)
@@ -62,7 +69,9 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(log: sa.Engi
     log_rows(log, rows)
     execute(log, TIMES)
     config, out, chance = config_of(log, **EVENTS), tmp_path / "out", random.Random(8)
-    report = copy(config, out, format="cloudevents", partition_rows=chance.randint(ROWS // 9, ROWS // 3))
+    report = copy(
+        config, out, format="cloudevents", partition_rows=chance.randint(ROWS // 9, ROWS // 3)
+    )
     before = statuses(log)
     sent = publish(config)
     after = statuses(log)
@@ -74,20 +83,36 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(log: sa.Engi
     }
     events = [json.loads(line) for line in sent]
     assert {event["source"] for event in events} == {f"/{log.url.database}/{SCHEMA}/eventlog"}
-    assert {event["type"] for event in events} >= {"hr.usr.insert", "hr.usr.update", "hr.grp.delete"}
+    assert {event["type"] for event in events} >= {
+        "hr.usr.insert",
+        "hr.usr.update",
+        "hr.grp.delete",
+    }
     assert 0 < sum("time" not in event for event in events) < len(events) / 10
 
 
 def test_events_keep_the_ids_that_they_were_sent_under(log: sa.Engine, tmp_path: Path) -> None:
-    log_rows(log, [(number, 4, "app", "usr", f"idu={number}", None, None, None) for number in (1, 2, 3)])
+    log_rows(
+        log, [(number, 4, "app", "usr", f"idu={number}", None, None, None) for number in (1, 2, 3)]
+    )
     leave_in_flight(config_of(log), documents=0)
     ((composition,),) = fetch(log, f"SELECT composition FROM {LOG}_inflight")
     line = json.loads(str(composition))
     line["envelopes"][0]["events"] = {"1": {"sendings": 2}}
     execute(log, f"UPDATE {LOG}_inflight SET composition = '{json.dumps(line)}'")
-    convert(config_of(log), tmp_path / "out", format="cloudevents", options={"source": "urn:hr"}, mark=True)
+    convert(
+        config_of(log),
+        tmp_path / "out",
+        format="cloudevents",
+        options={"source": "urn:hr"},
+        mark=True,
+    )
     events = [json.loads(line) for line in lines_of(tmp_path / "out")]
-    assert [(event["id"], event["source"]) for event in events] == [("1", "urn:hr"), ("2.2", "urn:hr"), ("3", "urn:hr")]
+    assert [(event["id"], event["source"]) for event in events] == [
+        ("1", "urn:hr"),
+        ("2.2", "urn:hr"),
+        ("3", "urn:hr"),
+    ]
     assert set(statuses(log).values()) == {"S"}
 
 
@@ -97,11 +122,18 @@ def test_captures_are_converted_from_and_to_events(log: sa.Engine, tmp_path: Pat
     (file,) = files_of(tmp_path / "events")
     (tmp_path / "in").mkdir()
     file.rename(tmp_path / "in" / "hr.jsonl")
-    done = convert_on_spark("cloudevents", "cloudevents", str(tmp_path / "in"), str(tmp_path / "out"), {}, quiet=True)
+    done = convert_on_spark(
+        "cloudevents", "cloudevents", str(tmp_path / "in"), str(tmp_path / "out"), {}, quiet=True
+    )
     assert done.report().counters == {}
     read = format_named("cloudevents").read
     before, after = (
-        [to_json(change) for change in read(str(tmp_path / place / "hr.jsonl"), {}, Report(strict=True))]
+        [
+            to_json(change)
+            for change in read(str(tmp_path / place / "hr.jsonl"), {}, Report(strict=True))
+        ]
         for place in ("in", "out")
     )
-    assert [{**change, "extras": {}} for change in after] == [{**change, "extras": {}} for change in before]
+    assert [{**change, "extras": {}} for change in after] == [
+        {**change, "extras": {}} for change in before
+    ]

@@ -1,4 +1,6 @@
-"""A job on a standalone cluster, whose database asks for a password, as docs/convert-a-backlog.md has it."""
+"""A job on a standalone cluster, whose database asks for a password, as docs/convert-a-backlog.md
+has it.
+"""
 
 from __future__ import annotations
 
@@ -31,10 +33,15 @@ def guarded(log: sa.Engine) -> Iterator[sa.URL]:
     with log.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         file = Path(str(connection.exec_driver_sql("SHOW hba_file").scalar_one()))
         if not os.access(file, os.W_OK):
-            pytest.skip("the server's pg_hba.conf is not here, so that no role can be made to need a password")
+            pytest.skip(
+                "the server's pg_hba.conf is not here, so that no role can be made to need a "
+                "password"
+            )
         rules = file.read_text()
         connection.exec_driver_sql(f"CREATE ROLE {ROLE} LOGIN SUPERUSER PASSWORD '{PASSWORD}'")
-        file.write_text(f"local all {ROLE} scram-sha-256\nhost all {ROLE} all scram-sha-256\n{rules}")
+        file.write_text(
+            f"local all {ROLE} scram-sha-256\nhost all {ROLE} all scram-sha-256\n{rules}"
+        )
         connection.exec_driver_sql("SELECT pg_reload_conf()")
         time.sleep(0.5)
         try:
@@ -52,7 +59,8 @@ def place(tmp_path: Path, guarded: sa.URL) -> Path:
     url_file.write_text(guarded.set(password=PASSWORD).render_as_string(hide_password=False))
     url_file.chmod(0o600)
     (tmp_path / "eventlog.toml").write_text(
-        f'[database]\nurl_file = "{url_file}"\nschema_name = "hr"\n[publisher]\ndriver_user = "publisher"\n'
+        f'[database]\nurl_file = "{url_file}"\nschema_name = "hr"\n[publisher]\ndriver_user = '
+        '"publisher"\n'
     )
     return tmp_path
 
@@ -65,7 +73,14 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def backlog(place: Path, cluster: Cluster, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [Path(sys.executable).with_name("eventlog"), "backlog", "--config", "eventlog.toml", "--out", "out"]
+    command = [
+        Path(sys.executable).with_name("eventlog"),
+        "backlog",
+        "--config",
+        "eventlog.toml",
+        "--out",
+        "out",
+    ]
     settings = ["--conf", "spark.executor.memory=512m", "--conf", "spark.ui.enabled=false"]
     return subprocess.run(
         [*command, "--master", cluster.url, *settings, *arguments],
@@ -74,7 +89,9 @@ def backlog(place: Path, cluster: Cluster, *arguments: str) -> subprocess.Comple
 
 
 def assert_as_published(log: sa.Engine, out: Path) -> None:
-    """Assert that a directory whose rows are marked holds what the publisher sends, and that it marks them alike."""
+    """Assert that a directory whose rows are marked holds what the publisher sends, and that it
+    marks them alike.
+    """
     letters = statuses(log)
     assert "N" not in letters.values()
     with log.begin() as connection:
@@ -92,7 +109,9 @@ def test_an_executor_that_lacks_the_password_is_told_of_in_one_line_before_anyth
     with spark_cluster(tmp_path / "spark", workers=1) as cluster:
         alone = backlog(place, cluster)
     assert alone.returncode == 1
-    assert re.search(r"the executor on \S+ cannot take part: .*password", alone.stderr), alone.stderr
+    assert re.search(r"the executor on \S+ cannot take part: .*password", alone.stderr), (
+        alone.stderr
+    )
     assert PASSWORD not in alone.stdout + alone.stderr
     assert list((place / "out").iterdir()) == []
 
@@ -105,7 +124,9 @@ def test_a_job_on_a_cluster_gives_what_the_publisher_sends_and_marks_it(
     log_rows(log, random_rows(4_000, seed=95))
     known = {"EVENTLOG_DATABASE_URL_FILE": str(place / "url")}
     with spark_cluster(tmp_path / "spark", environment=known, memory="5g") as cluster:
-        line = block("On a cluster", 2, {"spark://master:7077": cluster.url, "/shared": str(place)}).rstrip("\n")
+        line = block(
+            "On a cluster", 2, {"spark://master:7077": cluster.url, "/shared": str(place)}
+        ).rstrip("\n")
         converted = _shell(f"{line} --partition-rows 700", place)
         assert converted.returncode == 0, converted.stderr
         assert set(statuses(log).values()) == {"N"}
@@ -144,7 +165,13 @@ def test_the_documented_lines_run_by_spark_submit_while_an_executor_is_killed(
         killer = threading.Thread(target=kill_one)
         killer.start()
         try:
-            done = _shell(block("On a cluster", 1), place, MASTER=cluster.url, OUT="out", URL_FILE=str(place / "url"))
+            done = _shell(
+                block("On a cluster", 1),
+                place,
+                MASTER=cluster.url,
+                OUT="out",
+                URL_FILE=str(place / "url"),
+            )
         finally:
             over.set()
             killer.join()
@@ -173,18 +200,34 @@ def test_executors_run_from_the_environment_that_the_documented_lines_pack(
     for name in SOURCES:  # what runs is what was installed
         (shutil.rmtree if (place / name).is_dir() else os.unlink)(place / name)
     (home,) = (place / "pyenv" / "lib").glob("python*/site-packages/pyspark")
-    with spark_cluster(tmp_path / "cluster", environment={"PYSPARK_PYTHON": "/nowhere"}, home=home) as cluster:
-        done = _shell(block("On a cluster", 1), place, home, MASTER=cluster.url, OUT="out", URL_FILE=f"{place}/url")
+    with spark_cluster(
+        tmp_path / "cluster", environment={"PYSPARK_PYTHON": "/nowhere"}, home=home
+    ) as cluster:
+        done = _shell(
+            block("On a cluster", 1),
+            place,
+            home,
+            MASTER=cluster.url,
+            OUT="out",
+            URL_FILE=f"{place}/url",
+        )
     assert done.returncode == 0, done.stderr
     parts = json.loads((place / "out" / "_manifest.json").read_text())["parts"]
     assert len(parts) == 4  # two for each of the cores that have registered
     assert_as_published(log, place / "out")
 
 
-def _shell(lines: str, place: Path, home: Path = HOME, **variables: str) -> subprocess.CompletedProcess[str]:
+def _shell(
+    lines: str, place: Path, home: Path = HOME, **variables: str
+) -> subprocess.CompletedProcess[str]:
     """Run lines; ``home``: of the Spark whose spark-submit they find."""
     path = [str(home / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]]
     named: Mapping[str, str] = environment(**variables, PATH=os.pathsep.join(path))
     return subprocess.run(
-        ["bash", "-eu", "-c", lines], env=named, cwd=place, capture_output=True, text=True, timeout=500
+        ["bash", "-eu", "-c", lines],
+        env=named,
+        cwd=place,
+        capture_output=True,
+        text=True,
+        timeout=500,
     )

@@ -1,4 +1,6 @@
-"""A backlog as change events of Debezium: those that the publisher sends of the same log (spec/debezium.md)."""
+"""A backlog as change events of Debezium: those that the publisher sends of the same log
+(spec/debezium.md).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,17 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from backlog_job import config_of, convert, copy, errors, letters_of, log_rows, published_records, random_rows, statuses
+from backlog_job import (
+    config_of,
+    convert,
+    copy,
+    errors,
+    letters_of,
+    log_rows,
+    published_records,
+    random_rows,
+    statuses,
+)
 
 from eventlog.changes.format import Report
 from eventlog.registry import format_named
@@ -27,20 +39,32 @@ def told(topic: str | None, key: Any, value: Any) -> Told:
 
 
 def of_file(out: Path) -> list[Told]:
-    lines = [json.loads(line) for path in sorted(out.glob("part-*.jsonl")) for line in path.read_text().splitlines()]
+    lines = [
+        json.loads(line)
+        for path in sorted(out.glob("part-*.jsonl"))
+        for line in path.read_text().splitlines()
+    ]
     return [told(line["topic"], line["key"], line["value"]) for line in lines]
 
 
 def of_publisher(log: sa.Engine, **options: str) -> list[Told]:
     sent = published_records(config_of(log, **DEBEZIUM, **options))
-    return [told(one.topic, json.loads(one.key or b"null"), json.loads(one.value or b"null")) for one in sent]
+    return [
+        told(one.topic, json.loads(one.key or b"null"), json.loads(one.value or b"null"))
+        for one in sent
+    ]
 
 
 @pytest.mark.parametrize("missing", ["read_back", "placeholder"])
-def test_change_events_are_those_of_the_publisher(log: sa.Engine, tmp_path: Path, missing: str) -> None:
+def test_change_events_are_those_of_the_publisher(
+    log: sa.Engine, tmp_path: Path, missing: str
+) -> None:
     log_rows(log, random_rows(ROWS, seed=11))
     out = tmp_path / "out"
-    options = {"format__debezium__missing_columns": missing, "format__debezium__schemas_enable": "true"}
+    options = {
+        "format__debezium__missing_columns": missing,
+        "format__debezium__schemas_enable": "true",
+    }
     report = copy(config_of(log, **options), out, format="debezium", partition_rows=ROWS // 5)
     before = statuses(log)
     ours, sent = of_file(out), of_publisher(log, **options)
@@ -58,4 +82,6 @@ def test_a_backlog_that_is_marked_is_read_back_as_changes(log: sa.Engine, tmp_pa
     changes = list(format_named("debezium").read(str(tmp_path / "out"), {}, read))
     assert len(changes) == sum(report.manifest.totals[name] for name in ("add", "modify", "delete"))
     assert "N" not in statuses(log).values()
-    assert any(code == "receiver" for _, code, _ in errors(log)) == (report.manifest.totals.get("rows_bad", 0) > 0)
+    assert any(code == "receiver" for _, code, _ in errors(log)) == (
+        report.manifest.totals.get("rows_bad", 0) > 0
+    )

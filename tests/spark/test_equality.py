@@ -1,4 +1,6 @@
-"""The same log gives the same events, by Spark and by the publisher, whatever the cutting (spec/event-log.md 8.2)."""
+"""The same log gives the same events, by Spark and by the publisher, whatever the cutting
+(spec/event-log.md 8.2).
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,18 @@ def test_a_job_and_the_publisher_send_the_same_events_byte_for_byte(
     for out, report in reports.items():
         assert list(events_of(documents_of(out))) == sent
         became = letters_of(out, report)
-        assert became == {record_id: after[record_id] for record_id, letter in before.items() if letter == "N"}
-        assert report.manifest.totals["rows_read"] + report.manifest.totals["rows_in_flight"] == len(became)
+        assert became == {
+            record_id: after[record_id] for record_id, letter in before.items() if letter == "N"
+        }
+        assert report.manifest.totals["rows_read"] + report.manifest.totals[
+            "rows_in_flight"
+        ] == len(became)
     assert "E" in after.values()
 
 
-def test_the_recorded_flight_comes_first_and_as_it_was_recorded(log: sa.Engine, tmp_path: Path) -> None:
+def test_the_recorded_flight_comes_first_and_as_it_was_recorded(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(2_000, seed=1))
     config = config_of(log, publisher__batch_size="10", publisher__mark_interval="0")
     sent = leave_in_flight(config, documents=5)
@@ -73,7 +81,9 @@ def test_the_recorded_flight_comes_first_and_as_it_was_recorded(log: sa.Engine, 
     again = [int(event.split('event-id="')[1].split('"')[0].partition(".")[0]) for event in ours]
     boundary = report.manifest.in_flight[0].events
     assert again[:boundary] == sorted(again[:boundary])
-    assert not {event.split('event-id="')[1].split('"')[0] for event in sent} & {str(i) for i in again}
+    assert not {event.split('event-id="')[1].split('"')[0] for event in sent} & {
+        str(i) for i in again
+    }
     assert set(statuses(log).values()) == {"S", "E"}
     assert fetch(log, f"SELECT * FROM {LOG}_inflight") == []
 
@@ -84,7 +94,9 @@ def test_under_an_epoch_a_job_sends_the_ids_that_the_publisher_would(
     """What was recorded in flight before the raise keeps its ids (spec/event-log.md 7.4)."""
     log_rows(log, random_rows(2_000, seed=1))
     leave_in_flight(config_of(log), documents=5)
-    code, out, error = run("--log-table", LOG, "--database-url", url_of(log), "db", "new-epoch", "--json")
+    code, out, error = run(
+        "--log-table", LOG, "--database-url", url_of(log), "db", "new-epoch", "--json"
+    )
     assert code == 0, error
     epoch = json.loads(out)["epoch"]
     log_rows(log, random_rows(500, seed=2, first=10_000))
@@ -114,7 +126,9 @@ def rows_with_one_that_never_rests(number: int) -> Iterator[Row]:
         yield record_id, 2, "app", "usr", f"idu={user}", "fname", str(record_id - 1), str(record_id)
 
 
-def test_a_group_without_a_bound_is_folded_as_the_publisher_folds_it(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_group_without_a_bound_is_folded_as_the_publisher_folds_it(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, rows_with_one_that_never_rests(20_000))
     config = config_of(log, publisher__fold_span="0")
     copy(config, tmp_path / "out", partition_rows=4_000)
@@ -123,9 +137,14 @@ def test_a_group_without_a_bound_is_folded_as_the_publisher_folds_it(log: sa.Eng
     assert ours == publish(config)
 
 
-def test_a_part_of_which_every_row_is_left_alone_is_no_obstacle(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_part_of_which_every_row_is_left_alone_is_no_obstacle(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     users = ("app", "publisher", "app")
-    log_rows(log, [(i + 1, 2, users[i // 50], "usr", f"idu={i + 1}", "fname", "a", "b") for i in range(150)])
+    log_rows(
+        log,
+        [(i + 1, 2, users[i // 50], "usr", f"idu={i + 1}", "fname", "a", "b") for i in range(150)],
+    )
     config = config_of(log, publisher__loopback_rows="leave")
     for format in ("xds", "qlik-messages"):
         report = copy(config, tmp_path / format, format=format, partition_rows=50)
@@ -152,4 +171,9 @@ def test_special_times_and_old_values_that_cannot_be_converted_are_sent_as_the_p
     assert ours == publish(config)
     assert '<value type="string">infinity</value>' in ours[0]
     totals = report.manifest.totals
-    assert (len(ours), totals["old_unreadable"], totals["rows_bad"], totals["truncated"]) == (3, 2, 1, 1)
+    assert (len(ours), totals["old_unreadable"], totals["rows_bad"], totals["truncated"]) == (
+        3,
+        2,
+        1,
+        1,
+    )

@@ -23,7 +23,13 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.spark import backlog, hold, session
 from eventlog.spark import job as jobs
 from eventlog.spark.directory import TEMPORARY, Directory
-from eventlog.spark.session import LOCAL_JAVA_OPTIONS, SparkFailed, as_spark_failed, check_java, cores_of
+from eventlog.spark.session import (
+    LOCAL_JAVA_OPTIONS,
+    SparkFailed,
+    as_spark_failed,
+    check_java,
+    cores_of,
+)
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +52,11 @@ def test_a_worker_that_is_killed_is_replaced_and_the_result_is_the_same(
                 try:
                     parent = process.parent()
                     # A worker is a fork of the daemon, which is a child of the JVM.
-                    if parent is not None and "pyspark.worker" in " ".join(parent.cmdline()) and not killed:
+                    if (
+                        parent is not None
+                        and "pyspark.worker" in " ".join(parent.cmdline())
+                        and not killed
+                    ):
                         process.kill()
                         killed.append(process.pid)
                 except psutil.Error:
@@ -73,7 +83,9 @@ def test_a_job_that_fails_says_why_and_marks_nothing(
         convert(config_of(log), tmp_path / "out", mark=True)
     assert failed.value.__notes__ == ["nothing was marked"]
     assert set(statuses(log).values()) == {"N"}
-    assert [path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(TEMPORARY)] == []
+    assert [
+        path.name for path in (tmp_path / "out").iterdir() if path.name.startswith(TEMPORARY)
+    ] == []
     monkeypatch.undo()
     convert(config_of(log), tmp_path / "out", mark=True)
     assert "N" not in statuses(log).values()
@@ -92,7 +104,10 @@ def test_an_output_directory_that_cannot_be_made_is_refused_before_spark_starts(
 
 
 def test_a_failed_command_says_on_a_line_of_its_own_that_nothing_was_marked(
-    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log: sa.Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
@@ -116,7 +131,9 @@ def test_a_command_that_fails_while_it_marks_says_how_the_rest_is_marked(
     monkeypatch.setattr(hold, "_write", fail)
     with pytest.raises(DatabaseError) as failed:
         convert(config_of(log), tmp_path / "out", mark=True)
-    assert failed.value.__notes__ == ["marking has begun: the same command marks the rest, each row once"]
+    assert failed.value.__notes__ == [
+        "marking has begun: the same command marks the rest, each row once"
+    ]
     monkeypatch.undo()
     convert(config_of(log), tmp_path / "out", mark=True)
     assert "N" not in statuses(log).values()
@@ -143,7 +160,9 @@ def test_a_driver_that_is_killed_leaves_the_url_in_no_file(log: sa.Engine, tmp_p
         "--master",
         "local[1]",
     ]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
+    }
     with subprocess.Popen(command, env=environment | given, stderr=subprocess.DEVNULL) as driver:
         while not list(out.glob("_temporary/*")):  # a worker has read the log
             assert driver.poll() is None
@@ -164,7 +183,10 @@ def test_a_driver_that_is_killed_leaves_the_url_in_no_file(log: sa.Engine, tmp_p
 def test_an_error_of_ours_in_a_worker_is_what_is_said() -> None:
     from pyspark.errors import PythonException
 
-    text = "Traceback:\n  File x\neventlog.errors.DatabaseError: rows 1 to 5 cannot be read: gone\n\n\tat org.apache"
+    text = (
+        "Traceback:\n  File x\neventlog.errors.DatabaseError: rows 1 to 5 cannot be read: "
+        "gone\n\n\tat org.apache"
+    )
     with pytest.raises(SparkFailed) as failed, as_spark_failed("try again"):
         raise PythonException(text)
     assert str(failed.value) == "the Spark job failed: rows 1 to 5 cannot be read: gone; try again"
@@ -185,10 +207,12 @@ def test_what_lost_the_last_task_is_said_where_no_python_ran() -> None:
     from pyspark.errors import PySparkException
 
     lost = (
-        "most recent failure: Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): java.io.IOException: Cannot run"
+        "most recent failure: Lost task 0.3 in stage 0.0 (TID 3) (10.0.0.7 executor 1): "
+        "java.io.IOException: Cannot run"
     )
     text = (
-        f"An error occurred while calling o60.collectToPython.\n: x: Job aborted: Task 0 failed 4 times, {lost}\n\tat x"
+        "An error occurred while calling o60.collectToPython.\n: x: Job aborted: Task 0 failed 4 "
+        f"times, {lost}\n\tat x"
     )
     with pytest.raises(SparkFailed) as failed, as_spark_failed("try again"):
         raise PySparkException(text)
@@ -197,14 +221,18 @@ def test_what_lost_the_last_task_is_said_where_no_python_ran() -> None:
 
 def test_a_database_that_cannot_be_reached_is_named_before_spark_starts(tmp_path: Path) -> None:
     config = load(None, {"EVENTLOG_DATABASE_URL": "postgresql://nobody:hidden@localhost:1/none"})
-    with pytest.raises(DatabaseError, match="cannot connect to database 'none' at localhost:1") as failed:
+    with pytest.raises(
+        DatabaseError, match="cannot connect to database 'none' at localhost:1"
+    ) as failed:
         convert(config, tmp_path / "out")
     assert "hidden" not in str(failed.value)
 
 
 def test_a_worker_that_does_not_reach_the_directory_says_so(tmp_path: Path) -> None:
     directory = Directory(str(tmp_path / "mounted elsewhere"))
-    with pytest.raises(ConfigError, match="mounted elsewhere a directory that the driver and all workers reach"):
+    with pytest.raises(
+        ConfigError, match="mounted elsewhere a directory that the driver and all workers reach"
+    ):
         jobs.write_run(directory, 1, [])
 
 
@@ -230,14 +258,18 @@ def test_a_java_that_is_too_old_is_refused(
         check_java()
 
 
-def test_a_java_that_is_too_new_for_this_spark_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_is_too_new_for_this_spark_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _java(tmp_path, "25.0.3")
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setattr(session, "JAVA_TOO_NEW", None)
     check_java()
     monkeypatch.setattr(session, "JAVA_TOO_NEW", 23)
-    with pytest.raises(ConfigError, match=r"is Java 25, on which PySpark 4\S+ does not run: set JAVA_HOME"):
+    with pytest.raises(
+        ConfigError, match=r"is Java 25, on which PySpark 4\S+ does not run: set JAVA_HOME"
+    ):
         check_java()
 
 
@@ -259,12 +291,19 @@ def test_cores_are_told_by_the_master(master: str, cores: int) -> None:
 
 
 def test_java_warns_on_standard_error() -> None:
-    options = [*LOCAL_JAVA_OPTIONS.split(), "-XX:+UseLargePages", "-XX:LargePageSizeInBytes=3g", "-version"]
+    options = [
+        *LOCAL_JAVA_OPTIONS.split(),
+        "-XX:+UseLargePages",
+        "-XX:LargePageSizeInBytes=3g",
+        "-version",
+    ]
     said = subprocess.run(["java", *options], capture_output=True, text=True, check=True)
     assert said.stdout == ""
 
 
-def test_modules_of_the_users_directory_do_not_disturb_a_job(log: sa.Engine, tmp_path: Path) -> None:
+def test_modules_of_the_users_directory_do_not_disturb_a_job(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(100, seed=34))
     for name in ("spark", "fold", "session", "backlog", "job", "worker_daemon", "write"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the module of the user')\n")
@@ -275,7 +314,11 @@ def test_modules_of_the_users_directory_do_not_disturb_a_job(log: sa.Engine, tmp
     }
     for variable in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
         environment.pop(variable, None)
-    command = [sys.executable, "-c", "import sys; from eventlog.cli import run; sys.exit(run(sys.argv[1:]))"]
+    command = [
+        sys.executable,
+        "-c",
+        "import sys; from eventlog.cli import run; sys.exit(run(sys.argv[1:]))",
+    ]
     done = subprocess.run(
         [*command, "backlog", "--out", tmp_path / "out", "--master", "local[1]"],
         env=environment, capture_output=True, text=True, cwd=tmp_path,
@@ -300,9 +343,9 @@ def test_spark_submit_runs_the_program_whose_result_is_alone_on_standard_output(
     environment.pop("PYSPARK_GATEWAY_SECRET", None)
     submit = Path(sys.executable).with_name("spark-submit")
     done = subprocess.run(
-        [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false", ROOT / "spark" / "backlog.py",
-         "--config", file, "--out", tmp_path / "out", "--mark", "--json"],
-        env=environment, capture_output=True, text=True, cwd=tmp_path,
+        [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false",
+         ROOT / "spark" / "backlog.py", "--config", file, "--out", tmp_path / "out", "--mark",
+        "--json"], env=environment, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["marked"] == 200
@@ -312,7 +355,9 @@ def test_spark_submit_runs_the_program_whose_result_is_alone_on_standard_output(
 
 
 @pytest.mark.parametrize("damage", ["changed", "cut", "of another run"])
-def test_a_file_between_two_stages_that_is_not_as_it_was_written_is_refused(tmp_path: Path, damage: str) -> None:
+def test_a_file_between_two_stages_that_is_not_as_it_was_written_is_refused(
+    tmp_path: Path, damage: str
+) -> None:
     directory = Directory(str(tmp_path))
     directory.make(TEMPORARY)
     kept = [jobs.Blob(jobs.EVENTS, 1, 7, b"content"), jobs.Blob(jobs.FATES, 1, 9, b"")]
@@ -342,5 +387,7 @@ def test_a_worker_needs_no_pandas_and_a_function_that_does_gets_it() -> None:
         "assert 'pandas' not in sys.modules\n"
         "print(pa.table({'a': [1, 2]}).to_pandas()['a'].sum())"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert done.stdout == "3\n"

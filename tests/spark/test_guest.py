@@ -1,4 +1,6 @@
-"""A job is a guest in the session that it finds: nothing of it changes (docs/convert-a-backlog.md, "In a notebook")."""
+"""A job is a guest in the session that it finds: nothing of it changes (docs/convert-a-backlog.md,
+"In a notebook").
+"""
 
 from __future__ import annotations
 
@@ -38,19 +40,43 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
     options = {"url_file": str(url_file), "schema_name": "hr"}
 
     def users() -> DataFrame:
-        (table,) = (each for each in change_tables.find_change_tables(str(tables)) if each.table == "usr")
+        (table,) = (
+            each for each in change_tables.find_change_tables(str(tables)) if each.table == "usr"
+        )
         return change_tables.read_rows(spark, table)
 
     calls: list[tuple[str, Callable[[], object]]] = [
         ("log_source.register", lambda: register(spark)),
-        ("the log as a source", lambda: spark.read.format("eventlog").options(**options).load().collect()),
+        (
+            "the log as a source",
+            lambda: spark.read.format("eventlog").options(**options).load().collect(),
+        ),
         ("backlog.run", lambda: convert(config, tables, format="qlik-change-table", mark=True)),
         ("captures", lambda: captures("qlik-change-table", str(tables), {})),
-        ("convert", lambda: convert_captures("qlik-change-table", "jsonl", str(tables), converted, spark=spark)),
-        ("change_frame.read_captures", lambda: change_frame.read_captures(spark, "jsonl", converted).collect()),
-        ("change_tables.read_change_table", lambda: change_tables.read_change_table(spark, str(tables)).collect()),
-        ("live_view", lambda: change_tables.live_view(users().select("idu").limit(0), users(), key=["idu"]).collect()),
-        ("write_messages", lambda: write_messages(change_frame.read_captures(spark, "jsonl", converted), messages)),
+        (
+            "convert",
+            lambda: convert_captures(
+                "qlik-change-table", "jsonl", str(tables), converted, spark=spark
+            ),
+        ),
+        (
+            "change_frame.read_captures",
+            lambda: change_frame.read_captures(spark, "jsonl", converted).collect(),
+        ),
+        (
+            "change_tables.read_change_table",
+            lambda: change_tables.read_change_table(spark, str(tables)).collect(),
+        ),
+        (
+            "live_view",
+            lambda: change_tables.live_view(
+                users().select("idu").limit(0), users(), key=["idu"]
+            ).collect(),
+        ),
+        (
+            "write_messages",
+            lambda: write_messages(change_frame.read_captures(spark, "jsonl", converted), messages),
+        ),
         ("read_messages", lambda: read_messages(spark, messages).collect()),
     ]
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "777")
@@ -67,7 +93,11 @@ def test_no_function_that_takes_a_session_changes_a_setting_of_it_or_the_job_gro
 
 
 def group_of(spark: SparkSession) -> list[str | None]:
-    names = ("spark.jobGroup.id", "eventlog.spark.job.description", "eventlog.spark.job.interruptOnCancel")
+    names = (
+        "spark.jobGroup.id",
+        "eventlog.spark.job.description",
+        "eventlog.spark.job.interruptOnCancel",
+    )
     return [spark.sparkContext.getLocalProperty(name) for name in names]
 
 
@@ -84,14 +114,18 @@ def test_what_a_worker_has_imported_is_not_looked_at_after_every_task(spark: Spa
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         list(batches)
-        yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "others": [len(gc.get_objects())]})
+        yield pa.RecordBatch.from_pydict(
+            {"frozen": [gc.get_freeze_count()], "others": [len(gc.get_objects())]}
+        )
 
     looks = spark.range(0, 4, 1, 4).mapInArrow(look, "frozen long, others long").collect()
     assert all(frozen > 50_000 and frozen > others for frozen, others in looks), looks
 
 
 def test_a_setting_for_a_spark_that_runs_already_is_refused(spark: SparkSession) -> None:
-    with pytest.raises(ConfigError, match=r"spark\.executor\.memory cannot be set: Spark runs already"):
+    with pytest.raises(
+        ConfigError, match=r"spark\.executor\.memory cannot be set: Spark runs already"
+    ):
         open_session("local[2]", conf={"spark.executor.memory": "2g"})
 
 
@@ -126,12 +160,19 @@ assert (settings(), spark.getTags()) == (before, set())
 
 
 @pytest.mark.soak
-def test_a_session_of_spark_connect_serves_too_and_keeps_its_settings(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_session_of_spark_connect_serves_too_and_keeps_its_settings(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     for package in ("grpc", "grpc_status", "zstandard"):
         pytest.importorskip(package, reason="Spark Connect needs pyspark[connect]")
     log_rows(log, random_rows(1_500, seed=97))
-    named = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
-    named |= {"EVENTLOG_DATABASE_URL": log.url.render_as_string(hide_password=False), "PYSPARK_PYTHON": sys.executable}
+    named = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
+    }
+    named |= {
+        "EVENTLOG_DATABASE_URL": log.url.render_as_string(hide_password=False),
+        "PYSPARK_PYTHON": sys.executable,
+    }
     command = [sys.executable, "-c", _BY_CONNECT, str(tmp_path / "out")]
     done = subprocess.run(command, env=named, capture_output=True, text=True, timeout=170)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,6 @@
-"""A finished directory can be trusted: its rows are held until they are marked (spec/event-log.md 8.6)."""
+"""A finished directory can be trusted: its rows are held until they are marked (spec/event-log.md
+8.6).
+"""
 
 from __future__ import annotations
 
@@ -51,8 +53,12 @@ def ids_in(events: list[str]) -> set[str]:
     return {event.split('event-id="')[1].split('"')[0] for event in events}
 
 
-def test_a_publisher_reads_past_held_rows_and_later_rows_of_their_objects(log: sa.Engine, tmp_path: Path) -> None:
-    log_rows(log, [(i, 1, "app", "usr", f"idu={i % 50}", "fname", None, f"v{i}") for i in range(1, 500)])
+def test_a_publisher_reads_past_held_rows_and_later_rows_of_their_objects(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    log_rows(
+        log, [(i, 1, "app", "usr", f"idu={i % 50}", "fname", None, f"v{i}") for i in range(1, 500)]
+    )
     out = tmp_path / "out"
     convert(config_of(log), out)
     of_held, of_another = add_row(log, ' idu = "+7"'), add_row(log, "idu=2001")
@@ -67,7 +73,9 @@ def test_a_publisher_reads_past_held_rows_and_later_rows_of_their_objects(log: s
     assert set(statuses(log).values()) == {"S"}
 
 
-def test_a_row_that_comes_late_among_held_ones_waits_and_so_do_those_behind_it(log: sa.Engine, tmp_path: Path) -> None:
+def test_a_row_that_comes_late_among_held_ones_waits_and_so_do_those_behind_it(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, [(i, 1, "app", "usr", f"idu={i}", "fname", None, "v") for i in range(1, 50)])
     out = tmp_path / "out"
     with log.connect() as late:
@@ -137,7 +145,11 @@ def test_marks_that_have_begun_are_not_abandoned_by_accident(
     [
         ({}, {"publisher__delete_from_log": "yes"}, "publisher.delete_from_log is true, was false"),
         ({}, {"publisher__fold_distance": "5"}, "publisher.fold_distance is 5, was 1000"),
-        ({}, {"publisher__loopback_rows": "leave"}, 'publisher.loopback_rows is "leave", was "consume"'),
+        (
+            {},
+            {"publisher__loopback_rows": "leave"},
+            'publisher.loopback_rows is "leave", was "consume"',
+        ),
     ],
 )
 def test_marking_under_other_settings_is_refused_and_names_them(
@@ -149,12 +161,16 @@ def test_marking_under_other_settings_is_refused_and_names_them(
     with pytest.raises(ConfigError, match=message):
         convert(config_of(log, **now), out, mark=True)
     assert set(statuses(log).values()) == {"N"}
-    convert(config_of(log, publisher__polling_interval="77"), out, mark=True)  # which decides on nothing
+    convert(
+        config_of(log, publisher__polling_interval="77"), out, mark=True
+    )  # which decides on nothing
     assert "N" not in statuses(log).values()
 
 
 @pytest.mark.parametrize("which", ["part-*.xmll", "_ids/*", "_manifest.json"])
-def test_a_file_that_is_not_as_it_was_written_stops_the_marks(log: sa.Engine, tmp_path: Path, which: str) -> None:
+def test_a_file_that_is_not_as_it_was_written_stops_the_marks(
+    log: sa.Engine, tmp_path: Path, which: str
+) -> None:
     log_rows(log, random_rows(200, seed=75))
     out = tmp_path / "out"
     convert(config_of(log), out)
@@ -169,17 +185,23 @@ def test_a_file_that_is_not_as_it_was_written_stops_the_marks(log: sa.Engine, tm
     assert "N" not in statuses(log).values()
 
 
-def test_every_file_is_named_by_its_job_and_summed_in_the_manifest(log: sa.Engine, tmp_path: Path) -> None:
+def test_every_file_is_named_by_its_job_and_summed_in_the_manifest(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(200, seed=76))
     report = copy(config_of(log), tmp_path / "out")
     manifest = json.loads((tmp_path / "out" / "_manifest.json").read_text())
-    named = {file.relative_to(tmp_path / "out").as_posix() for file in (tmp_path / "out").rglob("part-*")}
+    named = {
+        file.relative_to(tmp_path / "out").as_posix() for file in (tmp_path / "out").rglob("part-*")
+    }
     assert named == report.manifest.checksums.keys()
     assert all(manifest["job"] in name for name in named)
     assert len(files_of(tmp_path / "out")) == 1
 
 
-def test_rows_are_converted_for_one_directory_at_a_time_but_copied_at_any_time(log: sa.Engine, tmp_path: Path) -> None:
+def test_rows_are_converted_for_one_directory_at_a_time_but_copied_at_any_time(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(200, seed=77))
     first = convert(config_of(log), tmp_path / "first")
     with pytest.raises(ConfigError, match=r"200 rows up to record_id .* held in .*/first"):
@@ -211,7 +233,10 @@ def test_a_job_that_dies_between_the_line_and_success_begins_anew(
 
 
 def test_status_and_doctor_show_what_is_held(
-    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    log: sa.Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     log_rows(log, random_rows(100, seed=79))
     convert(config_of(log), tmp_path / "out")
@@ -225,10 +250,15 @@ def test_status_and_doctor_show_what_is_held(
     assert "--abandon" in said
     assert cli.run(["--config", str(file), "status", "--json"]) == 0
     assert str(tmp_path / "out") in json.loads(capsys.readouterr().out)["backlog"]
-    assert [one.severity for one in examine(config_of(log), lambda *_: None) if one.code == "backlog_waits"] == [
-        "warning"
-    ]
-    assert cli.run(["backlog", "--config", str(file), "--out", str(tmp_path / "out"), "--abandon"]) == 0
+    assert [
+        one.severity
+        for one in examine(config_of(log), lambda *_: None)
+        if one.code == "backlog_waits"
+    ] == ["warning"]
+    assert (
+        cli.run(["backlog", "--config", str(file), "--out", str(tmp_path / "out"), "--abandon"])
+        == 0
+    )
     assert "given back to the publisher" in capsys.readouterr().out
 
 
@@ -239,7 +269,9 @@ def test_a_version_that_does_not_know_the_kind_refuses_to_start(log: sa.Engine) 
             ('{"line_format":1,"kind":"of a later version"}',),
         )
         connection.commit()
-    with pytest.raises(DatabaseError, match="kind 'of a later version', which this version does not know"):
+    with pytest.raises(
+        DatabaseError, match="kind 'of a later version', which this version does not know"
+    ):
         publish(config_of(log))
     with open_unlocked(config_of(log), Counters()) as context, pytest.raises(DatabaseError):
         read_recorded(context.connection, context.log)
@@ -253,7 +285,10 @@ def test_a_version_that_does_not_know_the_kind_refuses_to_start(log: sa.Engine) 
             "s3://bucket/out?access_key=A&secret_key=B&region=eu",
             "s3://bucket/out?access_key=***&secret_key=***&region=eu",
         ),
-        ("abfss://container@account.dfs/out?sas_token=x", "abfss://container@account.dfs/out?sas_token=***"),
+        (
+            "abfss://container@account.dfs/out?sas_token=x",
+            "abfss://container@account.dfs/out?sas_token=***",
+        ),
         ("/plain/a:b@c?key=d", "/plain/a:b@c?key=d"),
     ],
 )
@@ -274,11 +309,15 @@ def test_differences_are_told_a_setting_each() -> None:
     ]  # fmt: skip
 
 
-def test_the_command_may_say_anew_whether_rows_are_marked_or_deleted(log: sa.Engine, tmp_path: Path) -> None:
+def test_the_command_may_say_anew_whether_rows_are_marked_or_deleted(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(300, seed=80))
     out = tmp_path / "out"
     report = convert(config_of(log, publisher__loopback_rows="consume"), out)
-    convert(config_of(log, publisher__loopback_rows="consume"), out, mark=True, acknowledge="delete")
+    convert(
+        config_of(log, publisher__loopback_rows="consume"), out, mark=True, acknowledge="delete"
+    )
     bad = {i for i, letter in letters_of(out, report).items() if letter == "E"}
     assert statuses(log) == dict.fromkeys(bad, "E")
 

@@ -1,4 +1,6 @@
-"""A Delta table that follows a table: value by value what the table holds, whatever is killed in between."""
+"""A Delta table that follows a table: value by value what the table holds, whatever is killed in
+between.
+"""
 
 from __future__ import annotations
 
@@ -75,7 +77,9 @@ def run(database: sa.Engine, *statements: str) -> None:
 
 def installed(database: sa.Engine, directory: Path, style: str = "field") -> Path:
     file = directory / "eventlog.toml"
-    file.write_text(CONFIG.format(url=database.url.render_as_string(hide_password=False), style=style))
+    file.write_text(
+        CONFIG.format(url=database.url.render_as_string(hide_password=False), style=style)
+    )
     for command in (["db", "upgrade"], ["triggers", "apply"]):
         assert cli.run(["--config", str(file), "--quiet", *command]) == 0
     return file
@@ -148,10 +152,15 @@ def test_a_column_that_the_table_gets_comes_into_the_copy_while_the_query_runs(
 ) -> None:
     config = installed(database, tmp_path)
     run(database, INSERT.format(first=1, last=3))
-    query = live_copy(spark, config, "acct", delta(tmp_path / "acct"), checkpoint=tmp_path / "checkpoint",
+    query = live_copy(spark, config, "acct", delta(tmp_path / "acct"),
+                      checkpoint=tmp_path / "checkpoint",
                       trigger={"processingTime": "200 milliseconds"})  # fmt: skip
     try:
-        wait_until(lambda: (tmp_path / "acct" / "_delta_log").exists() and copied_rows(tmp_path / "acct") != [])
+        wait_until(
+            lambda: (
+                (tmp_path / "acct" / "_delta_log").exists() and copied_rows(tmp_path / "acct") != []
+            )
+        )
         run(database, "ALTER TABLE acct ADD COLUMN mail text")
         assert cli.run(["--config", str(config), "--quiet", "triggers", "apply"]) == 0
         run(database, "UPDATE acct SET mail = 'm@x' WHERE no = 2", INSERT.format(first=7, last=7))
@@ -172,7 +181,8 @@ def test_what_no_copy_can_follow_is_refused_before_a_query_starts(
 ) -> None:
     config = installed(database, tmp_path)
     config.write_text(
-        config.read_text() + '\n[[watch]]\nview = "shown"\nbase = { acct = { no = "pk_no", owner = "sv_owner" } }\n'
+        config.read_text()
+        + '\n[[watch]]\nview = "shown"\nbase = { acct = { no = "pk_no", owner = "sv_owner" } }\n'
     )
     copy = delta(tmp_path / "t")
     with pytest.raises(ConfigError, match="class 'nobody' is unknown: the log has acct, other"):
@@ -233,10 +243,12 @@ class Writer(threading.Thread):
 
 
 def run_until_killed(command: list[str], log: Path, later: float) -> None:
-    """Run a driver until it has written some commits, and kill it. One that Spark ends, as on a busy machine, whose
-    workers are slow to connect, is run again.
+    """Run a driver until it has written some commits, and kill it. One that Spark ends, as on a
+    busy machine, whose workers are slow to connect, is run again.
     """
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
+    }
     enough = len(list(log.glob("*.json"))) + 2
     for _ in range(5):
         with (

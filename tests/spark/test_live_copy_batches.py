@@ -54,9 +54,14 @@ Rows = dict[int, dict[str, Any]]
 class Source(ClassSource):
     """A class whose rows and columns a test holds, in place of a database."""
 
-    def __init__(self, rows: Rows, columns_now: list[tuple[str, t.DataType, ColumnType]] = NAMED) -> None:
+    def __init__(
+        self, rows: Rows, columns_now: list[tuple[str, t.DataType, ColumnType]] = NAMED
+    ) -> None:
         super().__init__(load(None, {}), "acct", columns_of(NAMED))
-        self.rows, self.columns_now = {key: dict(row) for key, row in rows.items()}, columns_of(columns_now)
+        self.rows, self.columns_now = (
+            {key: dict(row) for key, row in rows.items()},
+            columns_of(columns_now),
+        )
 
     def objects(self) -> Any:
         rows = [{"id": key, **row} for key, row in self.rows.items()]
@@ -67,7 +72,9 @@ class Source(ClassSource):
 
 
 def row_of(position: int, operation: str, key: int, after: Mapping[str, Any] | None) -> Any:
-    texts = after and [(name, None if value is None else str(value)) for name, value in after.items()]
+    texts = after and [
+        (name, None if value is None else str(value)) for name, value in after.items()
+    ]
     return {"position": position, "operation": operation, "key": [("id", str(key))], "after": texts}
 
 
@@ -86,7 +93,7 @@ def held_by(copy: DeltaCopy) -> Rows:
     return {row["id"]: {name: value for name, value in row.items() if name != "id"} for row in read}
 
 
-# --- the last word ----------------------------------------------------------------------------------------------------
+# --- the last word --------------------------------------------------------------------------------
 
 
 def test_a_column_that_is_set_to_null_is_told_from_one_that_was_not_captured() -> None:
@@ -101,7 +108,9 @@ def test_updates_of_one_object_are_put_together() -> None:
 
 def test_adds_of_one_object_are_put_together() -> None:
     changes = [((1,), "add", {"a": 1}), ((1,), "add", {"b": 2})]
-    assert last_words(changes) == {(1,): LastWord(is_gone=False, is_whole=True, values={"a": 1, "b": 2})}
+    assert last_words(changes) == {
+        (1,): LastWord(is_gone=False, is_whole=True, values={"a": 1, "b": 2})
+    }
 
 
 def test_what_is_deleted_and_comes_again_keeps_nothing_of_before() -> None:
@@ -109,7 +118,7 @@ def test_what_is_deleted_and_comes_again_keeps_nothing_of_before() -> None:
     assert last_words(changes) == {(1,): LastWord(is_gone=False, is_whole=True, values={"a": 1})}
 
 
-# --- a Delta table ----------------------------------------------------------------------------------------------------
+# --- a Delta table --------------------------------------------------------------------------------
 
 VALUES = st.sampled_from([None, "", "x", "ü"])
 PAYS = st.sampled_from([None, Decimal("0.00"), Decimal("1.50"), Decimal("-99999999.99")])
@@ -147,13 +156,19 @@ def changes_of(rows: Rows, steps: Iterable[Any], place: int) -> list[Any]:
     return told
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(
     before=st.lists(STEPS, max_size=8),
-    batches=st.lists(st.tuples(st.lists(STEPS, max_size=8), st.integers(1, 2)), min_size=1, max_size=4),
+    batches=st.lists(
+        st.tuples(st.lists(STEPS, max_size=8), st.integers(1, 2)), min_size=1, max_size=4
+    ),
 )
 def test_the_copy_equals_the_table_after_every_batch_however_often_each_comes(
-    tmp_path_factory: pytest.TempPathFactory, before: list[Any], batches: list[tuple[list[Any], int]]
+    tmp_path_factory: pytest.TempPathFactory,
+    before: list[Any],
+    batches: list[tuple[list[Any], int]],
 ) -> None:
     copy, rows, place = delta(tmp_path_factory.mktemp("copy") / "t"), Rows(), 1
     changes_of(rows, before, place)
@@ -192,7 +207,11 @@ def test_a_column_that_is_new_is_added_and_is_null_until_it_is_set(tmp_path: Pat
     copy = delta(tmp_path / "t")
     put_batch(Source({1: {A: "x", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901)
-    changes = [row_of(1, "add", 2, {"id": 2, A: "y", "at": "2026-01-02T03:04:05.678901", "child.of it": "z"})]
+    changes = [
+        row_of(
+            1, "add", 2, {"id": 2, A: "y", "at": "2026-01-02T03:04:05.678901", "child.of it": "z"}
+        )
+    ]
     put_batch(Source({}, [*NAMED, AT]), copy, "query", 1, lambda: batch_of(changes))
     assert held_by(copy) == {1: {A: "x", PAY: None, "at": None}, 2: {A: "y", PAY: None, "at": at}}
 
@@ -200,7 +219,10 @@ def test_a_column_that_is_new_is_added_and_is_null_until_it_is_set(tmp_path: Pat
 def test_a_commit_says_when_the_newest_of_its_changes_was_committed(tmp_path: Path) -> None:
     copy, at = delta(tmp_path / "t"), dt.datetime(2026, 1, 2, 3, 4, 5, tzinfo=dt.UTC)
     put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
-    changes = [row_of(1, "delete", 1, None) | {"commit_time": at - dt.timedelta(1)}, row_of(2, "add", 1, {A: "x"})]
+    changes = [
+        row_of(1, "delete", 1, None) | {"commit_time": at - dt.timedelta(1)},
+        row_of(2, "add", 1, {A: "x"}),
+    ]
     changes[1]["commit_time"] = at
     put_batch(Source({}), copy, "query", 1, lambda: batch_of(changes))
     newest, first = DeltaTable(copy.uri).history()
@@ -210,8 +232,12 @@ def test_a_commit_says_when_the_newest_of_its_changes_was_committed(tmp_path: Pa
 
 
 @pytest.mark.parametrize("holds", ["live copy of other, by eventlog", None])
-def test_a_table_of_anything_else_is_refused_and_stays_as_it_is(tmp_path: Path, holds: str | None) -> None:
+def test_a_table_of_anything_else_is_refused_and_stays_as_it_is(
+    tmp_path: Path, holds: str | None
+) -> None:
     write_deltalake(tmp_path / "t", pa.table({"x": [1]}), description=holds)
-    with pytest.raises(CopyRefused, match=f"holds {holds or 'no live copy'}, and is to hold live copy of acct"):
+    with pytest.raises(
+        CopyRefused, match=f"holds {holds or 'no live copy'}, and is to hold live copy of acct"
+    ):
         put_batch(Source({}), delta(tmp_path / "t"), "query", 0, lambda: batch_of([]))
     assert DeltaTable(tmp_path / "t").to_pyarrow_table().to_pydict() == {"x": [1]}

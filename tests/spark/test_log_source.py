@@ -48,7 +48,9 @@ def test_the_columns_are_typed_and_hold_what_the_table_holds(
     assert [tuple(row) for row in frame.collect()] == there
 
 
-def test_partitions_hold_about_equal_numbers_of_rows(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
+def test_partitions_hold_about_equal_numbers_of_rows(
+    spark: SparkSession, log: sa.Engine, url_file: Path
+) -> None:
     log_rows(log, random_rows(2_000, seed=41))
     log_rows(log, random_rows(2_000, seed=42, first=9_000_000_000))
     parts = load(spark, url_file, partition_rows=500).rdd.glom().map(len).collect()
@@ -61,7 +63,10 @@ def test_options_reach_the_database(spark: SparkSession, log: sa.Engine, url_fil
         connection.exec_driver_sql(f"UPDATE {LOG} SET status = 'E' WHERE record_id <= 20")
     some = load(spark, url_file, status="E", first=5, last=500)
     assert [row["record_id"] for row in some.collect()] == [
-        i for (i,) in fetch(log, f"SELECT record_id FROM {LOG} WHERE status = 'E' AND record_id >= 5 ORDER BY 1")
+        i
+        for (i,) in fetch(
+            log, f"SELECT record_id FROM {LOG} WHERE status = 'E' AND record_id >= 5 ORDER BY 1"
+        )
     ]
     assert some.where("status = 'N'").count() == 0
     with pytest.raises(Exception, match="option status = 'new' of format eventlog is no letter"):
@@ -86,7 +91,9 @@ def pushes_filters(spark: SparkSession) -> Iterator[None]:
     register(spark)
 
 
-@pytest.mark.skipif(not hasattr(datasource, "Filter"), reason="PySpark 4.0 hands sources no filters")
+@pytest.mark.skipif(
+    not hasattr(datasource, "Filter"), reason="PySpark 4.0 hands sources no filters"
+)
 @pytest.mark.usefixtures("pushes_filters")
 def test_filters_reach_the_database_where_the_session_hands_them_to_sources(
     spark: SparkSession, log: sa.Engine, url_file: Path
@@ -101,11 +108,17 @@ def test_filters_reach_the_database_where_the_session_hands_them_to_sources(
     some = load(spark, url_file).where(condition)
     assert fetch(log, f"SELECT count(*) FROM {LOG} WHERE {condition}") == [(some.count(),)]
     # What was pushed down is not done again by Spark.
-    filters = [line for line in some._jdf.queryExecution().executedPlan().toString().splitlines() if "Filter (" in line]
+    filters = [
+        line
+        for line in some._jdf.queryExecution().executedPlan().toString().splitlines()
+        if "Filter (" in line
+    ]
     assert all(">=" not in line for line in filters), filters
 
 
-def test_one_snapshot_is_seen_by_all_partitions(spark: SparkSession, log: sa.Engine, url_file: Path) -> None:
+def test_one_snapshot_is_seen_by_all_partitions(
+    spark: SparkSession, log: sa.Engine, url_file: Path
+) -> None:
     log_rows(log, random_rows(1_000, seed=44))
     with log.connect().execution_options(**DIALECT.snapshot_options) as holder:
         name = DIALECT.export_snapshot(holder)
@@ -137,7 +150,11 @@ def test_the_plan_shows_no_password(spark: SparkSession, log: sa.Engine, url_fil
 def place_of(log: sa.Engine, url_file: Path) -> Place:
     engine = connect(log.url)
     with engine.connect() as connection:
-        return Place("", str(url_file), locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr"))
+        return Place(
+            "",
+            str(url_file),
+            locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr"),
+        )
 
 
 @pytest.mark.parametrize(

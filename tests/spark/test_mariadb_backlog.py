@@ -1,5 +1,5 @@
-"""A log of MariaDB, from its triggers to Spark: its sessions cannot share a snapshot, and all parts see the same rows
-(spec/event-log.md 8.6).
+"""A log of MariaDB, from its triggers to Spark: its sessions cannot share a snapshot, and all parts
+see the same rows (spec/event-log.md 8.6).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from eventlog.spark.job import Job
 from eventlog.spark.session import SparkFailed
 
 TABLES = (
-    "CREATE TABLE usr (idu int PRIMARY KEY, fname varchar(40), pay decimal(10, 2), born date, photo blob)",
+    "CREATE TABLE usr (idu int PRIMARY KEY, fname varchar(40), pay decimal(10, 2), born date, "
+    "photo blob)",
     "CREATE TABLE usr_phone (idu int, phoneno varchar(20), PRIMARY KEY (idu, phoneno),"
     " FOREIGN KEY (idu) REFERENCES usr (idu) ON DELETE CASCADE)",
     "CREATE TABLE grp (idg int PRIMARY KEY, name varchar(200))",
@@ -45,7 +46,9 @@ style = "row_query_back"
 
 
 @pytest.fixture
-def database(spark: SparkSession, mariadb_server_: mariadb_server.Server, tmp_path: Path) -> Iterator[sa.Engine]:
+def database(
+    spark: SparkSession, mariadb_server_: mariadb_server.Server, tmp_path: Path
+) -> Iterator[sa.Engine]:
     """Tables whose changes a log has, and the configuration beside it."""
     with mariadb_server_.database() as url:
         engine = sa.create_engine(url, poolclass=sa.NullPool)
@@ -68,13 +71,16 @@ def change(database: sa.Engine, seed: int, number: int = 600) -> None:
         for n in range(number):
             key = chance.randint(1, 60)
             conn.exec_driver_sql(
-                "INSERT INTO usr VALUES (%s, %s, %s, '2024-02-29', x'AAFF') ON DUPLICATE KEY UPDATE fname ="
-                " VALUES(fname)",
+                "INSERT INTO usr VALUES (%s, %s, %s, '2024-02-29', x'AAFF') ON DUPLICATE KEY "
+                "UPDATE fname = VALUES(fname)",
                 (key, f"<l & {n}>", n / 4),
             )
-            conn.exec_driver_sql("INSERT IGNORE INTO usr_phone VALUES (%s, %s)", (key, f"555-{n % 3}"))
             conn.exec_driver_sql(
-                "INSERT INTO grp VALUES (%s, 'g') ON DUPLICATE KEY UPDATE name = CONCAT(name, 'x')", (key,)
+                "INSERT IGNORE INTO usr_phone VALUES (%s, %s)", (key, f"555-{n % 3}")
+            )
+            conn.exec_driver_sql(
+                "INSERT INTO grp VALUES (%s, 'g') ON DUPLICATE KEY UPDATE name = CONCAT(name, 'x')",
+                (key,),
             )
             if n % 20 == 0:
                 conn.exec_driver_sql("DELETE FROM usr WHERE idu = %s", (chance.randint(1, 60),))
@@ -117,7 +123,9 @@ def test_what_is_committed_while_the_job_reads_is_in_no_part_and_is_published_la
         late.exec_driver_sql("INSERT INTO grp VALUES (1, 'late')")
         late.exec_driver_sql("INSERT INTO usr VALUES (1, 'late', 1, NULL, NULL)")
         for n in range(2, 30):
-            execute(database, *(statement.format(2 * n + i) for i, statement in enumerate(changes[:2])))
+            execute(
+                database, *(statement.format(2 * n + i) for i, statement in enumerate(changes[:2]))
+            )
         late.exec_driver_sql("UPDATE usr SET fname = 'later' WHERE idu = 1")
         execute(database, "INSERT INTO usr (idu, fname) VALUES (99, 'last')")
         before = statuses(database)
@@ -158,7 +166,10 @@ def test_a_row_that_is_changed_by_hand_meanwhile_ends_the_job_and_nothing_is_mar
         return run_job(spark, job, request)
 
     monkeypatch.setattr(backlog, "_run_job", mark_one)
-    with pytest.raises((SparkFailed, DatabaseError), match=r"1 row from record_id 1 to .* had status N when the job"):
+    with pytest.raises(
+        (SparkFailed, DatabaseError),
+        match=r"1 row from record_id 1 to .* had status N when the job",
+    ):
         convert(config, tmp_path / "out", mark=True)
     assert sorted(letter for letter in statuses(database).values())[-1] == "S"
     assert list(statuses(database).values()).count("S") == 1
@@ -168,7 +179,15 @@ def test_an_estimate_tells_what_the_job_reads(
     database: sa.Engine, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     change(database, seed=8, number=50)
-    command = ["--config", str(tmp_path / "eventlog.toml"), "backlog", "--out", "o", "--estimate", "--json"]
+    command = [
+        "--config",
+        str(tmp_path / "eventlog.toml"),
+        "backlog",
+        "--out",
+        "o",
+        "--estimate",
+        "--json",
+    ]
     capfd.readouterr()
     assert cli.run(command) == 0
     assert f'"rows": {len(statuses(database))}' in capfd.readouterr().out
@@ -181,12 +200,16 @@ def test_the_log_is_a_data_source_whose_partitions_see_the_same_rows(
     url_file = tmp_path / "url"
     url_file.write_text(url_of(database))
     register(spark)
-    reader = spark.read.format("eventlog").option("url_file", str(url_file)).option("partition_rows", "100")
+    reader = (
+        spark.read.format("eventlog")
+        .option("url_file", str(url_file))
+        .option("partition_rows", "100")
+    )
     frame = reader.option("status", "N").load()
     there = fetch(
         database,
-        "SELECT record_id, status, event_type, event_time, perpetrator, table_name, table_key, column_name, old_value,"
-        " new_value FROM eventlog ORDER BY record_id",
+        "SELECT record_id, status, event_type, event_time, perpetrator, table_name, table_key, "
+        "column_name, old_value, new_value FROM eventlog ORDER BY record_id",
     )
     assert [tuple(row) for row in frame.collect()] == there
     assert frame.rdd.getNumPartitions() > 3

@@ -1,4 +1,6 @@
-"""Exactly the rows that were read are marked, and of them only those that still wait (spec/event-log.md 8.4, 12)."""
+"""Exactly the rows that were read are marked, and of them only those that still wait
+(spec/event-log.md 8.4, 12).
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,14 @@ from eventlog.publisher.open_context import open_context
 from eventlog.spark import backlog, hold
 
 _LATE = (
-    f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', %s, 'fname', 'x')"
+    f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) VALUES (1, "
+    "'usr', %s, 'fname', 'x')"
 )
 
 
-def test_nothing_is_marked_unless_asked_for_and_a_rerun_only_marks(log: sa.Engine, tmp_path: Path) -> None:
+def test_nothing_is_marked_unless_asked_for_and_a_rerun_only_marks(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(3_000, seed=5))
     out = tmp_path / "out"
     first = convert(config_of(log), out)
@@ -75,7 +80,9 @@ def test_a_row_committed_late_inside_the_range_is_not_marked_and_is_published_la
     assert f'event-id="{late_id}"' in event
 
 
-def test_concurrent_writers_lose_nothing_and_are_never_marked_unread(log: sa.Engine, tmp_path: Path) -> None:
+def test_concurrent_writers_lose_nothing_and_are_never_marked_unread(
+    log: sa.Engine, tmp_path: Path
+) -> None:
     log_rows(log, random_rows(3_000, seed=7))
     out = tmp_path / "out"
     stop = threading.Event()
@@ -140,19 +147,28 @@ def test_rows_are_deleted_where_the_log_is_to_stay_small(
     log: sa.Engine, tmp_path: Path, given: dict[str, str], caplog: pytest.LogCaptureFixture
 ) -> None:
     log_rows(log, random_rows(2_000, seed=10))
-    own = {int(i) for (i,) in fetch(log, f"SELECT record_id FROM {LOG} WHERE perpetrator = 'publisher'")}
+    own = {
+        int(i)
+        for (i,) in fetch(log, f"SELECT record_id FROM {LOG} WHERE perpetrator = 'publisher'")
+    }
     out = tmp_path / "out"
     report = convert(config_of(log, publisher__delete_from_log="yes", **given), out, mark=True)
     bad = {i for i, letter in letters_of(out, report).items() if letter == "E"}
     assert bad
     assert own
-    # Loopback rows go only where that is set explicitly, else they stay, and are told of (spec/event-log.md 8.3).
-    assert statuses(log) == {**dict.fromkeys(bad, "E"), **({} if given else dict.fromkeys(own, "S"))}
+    # Loopback rows go only where that is set explicitly, else they stay, and are told of
+    # (spec/event-log.md 8.3).
+    assert statuses(log) == {
+        **dict.fromkeys(bad, "E"),
+        **({} if given else dict.fromkeys(own, "S")),
+    }
     assert ("without being published" in caplog.text) == (not given)
 
 
 @pytest.mark.parametrize(("loopback_rows", "letter"), [("consume", "S"), ("leave", "N")])
-def test_loopback_rows_are_consumed_or_left(log: sa.Engine, tmp_path: Path, loopback_rows: str, letter: str) -> None:
+def test_loopback_rows_are_consumed_or_left(
+    log: sa.Engine, tmp_path: Path, loopback_rows: str, letter: str
+) -> None:
     log_rows(log, random_rows(2_000, seed=11))
     config = config_of(log, publisher__loopback_rows=loopback_rows)
     report = convert(config, tmp_path / "out", mark=True)
@@ -166,7 +182,10 @@ def test_loopback_rows_are_consumed_or_left(log: sa.Engine, tmp_path: Path, loop
 
 def test_a_job_and_a_publisher_exclude_each_other(log: sa.Engine, tmp_path: Path) -> None:
     log_rows(log, random_rows(100, seed=12))
-    with open_context(config_of(log), Counters()), pytest.raises(AnotherPublisher, match="already being published"):
+    with (
+        open_context(config_of(log), Counters()),
+        pytest.raises(AnotherPublisher, match="already being published"),
+    ):
         convert(config_of(log), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -54,8 +54,14 @@ def test_stages_rows_and_rates_are_told_while_a_job_runs(log: sa.Engine, tmp_pat
     converting = [each for each in told if each["state"]["name"] == "converting"]
     assert converting
     assert {each["job"]["stage"] for each in converting} == {"converting"}
-    assert all(each["log"] == "hr.eventlog" and each["is_alive"] and each["is_ready"] for each in converting)
+    assert all(
+        each["log"] == "hr.eventlog" and each["is_alive"] and each["is_ready"]
+        for each in converting
+    )
     rows = report.manifest.totals["rows_read"]
-    assert f'eventlog_backlog_rows_read_total{{format="xds",log="hr.eventlog"}} {float(rows)}' in metrics
+    assert (
+        f'eventlog_backlog_rows_read_total{{format="xds",log="hr.eventlog"}} {float(rows)}'
+        in metrics
+    )
     assert "eventlog_backlog_rows_marked_total" in metrics
     assert 'id="tiles"' in page

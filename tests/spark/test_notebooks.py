@@ -1,6 +1,7 @@
 """The notebooks of spark/notebooks run from the first cell to the last, and plot what they say.
 
-Each runs in a process of its own, the kernel, with a Spark of its own: no test here takes the session of the others.
+Each runs in a process of its own, the kernel, with a Spark of its own: no test here takes the
+session of the others.
 """
 
 from __future__ import annotations
@@ -72,7 +73,9 @@ def read(name: str) -> Any:
 def executed(name: str, directory: Path) -> Any:
     """Return the notebook with its outputs, run in a directory by this Python."""
     where = {"metadata": {"path": directory}}
-    return NotebookClient(read(name), timeout=CELL_SECONDS, kernel_name="python3", resources=where).execute()
+    return NotebookClient(
+        read(name), timeout=CELL_SECONDS, kernel_name="python3", resources=where
+    ).execute()
 
 
 def outputs_of(notebook: Any) -> list[Any]:
@@ -84,7 +87,9 @@ def pictures_in(notebook: Any) -> int:
 
 
 def printed_by(notebook: Any) -> str:
-    return "".join(output["text"] for output in outputs_of(notebook) if output.get("name") == "stdout")
+    return "".join(
+        output["text"] for output in outputs_of(notebook) if output.get("name") == "stdout"
+    )
 
 
 def test_notebooks_are_kept_without_outputs_and_each_is_run_here() -> None:
@@ -123,10 +128,16 @@ def test_a_table_is_followed_by_a_delta_table_whose_lag_is_plotted(
     def change() -> None:
         wait_until(lambda: DeltaTable.is_deltatable(str(tmp_path / "copy")), CELL_SECONDS)
         for owner, first in (("one", 30), ("two", 50)):
-            run(accounts, f"UPDATE acct SET owner = '{owner}' WHERE no < 5", INSERT.format(first=first, last=first + 9))
+            run(
+                accounts,
+                f"UPDATE acct SET owner = '{owner}' WHERE no < 5",
+                INSERT.format(first=first, last=first + 9),
+            )
             time.sleep(2)
 
-    writer = threading.Thread(target=change, daemon=True)  # ends with the tests if the notebook makes no copy
+    writer = threading.Thread(
+        target=change, daemon=True
+    )  # ends with the tests if the notebook makes no copy
     writer.start()
     notebook = executed("live-copy", tmp_path)
     writer.join()

@@ -1,4 +1,6 @@
-"""A whole job whose output directory is on an object store (moto's S3 server), and what is left when it is killed."""
+"""A whole job whose output directory is on an object store (moto's S3 server), and what is left
+when it is killed.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def letters_in(store: Store, prefix: str) -> dict[int, str]:
 
 
 def is_tidy(store: Store, prefix: str) -> bool:
-    """Whether a finished directory holds what it is to hold, all of one job, and nothing that stands for a folder."""
+    """Whether a finished directory holds what it is to hold, all of one job, and nothing that
+    stands for a folder.
+    """
     job = json.loads(store.read(prefix, "_manifest.json"))["job"]
     known = re.compile(rf"_SUCCESS|_manifest\.json|_marked/part-\d+|(_ids/)?part-[\d-]+-{job}\.\w+")
     return all(map(known.fullmatch, store.keys(prefix)))
@@ -88,7 +92,9 @@ def test_an_empty_log_makes_a_finished_directory(log: sa.Engine, store: Store) -
     assert store.keys("empty") == {"_SUCCESS", "_manifest.json"}
 
 
-def test_a_job_of_which_only_a_part_was_written_is_begun_anew_and_a_finished_one_is_resumed(store: Store) -> None:
+def test_a_job_of_which_only_a_part_was_written_is_begun_anew_and_a_finished_one_is_resumed(
+    store: Store,
+) -> None:
     directory = Directory(store.uri("halved"))
     begin(directory, CLAIM, (), "job1")
     jobs.write_run(directory, 1, [jobs.Blob(jobs.EVENTS, 1, 7, b"content")])  # and killed
@@ -120,13 +126,17 @@ def test_without_boto3_one_object_stands_for_the_folder_and_the_directory_is_res
     assert resume(Directory(store.uri("bare")), CLAIM) is not None
 
 
-def test_a_bucket_that_is_not_there_is_said_before_spark_starts(log: sa.Engine, store: Store) -> None:
+def test_a_bucket_that_is_not_there_is_said_before_spark_starts(
+    log: sa.Engine, store: Store
+) -> None:
     with pytest.raises(ConfigError, match="there is no bucket nowhere; make it first"):
         convert(config_of(log), store.uri("out").replace(BUCKET, "nowhere"))  # type: ignore[arg-type]
 
 
 @pytest.mark.soak
-def test_a_store_that_does_not_answer_is_said_without_its_keys(log: sa.Engine, store: Store) -> None:
+def test_a_store_that_does_not_answer_is_said_without_its_keys(
+    log: sa.Engine, store: Store
+) -> None:
     with pytest.raises(
         ConfigError, match=r"landing/out.* cannot be reached: .*look at its name and your rights"
     ) as said:
@@ -145,7 +155,7 @@ def test_keys_in_the_uri_are_in_no_message_and_no_file(store: Store) -> None:
     assert "cret" not in str(refused.value)
 
 
-# --- kill -9 ----------------------------------------------------------------------------------------------------------
+# --- kill -9 --------------------------------------------------------------------------------------
 
 
 @pytest.mark.soak
@@ -157,7 +167,9 @@ def test_the_documented_lines_convert_and_mark_with_keys_of_the_environment(
     lines = block("On an object store")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     named = {**environment_of(store), "PATH": path}
-    done = subprocess.run(["bash", "-euc", lines], env=named, cwd=file.parent, capture_output=True, text=True)
+    done = subprocess.run(
+        ["bash", "-euc", lines], env=named, cwd=file.parent, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert statuses(log) == letters_in(store, "documents")
     assert is_tidy(store, "documents")
@@ -165,7 +177,9 @@ def test_the_documented_lines_convert_and_mark_with_keys_of_the_environment(
 
 def environment_of(store: Store) -> dict[str, str]:
     """That of a command of its own."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+    inherited = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
+    }
     return {**inherited, **store.environment, "PYSPARK_PYTHON": sys.executable}
 
 
@@ -180,15 +194,17 @@ class Command:
 
     def run(self, *more: str) -> int:
         """Run it to its end; how many rows it marked."""
-        done = subprocess.run([*self.arguments, *more], env=self.environment, capture_output=True, text=True)
+        done = subprocess.run(
+            [*self.arguments, *more], env=self.environment, capture_output=True, text=True
+        )
         assert done.returncode == 0, done.stderr
         return int(json.loads(done.stdout)["marked"] or 0)
 
     def kill_when(self, seen: Callable[[], object], *more: str) -> None:
         """Run it, and kill it with all its processes when something is seen."""
         process = subprocess.Popen(
-            [*self.arguments, *more], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            [*self.arguments, *more], env=self.environment, stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         try:
             while not seen() and process.poll() is None:
@@ -230,7 +246,18 @@ def test_a_job_that_is_killed_while_it_converts_is_discarded_and_begun_anew(
     assert SUCCESS not in killed
     assert set(statuses(log).values()) == {"N"}
 
-    cli.run(["backlog", "--config", str(file), "--partition-rows", "1000", "--out", str(tmp_path / "local"), "--copy"])
+    cli.run(
+        [
+            "backlog",
+            "--config",
+            str(file),
+            "--partition-rows",
+            "1000",
+            "--out",
+            str(tmp_path / "local"),
+            "--copy",
+        ]
+    )
     assert command.run("--mark") == 20_000
     assert store.output(prefix) == output_of(tmp_path / "local")
     assert is_tidy(store, prefix)
@@ -267,9 +294,12 @@ def test_a_job_that_is_killed_while_it_marks_marks_the_rest_when_it_is_run_again
     command.run()
     parts = sum(key.startswith("_ids/") for key in store.keys("marking"))
     with log.connect() as holder:
-        holder.exec_driver_sql(f"SELECT 1 FROM {LOG} ORDER BY record_id DESC LIMIT 1 FOR UPDATE")  # of the last part
+        holder.exec_driver_sql(
+            f"SELECT 1 FROM {LOG} ORDER BY record_id DESC LIMIT 1 FOR UPDATE"
+        )  # of the last part
         command.kill_when(
-            lambda: sum(key.startswith("_marked/") for key in store.keys("marking")) == parts - 1, "--mark"
+            lambda: sum(key.startswith("_marked/") for key in store.keys("marking")) == parts - 1,
+            "--mark",
         )
     marked = [i for i, letter in statuses(log).items() if letter != "N"]
     assert 0 < len(marked) < 20_000

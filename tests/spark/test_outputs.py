@@ -8,7 +8,17 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import sqlalchemy as sa
-from backlog_job import config_of, convert, copy, documents_of, events_of, files_of, log_rows, random_rows, statuses
+from backlog_job import (
+    config_of,
+    convert,
+    copy,
+    documents_of,
+    events_of,
+    files_of,
+    log_rows,
+    random_rows,
+    statuses,
+)
 
 from eventlog.errors import ConfigError
 from eventlog.spark import backlog
@@ -20,8 +30,16 @@ def full_log(log: sa.Engine) -> sa.Engine:
     return log
 
 
-def test_every_form_and_compression_holds_the_same_events(full_log: sa.Engine, tmp_path: Path) -> None:
-    cases = [("lines", "none"), ("lines", "gzip"), ("lines", "zstd"), ("documents", "none"), ("parquet", "zstd")]
+def test_every_form_and_compression_holds_the_same_events(
+    full_log: sa.Engine, tmp_path: Path
+) -> None:
+    cases = [
+        ("lines", "none"),
+        ("lines", "gzip"),
+        ("lines", "zstd"),
+        ("documents", "none"),
+        ("parquet", "zstd"),
+    ]
     held = {}
     for file_layout, compression in cases:
         out = tmp_path / f"{file_layout}-{compression}"
@@ -30,7 +48,9 @@ def test_every_form_and_compression_holds_the_same_events(full_log: sa.Engine, t
             compression=compression, partition_rows=1_500,
         )  # fmt: skip
         held[out.name] = list(events_of(documents_of(out)))
-        assert [path.name for path in files_of(out)] == [file.name for file in report.manifest.files]
+        assert [path.name for path in files_of(out)] == [
+            file.name for file in report.manifest.files
+        ]
         assert len(report.manifest.parts) == 3
     first = held["lines-none"]
     assert len(first) > 500
@@ -41,16 +61,24 @@ def test_every_form_and_compression_holds_the_same_events(full_log: sa.Engine, t
     table = pq.read_table(files_of(tmp_path / "parquet-zstd"))
     assert table.column_names == ["event_id", "class", "operation", "association", "document"]
     for row, event in zip(table.to_pylist(), first, strict=True):
-        assert event.startswith(f'<{row["operation"]} class-name="{row["class"]}" event-id="{row["event_id"]}">')
+        assert event.startswith(
+            f'<{row["operation"]} class-name="{row["class"]}" event-id="{row["event_id"]}">'
+        )
 
 
-@pytest.mark.parametrize(("file_layout", "compression"), [("lines", "none"), ("lines", "gzip"), ("parquet", "none")])
+@pytest.mark.parametrize(
+    ("file_layout", "compression"), [("lines", "none"), ("lines", "gzip"), ("parquet", "none")]
+)
 def test_no_file_is_larger_than_it_may_be(
     full_log: sa.Engine, tmp_path: Path, file_layout: str, compression: str
 ) -> None:
     most = 128 * 1024
     report = copy(
-        config_of(full_log), tmp_path / "out", file_layout=file_layout, compression=compression, max_file_bytes=most
+        config_of(full_log),
+        tmp_path / "out",
+        file_layout=file_layout,
+        compression=compression,
+        max_file_bytes=most,
     )
     sizes = [path.stat().st_size for path in files_of(tmp_path / "out")]
     assert max(sizes) <= most
@@ -70,7 +98,11 @@ def test_a_finished_directory_says_what_it_holds(full_log: sa.Engine, tmp_path: 
     assert not names & {"_temporary", "_STARTED"}
     manifest = json.loads((out / "_manifest.json").read_text())
     assert manifest["log"] == "hr.eventlog"
-    assert manifest["totals"]["rows_read"] == 4_000 == sum(part["rows_read"] for part in manifest["parts"])
+    assert (
+        manifest["totals"]["rows_read"]
+        == 4_000
+        == sum(part["rows_read"] for part in manifest["parts"])
+    )
     assert manifest["totals"]["events"] == len(list(events_of(documents_of(out))))
     assert "password" not in json.dumps(manifest)
 
@@ -82,7 +114,9 @@ def test_an_empty_log_gives_an_empty_finished_directory(log: sa.Engine, tmp_path
 
 
 @pytest.mark.parametrize("content", ["notes.txt", "_SUCCESS", "part-000001-00001.xmll"])
-def test_a_directory_of_others_is_refused_and_not_touched(full_log: sa.Engine, tmp_path: Path, content: str) -> None:
+def test_a_directory_of_others_is_refused_and_not_touched(
+    full_log: sa.Engine, tmp_path: Path, content: str
+) -> None:
     (tmp_path / content).write_text("mine")
     with pytest.raises(ConfigError, match="not the output of a backlog job"):
         convert(config_of(full_log), tmp_path, mark=True)
@@ -131,7 +165,9 @@ def test_an_unfinished_job_is_discarded_and_begun_anew(
         ({"partition_rows": 0}, "1 or more"),
     ],
 )
-def test_options_that_cannot_be_are_named(tmp_path: Path, options: dict[str, object], message: str) -> None:
+def test_options_that_cannot_be_are_named(
+    tmp_path: Path, options: dict[str, object], message: str
+) -> None:
     from eventlog.config.load import load
 
     with pytest.raises(ConfigError, match=message):

@@ -1,4 +1,6 @@
-"""What an executor lacks is said in one line before a job begins, and how much runs at once is asked, not guessed."""
+"""What an executor lacks is said in one line before a job begins, and how much runs at once is
+asked, not guessed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,12 @@ from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.log_table import locate_log
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = {path.name: path for place in sys.path if place.endswith("site-packages") for path in Path(place).iterdir()}
+PACKAGES = {
+    path.name: path
+    for place in sys.path
+    if place.endswith("site-packages")
+    for path in Path(place).iterdir()
+}
 
 
 @pytest.fixture
@@ -35,7 +42,9 @@ def place(log: sa.Engine, tmp_path: Path) -> Place:
     file = tmp_path / "url"
     file.write_text(log.url.render_as_string(hide_password=False))
     with connect(log.url).connect() as connection:
-        return Place("", str(file), locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr"))
+        return Place(
+            "", str(file), locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr")
+        )
 
 
 def refusal(spark: SparkSession, place: Place, directory: Directory) -> str:
@@ -62,7 +71,10 @@ def test_another_version_of_eventlog_is_named(
     there = eventlog.__version__
     monkeypatch.setattr(eventlog, "__version__", "0.0.7")
     said = refusal(spark, place, Directory(str(tmp_path / "out")))
-    assert re.search(rf"executor on \S+ cannot take part: eventlog is {there} there and 0\.0\.7 on the driver", said)
+    assert re.search(
+        rf"executor on \S+ cannot take part: eventlog is {there} there and 0\.0\.7 on the driver",
+        said,
+    )
 
 
 def test_another_directory_under_the_same_name_is_told_of(
@@ -83,7 +95,7 @@ def test_a_database_that_is_not_reached_is_named_with_the_ways_to_tell_it(
     assert "executors know the database by EVENTLOG_DATABASE_URL_FILE" in said
 
 
-# --- packages ---------------------------------------------------------------------------------------------------------
+# --- packages -------------------------------------------------------------------------------------
 
 
 def python_with(place: Path, sources: Sequence[Path]) -> str:
@@ -94,13 +106,19 @@ def python_with(place: Path, sources: Sequence[Path]) -> str:
         (folder / source.name).symlink_to(source)
     bare = Path(sys.base_prefix, "bin", f"python{sys.version_info[0]}.{sys.version_info[1]}")
     script = place / "python"
-    script.write_text(f'#!/bin/sh\ncd {place}\nPYTHONPATH="$PYTHONPATH:{folder}" exec {bare} "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\ncd {place}\nPYTHONPATH="$PYTHONPATH:{folder}" exec {bare} "$@"\n'
+    )
     script.chmod(0o755)
     return str(script)
 
 
 def packages_but(*left_out: str) -> list[Path]:
-    found = [path for name, path in PACKAGES.items() if path.suffix != ".pth" and not name.startswith(left_out)]
+    found = [
+        path
+        for name, path in PACKAGES.items()
+        if path.suffix != ".pth" and not name.startswith(left_out)
+    ]
     return [*found, ROOT / "eventlog"]
 
 
@@ -128,7 +146,9 @@ for python in pythons:
 
 
 @pytest.mark.soak
-def test_a_package_or_python_that_is_missing_is_named_with_what_to_do(place: Place, tmp_path: Path) -> None:
+def test_a_package_or_python_that_is_missing_is_named_with_what_to_do(
+    place: Place, tmp_path: Path
+) -> None:
     expected = {
         "./env/bin/python": r'Cannot run program "./env/bin/python"',
         python_with(tmp_path / "none", []): "the Python of an executor does not start a worker",
@@ -150,7 +170,7 @@ def test_a_package_or_python_that_is_missing_is_named_with_what_to_do(place: Pla
         assert said == "passed" or "ship the driver's environment with --archives" in said
 
 
-# --- cores ------------------------------------------------------------------------------------------------------------
+# --- cores ----------------------------------------------------------------------------------------
 
 
 class Registering:

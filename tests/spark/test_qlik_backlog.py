@@ -1,4 +1,6 @@
-"""A backlog as Qlik change tables and messages: what the converter and the publisher make of the same log."""
+"""A backlog as Qlik change tables and messages: what the converter and the publisher make of the
+same log.
+"""
 
 from __future__ import annotations
 
@@ -84,12 +86,17 @@ def row_by_row(log: sa.Engine, out: Path, **options: object) -> Report:
     reader = {"schema_name": SCHEMA, "driver_user": "publisher", "status": "N"}
     writer = {"tables": columns_of(log), "file_format": "parquet", **options}
     url = log.url.render_as_string(hide_password=False)
-    return convert_row_by_row("eventlog", "qlik-change-table", url, str(out), {"reader": reader, "writer": writer})
+    return convert_row_by_row(
+        "eventlog", "qlik-change-table", url, str(out), {"reader": reader, "writer": writer}
+    )
 
 
 def changes_of(out: Path, **options: object) -> list[dict[str, object]]:
     """All changes of a directory of change tables, extras too."""
-    return [to_json(change) for change in format_named("qlik-change-table").read(str(out), options, Report())]
+    return [
+        to_json(change)
+        for change in format_named("qlik-change-table").read(str(out), options, Report())
+    ]
 
 
 def of_frame(changes: DataFrame) -> list[dict[str, object]]:
@@ -110,11 +117,20 @@ def test_change_tables_are_those_of_the_converter_number_by_number(
     for number in range(2):
         out = tmp_path / str(number)
         report = copy(
-            config_of(full_log), out, format="qlik-change-table", partition_rows=chance.randint(ROWS // 9, ROWS // 3)
+            config_of(full_log),
+            out,
+            format="qlik-change-table",
+            partition_rows=chance.randint(ROWS // 9, ROWS // 3),
         )
-        assert changes_of(out) == expected if number else of_frame(read_change_table(spark, str(out))) == expected
+        assert (
+            changes_of(out) == expected
+            if number
+            else of_frame(read_change_table(spark, str(out))) == expected
+        )
         assert report.manifest.last_sequence == expected[-1]["position"]
-        assert (out / "_change_sequence.json").read_text() == (tmp_path / "rows" / "_change_sequence.json").read_text()
+        assert (out / "_change_sequence.json").read_text() == (
+            tmp_path / "rows" / "_change_sequence.json"
+        ).read_text()
 
 
 # Messages
@@ -123,7 +139,9 @@ QLIK = {"format__type": "qlik-messages", "sink__type": "kafka", "sink__brokers":
 
 
 def messages_of(out: Path) -> list[Message]:
-    return [message for path in sorted(out.glob("part-*.jsonl")) for message in read_lines(path, refuse)]
+    return [
+        message for path in sorted(out.glob("part-*.jsonl")) for message in read_lines(path, refuse)
+    ]
 
 
 Told = tuple[str | None, bytes | None, object]
@@ -132,7 +150,11 @@ _STAMP = re.compile(rb'"lineage":\{[^}]*\}')
 
 def told(topic: str | None, key: bytes | None, value: object) -> Told:
     """A record without what may differ: its number, and when metadata were written."""
-    record = json.loads(value) if isinstance(value, bytes) else json.loads(json.dumps(value, default=str))
+    record = (
+        json.loads(value)
+        if isinstance(value, bytes)
+        else json.loads(json.dumps(value, default=str))
+    )
     if record["type"] == "DT":
         del record["message"]["headers"]["changeSequence"]
     else:
@@ -141,7 +163,9 @@ def told(topic: str | None, key: bytes | None, value: object) -> Told:
 
 
 def sequences(messages: Iterable[Message]) -> list[str]:
-    return [m.value["message"]["headers"]["changeSequence"] for m in messages if m.value["type"] == "DT"]  # type: ignore[index,call-overload]
+    return [
+        m.value["message"]["headers"]["changeSequence"] for m in messages if m.value["type"] == "DT"
+    ]  # type: ignore[index,call-overload]
 
 
 def test_messages_are_those_of_the_publisher(full_log: sa.Engine, tmp_path: Path) -> None:
@@ -153,7 +177,9 @@ def test_messages_are_those_of_the_publisher(full_log: sa.Engine, tmp_path: Path
     after = statuses(full_log)
 
     assert len(sent) > ROWS / 3
-    assert [told(*message) for message in ours] == [told(record.topic, record.key, record.value) for record in sent]
+    assert [told(*message) for message in ours] == [
+        told(record.topic, record.key, record.value) for record in sent
+    ]
     assert letters_of(out, report) == {i: after[i] for i, letter in before.items() if letter == "N"}
     assert [_without_position(line) for line in errors(full_log)] == sorted(
         map(_without_position, bad_rows(out, report))
@@ -177,14 +203,20 @@ def test_messages_are_numbered_as_the_writer_numbers_them(
     files = {}
     for rows in (ROWS, 500):
         copy(config_of(full_log), tmp_path / str(rows), format="qlik-messages", partition_rows=rows)
-        files[rows] = b"".join(path.read_bytes() for path in sorted((tmp_path / str(rows)).glob("part-*.jsonl")))
+        files[rows] = b"".join(
+            path.read_bytes() for path in sorted((tmp_path / str(rows)).glob("part-*.jsonl"))
+        )
     assert _STAMP.sub(b"", files[ROWS]) == _STAMP.sub(b"", files[500])
     read = list(format_named("qlik-messages").read(str(tmp_path / "500"), {}, Report(strict=True)))
-    assert of_frame(read_messages(spark, str(tmp_path / "500"))) == [to_json(change) for change in read]
+    assert of_frame(read_messages(spark, str(tmp_path / "500"))) == [
+        to_json(change) for change in read
+    ]
     state = WriterState()
     for change in read:
         with_before = change.before is not None and change.op is ChangeOp.UPDATE
-        state, sequence = next_sequence(state, time_prefix(change.commit_time), with_before=with_before)
+        state, sequence = next_sequence(
+            state, time_prefix(change.commit_time), with_before=with_before
+        )
         assert change.position == sequence
 
 
@@ -193,7 +225,10 @@ def test_messages_in_flight_come_first_and_bear_the_sequences_they_were_sent_wit
 ) -> None:
     log_rows(log, random_rows(600, seed=21))
     set_times(log)
-    published_records(config_of(log, publisher__batch_size="10", publisher__mark_interval="0", **QLIK), documents=5)
+    published_records(
+        config_of(log, publisher__batch_size="10", publisher__mark_interval="0", **QLIK),
+        documents=5,
+    )
     log_rows(log, random_rows(100, seed=22, first=10_000))
     [(line,)] = fetch(log, f"SELECT composition FROM {LOG}_inflight")
     flight = decode(1, str(line))
@@ -251,7 +286,9 @@ def test_an_unfinished_job_is_begun_anew_and_a_finished_one_only_marks(
 
 
 @pytest.mark.parametrize("file_layout", ["csv", "json", "parquet"])
-def test_forms_partitions_and_sizes(spark: SparkSession, log: sa.Engine, tmp_path: Path, file_layout: str) -> None:
+def test_forms_partitions_and_sizes(
+    spark: SparkSession, log: sa.Engine, tmp_path: Path, file_layout: str
+) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     log_rows(log, random_rows(1_500, seed=24))
     set_times(log)
@@ -260,7 +297,12 @@ def test_forms_partitions_and_sizes(spark: SparkSession, log: sa.Engine, tmp_pat
     out, most = tmp_path / "out", 128 * 1024
     config = config_of(log)
     report = copy(
-        config, out, format="qlik-change-table", file_layout=file_layout, options=options, max_file_bytes=most
+        config,
+        out,
+        format="qlik-change-table",
+        file_layout=file_layout,
+        options=options,
+        max_file_bytes=most,
     )
     assert max(file.bytes for file in report.manifest.files) <= most
     listed = changes_of(tmp_path / "rows", partitioned=True)
@@ -274,7 +316,10 @@ def test_forms_partitions_and_sizes(spark: SparkSession, log: sa.Engine, tmp_pat
     [
         ({"format": "csv"}, "format 'csv' is not known"),
         ({"format": "qlik-messages", "file_layout": "parquet"}, "files of qlik-messages are lines"),
-        ({"format": "qlik-change-table", "options": {"sufix": "_x"}}, "nearest known one is suffix"),
+        (
+            {"format": "qlik-change-table", "options": {"sufix": "_x"}},
+            "nearest known one is suffix",
+        ),
         ({"format": "xds", "options": {"key": "none"}}, "takes no options"),
     ],
 )
@@ -290,15 +335,22 @@ def test_the_command_line_takes_the_writers_options(
 ) -> None:
     log_rows(log, random_rows(200, seed=25))
     (tmp_path / "eventlog.toml").write_text('[database]\nschema_name = "hr"\n')
-    (tmp_path / "map.toml").write_text('before_images = false\nheaders = ["change_seq", "change_oper"]\n')
+    (tmp_path / "map.toml").write_text(
+        'before_images = false\nheaders = ["change_seq", "change_oper"]\n'
+    )
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
     last = "2031010100000000" + "7".zfill(19)
     done = cli.run([
-        "--quiet", "backlog", "--config", str(tmp_path / "eventlog.toml"), "--format", "qlik-change-table",
-        "--map", str(tmp_path / "map.toml"), "--last-sequence", last, "--out", str(tmp_path / "out"),
+        "--quiet", "backlog", "--config", str(tmp_path / "eventlog.toml"), "--format",
+        "qlik-change-table", "--map", str(tmp_path / "map.toml"), "--last-sequence", last, "--out",
+        str(tmp_path / "out"),
     ])  # fmt: skip
     assert done == 0
-    rows = [row for path in (tmp_path / "out").glob("*__ct/*.parquet") for row in pq.read_table(path).to_pylist()]
+    rows = [
+        row
+        for path in (tmp_path / "out").glob("*__ct/*.parquet")
+        for row in pq.read_table(path).to_pylist()
+    ]
     assert {row["header__change_oper"] for row in rows} <= {"I", "U", "D"}
     assert min(row["header__change_seq"] for row in rows) == "2031010100000000" + "8".zfill(19)
     assert "header__change_mask" not in rows[0]

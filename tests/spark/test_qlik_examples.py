@@ -1,4 +1,6 @@
-"""docs/examples/change_table_consumer.py tells what a change table says, and imports nothing of eventlog."""
+"""docs/examples/change_table_consumer.py tells what a change table says, and imports nothing of
+eventlog.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,10 @@ from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
 
 EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "change_table_consumer.py"
-COLUMNS = [{"name": "id", "type": "INT4", "pk": 1}, *({"name": f"c{n:02}", "type": "STRING"} for n in range(1, 71))]
+COLUMNS = [
+    {"name": "id", "type": "INT4", "pk": 1},
+    *({"name": f"c{n:02}", "type": "STRING"} for n in range(1, 71)),
+]
 
 
 def test_it_needs_pyspark_alone() -> None:
@@ -25,22 +30,39 @@ def test_it_needs_pyspark_alone() -> None:
 
 
 def test_it_tells_every_column_that_was_set_at_any_width(
-    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     key = (("id", 7),)
     changes = [
         Change("app", "item", ChangeOp.INSERT, key, None, {"id": 7, "c01": "nut"}),
         Change(
-            "app", "item", ChangeOp.UPDATE, key, {"id": 7, "c01": "nut"}, {"id": 7, "c01": None}, frozenset({"c01"})
+            "app",
+            "item",
+            ChangeOp.UPDATE,
+            key,
+            {"id": 7, "c01": "nut"},
+            {"id": 7, "c01": None},
+            frozenset({"c01"}),
         ),
-        Change("app", "item", ChangeOp.UPDATE, key, None, {"id": 7, "c70": "last"}, frozenset({"c70"})),
+        Change(
+            "app", "item", ChangeOp.UPDATE, key, None, {"id": 7, "c70": "last"}, frozenset({"c70"})
+        ),
         Change("app", "item", ChangeOp.DELETE, key, {"id": 7}),
     ]
     options = {"tables": {"app.item": {"columns": COLUMNS}}, "file_format": "parquet"}
-    format_named("qlik-change-table").write(changes, str(tmp_path / "out"), options, Report(strict=True))
+    format_named("qlik-change-table").write(
+        changes, str(tmp_path / "out"), options, Report(strict=True)
+    )
     monkeypatch.setattr(sys, "argv", [str(EXAMPLE), str(tmp_path / "out" / "app.item__ct")])
     runpy.run_path(str(EXAMPLE), run_name="__main__")
-    lines = [line.strip("|").split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    lines = [
+        line.strip("|").split("|")
+        for line in capsys.readouterr().out.splitlines()
+        if line.startswith("|")
+    ]
     told = [tuple(cell.strip() for cell in line)[1:] for line in lines[1:]]
     assert told == [
         ("INSERT", "c01", "NULL", "nut"),

@@ -1,4 +1,6 @@
-"""Messages of files and topics as DataFrames of changes, and back: the same as row by row (spec/qlik.md 5)."""
+"""Messages of files and topics as DataFrames of changes, and back: the same as row by row
+(spec/qlik.md 5).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed"
 from kafka_cluster import cluster
 
 REFUSALS = (PySparkException, Py4JError)
-"""What a query that fails raises, as the version has it: 4.0 the latter where rows go to a function."""
+"""What a query that fails raises, as the version has it: 4.0 the latter where rows go to a
+function.
+"""
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
 COLUMNS = {
     "app.item": [
@@ -40,12 +44,21 @@ COLUMNS = {
 def changes(number: int) -> Iterator[Change]:
     for n in range(1, number + 1):
         position = f"2026051012000000{n:019}"
-        change = Change("app", "shop", ChangeOp.INSERT, (("no", n),), None, {"no": n, "town": "Ulm"})
+        change = Change(
+            "app", "shop", ChangeOp.INSERT, (("no", n),), None, {"no": n, "town": "Ulm"}
+        )
         if n % 3:
-            before, after = {"id": n, "name": None}, {"id": n, "name": f"nut {n}", "price": Decimal("1.50")}
-            change = Change("app", "item", ChangeOp.UPDATE, (("id", n),), before, after, frozenset({"name"}))
+            before, after = (
+                {"id": n, "name": None},
+                {"id": n, "name": f"nut {n}", "price": Decimal("1.50")},
+            )
+            change = Change(
+                "app", "item", ChangeOp.UPDATE, (("id", n),), before, after, frozenset({"name"})
+            )
         moment = NOON + timedelta(milliseconds=n)
-        yield change._replace(position=position, commit_time=moment, extras={"stream_position": f"p:{n}"})
+        yield change._replace(
+            position=position, commit_time=moment, extras={"stream_position": f"p:{n}"}
+        )
 
 
 def frame(spark: SparkSession, several: list[Change]) -> DataFrame:
@@ -77,7 +90,9 @@ def test_written_and_read_back_they_are_what_the_converter_reads(
     lines = (tmp_path / "rows.jsonl").read_bytes().splitlines(keepends=True)
     (tmp_path / "cut").mkdir()
     for number in range(3):
-        (tmp_path / "cut" / f"part-{number}.jsonl").write_bytes(b"".join(lines[number * 15 : number * 15 + 15]))
+        (tmp_path / "cut" / f"part-{number}.jsonl").write_bytes(
+            b"".join(lines[number * 15 : number * 15 + 15])
+        )
     assert as_json(read_messages(spark, str(tmp_path / "cut"))) == expected
 
 
@@ -102,7 +117,9 @@ def test_topics_are_read_and_written_without_a_connector(spark: SparkSession) ->
         write_messages(frame(spark, several), url, {"columns": COLUMNS})
         found = as_json(read_messages(spark, f"{url}/app.item,app.shop"))
         options = {"metadata": "none", "properties": {"message.max.bytes": 1000}}
-        with pytest.raises(REFUSALS, match=r"FormatError: Kafka refuses a message for app\.item: .*too large"):
+        with pytest.raises(
+            REFUSALS, match=r"FormatError: Kafka refuses a message for app\.item: .*too large"
+        ):
             write_messages(frame(spark, [large]), url, options)
     assert [change["position"] for change in found] == [change.position for change in several]
     assert found[0]["before"] == {"id": 1, "name": None}

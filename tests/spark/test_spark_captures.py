@@ -28,7 +28,9 @@ def source(tmp_path: Path) -> Path:
     return place
 
 
-def to_lines(spark: SparkSession, source: Path, target: Path, *, strict: bool = False) -> Conversion:
+def to_lines(
+    spark: SparkSession, source: Path, target: Path, *, strict: bool = False
+) -> Conversion:
     return convert("gbase", "jsonl", str(source), str(target), MAP, spark=spark, strict=strict)
 
 
@@ -37,14 +39,26 @@ def to_lines(spark: SparkSession, source: Path, target: Path, *, strict: bool = 
     [
         (["capture.1", "capture.10", "capture.2"], ["capture.1", "capture.2", "capture.10"]),
         (["shop.cdc.01", "shop.cdc.02"], ["shop.cdc.01", "shop.cdc.02"]),
-        (["capture.1.cdc", "capture.10.cdc", "capture.2.cdc"], ["capture.1.cdc", "capture.2.cdc", "capture.10.cdc"]),
-        (["shop_007.cdc", "shop_010.cdc", "shop_0009.cdc"], ["shop_007.cdc", "shop_0009.cdc", "shop_010.cdc"]),
+        (
+            ["capture.1.cdc", "capture.10.cdc", "capture.2.cdc"],
+            ["capture.1.cdc", "capture.2.cdc", "capture.10.cdc"],
+        ),
+        (
+            ["shop_007.cdc", "shop_010.cdc", "shop_0009.cdc"],
+            ["shop_007.cdc", "shop_0009.cdc", "shop_010.cdc"],
+        ),
         (
             ["shop.20240510T235959.cdc", "shop.20240511T000000.cdc", "shop.20240510T9.cdc"],
             ["shop.20240510T9.cdc", "shop.20240510T235959.cdc", "shop.20240511T000000.cdc"],
         ),
-        (["shop-2024-05-10.cdc", "shop-2024-4-30.cdc"], ["shop-2024-4-30.cdc", "shop-2024-05-10.cdc"]),
-        (["_SUCCESS", ".shop-1.cdc.crc", "_temporary", "shop-1.cdc", "shop-2.cdc"], ["shop-1.cdc", "shop-2.cdc"]),
+        (
+            ["shop-2024-05-10.cdc", "shop-2024-4-30.cdc"],
+            ["shop-2024-4-30.cdc", "shop-2024-05-10.cdc"],
+        ),
+        (
+            ["_SUCCESS", ".shop-1.cdc.crc", "_temporary", "shop-1.cdc", "shop-2.cdc"],
+            ["shop-1.cdc", "shop-2.cdc"],
+        ),
     ],
 )
 def test_files_continue_one_another_in_the_order_of_their_numbers(
@@ -57,7 +71,9 @@ def test_files_continue_one_another_in_the_order_of_their_numbers(
     assert [path.name for path in capture.paths] == in_order
 
 
-@pytest.mark.parametrize("name", ["item__ct.csv", "item__ct.csv.gz", "item__CT.jsonl.gz", "item__ct.csv.bz2"])
+@pytest.mark.parametrize(
+    "name", ["item__ct.csv", "item__ct.csv.gz", "item__CT.jsonl.gz", "item__ct.csv.bz2"]
+)
 def test_a_file_that_is_a_change_table_is_one_of_a_capture(source: Path, name: str) -> None:
     (source / name).touch()
     (capture,) = captures("qlik-change-table", str(source), {})
@@ -73,15 +89,33 @@ def test_compressed_change_tables_with_metadata_are_converted_by_spark_as_withou
     part = source / "app.item__ct" / "1.csv.gz"
     part.write_bytes(gzip.compress("\n".join([head, *rows]).encode()))
     columns = [{"ordinal": 1, "name": "id", "type": "INT4", "primaryKeyPos": 1}]
-    (source / "app.item__ct" / "1.dfm").write_text(json.dumps({"dataInfo": {"columns": columns}}), encoding="utf-8")
-    convert("qlik-change-table", "jsonl", str(source), str(tmp_path / "out"), {}, spark=spark, strict=True)
+    (source / "app.item__ct" / "1.dfm").write_text(
+        json.dumps({"dataInfo": {"columns": columns}}), encoding="utf-8"
+    )
+    convert(
+        "qlik-change-table",
+        "jsonl",
+        str(source),
+        str(tmp_path / "out"),
+        {},
+        spark=spark,
+        strict=True,
+    )
     convert_alone("qlik-change-table", "jsonl", str(source), str(tmp_path / "alone.jsonl"), {})
     (written,) = (tmp_path / "out").glob("*.jsonl")
     assert written.read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
     assert b'"key":[["id",3]]' in written.read_bytes()
     part.rename(part.with_name("1.csv.bz2"))
     with pytest.raises(CaptureFailed, match="decompress it"):
-        convert("qlik-change-table", "jsonl", str(source), str(tmp_path / "bad"), {}, spark=spark, strict=True)
+        convert(
+            "qlik-change-table",
+            "jsonl",
+            str(source),
+            str(tmp_path / "bad"),
+            {},
+            spark=spark,
+            strict=True,
+        )
 
 
 @pytest.mark.parametrize(
@@ -90,32 +124,44 @@ def test_compressed_change_tables_with_metadata_are_converted_by_spark_as_withou
         (["shop-1", "shop-2", "shop-3"], []),
         (["shop-7", "shop-8"], []),
         (["shop-1", "shop-2", "shop-4"], ["3 is missing between"]),
-        (["shop-0001", "shop-0005", "shop-0007"], ["2 to 4 are missing between", "6 is missing between"]),
+        (
+            ["shop-0001", "shop-0005", "shop-0007"],
+            ["2 to 4 are missing between", "6 is missing between"],
+        ),
         (["shop-10", "shop-20", "shop-40"], []),  # not counted one by one
         (["shop-2024-05-10", "shop-2024-05-12"], []),
         (["shop-20240510", "shop-20240511", "shop-20240513"], []),
         (["shop-1-1", "shop-1-3"], []),
     ],
 )
-def test_a_file_that_is_missing_in_between_is_named(source: Path, names: list[str], gaps: list[str]) -> None:
+def test_a_file_that_is_missing_in_between_is_named(
+    source: Path, names: list[str], gaps: list[str]
+) -> None:
     for name in names:
         (source / f"{name}.cdc").touch()
     (capture,) = captures("gbase", str(source), {})
     assert [gap.partition(f" {source}")[0] for gap in capture.gaps] == gaps
 
 
-def test_a_missing_file_is_counted_or_stops_it(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_counted_or_stops_it(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     for number in (1, 2, 4):
         SAMPLES["G"](source / f"shop-{number}.cdc")
     done = to_lines(spark, source, tmp_path / "out").report()
     assert done.counters["missing_file"] == 1
-    message = "3 is missing between {0}/shop-2.cdc and shop-4.cdc, which continue one another by their numbers"
+    message = (
+        "3 is missing between {0}/shop-2.cdc and shop-4.cdc, which continue one another by their "
+        "numbers"
+    )
     assert f"shop: {message.format(source)} [missing_file]" in done.problems
     with pytest.raises(CaptureFailed, match="shop: 3 is missing between"):
         to_lines(spark, source, tmp_path / "strict", strict=True)
 
 
-def test_the_files_of_a_directory_continue_one_another(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_the_files_of_a_directory_continue_one_another(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     SAMPLES["G"](tmp_path / "whole.cdc")
     data = (tmp_path / "whole.cdc").read_bytes()
     (source / "shop").mkdir()
@@ -127,7 +173,9 @@ def test_the_files_of_a_directory_continue_one_another(spark: SparkSession, sour
     assert (done.name, done.read) == ("shop", len(TRIED["G"].read(tmp_path / "whole.cdc")))
 
 
-def test_a_bad_capture_is_named_and_the_others_are_converted(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_a_bad_capture_is_named_and_the_others_are_converted(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     SAMPLES["G"](source / "good.cdc")
     data = (source / "good.cdc").read_bytes()
     (source / "bad-1.cdc").write_bytes(data[:150])
@@ -141,7 +189,9 @@ def test_a_bad_capture_is_named_and_the_others_are_converted(spark: SparkSession
     assert {name for name, failed in found.items() if failed is None} == {"good", "empty"}
     assert found["packed.cdc"] == f"{source}/packed.cdc.gz is compressed: unpack it"
     assert f"{source}/bad-" in str(found["bad"])
-    assert found["gone"] == f"the capture {source}/gone.cdc cannot be read: No such file or directory"
+    assert (
+        found["gone"] == f"the capture {source}/gone.cdc cannot be read: No such file or directory"
+    )
     assert done.report().counters["captures_failed"] == 3
     assert sorted(entry.name for entry in out.iterdir()) == [
         "_SUCCESS", "_manifest.json", "empty.jsonl", "good.jsonl",
@@ -173,19 +223,31 @@ def test_a_capture_that_does_not_fit_the_options_does_not_stop_the_others(
     assert [one.failed is None for one in done.captures] == [True, False, True]
     assert "has no columns record_id" in str(done.captures[1].failed)
     with pytest.raises(ConfigError, match=r"attrs is one file, and each capture has its own"):
-        convert("eventlog", "linter", str(source), str(tmp_path / "x"), {"reader": {}, "writer": {"attrs": "a.csv"}})
+        convert(
+            "eventlog",
+            "linter",
+            str(source),
+            str(tmp_path / "x"),
+            {"reader": {}, "writer": {"attrs": "a.csv"}},
+        )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every file")
-def test_a_file_that_may_not_be_read_is_named(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_a_file_that_may_not_be_read_is_named(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     for name in ("a", "b"):
         SAMPLES["G"](source / f"{name}.cdc")
     (source / "b.cdc").chmod(0)
     done = to_lines(spark, source, tmp_path / "out")
-    assert done.captures[1].failed == f"the capture {source}/b.cdc cannot be read: Permission denied"
+    assert (
+        done.captures[1].failed == f"the capture {source}/b.cdc cannot be read: Permission denied"
+    )
 
 
-def test_two_captures_with_the_same_table_are_two_outputs(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_two_captures_with_the_same_table_are_two_outputs(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     for name in ("monday", "tuesday"):
         SAMPLES["G"](source / f"{name}.cdc")
     convert("gbase", "qlik-change-table", str(source), str(tmp_path / "out"), MAP, spark=spark)
@@ -193,14 +255,18 @@ def test_two_captures_with_the_same_table_are_two_outputs(spark: SparkSession, s
         assert (tmp_path / "out" / name / "app.item__ct").is_dir()
 
 
-def test_if_no_capture_can_be_converted_nothing_is_finished(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_if_no_capture_can_be_converted_nothing_is_finished(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     (source / "bad.cdc").write_bytes(b"no stream, by any means: " * 9)
     with pytest.raises(CaptureFailed, match=r"bad: .*bad\.cdc"):
         to_lines(spark, source, tmp_path / "out")
     assert not (tmp_path / "out" / "_SUCCESS").exists()
 
 
-def test_options_that_are_wrong_leave_nothing_behind(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_options_that_are_wrong_leave_nothing_behind(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     SAMPLES["G"](source / "a.cdc")
     out = str(tmp_path / "out")
     for map, message in (
@@ -223,7 +289,20 @@ def test_the_command_says_what_was_not_converted(
     map.write_text('{"reader": {"labels": {"1": "shop:app.item"}}}')
     out = tmp_path / "out"
     assert (
-        cli.run(["convert", "--spark", "--from", "gbase", "--to", "jsonl", "--map", str(map), str(source), str(out)])
+        cli.run(
+            [
+                "convert",
+                "--spark",
+                "--from",
+                "gbase",
+                "--to",
+                "jsonl",
+                "--map",
+                str(map),
+                str(source),
+                str(out),
+            ]
+        )
         == 0
     )
     said, err = capfd.readouterr()

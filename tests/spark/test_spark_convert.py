@@ -1,4 +1,6 @@
-"""Bulk conversion (spark.convert): the same changes as row by row, each capture by itself, whole or not at all."""
+"""Bulk conversion (spark.convert): the same changes as row by row, each capture by itself, whole or
+not at all.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ from eventlog.spark.captures import captures
 from eventlog.spark.change_frame import change_of, read_captures
 from eventlog.spark.convert import CaptureFailed, convert
 
-register_pickle_by_value(loss_formats)  # its function complete goes to workers that do not know the module
+register_pickle_by_value(
+    loss_formats
+)  # its function complete goes to workers that do not know the module
 
 NAMES = [*LETTERS.values(), "jsonl"]
 LETTER_OF = {name: letter for letter, name in LETTERS.items()}
@@ -54,7 +58,9 @@ def make_captures(place: Path, format: str) -> None:
         elif format == "jsonl":
             log = place.with_name(f"{name}.rows.jsonl")
             SAMPLES["E"](log)
-            (place / f"{name}.jsonl").write_text("".join(dumps(change) + "\n" for change in tried.read(log)))
+            (place / f"{name}.jsonl").write_text(
+                "".join(dumps(change) + "\n" for change in tried.read(log))
+            )
         else:
             SAMPLES[tried.letter](place / f"{name}{Path(tried.target).suffix}")
 
@@ -76,11 +82,15 @@ def source(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("format", NAMES)
-def test_reading_gives_the_rows_of_the_row_by_row_reader(spark: SparkSession, source: Path, format: str) -> None:
+def test_reading_gives_the_rows_of_the_row_by_row_reader(
+    spark: SparkSession, source: Path, format: str
+) -> None:
     make_captures(source, format)
     frame = read_captures(spark, format, str(source), options_of(format, "reader"))
     found = [change_of(row.asDict()) for row in frame.collect()]
-    expected = [change for path in sorted(source.iterdir()) for change in read_row_by_row(format, path)]
+    expected = [
+        change for path in sorted(source.iterdir()) for change in read_row_by_row(format, path)
+    ]
     assert len(expected) > 4
     assert with_extras(found) == with_extras(expected)
 
@@ -93,9 +103,13 @@ ITEM = t.StructType([
 ])  # fmt: skip
 
 
-def test_with_the_columns_of_the_table_images_are_structs(spark: SparkSession, source: Path) -> None:
+def test_with_the_columns_of_the_table_images_are_structs(
+    spark: SparkSession, source: Path
+) -> None:
     make_captures(source, "qlik-messages")
-    frame = read_captures(spark, "qlik-messages", str(source / "a.jsonl"), {"catalog": CATALOG}, columns=ITEM)
+    frame = read_captures(
+        spark, "qlik-messages", str(source / "a.jsonl"), {"catalog": CATALOG}, columns=ITEM
+    )
     assert frame.schema["before"].dataType == ITEM
     native = read_row_by_row("qlik-messages", source / "a.jsonl")
     rows = frame.collect()
@@ -117,25 +131,42 @@ def test_with_the_columns_of_the_table_images_are_structs(spark: SparkSession, s
             assert {name: struct[name] for name in known} == known
             assert all(struct[name] is None for name in ITEM.names if name not in known)
     assert rows[0].after.made is None
-    dear = [change for change in native if change.after is not None and (change.after.get("price") or 0) > 1.9]
+    dear = [
+        change
+        for change in native
+        if change.after is not None and (change.after.get("price") or 0) > 1.9
+    ]
     assert frame.where("after.price > 1.9").count() == len(dear) > 0
 
 
-def test_what_a_type_of_a_struct_does_not_hold_is_null_and_counted(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_a_type_of_a_struct_does_not_hold_is_null_and_counted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     types = {"id": "integer", "price": "decimal(9,2)", "made": "timestamp"}
     columns = [{"name": name, "type": type} for name, type in types.items()]
     item = {"name": "item", "kind": "table", "columns": columns, "primary_key": ["id"]}
     catalog = {"dialect": "postgresql", "schema": "app", "tables": [item]}
-    made = [("1", "infinity"), ("2", "2024-02-29 01:02:03"), ("3", "0044-03-15 10:00:00 BC"), ("4", None)]
+    made = [
+        ("1", "infinity"),
+        ("2", "2024-02-29 01:02:03"),
+        ("3", "0044-03-15 10:00:00 BC"),
+        ("4", None),
+    ]
     rows = [
         LogRow(number, "N", 1, None, "app", "item", f"id={number}", column, None, text)
-        for number, column, text in [(int(key), "made", text) for key, text in made] + [(5, "price", "NaN")]
+        for number, column, text in [(int(key), "made", text) for key, text in made]
+        + [(5, "price", "NaN")]
     ]
     with (tmp_path / "log.jsonl").open("w") as file:
         file.writelines(json.dumps(row._asdict()) + "\n" for row in rows)
     nulled = spark.sparkContext.accumulator(0)
     frame = read_captures(
-        spark, "eventlog", str(tmp_path / "log.jsonl"), {"catalog": catalog}, columns=ITEM, nulled=nulled
+        spark,
+        "eventlog",
+        str(tmp_path / "log.jsonl"),
+        {"catalog": catalog},
+        columns=ITEM,
+        nulled=nulled,
     )
     found = {row.after.id: (row.after.made, row.after_present) for row in frame.collect()}
     assert found == {
@@ -153,14 +184,21 @@ def test_each_capture_is_written_as_row_by_row(
     spark: SparkSession, source: Path, tmp_path: Path, source_format: str, target_format: str
 ) -> None:
     make_captures(source, source_format)
-    map = {"reader": options_of(source_format, "reader"), "writer": options_of(target_format, "writer")}
-    done = convert(source_format, target_format, str(source), str(tmp_path / "out"), map, spark=spark)
+    map = {
+        "reader": options_of(source_format, "reader"),
+        "writer": options_of(target_format, "writer"),
+    }
+    done = convert(
+        source_format, target_format, str(source), str(tmp_path / "out"), map, spark=spark
+    )
     assert [one.name for one in done.captures] == ["a", "b"]
     alone = tmp_path / ("alone.xmll" if target_format == "xds" else "alone.jsonl")
     if target_format in ("linter", "qlik-change-table"):
         alone = tmp_path / "alone"
     for path, one in zip(sorted(source.iterdir()), done.captures, strict=True):
-        report = convert_row_by_row(source_format, target_format, str(path), str(alone), map, report=True)
+        report = convert_row_by_row(
+            source_format, target_format, str(path), str(alone), map, report=True
+        )
         written = tmp_path / "out" / one.output
         if written.is_dir() and target_format in ("eventlog", "qlik-messages", "gbase"):
             (written,) = written.iterdir()
@@ -169,7 +207,11 @@ def test_each_capture_is_written_as_row_by_row(
         assert [change._replace(commit_time=None) for change in back] == [
             change._replace(commit_time=None) for change in expected
         ]
-        assert (one.read, one.written, one.counters) == (report.read, report.written, dict(report.counters))
+        assert (one.read, one.written, one.counters) == (
+            report.read,
+            report.written,
+            dict(report.counters),
+        )
         shutil.rmtree(alone) if alone.is_dir() else alone.unlink()
     assert done.report().read == sum(one.read for one in done.captures)
     assert sorted(entry.name for entry in (tmp_path / "out").iterdir()) == sorted(
@@ -177,10 +219,14 @@ def test_each_capture_is_written_as_row_by_row(
     )
 
 
-def test_files_that_continue_one_another_are_one_capture(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_files_that_continue_one_another_are_one_capture(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     SAMPLES["G"](tmp_path / "whole.cdc")
     data = (tmp_path / "whole.cdc").read_bytes()
-    for number, start in enumerate(range(0, len(data), 101), 8):  # cut within records; 10 comes after 9
+    for number, start in enumerate(
+        range(0, len(data), 101), 8
+    ):  # cut within records; 10 comes after 9
         (source / f"shop.{number}.cdc").write_bytes(data[start : start + 101])
     SAMPLES["G"](source / "hr.cdc")
     (capture, other) = captures("gbase", str(source), {})
@@ -208,7 +254,9 @@ def test_the_export_of_a_queue_may_be_in_several_files(
 
 
 def xds_to_jsonl(spark: SparkSession, source: Path, target: Path, **more: Any) -> Any:
-    return convert("xds", "jsonl", str(source), str(target), {"catalog": CATALOG}, spark=spark, **more)
+    return convert(
+        "xds", "jsonl", str(source), str(target), {"catalog": CATALOG}, spark=spark, **more
+    )
 
 
 def test_a_finished_target_is_left_and_an_unfinished_one_is_made_anew(
@@ -228,13 +276,18 @@ def test_a_finished_target_is_left_and_an_unfinished_one_is_made_anew(
     (out / "_temporary").mkdir()
     assert not xds_to_jsonl(spark, source, out).resumed
     assert (out / "a.jsonl").read_text().count("\n") == 6
-    with pytest.raises(ConfigError, match="converted from xds to jsonl with its own options; give another directory"):
+    with pytest.raises(
+        ConfigError,
+        match="converted from xds to jsonl with its own options; give another directory",
+    ):
         convert("jsonl", "xds", str(source), str(out), spark=spark)
     with pytest.raises(ConfigError, match="with its own options"):
         xds_to_jsonl(spark, source, out, strict=True)
 
 
-def test_directories_of_others_are_not_touched(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_directories_of_others_are_not_touched(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     make_captures(source, "xds")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
@@ -252,7 +305,9 @@ def test_directories_of_others_are_not_touched(spark: SparkSession, source: Path
     assert (unfinished / "mine.txt").read_text() == "mine"
 
 
-def test_what_cannot_be_converted_is_passed_over_or_stops_it(spark: SparkSession, source: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_converted_is_passed_over_or_stops_it(
+    spark: SparkSession, source: Path, tmp_path: Path
+) -> None:
     make_captures(source, "xds")
     with (source / "b.xmll").open("a") as file:
         file.write("<nds>\n")
@@ -262,7 +317,9 @@ def test_what_cannot_be_converted_is_passed_over_or_stops_it(spark: SparkSession
     with pytest.raises(CaptureFailed, match=r"b: .*b\.xmll, line 7"):
         xds_to_jsonl(spark, source, tmp_path / "strict", strict=True)
     assert not (tmp_path / "strict" / "_SUCCESS").exists()
-    with pytest.raises(ConfigError, match="a: the xds reader: limits is not known; the nearest known one is limit"):
+    with pytest.raises(
+        ConfigError, match="a: the xds reader: limits is not known; the nearest known one is limit"
+    ):
         convert("xds", "jsonl", str(source), str(tmp_path / "wrong"), {"limits": 1}, spark=spark)
 
 
@@ -270,7 +327,17 @@ def test_the_command_converts_in_bulk(
     spark: SparkSession, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     make_captures(source, "xds")
-    command = ["convert", "--spark", "--from", "xds", "--to", "eventlog", "--json", str(source), str(tmp_path / "out")]
+    command = [
+        "convert",
+        "--spark",
+        "--from",
+        "xds",
+        "--to",
+        "eventlog",
+        "--json",
+        str(source),
+        str(tmp_path / "out"),
+    ]
     assert cli.run(command) == 0
     report = json.loads(capfd.readouterr().out)
     assert (report["read"], report["written"]) == (12, 12)
@@ -280,7 +347,10 @@ def test_the_command_converts_in_bulk(
     assert "is finished already" in capfd.readouterr().out
     for wrong, message in (
         (["--spark", str(source), "-"], "IN and OUT are directories"),
-        (["--master", "local[1]", str(source), str(tmp_path / "x")], "--master is for conversions with --spark"),
+        (
+            ["--master", "local[1]", str(source), str(tmp_path / "x")],
+            "--master is for conversions with --spark",
+        ),
         (["--spark", "kafka://host/topic", str(tmp_path / "x")], "Spark converts files"),
         (["--spark", str(tmp_path / "none"), str(tmp_path / "x")], "there is no file or directory"),
     ):
@@ -324,10 +394,22 @@ def test_captures_are_named_by_their_files(source: Path, made: list[str], messag
 
 
 def test_numbers_at_the_end_of_names_say_what_continues_what(source: Path) -> None:
-    names = ["db1-9", "db1-10", "db2-1", "log.2024-05-10T12", "log.2024-05-10T9", "3", "20", "hr", "v2"]
+    names = [
+        "db1-9",
+        "db1-10",
+        "db2-1",
+        "log.2024-05-10T12",
+        "log.2024-05-10T9",
+        "3",
+        "20",
+        "hr",
+        "v2",
+    ]
     for name in names:
         (source / f"{name}.cdc").touch()
-    found = {one.name: [path.stem for path in one.paths] for one in captures("gbase", str(source), {})}
+    found = {
+        one.name: [path.stem for path in one.paths] for one in captures("gbase", str(source), {})
+    }
     assert found == {
         "3": ["3", "20"],
         "db1": ["db1-9", "db1-10"],
@@ -340,7 +422,15 @@ def test_numbers_at_the_end_of_names_say_what_continues_what(source: Path) -> No
 
 def test_documents_with_numbers_in_their_names_do_not_continue_one_another(source: Path) -> None:
     (source / "later").mkdir()
-    for name in ("1.xml", "2.xml", "_SUCCESS", ".hidden.xml", "notes.txt", "later/3.xml", "later/4.xml"):
+    for name in (
+        "1.xml",
+        "2.xml",
+        "_SUCCESS",
+        ".hidden.xml",
+        "notes.txt",
+        "later/3.xml",
+        "later/4.xml",
+    ):
         (source / name).touch()
     found = captures("xds", str(source), {})
     assert [(one.name, len(one.paths)) for one in found] == [("1", 1), ("2", 1), ("later", 2)]

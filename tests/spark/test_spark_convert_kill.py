@@ -32,7 +32,9 @@ def wait_until(seen: Callable[[], bool], process: subprocess.Popen[bytes]) -> No
 
 def environment(target: Path) -> dict[str, str]:
     """What the command is run with; without the session of the tests."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")}
+    kept = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
+    }
     return kept | {
         "PYTHONPATH": os.pathsep.join(map(str, (TESTS.parent, TESTS, TESTS / "spark"))),
         held_conversion.HELD: str(target),
@@ -46,7 +48,9 @@ def test_a_driver_that_is_killed_leaves_nothing_that_counts_and_nothing_behind(
     source.mkdir()
     for name in ("a", "b"):
         SAMPLES["K"](source / f"{name}.jsonl")
-    process = subprocess.Popen([sys.executable, held_conversion.__file__, source, target], env=environment(target))
+    process = subprocess.Popen(
+        [sys.executable, held_conversion.__file__, source, target], env=environment(target)
+    )
     try:
         wait_until((target / "a").exists, process)
         wait_until(lambda: any((target / "_temporary").iterdir()), process)  # b has begun
@@ -63,8 +67,15 @@ def test_a_driver_that_is_killed_leaves_nothing_that_counts_and_nothing_behind(
     done = held_conversion.run(str(source), str(target), spark=spark)
     assert [one.written for one in done.captures] == [10, 10]
     map = {"reader": TRIED["K"].reader, "writer": TRIED["G"].completing_writer}
-    convert_row_by_row("qlik-messages", "gbase", str(source / "a.jsonl"), str(tmp_path / "alone.cdc"), map)
+    convert_row_by_row(
+        "qlik-messages", "gbase", str(source / "a.jsonl"), str(tmp_path / "alone.cdc"), map
+    )
     alone = [dumps(change) for change in TRIED["G"].read(tmp_path / "alone.cdc")]
     for name in ("a", "b"):
         assert [dumps(change) for change in TRIED["G"].read(target / name / "capture.cdc")] == alone
-    assert sorted(path.name for path in target.iterdir()) == ["_SUCCESS", "_manifest.json", "a", "b"]
+    assert sorted(path.name for path in target.iterdir()) == [
+        "_SUCCESS",
+        "_manifest.json",
+        "a",
+        "b",
+    ]

@@ -1,4 +1,6 @@
-"""Change tables of files as DataFrames: equal to row by row (spec/qlik.md 1, 4, spec/change-model.md 1.2)."""
+"""Change tables of files as DataFrames: equal to row by row (spec/qlik.md 1, 4,
+spec/change-model.md 1.2).
+"""
 
 from __future__ import annotations
 
@@ -30,16 +32,17 @@ from eventlog.spark.session import READS_TIMES
 NOON = datetime(2026, 5, 10, 12, tzinfo=UTC)
 AT = [{"name": "at", "type": "TIME"}] if READS_TIMES else []
 ITEM = [
-    {"name": "id", "type": "INT4", "pk": 1}, "name", {"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2},
-    {"name": "day", "type": "DATE"}, {"name": "made", "type": "DATETIME"}, *AT,
-    {"name": "photo", "type": "BYTES"}, {"name": "sold", "type": "BOOLEAN"}, {"name": "weight", "type": "REAL8"},
+    {"name": "id", "type": "INT4", "pk": 1}, "name", {"name": "price", "type": "NUMERIC",
+    "precision": 9, "scale": 2}, {"name": "day", "type": "DATE"}, {"name": "made",
+    "type": "DATETIME"}, *AT, {"name": "photo", "type": "BYTES"}, {"name": "sold",
+     "type": "BOOLEAN"}, {"name": "weight", "type": "REAL8"},
 ]  # fmt: skip
 SHOP = [{"name": "no", "type": "INT8", "pk": 1}, "a.town"]
 TABLES = {"app.item": {"columns": ITEM}, "app.shop": {"columns": SHOP}}
 ROW = {
     "name": 'a "quoted", text', "price": Decimal("1.50"), "day": date(2024, 2, 29),
-    "made": datetime(2024, 5, 6, 7, 8, 9, 123456), "photo": b"\0\xff", "sold": True, "weight": -0.25,
-    **({"at": time(7, 8, 9, 120000)} if AT else {}),
+    "made": datetime(2024, 5, 6, 7, 8, 9, 123456), "photo": b"\0\xff", "sold": True,
+    "weight": -0.25, **({"at": time(7, 8, 9, 120000)} if AT else {}),
 }  # fmt: skip
 
 
@@ -59,26 +62,47 @@ def changes() -> Iterator[Change]:
             case 0:
                 change = Change("app", "shop", ChangeOp.TRUNCATE)
             case 1 | 2:
-                change = Change("app", "shop", ChangeOp.INSERT, (("no", n),), None, {"no": n, "a.town": "Ulm"})
+                change = Change(
+                    "app", "shop", ChangeOp.INSERT, (("no", n),), None, {"no": n, "a.town": "Ulm"}
+                )
             case 3:
                 change = Change("app", "item", ChangeOp.DELETE, key, {"id": n % 5})
             case _:
-                change = Change("app", "item", ChangeOp.UPDATE, key, {**row, "name": "old"}, row, frozenset({"name"}))
+                change = Change(
+                    "app",
+                    "item",
+                    ChangeOp.UPDATE,
+                    key,
+                    {**row, "name": "old"},
+                    row,
+                    frozenset({"name"}),
+                )
         transaction = [None, f"{n // 4:032X}", f"{n // 7:032X}"][n % 20 // 7]
-        yield change._replace(transaction_id=transaction, commit_time=NOON + timedelta(seconds=n * 40))
+        yield change._replace(
+            transaction_id=transaction, commit_time=NOON + timedelta(seconds=n * 40)
+        )
 
 
 def as_json(found: DataFrame) -> list[dict[str, Any]]:
     assert found.schema == SCHEMA
-    return sorted((to_json(change_of(row.asDict())) for row in found.collect()), key=lambda one: str(one["position"]))
+    return sorted(
+        (to_json(change_of(row.asDict())) for row in found.collect()),
+        key=lambda one: str(one["position"]),
+    )
 
 
 @pytest.mark.parametrize(
     ("writer", "reader"),
     [
         ({"file_format": "parquet"}, {}),
-        ({"file_format": "parquet", "partitioned": True}, {"partitioned": True, "absent_nulls": "absent", "task": "t"}),
-        ({"file_format": "csv", "header_prefix": "h_", "byteorder": "big"}, {"header_prefix": "h_", "tables": TABLES}),
+        (
+            {"file_format": "parquet", "partitioned": True},
+            {"partitioned": True, "absent_nulls": "absent", "task": "t"},
+        ),
+        (
+            {"file_format": "csv", "header_prefix": "h_", "byteorder": "big"},
+            {"header_prefix": "h_", "tables": TABLES},
+        ),
         ({"file_format": "json", "before_images": False, "suffix": "_log"}, {"suffix": "_log"}),
     ],
 )
@@ -87,20 +111,29 @@ def test_the_same_changes_as_row_by_row(
 ) -> None:
     change_table = format_named("qlik-change-table")
     change_table.write(changes(), str(tmp_path), {"tables": TABLES, **writer}, Report(strict=True))
-    expected = [to_json(change) for change in change_table.read(str(tmp_path), reader, Report(strict=True))]
+    expected = [
+        to_json(change) for change in change_table.read(str(tmp_path), reader, Report(strict=True))
+    ]
     assert as_json(read_change_table(spark, str(tmp_path), reader)) == expected
 
 
 @pytest.mark.parametrize("file_format", ["csv", "json"])
-def test_compressed_files_are_read_beside_others(spark: SparkSession, tmp_path: Path, file_format: str) -> None:
+def test_compressed_files_are_read_beside_others(
+    spark: SparkSession, tmp_path: Path, file_format: str
+) -> None:
     change_table = format_named("qlik-change-table")
     for _ in range(2):
-        change_table.write(changes(), str(tmp_path), {"tables": TABLES, "file_format": file_format}, Report())
+        change_table.write(
+            changes(), str(tmp_path), {"tables": TABLES, "file_format": file_format}, Report()
+        )
     first = [min((tmp_path / f"app.{table}__ct").iterdir()) for table in ("item", "shop")]
     for part in first:
         part.with_name(f"{part.name}.gz").write_bytes(gzip.compress(part.read_bytes()))
         part.unlink()
-    expected = [to_json(change) for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))]
+    expected = [
+        to_json(change)
+        for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))
+    ]
     assert len(expected) == 60
     assert as_json(read_change_table(spark, str(tmp_path), {"tables": TABLES})) == expected
     part = part.with_name(f"{part.name}.gz")
@@ -130,10 +163,16 @@ def test_a_table_of_which_no_file_is_read_is_an_error(spark: SparkSession, tmp_p
 def test_json_that_would_pass_for_text_is_refused(
     spark: SparkSession, tmp_path: Path, member: dict[str, Any], code: str
 ) -> None:
-    row = {"header__change_seq": f"2024051012000000{1:019}", "header__change_oper": "I", "header__change_mask": "10"}
+    row = {
+        "header__change_seq": f"2024051012000000{1:019}",
+        "header__change_oper": "I",
+        "header__change_mask": "10",
+    }
     place = tmp_path / "item__ct" / "part.json"
     place.parent.mkdir()
-    place.write_text(json.dumps({**row, "id": 1}) + "\n" + json.dumps({**row, **member}) + "\n", encoding="utf-8")
+    place.write_text(
+        json.dumps({**row, "id": 1}) + "\n" + json.dumps({**row, **member}) + "\n", encoding="utf-8"
+    )
     with pytest.raises(PythonException, match=f"{code}: part.json: "):
         read_change_table(spark, str(tmp_path)).collect()
 
@@ -144,68 +183,115 @@ def test_metadata_beside_the_data_give_types_and_key(spark: SparkSession, tmp_pa
     change_table.write(changes(), str(tmp_path), options, Report(strict=True))
     for table in ("item", "shop"):
         (part,) = (tmp_path / f"app.{table}__ct").iterdir()
-        given = [{"name": one} if isinstance(one, str) else one for one in TABLES[f"app.{table}"]["columns"]]
+        given = [
+            {"name": one} if isinstance(one, str) else one
+            for one in TABLES[f"app.{table}"]["columns"]
+        ]
         columns = [
             {"ordinal": ordinal, "primaryKeyPos": one.get("pk", 0), "type": "STRING", **one}
             for ordinal, one in enumerate(given, 1)
         ]
-        part.with_suffix(".dfm").write_text(json.dumps({"dataInfo": {"columns": columns}}), encoding="utf-8")
-    expected = [to_json(change) for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))]
-    assert [to_json(change) for change in change_table.read(str(tmp_path), {}, Report(strict=True))] == expected
+        part.with_suffix(".dfm").write_text(
+            json.dumps({"dataInfo": {"columns": columns}}), encoding="utf-8"
+        )
+    expected = [
+        to_json(change)
+        for change in change_table.read(str(tmp_path), {"tables": TABLES}, Report(strict=True))
+    ]
+    assert [
+        to_json(change) for change in change_table.read(str(tmp_path), {}, Report(strict=True))
+    ] == expected
     assert as_json(read_change_table(spark, str(tmp_path))) == expected
 
 
 def test_text_that_is_not_utf_8_is_an_error_of_its_row(spark: SparkSession, tmp_path: Path) -> None:
-    half = pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("<2i", 0, 1)), pa.py_buffer(b"\xff"))
-    columns = {"header__change_seq": [f"2024051012000000{1:019}"], "header__change_oper": ["I"], "name": half}
+    half = pa.StringArray.from_buffers(
+        1, pa.py_buffer(struct.pack("<2i", 0, 1)), pa.py_buffer(b"\xff")
+    )
+    columns = {
+        "header__change_seq": [f"2024051012000000{1:019}"],
+        "header__change_oper": ["I"],
+        "name": half,
+    }
     (tmp_path / "item__ct").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "item__ct" / "1.parquet")
-    with pytest.raises(PythonException, match="FormatError: a batch of item: record 1: column 'c2' has no value"):
+    with pytest.raises(
+        PythonException, match="FormatError: a batch of item: record 1: column 'c2' has no value"
+    ):
         read_change_table(spark, str(tmp_path)).collect()
 
 
 def test_a_time_of_day_that_this_spark_does_not_read_is_named(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    columns = {"header__change_seq": [f"2024051012000000{1:019}"], "header__change_oper": ["I"], "at": [time(7, 8)]}
+    columns = {
+        "header__change_seq": [f"2024051012000000{1:019}"],
+        "header__change_oper": ["I"],
+        "at": [time(7, 8)],
+    }
     (tmp_path / "item__ct").mkdir()
     pq.write_table(pa.table(columns), tmp_path / "item__ct" / "1.parquet")
     monkeypatch.setattr(module, "READS_TIMES", False)
-    with pytest.raises(FormatError, match=r"1\.parquet: column 'at' is a time of day, which Spark reads from 4\.1 on"):
+    with pytest.raises(
+        FormatError,
+        match=r"1\.parquet: column 'at' is a time of day, which Spark reads from 4\.1 on",
+    ):
         read_change_table(spark, str(tmp_path))
 
 
-def test_files_of_csv_with_other_columns_are_not_read_by_place(spark: SparkSession, tmp_path: Path) -> None:
+def test_files_of_csv_with_other_columns_are_not_read_by_place(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     head = "header__change_seq,header__change_oper"
     (tmp_path / "item__ct").mkdir()
     for number, names in ((1, "id,name"), (2, "name,id")):
         row = f"2024051012000000{number:019},I,1,a"
-        (tmp_path / "item__ct" / f"{number}.csv").write_text(f"{head},{names}\n{row}\n", encoding="utf-8")
+        (tmp_path / "item__ct" / f"{number}.csv").write_text(
+            f"{head},{names}\n{row}\n", encoding="utf-8"
+        )
     with pytest.raises(Exception, match="CSV header does not conform to the schema"):
         read_change_table(spark, str(tmp_path)).collect()
 
 
-def test_members_that_only_later_objects_of_json_have_are_not_lost(spark: SparkSession, tmp_path: Path) -> None:
+def test_members_that_only_later_objects_of_json_have_are_not_lost(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     place = tmp_path / "item__ct" / "part.json"
     place.parent.mkdir()
-    rows = [{"header__change_seq": f"2024051012000000{n:019}", "header__change_oper": "I", "id": n} for n in (1, 2)]
-    place.write_text("".join(json.dumps(row) + "\n" for row in (rows[0], {**rows[1], "name": "a"})), encoding="utf-8")
+    rows = [
+        {"header__change_seq": f"2024051012000000{n:019}", "header__change_oper": "I", "id": n}
+        for n in (1, 2)
+    ]
+    place.write_text(
+        "".join(json.dumps(row) + "\n" for row in (rows[0], {**rows[1], "name": "a"})),
+        encoding="utf-8",
+    )
     found = as_json(read_change_table(spark, str(tmp_path)))
     assert [one["after"] for one in found] == [{"id": "1", "name": None}, {"id": "2", "name": "a"}]
 
 
-def test_rows_are_as_they_are_stored_and_the_live_view_takes_them(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_are_as_they_are_stored_and_the_live_view_takes_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     options = {"tables": TABLES, "file_format": "parquet"}
     format_named("qlik-change-table").write(changes(), str(tmp_path), options, Report(strict=True))
     item, shop = find_change_tables(str(tmp_path))
-    assert [(table.schema, table.table) for table in (item, shop)] == [("app", "item"), ("app", "shop")]
+    assert [(table.schema, table.table) for table in (item, shop)] == [
+        ("app", "item"),
+        ("app", "shop"),
+    ]
     rows = read_rows(spark, shop)
     assert rows.columns[-2:] == ["no", "a.town"]
     base = spark.createDataFrame([(1, "Bonn")], "no long, `a.town` string")
-    assert sorted(live_view(base, rows, NOON + timedelta(minutes=3), key=["no"]).collect()) == [(1, "Ulm"), (2, "Ulm")]
+    assert sorted(live_view(base, rows, NOON + timedelta(minutes=3), key=["no"]).collect()) == [
+        (1, "Ulm"),
+        (2, "Ulm"),
+    ]
 
 
-def test_what_is_no_directory_of_change_tables_is_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_what_is_no_directory_of_change_tables_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     with pytest.raises(FormatError, match="no directory of change tables"):
         read_change_table(spark, str(tmp_path / "nowhere"))
     with pytest.raises(FormatError, match="names end in __ct"):

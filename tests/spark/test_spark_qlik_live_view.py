@@ -20,7 +20,13 @@ from eventlog.qlik.change_tables import live_view as row_by_row
 from eventlog.spark.change_tables import live_view
 
 NOON = datetime(2024, 5, 10, 12, tzinfo=UTC)
-DATA = {"shop": pa.string(), "id": pa.int32(), "name": pa.string(), "price": pa.decimal128(9, 2), "day": pa.date32()}
+DATA = {
+    "shop": pa.string(),
+    "id": pa.int32(),
+    "name": pa.string(),
+    "price": pa.decimal128(9, 2),
+    "day": pa.date32(),
+}
 KEY = ("shop", "id")
 NOTHING: Mapping[str, Any] = dict.fromkeys(DATA)
 
@@ -33,7 +39,10 @@ def few_partitions(spark: SparkSession) -> Iterator[None]:
 
 
 def frame(
-    spark: SparkSession, columns: Sequence[str], types: Mapping[str, pa.DataType], rows: Sequence[Any]
+    spark: SparkSession,
+    columns: Sequence[str],
+    types: Mapping[str, pa.DataType],
+    rows: Sequence[Any],
 ) -> DataFrame:
     schema = pa.schema([(name, types.get(name, pa.string())) for name in columns])
     arrays = [pa.array([row[n] for row in rows], field.type) for n, field in enumerate(schema)]
@@ -62,12 +71,16 @@ def view(found: DataFrame) -> Counter[tuple[Any, ...]]:
     return Counter(tuple(row) for row in found.collect())
 
 
-def expected(base: Sequence[Any], rows: Sequence[ChangeRow], as_of: datetime | None = None) -> Counter[tuple[Any, ...]]:
+def expected(
+    base: Sequence[Any], rows: Sequence[ChangeRow], as_of: datetime | None = None
+) -> Counter[tuple[Any, ...]]:
     state = row_by_row(base, rows, as_of, key=KEY)
     return Counter(tuple(row.get(name) for name in DATA) for row in state.values())
 
 
-KEYS = st.fixed_dictionaries({"shop": st.sampled_from("abcdefgh"), "id": st.sampled_from([1, 2, 3, None])})
+KEYS = st.fixed_dictionaries(
+    {"shop": st.sampled_from("abcdefgh"), "id": st.sampled_from([1, 2, 3, None])}
+)
 VALUES = st.fixed_dictionaries({
     "name": st.sampled_from([None, "", "nut", "bolt"]),
     "price": st.sampled_from([None, Decimal("1.50"), Decimal("-2.00")]),
@@ -78,11 +91,19 @@ MASKS = st.sets(st.sampled_from(list(DATA))).map(frozenset)
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[ChangeRow]]:
-    """A base, and rows whose updates move keys, onto others too, and say more or less of what they changed."""
-    base = {tuple(key.values()): {**key, **draw(VALUES)} for key in draw(st.lists(KEYS, max_size=12))}
+    """A base, and rows whose updates move keys, onto others too, and say more or less of what they
+    changed.
+    """
+    base = {
+        tuple(key.values()): {**key, **draw(VALUES)} for key in draw(st.lists(KEYS, max_size=12))
+    }
     rows: list[ChangeRow] = []
     steps = draw(
-        st.lists(st.tuples(st.sampled_from("IUUUUDBM" * 9 + "T"), KEYS, VALUES, MASKS), min_size=30, max_size=150)
+        st.lists(
+            st.tuples(st.sampled_from("IUUUUDBM" * 9 + "T"), KEYS, VALUES, MASKS),
+            min_size=30,
+            max_size=150,
+        )
     )
     for number, (letter, key, values, mask) in enumerate(steps, 1):
         moment = NOON + timedelta(seconds=number // 10)
@@ -95,7 +116,11 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[ChangeRow]]:
             old = {**draw(KEYS), "shop": key["shop"]} if draw(st.booleans()) else draw(KEYS)
             add("B", {**old, **draw(VALUES)}, frozenset())
             letter = "U"
-        data = NOTHING if letter == "T" else {**key, **(dict.fromkeys(values) if letter == "D" else values)}
+        data = (
+            NOTHING
+            if letter == "T"
+            else {**key, **(dict.fromkeys(values) if letter == "D" else values)}
+        )
         add(letter, data, mask if letter in "IU" else frozenset())
     return list(base.values()), draw(st.permutations(rows)) if len(rows) < 20 else rows[::-1]
 
@@ -103,7 +128,10 @@ def histories(draw: st.DrawFn) -> tuple[list[dict[str, Any]], list[ChangeRow]]:
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(histories(), st.sampled_from([None, 0, 3]), st.sampled_from(["binary", "text"]))
 def test_the_same_as_row_by_row(
-    spark: SparkSession, history: tuple[list[Any], list[ChangeRow]], seconds: int | None, mask_form: str
+    spark: SparkSession,
+    history: tuple[list[Any], list[ChangeRow]],
+    seconds: int | None,
+    mask_form: str,
 ) -> None:
     base, rows = history
     as_of = None if seconds is None else NOON + timedelta(seconds=seconds)

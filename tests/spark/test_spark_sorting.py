@@ -1,4 +1,6 @@
-"""What Spark sorts (eventlog/spark/sorting.py) comes in the order into which the readers bring it in memory."""
+"""What Spark sorts (eventlog/spark/sorting.py) comes in the order into which the readers bring it
+in memory.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,12 @@ def export_in_disorder(directory: Path, seed: int, files: int, suffix: str) -> N
 def both_ways(
     spark: SparkSession, format: str, source: Path, tmp_path: Path, options: Mapping[str, Any]
 ) -> tuple[list[str], list[str]]:
-    """The changes of a capture as lines: converted by Spark, and as the reader sorts it; the reports are the same."""
-    done = convert(format, "jsonl", str(source), str(tmp_path / "out"), {"reader": options}, spark=spark)
+    """The changes of a capture as lines: converted by Spark, and as the reader sorts it; the
+    reports are the same.
+    """
+    done = convert(
+        format, "jsonl", str(source), str(tmp_path / "out"), {"reader": options}, spark=spark
+    )
     (converted,) = done.captures
     (capture,) = captures(format, str(source), options)
     report = Report()
@@ -66,26 +72,45 @@ def test_an_export_in_any_order_is_read_in_the_order_of_the_log(
     assert found == in_memory
 
 
-def test_several_exports_are_sorted_at_once_and_each_by_itself(spark: SparkSession, tmp_path: Path) -> None:
+def test_several_exports_are_sorted_at_once_and_each_by_itself(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     for name, seed in (("a", 1), ("b", 2), ("c", 1)):
         (tmp_path / "in" / name).mkdir(parents=True)
         export_in_disorder(tmp_path / "in" / name, seed, files=2, suffix=".csv")
     done = convert(
-        "linter", "jsonl", str(tmp_path / "in"), str(tmp_path / "out"), {"reader": CODEC}, spark=spark, strict=True
+        "linter",
+        "jsonl",
+        str(tmp_path / "in"),
+        str(tmp_path / "out"),
+        {"reader": CODEC},
+        spark=spark,
+        strict=True,
     )
     for one in done.captures:
         report = convert_row_by_row(
-            "linter", "jsonl", str(tmp_path / "in" / one.name), str(tmp_path / "alone.jsonl"), {"reader": CODEC}
+            "linter",
+            "jsonl",
+            str(tmp_path / "in" / one.name),
+            str(tmp_path / "alone.jsonl"),
+            {"reader": CODEC},
         )
-        assert (tmp_path / "out" / one.output).read_bytes() == (tmp_path / "alone.jsonl").read_bytes()
+        assert (tmp_path / "out" / one.output).read_bytes() == (
+            tmp_path / "alone.jsonl"
+        ).read_bytes()
         assert one.counters == report.counters
-    assert (tmp_path / "out" / "a.jsonl").read_bytes() == (tmp_path / "out" / "c.jsonl").read_bytes()
+    assert (tmp_path / "out" / "a.jsonl").read_bytes() == (
+        tmp_path / "out" / "c.jsonl"
+    ).read_bytes()
 
 
 def tables_in_disorder(directory: Path, file_format: str) -> None:
-    """Change tables of transactions that run over two tables, each of their files read behind what follows it."""
+    """Change tables of transactions that run over two tables, each of their files read behind what
+    follows it.
+    """
     changes = [
-        Change("app", table, op, (("id", 1),), before, after, changed, transaction_id=f"{number // 4 + 1:032X}")
+        Change("app", table, op, (("id", 1),), before, after, changed,
+        transaction_id=f"{number // 4 + 1:032X}")
         for number in range(40)
         for table in ("item", "order")
         for op, before, after, changed in [
@@ -148,12 +173,20 @@ def test_rows_of_a_log_in_any_order_are_sorted_if_that_is_asked_for(
     (tmp_path / "in").mkdir()
     for number in range(3):
         (tmp_path / "in" / f"log-{number}.jsonl").write_text("\n".join(lines[number::3]) + "\n")
-    reader = {name: value for name, value in TRIED["E"].reader.items() if with_catalog or name != "catalog"}
-    found, in_memory = both_ways(spark, "eventlog", tmp_path / "in", tmp_path, reader | {"sort": True})
+    reader = {
+        name: value
+        for name, value in TRIED["E"].reader.items()
+        if with_catalog or name != "catalog"
+    }
+    found, in_memory = both_ways(
+        spark, "eventlog", tmp_path / "in", tmp_path, reader | {"sort": True}
+    )
     assert found == in_memory
     shutil.rmtree(tmp_path / "out")
     with pytest.raises(CaptureFailed, match="ascending order"):
-        convert("eventlog", "jsonl", str(tmp_path / "in"), str(tmp_path / "out"), reader, spark=spark)
+        convert(
+            "eventlog", "jsonl", str(tmp_path / "in"), str(tmp_path / "out"), reader, spark=spark
+        )
 
 
 def test_the_frame_of_changes_is_sorted_as_well(spark: SparkSession, tmp_path: Path) -> None:
@@ -161,7 +194,9 @@ def test_the_frame_of_changes_is_sorted_as_well(spark: SparkSession, tmp_path: P
     rows = read_captures(spark, "linter", str(tmp_path), CODEC).collect()
     (capture,) = captures("linter", str(tmp_path), {})
     in_memory = list(read_capture(capture, "linter", CODEC, Report()))
-    assert [change_of(row.asDict()).position for row in rows] == [change.position for change in in_memory]
+    assert [change_of(row.asDict()).position for row in rows] == [
+        change.position for change in in_memory
+    ]
 
 
 def test_what_cannot_be_read_is_said_of_its_capture(spark: SparkSession, tmp_path: Path) -> None:
@@ -170,16 +205,33 @@ def test_what_cannot_be_read_is_said_of_its_capture(spark: SparkSession, tmp_pat
         export_in_disorder(tmp_path / "in" / name, 6, files=2, suffix=".csv")
     broken = tmp_path / "in" / "bad" / "export-1.csv"
     broken.write_text(broken.read_text().replace("SYSLOG_ADDR", "ADDRESS"))
-    done = convert("linter", "jsonl", str(tmp_path / "in"), str(tmp_path / "out"), {"reader": CODEC}, spark=spark)
+    done = convert(
+        "linter",
+        "jsonl",
+        str(tmp_path / "in"),
+        str(tmp_path / "out"),
+        {"reader": CODEC},
+        spark=spark,
+    )
     bad, good = done.captures
     assert bad.failed is not None
     assert "SYSLOG_ADDR" in bad.failed
     assert (good.failed, good.written > 5) == (None, True)
     with pytest.raises(ConfigError, match='order_by = "time" is not allowed'):
-        convert("linter", "jsonl", str(tmp_path / "in"), str(tmp_path / "x"), {"order_by": "time"}, spark=spark)
+        convert(
+            "linter",
+            "jsonl",
+            str(tmp_path / "in"),
+            str(tmp_path / "x"),
+            {"order_by": "time"},
+            spark=spark,
+        )
     with pytest.raises(FormatError, match="holds no"):
         list(
             read_capture(
-                captures("linter", str(tmp_path / "in"), {})[0]._replace(paths=(tmp_path,)), "linter", {}, Report()
+                captures("linter", str(tmp_path / "in"), {})[0]._replace(paths=(tmp_path,)),
+                "linter",
+                {},
+                Report(),
             )
         )

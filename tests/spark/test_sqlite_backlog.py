@@ -1,4 +1,6 @@
-"""A file of SQLite, from its triggers to Spark: read in parts by sessions of their own, since no snapshot is shared."""
+"""A file of SQLite, from its triggers to Spark: read in parts by sessions of their own, since no
+snapshot is shared.
+"""
 
 from __future__ import annotations
 
@@ -50,16 +52,24 @@ def change(file: Path, seed: int) -> None:
         for number in range(800):
             key = chance.randint(1, 60)
             connection.execute(
-                "INSERT INTO usr VALUES (?, ?, ?, '2024-02-29') ON CONFLICT DO UPDATE SET fname = excluded.fname",
+                "INSERT INTO usr VALUES (?, ?, ?, '2024-02-29') ON CONFLICT DO UPDATE SET fname = "
+                "excluded.fname",
                 (key, f"<l & {number}>", number / 4),
             )
-            connection.execute("INSERT OR IGNORE INTO usr_phone VALUES (?, ?)", (key, f"555-{number % 3}"))
-            connection.execute("INSERT INTO grp VALUES (?, 'g') ON CONFLICT DO UPDATE SET name = name || 'x'", (key,))
+            connection.execute(
+                "INSERT OR IGNORE INTO usr_phone VALUES (?, ?)", (key, f"555-{number % 3}")
+            )
+            connection.execute(
+                "INSERT INTO grp VALUES (?, 'g') ON CONFLICT DO UPDATE SET name = name || 'x'",
+                (key,),
+            )
             if number % 20 == 0:
                 connection.execute("DELETE FROM usr WHERE idu = ?", (chance.randint(1, 60),))
 
 
-def test_the_job_gives_the_events_of_the_publisher_and_marks_the_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_job_gives_the_events_of_the_publisher_and_marks_the_rows(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     file, config = installed(tmp_path)
     change(file, seed=5)
     shutil.copy(file, tmp_path / "copy.db")
@@ -74,16 +84,20 @@ def test_the_job_gives_the_events_of_the_publisher_and_marks_the_rows(spark: Spa
         assert connection.execute("SELECT DISTINCT status FROM eventlog").fetchall() == [("S",)]
 
 
-def test_rows_of_an_old_name_and_deletes_by_an_old_key_are_converted_too(spark: SparkSession, tmp_path: Path) -> None:
+def test_rows_of_an_old_name_and_deletes_by_an_old_key_are_converted_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     file, config = installed(tmp_path)
     change(file, seed=6)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("ALTER TABLE grp RENAME TO team")
         connection.execute(
-            "INSERT INTO eventlog (status, event_type, table_name, table_key) VALUES ('N', 4, 'grp', 'name=g'),"
-            " ('N', 6, 'team', 'idg=1')"
+            "INSERT INTO eventlog (status, event_type, table_name, table_key) VALUES ('N', 4, "
+            "'grp', 'name=g'), ('N', 6, 'team', 'idg=1')"
         )
-    text = config.read_text(encoding="utf-8").replace('table = "grp"', 'table = "team"\nwas = "grp"\nwas_key = "name"')
+    text = config.read_text(encoding="utf-8").replace(
+        'table = "grp"', 'table = "team"\nwas = "grp"\nwas_key = "name"'
+    )
     config.write_text(text, encoding="utf-8")
     shutil.copy(file, tmp_path / "copy.db")
     expected = publish(load(config, {"EVENTLOG_DATABASE_URL": f"sqlite:///{tmp_path / 'copy.db'}"}))

@@ -1,6 +1,7 @@
 """The oldest and the newest PySpark and Java that can be had: on each, all of this folder passes.
 
-EVENTLOG_TEST_SPARK names other pairs, ``"4.1.*:21 4.2.*:25"``: a version as pip takes it, and a Java of this machine.
+EVENTLOG_TEST_SPARK names other pairs, ``"4.1.*:21 4.2.*:25"``: a version as pip takes it, and a
+Java of this machine.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ import pytest
 from backlog_page import skip_without_index
 from documents import ROOT
 
-PAIRS = [pair.split(":") for pair in os.environ.get("EVENTLOG_TEST_SPARK", "4.0.0:oldest 4.*:newest").split()]
+PAIRS = [
+    pair.split(":")
+    for pair in os.environ.get("EVENTLOG_TEST_SPARK", "4.0.0:oldest 4.*:newest").split()
+]
 SECONDS = 1_800
 
 
@@ -35,7 +39,9 @@ def _javas() -> Iterator[tuple[int, Path]]:
         homes.append(Path(os.environ["JAVA_HOME"]))
     for home in homes:
         if (home / "release").is_file() and (home / "bin" / "java").exists():
-            version = re.search(r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE)
+            version = re.search(
+                r'^JAVA_VERSION="(\d+)', (home / "release").read_text(), re.MULTILINE
+            )
             if version is not None:
                 yield int(version[1]), home
 
@@ -53,15 +59,25 @@ def java(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    """The Python of an environment with what pip brings for this PySpark; test tools are those that are here."""
+    """The Python of an environment with what pip brings for this PySpark; test tools are those that
+    are here.
+    """
     environment = tmp_path / "environment"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True)
-    install = [environment / "bin" / "pip", "install", "--editable", f"{ROOT}[spark]", f"pyspark=={request.param}"]
+    install = [
+        environment / "bin" / "pip",
+        "install",
+        "--editable",
+        f"{ROOT}[spark]",
+        f"pyspark=={request.param}",
+    ]
     done = subprocess.run(install, capture_output=True, text=True)
     skip_without_index(done.stderr)
     assert done.returncode == 0, done.stderr
     (packages,) = (environment / "lib").glob("python*/site-packages")
-    (packages / "zz-tools.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
+    (packages / "zz-tools.pth").write_text(
+        f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+    )
     return environment / "bin" / "python"
 
 
@@ -69,13 +85,24 @@ def python(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
 @pytest.mark.timeout(2 * SECONDS)
 @pytest.mark.parametrize(("python", "java"), PAIRS, indirect=True)
 def test_every_test_of_spark_passes(java: Path, python: Path) -> None:
-    named = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "PYSPARK_"))}
+    named = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("PYTEST_", "PYSPARK_"))
+    }
     command = [python, "-m", "pytest", ROOT / "tests" / "spark", "-m", "not soak", "-n", "0"]
     command += ["-r", "s", "-p", "no:cacheprovider"]
     command += ["-o", "filterwarnings=default"]  # warnings of its own make no test fail
     done = subprocess.run(
-        command, env={**named, "JAVA_HOME": str(java)}, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS
+        command,
+        env={**named, "JAVA_HOME": str(java)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
     )
     assert done.returncode == 0, done.stdout[-20_000:]
     # Without a Java that it runs on, this PySpark has been asked nothing.
-    assert not [line for line in done.stdout.splitlines() if line.startswith("SKIPPED") and "Java" in line]
+    assert not [
+        line for line in done.stdout.splitlines() if line.startswith("SKIPPED") and "Java" in line
+    ]

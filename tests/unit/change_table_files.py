@@ -1,4 +1,6 @@
-"""Changes of two tables with columns of every type, written to change tables in files and read from them."""
+"""Changes of two tables with columns of every type, written to change tables in files and read from
+them.
+"""
 
 from __future__ import annotations
 
@@ -13,22 +15,34 @@ from eventlog.qlik.change_table_format import FORMAT
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)
 FULL: Row = {
-    "id": 7, "name": "nut, \"M3\"\nsteel", "price": Decimal("1.50"), "made": datetime(2024, 1, 2, 3, 4, 5, 6000),
-    "day": date(2024, 1, 2), "at": time(3, 4, 5, 6), "raw": b"\x00\xff", "weight": 0.1, "sold": True,
-}  # fmt: skip
+    "id": 7,
+    "name": 'nut, "M3"\nsteel',
+    "price": Decimal("1.50"),
+    "made": datetime(2024, 1, 2, 3, 4, 5, 6000),
+    "day": date(2024, 1, 2),
+    "at": time(3, 4, 5, 6),
+    "raw": b"\x00\xff",
+    "weight": 0.1,
+    "sold": True,
+}
 NULLS: Row = dict.fromkeys(FULL) | {"id": 7, "name": ""}
 TYPES = {
-    "id": "INT4", "name": "STRING", "price": "NUMERIC", "made": "DATETIME", "day": "DATE", "at": "TIME",
-    "raw": "BYTES", "weight": "REAL8", "sold": "BOOLEAN",
+    "id": "INT4", "name": "STRING", "price": "NUMERIC", "made": "DATETIME", "day": "DATE",
+    "at": "TIME", "raw": "BYTES", "weight": "REAL8", "sold": "BOOLEAN",
 }  # fmt: skip
 TABLES = {
-    "app.item": {"columns": [{"name": name, "type": type} for name, type in TYPES.items()], "key": ["id"]},
+    "app.item": {
+        "columns": [{"name": name, "type": type} for name, type in TYPES.items()],
+        "key": ["id"],
+    },
     "app.tag": {"columns": ["id"], "key": ["id"]},
 }
 FILE_FORMATS = ["csv", "json", "parquet"]
 
 
-def item(op: ChangeOp, before: Row | None = None, after: Row | None = None, **fields: Any) -> Change:
+def item(
+    op: ChangeOp, before: Row | None = None, after: Row | None = None, **fields: Any
+) -> Change:
     image = after or before
     key = None if image is None else (("id", image["id"]),)
     fields = {"key": key, "transaction_id": "A1".zfill(32), "commit_time": NOON} | fields
@@ -37,7 +51,9 @@ def item(op: ChangeOp, before: Row | None = None, after: Row | None = None, **fi
 
 def tag(hours: int, **fields: Any) -> Change:
     time = NOON + timedelta(hours=hours)
-    return Change("app", "tag", ChangeOp.INSERT, (("id", "x"),), None, {"id": "x"}, commit_time=time, **fields)
+    return Change(
+        "app", "tag", ChangeOp.INSERT, (("id", "x"),), None, {"id": "x"}, commit_time=time, **fields
+    )
 
 
 CHANGES = [
@@ -76,4 +92,6 @@ def unnumbered(changes: list[Change]) -> list[Change]:
 
 
 def files(directory: Path) -> list[str]:
-    return sorted(str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file())
+    return sorted(
+        str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()
+    )

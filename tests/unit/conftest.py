@@ -1,4 +1,6 @@
-"""A publisher without a server for the test; a followed stream and its position; change events are checked."""
+"""A publisher without a server for the test; a followed stream and its position; change events are
+checked.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def place(tmp_path: Path) -> Path:
 
 @pytest.fixture(autouse=True, scope="session")
 def _connect_reads_every_record() -> Iterator[None]:
-    """Every change event with a schema that a test writes is one that Kafka Connect reads, by its words and forms."""
+    """Every change event with a schema that a test writes is one that Kafka Connect reads, by its
+    words and forms.
+    """
     write = EnvelopeWriter.records
 
     def checked(self: EnvelopeWriter, *arguments: Any, **named: Any) -> list[KafkaRecord]:

@@ -10,7 +10,12 @@ from samples import database, table
 from eventlog.core.catalog import build_catalog
 from eventlog.model import AttributeSteps, Change, ChangeOp, Event, Op, Operation, Step
 
-INSERT, UPDATE, DELETE, TRUNCATE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
+INSERT, UPDATE, DELETE, TRUNCATE = (
+    ChangeOp.INSERT,
+    ChangeOp.UPDATE,
+    ChangeOp.DELETE,
+    ChangeOp.TRUNCATE,
+)
 USR_1 = "idu=1,table=usr,schema=indirect"
 KEY = (("idu", 1),)
 
@@ -31,8 +36,8 @@ TYPES = build_catalog(
     database(
         table(
             "t",
-            "id integer; n integer; d decimal(9,2); f double; b boolean; c char(5); s varchar(9); x varbinary(9);"
-            "day date; at time; ts timestamp; tz timestamptz",
+            "id integer; n integer; d decimal(9,2); f double; b boolean; c char(5); s varchar(9); "
+            "x varbinary(9);day date; at time; ts timestamp; tz timestamptz",
             "id",
         ),
         table("ref", "id integer; t integer", "id", [("t", "t", "id")]),

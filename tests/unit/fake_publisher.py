@@ -1,4 +1,5 @@
-"""A whole publisher without a server: log and companions in SQLite in memory, tables in dicts, a receiver that judges.
+"""A whole publisher without a server: log and companions in SQLite in memory, tables in dicts, a
+receiver that judges.
 
 The statements are those of the dialect of SQLite; transactions are real.
 """
@@ -49,7 +50,9 @@ class Killed(BaseException):
 
 @dataclass
 class FakePublisher:
-    """``contents``: the objects of class ``usr`` as they are now. ``step`` is called between any two steps."""
+    """``contents``: the objects of class ``usr`` as they are now. ``step`` is called between any
+    two steps.
+    """
 
     options: PublisherOptions = NO_WAIT
     catalog: Catalog = CATALOG
@@ -61,11 +64,17 @@ class FakePublisher:
     def __post_init__(self) -> None:
         engine = sa.create_engine("sqlite://", poolclass=sa.StaticPool)
         self.connection = engine.connect()
-        fields = ", ".join(f"{name} INTEGER" if name in ("record_id", "event_type") else f"{name} TEXT"
-                           for name in LogRow._fields)  # fmt: skip
+        fields = ", ".join(
+            (f"{name} INTEGER") if name in ("record_id", "event_type") else (f"{name} TEXT")
+            for name in LogRow._fields
+        )
         self.connection.exec_driver_sql(f"CREATE TABLE eventlog ({fields})")
-        self.connection.exec_driver_sql("CREATE TABLE eventlog_error (record_id INTEGER, code TEXT, message TEXT)")
-        self.connection.exec_driver_sql("CREATE TABLE eventlog_inflight (flight_no INTEGER, composition TEXT)")
+        self.connection.exec_driver_sql(
+            "CREATE TABLE eventlog_error (record_id INTEGER, code TEXT, message TEXT)"
+        )
+        self.connection.exec_driver_sql(
+            "CREATE TABLE eventlog_inflight (flight_no INTEGER, composition TEXT)"
+        )
         self.connection.exec_driver_sql(
             "CREATE TABLE eventlog_epoch (epoch TEXT, server TEXT, raised TEXT, removed INTEGER)"
         )
@@ -92,13 +101,17 @@ class FakePublisher:
         return self._fetch("SELECT record_id, code, message FROM eventlog_error ORDER BY record_id")
 
     def in_flight(self) -> dict[int, Any]:
-        """The flights of the lines in short: of each envelope its number and its events, these as event-id and ranges
-        of record_ids, followed by what precedence dropped and the number of sendings where these say anything.
+        """The flights of the lines in short: of each envelope its number and its events, these as
+        event-id and ranges of record_ids, followed by what precedence dropped and the number of
+        sendings where these say anything.
         """
-        lines = self._fetch("SELECT flight_no, composition FROM eventlog_inflight ORDER BY flight_no")
+        lines = self._fetch(
+            "SELECT flight_no, composition FROM eventlog_inflight ORDER BY flight_no"
+        )
         return {
             number: [
-                [envelope, list(map(_short, events))] for envelope, events in decode(number, text).envelopes.items()
+                [envelope, list(map(_short, events))]
+                for envelope, events in decode(number, text).envelopes.items()
             ]
             for number, text in lines
         }
@@ -114,7 +127,9 @@ class FakePublisher:
         dialect = SteppingDialect(self)
         output = XdsWriter(Header())
         output.is_single = self.singly
-        return Context(self.connection, dialect, LOG, self.catalog, self.options, output, self.counters)
+        return Context(
+            self.connection, dialect, LOG, self.catalog, self.options, output, self.counters
+        )
 
     def start(self) -> State:
         return recover(self.context())
@@ -134,7 +149,9 @@ class FakePublisher:
             cycle.next_flight = original
 
     def run(self, sink: Any, state: State | None = None, most: int = 200) -> Delivered:
-        """Cycles until there is nothing left to do: no pass, nothing parked. Stops on anything but DONE."""
+        """Cycles until there is nothing left to do: no pass, nothing parked. Stops on anything but
+        DONE.
+        """
         state = state or self.start()
         for _ in range(most):
             ended = self.cycle(state, sink)
@@ -155,7 +172,9 @@ class FakePublisher:
 
 
 class SteppingDialect(FakeDialect):
-    """SQLite's statements on the log of a fake publisher, with a step before each; its objects are the publisher's."""
+    """SQLite's statements on the log of a fake publisher, with a step before each; its objects are
+    the publisher's.
+    """
 
     def __init__(self, fake: FakePublisher) -> None:
         super().__init__(list, fake.read_back)
@@ -165,13 +184,17 @@ class SteppingDialect(FakeDialect):
         self.fake.step("read")
         return SQLite.read_window(self, conn, log, window)
 
-    def change_rows(self, conn: sa.Connection, statement: str, ranges: Ranges, **values: object) -> int:
+    def change_rows(
+        self, conn: sa.Connection, statement: str, ranges: Ranges, **values: object
+    ) -> int:
         self.fake.step("mark")
         return super().change_rows(conn, statement, ranges, **values)
 
 
 def _short(event: Outgoing) -> list[Any]:
-    ranges, dropped = ([list(pair) for pair in to_ranges(ids)] for ids in (event.ids, event.dropped))
+    ranges, dropped = (
+        [list(pair) for pair in to_ranges(ids)] for ids in (event.ids, event.dropped)
+    )
     parts: list[Any] = [event.event_id, ranges]
     if event.sendings != 1:
         return [*parts, dropped, event.sendings]
@@ -185,9 +208,11 @@ Judge = Callable[[Event], str]
 
 @dataclass
 class Receiver(PlainSink):
-    """Takes documents, judges each event, and applies what it does not refuse: once for each event-id.
+    """Takes documents, judges each event, and applies what it does not refuse: once for each
+    event-id.
 
-    ``judge`` names a level; ``"away"`` loses the connection before anything is done, ``"lost"`` afterwards.
+    ``judge`` names a level; ``"away"`` loses the connection before anything is done, ``"lost"``
+    afterwards.
     """
 
     judge: Judge = lambda event: "success"
@@ -204,8 +229,11 @@ class Receiver(PlainSink):
         self.step("before send")
         levels = {event.event_id: self.judge(event) for event in document.events}
         if "lost" in levels.values():
-            # Whoever refuses one event, applies a later one of its object and is then not heard loses the order.
-            levels = {name: "success" if level == "retry" else level for name, level in levels.items()}
+            # Whoever refuses one event, applies a later one of its object and is then not heard
+            # loses the order.
+            levels = {
+                name: "success" if level == "retry" else level for name, level in levels.items()
+            }
         if "away" in levels.values():
             raise ReceiverAway("away")
         self.documents.append(document)
@@ -215,7 +243,12 @@ class Receiver(PlainSink):
         self.step("after send")
         if "lost" in levels.values():
             raise ReceiverAway("lost")
-        return Answer({name: Verdict(Level[level.upper()], f"{level} of {name}") for name, level in levels.items()})
+        return Answer(
+            {
+                name: Verdict(Level[level.upper()], f"{level} of {name}")
+                for name, level in levels.items()
+            }
+        )
 
     def flush(self) -> None:
         self.flushed = len(self.documents)

@@ -1,4 +1,6 @@
-"""A CDC stream in a file that grows, and a receiver that answers as it is told, for tests of following."""
+"""A CDC stream in a file that grows, and a receiver that answers as it is told, for tests of
+following.
+"""
 
 from __future__ import annotations
 
@@ -74,12 +76,15 @@ class Stream:
 def said(event: Event) -> str:
     """An event in short: operation, key and what its first attribute becomes."""
     key = event.association.partition(",")[0].removeprefix("id=")
-    values = [value for attribute in event.attributes for step in attribute.steps for value in step.values]
+    values = [
+        value for attribute in event.attributes for step in attribute.steps for value in step.values
+    ]
     return f"{event.operation} {key}{' ' + values[-1] if values else ''}"
 
 
 class Receiver:
-    """Takes documents. ``answers``: what an object's events get, one after the other, success when used up.
+    """Takes documents. ``answers``: what an object's events get, one after the other, success when
+    used up.
 
     ``heard``: what was answered otherwise than by retry; ``envelopes``: all that came.
     """
@@ -193,4 +198,7 @@ def failures(place: Path) -> list[dict[str, Any]]:
         return []
     with closing(sqlite3.connect(place)) as connection:
         connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute("SELECT * FROM eventlog_position_error ORDER BY rowid")]
+        return [
+            dict(row)
+            for row in connection.execute("SELECT * FROM eventlog_position_error ORDER BY rowid")
+        ]

@@ -1,4 +1,5 @@
-"""Damage for the tests of readers: bytes that are changed, cut and put in, values replaced by others of any type.
+"""Damage for the tests of readers: bytes that are changed, cut and put in, values replaced by
+others of any type.
 
 A case is a record; a file has ``OF_A_FILE`` of them, and its number is the seed it was made by.
 """
@@ -29,19 +30,101 @@ _LONGEST: Final = 2.0
 """Seconds of the processor that a file may take: what is small is read at once."""
 
 _RAW: Final = [
-    "1e99999", "-1e9999999", "1e-9999999", "Infinity", "-Infinity", "NaN", "-0", "9" * 5000, "[" * 99 + "]" * 99,
-    "[" * 3000 + "]" * 3000, '{"a":' * 150 + "1" + "}" * 150, "1e99999999999999999999", "0e999999",
+    "1e99999", "-1e9999999", "1e-9999999", "Infinity", "-Infinity", "NaN", "-0", "9" * 5000,
+    "[" * 99 + "]" * 99, "[" * 3000 + "]" * 3000, '{"a":' * 150 + "1" + "}" * 150,
+    "1e99999999999999999999", "0e999999",
 ]  # fmt: skip
 ODD: Final[list[Any]] = [
-    None, True, False, 0, -1, 7, 2**31, 2**63, 2**64, 10**40, 1.5, -0.0, "", " ", "x", "\ud800", "\0", "0", "-1",
-    "1" * 50, "1e300000000", "Infinity", "NaN", "FF", "0001-01-01T00:00:00+14:00", "9999-12-31 23:59:59-14:00",
-    "2024-13-01", "99:99", "INSERT", "UPDATE", "DELETE", "TRUNCATE", "REFRESH", "id=1", "id=\ud800", "\ud800=1",
-    "id=1+", "item", "a.b", [], {}, [[]], [1], ["x"], [["id", 1]], [["id", []]], {"a": 1},
-    "MD", "DT", "atMSG", "U", "B", "D", "T", "0x", 768, "{}", '{"type":"record"}', '"null"',
-    {"id": {"hex": "00"}}, {"hex": "00"}, {"hex": 7}, *(f"RAW{number}" for number in range(len(_RAW))),
-]  # fmt: skip
-_BYTES: Final = (b'"', b"\n", b",", b"{", b"[", b"\\u", b"\\ud800", b"\xff", b"\xed\xa0\x80", b"9" * 30, b"1e", b"\0")
-_XML: Final = (b"<", b"&", b"]]>", b"<!--", b"<a/>", b"<value/>", b"&#x0;", b"<!DOCTYPE a>", b' type="int"', b"</nds>")
+    None,
+    True,
+    False,
+    0,
+    -1,
+    7,
+    2**31,
+    2**63,
+    2**64,
+    10**40,
+    1.5,
+    -0.0,
+    "",
+    " ",
+    "x",
+    "\ud800",
+    "\0",
+    "0",
+    "-1",
+    "1" * 50,
+    "1e300000000",
+    "Infinity",
+    "NaN",
+    "FF",
+    "0001-01-01T00:00:00+14:00",
+    "9999-12-31 23:59:59-14:00",
+    "2024-13-01",
+    "99:99",
+    "INSERT",
+    "UPDATE",
+    "DELETE",
+    "TRUNCATE",
+    "REFRESH",
+    "id=1",
+    "id=\ud800",
+    "\ud800=1",
+    "id=1+",
+    "item",
+    "a.b",
+    [],
+    {},
+    [[]],
+    [1],
+    ["x"],
+    [["id", 1]],
+    [["id", []]],
+    {"a": 1},
+    "MD",
+    "DT",
+    "atMSG",
+    "U",
+    "B",
+    "D",
+    "T",
+    "0x",
+    768,
+    "{}",
+    '{"type":"record"}',
+    '"null"',
+    {"id": {"hex": "00"}},
+    {"hex": "00"},
+    {"hex": 7},
+    *(f"RAW{number}" for number in range(len(_RAW))),
+]
+_BYTES: Final = (
+    b'"',
+    b"\n",
+    b",",
+    b"{",
+    b"[",
+    b"\\u",
+    b"\\ud800",
+    b"\xff",
+    b"\xed\xa0\x80",
+    b"9" * 30,
+    b"1e",
+    b"\0",
+)
+_XML: Final = (
+    b"<",
+    b"&",
+    b"]]>",
+    b"<!--",
+    b"<a/>",
+    b"<value/>",
+    b"&#x0;",
+    b"<!DOCTYPE a>",
+    b' type="int"',
+    b"</nds>",
+)
 
 
 def dumped(value: Any) -> bytes:
@@ -54,7 +137,13 @@ def dumped(value: Any) -> bytes:
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:
     """Where a value can be replaced: container and key."""
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in list(items):
         yield value, key
         yield from _places(inner)
@@ -131,8 +220,9 @@ def run(
     reading: Callable[[Random], int],
     least: float = 0.1,
 ) -> None:
-    """Write files that ``case`` makes and read them by ``reading``: it ends in time, and gives ``least`` changes a
-    record on the average, since what is good is read, whatever stands beside it.
+    """Write files that ``case`` makes and read them by ``reading``: it ends in time, and gives
+    ``least`` changes a record on the average, since what is good is read, whatever stands beside
+    it.
     """
     given = 0
     for seed in range(cases // OF_A_FILE):

@@ -17,6 +17,8 @@ def layout_of(columns: str, counters: Counter[str] | None = None, **options: Any
     return layouts.define(tabschem(1, parse_columns(columns, read.decimal_no_scale)), 36)
 
 
-def decoded(layout: Layout, payload: bytes, sizes: tuple[int, ...] = (), order: str = "little") -> Row:
+def decoded(
+    layout: Layout, payload: bytes, sizes: tuple[int, ...] = (), order: str = "little"
+) -> Row:
     record = records.row(40, 5, 1, 1, sizes, payload, order)
     return dict(zip(layout.names, layout.decode(record, 36 + 4 * len(sizes)), strict=True))

@@ -14,9 +14,13 @@ DATE = bytes.fromhex("42414baf0000")
 TO = Destination("DSTSRV", "APP", "ITEM")
 
 
-def row(typ: int, address: int, part1: bytes = b"", *, transaction: int = 1, **given: Any) -> DispatchRow:
+def row(
+    typ: int, address: int, part1: bytes = b"", *, transaction: int = 1, **given: Any
+) -> DispatchRow:
     """A row of table 7; DATA is part 1 unless columns are given."""
-    made = DispatchRow(DATE, 0, "SRCDB", transaction, address, typ, 0, 3, 7, 1, len(part1), 0, TO, part1)
+    made = DispatchRow(
+        DATE, 0, "SRCDB", transaction, address, typ, 0, 3, 7, 1, len(part1), 0, TO, part1
+    )
     return made._replace(**given)
 
 

@@ -56,8 +56,8 @@ BEFORE: Mapping[str, Any] = {"id": 7, "name": "nut", "price": "1.50"}
 
 
 def envelope(message: Mapping[str, Any], **more: Any) -> dict[str, Any]:
-    return {"magic": "atMSG", "type": "DT", "headers": None, "messageSchemaId": None, "messageSchema": None,
-            "message": message, **more}  # fmt: skip
+    return {"magic": "atMSG", "type": "DT", "headers": None, "messageSchemaId": None,
+            "messageSchema": None, "message": message, **more}  # fmt: skip
 
 
 def read(
@@ -69,7 +69,10 @@ def read(
 ) -> list[Change]:
     """The changes of records by their values; nothing more comes."""
     reader = MessageReader(ReadOptions(**options), report, registry, clock=lambda: 0.0)
-    messages = [value if isinstance(value, Message | KafkaRecord) else Message(topic, None, value) for value in values]
+    messages = [
+        value if isinstance(value, Message | KafkaRecord) else Message(topic, None, value)
+        for value in values
+    ]
     changes = [change for message in messages for change in reader.changes(Message(*message[:3]))]
     reader.finish()
     return changes
@@ -80,7 +83,10 @@ def read_item(*values: Any, **options: Any) -> list[Change]:
 
 
 def write(
-    changes: Iterable[Change], report: Report | None = None, registry: Registry | None = None, **options: Any
+    changes: Iterable[Change],
+    report: Report | None = None,
+    registry: Registry | None = None,
+    **options: Any,
 ) -> list[KafkaRecord]:
     writer = MessageWriter(WriteOptions(**options), report, registry, utc_now=lambda: NOW)
     return [message for change in changes for message in writer.messages(change)]

@@ -17,15 +17,20 @@ def columns(text: str) -> list[dict[str, str]]:
     return [{"name": name, "type": column_type} for name, _, column_type in pairs]
 
 
-def table(name: str, text: str, key: str = "", references: Iterable[tuple[str, str, str]] = ()) -> dict[str, Any]:
-    """A table; names of several columns in ``key`` and ``references`` (columns, table, its columns) by blanks."""
+def table(
+    name: str, text: str, key: str = "", references: Iterable[tuple[str, str, str]] = ()
+) -> dict[str, Any]:
+    """A table; names of several columns in ``key`` and ``references`` (columns, table, its columns)
+    by blanks.
+    """
     return {
         "name": name,
         "kind": "table",
         "columns": columns(text),
         "primary_key": key.split(),
         "foreign_keys": [
-            {"columns": own.split(), "table": other, "ref_columns": refs.split()} for own, other, refs in references
+            {"columns": own.split(), "table": other, "ref_columns": refs.split()}
+            for own, other, refs in references
         ],
     }
 

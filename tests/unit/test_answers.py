@@ -43,7 +43,10 @@ def test_answer_of_the_specification() -> None:
 @pytest.mark.parametrize(("better", "worse"), list(itertools.pairwise(LEVELS)))
 def test_worst_of_several_wins_in_either_order(better: str, worse: str) -> None:
     for first, second in ((better, worse), (worse, better)):
-        assert levels(answer(status(first, "1") + status(second, "1"))) == [Level[worse.upper()], Level.SUCCESS]
+        assert levels(answer(status(first, "1") + status(second, "1"))) == [
+            Level[worse.upper()],
+            Level.SUCCESS,
+        ]
 
 
 def test_event_without_status_succeeded() -> None:
@@ -60,7 +63,9 @@ def test_missing_level_is_an_error() -> None:
 
 
 def test_status_without_event_id_counts_for_every_event() -> None:
-    read = read_answer(answer(status("warning", text="slow") + status("error", "2", "no")), ["1", "2"])
+    read = read_answer(
+        answer(status("warning", text="slow") + status("error", "2", "no")), ["1", "2"]
+    )
     assert read.general == Verdict(Level.WARNING, "slow")
     assert read.verdict("1") == Verdict(Level.WARNING, "slow")
     assert read.verdict("2") == Verdict(Level.ERROR, "no")
@@ -75,14 +80,18 @@ def test_retry_with_and_without_event_id_can_be_told_apart() -> None:
 
 
 def test_event_id_that_was_not_sent_is_ignored_and_named() -> None:
-    body = answer(status("fatal", "9") + status("error", "8") + status("error", "9") + status("error", ""))
+    body = answer(
+        status("fatal", "9") + status("error", "8") + status("error", "9") + status("error", "")
+    )
     read = read_answer(body, ["1", "2"])
     assert levels(body) == [Level.SUCCESS, Level.SUCCESS]
     assert read.unknown_ids == ("9", "8", "")
 
 
 def test_answer_to_a_heartbeat_counts_without_events() -> None:
-    assert read_answer(answer(status("fatal", text="out")), []).general == Verdict(Level.FATAL, "out")
+    assert read_answer(answer(status("fatal", text="out")), []).general == Verdict(
+        Level.FATAL, "out"
+    )
 
 
 @pytest.mark.parametrize(
@@ -105,7 +114,10 @@ def test_statuses_are_found_at_any_depth_and_the_rest_is_counted() -> None:
     inside = (
         "<add-association>x</add-association><instance><attr><value/>"
         + status("warning", "1", "<description>deep</description>")
-        + f'</attr></instance><o:x xmlns:o="urn:o"><o:status level="fatal"/>{status("error", "2")}</o:x>'
+        + (
+            '</attr></instance><o:x xmlns:o="urn:o"><o:status '
+            f'level="fatal"/>{status("error", "2")}</o:x>'
+        )
     )
     read = read_answer(answer(inside), ["1", "2"])
     assert read.verdict("1") == Verdict(Level.WARNING, "deep")
@@ -115,11 +127,16 @@ def test_statuses_are_found_at_any_depth_and_the_rest_is_counted() -> None:
 
 
 def test_status_inside_a_status_counts() -> None:
-    assert levels(answer(status("success", "1", status("fatal", "2", "out")))) == [Level.SUCCESS, Level.FATAL]
+    assert levels(answer(status("success", "1", status("fatal", "2", "out")))) == [
+        Level.SUCCESS,
+        Level.FATAL,
+    ]
 
 
 def test_source_is_no_part_of_what_is_said() -> None:
-    body = answer(status("error", "1")).replace(b"<output>", b"<source><product>engine</product></source><output>")
+    body = answer(status("error", "1")).replace(
+        b"<output>", b"<source><product>engine</product></source><output>"
+    )
     assert read_answer(body, ["1"]).ignored == 0
 
 
@@ -140,8 +157,11 @@ def test_source_is_no_part_of_what_is_said() -> None:
         b"<!DOCTYPE nds><nds><output/></nds>",
         b'<!DOCTYPE nds SYSTEM "http://127.0.0.1:1/nds.dtd"><nds><output/></nds>',
         b'<!DOCTYPE n [<!ENTITY e SYSTEM "file:///etc/passwd">]><nds><output><status>&e;</status></output></nds>',
-        b'<!DOCTYPE n [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><nds b="&b;"><output/></nds>',
-        pytest.param(b"<nds><output>" + b"<a>" * 500_000 + b"</a>" * 500_000 + b"</output></nds>", id="depth"),
+        b'<!DOCTYPE n [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;&a;">]><nds '
+        b'b="&b;"><output/></nds>',
+        pytest.param(
+            b"<nds><output>" + b"<a>" * 500_000 + b"</a>" * 500_000 + b"</output></nds>", id="depth"
+        ),
     ],
 )
 def test_what_is_no_answer_means_that_the_receiver_is_away(body: bytes) -> None:
@@ -157,11 +177,16 @@ def test_answer_over_the_limit_is_no_answer() -> None:
 
 
 def test_deep_nest_of_statuses_costs_no_more_than_its_length() -> None:
-    body = answer('<status level="error" event-id="1">' * 1500 + " " * 1_000_000 + "</status>" * 1500)
+    body = answer(
+        '<status level="error" event-id="1">' * 1500 + " " * 1_000_000 + "</status>" * 1500
+    )
     assert levels(body) == [Level.ERROR, Level.SUCCESS]
 
 
-@given(st.binary(max_size=200) | st.text(alphabet='<>/&;="! nds output status level', max_size=80).map(str.encode))
+@given(
+    st.binary(max_size=200)
+    | st.text(alphabet='<>/&;="! nds output status level', max_size=80).map(str.encode)
+)
 def test_any_bytes_are_an_answer_or_no_answer(body: bytes) -> None:
     for text in (body, answer(body.decode("latin-1"))):
         try:
@@ -171,7 +196,9 @@ def test_any_bytes_are_an_answer_or_no_answer(body: bytes) -> None:
 
 
 @given(st.lists(st.tuples(st.sampled_from(LEVELS), st.sampled_from([None, "1", "2", "3"]))))
-def test_letter_of_an_event_is_the_worst_that_was_said_of_it(said: list[tuple[str, str | None]]) -> None:
+def test_letter_of_an_event_is_the_worst_that_was_said_of_it(
+    said: list[tuple[str, str | None]],
+) -> None:
     found = levels(answer("".join(status(level, event_id) for level, event_id in said)))
     for event_id, level in zip(("1", "2"), found, strict=True):
         own = [Level[name.upper()] for name, named in said if named in (None, event_id)]

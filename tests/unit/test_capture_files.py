@@ -1,5 +1,5 @@
-"""Captures as files: a start reads from the oldest transaction that was open at the position, and from no other bytes
-than those that were there.
+"""Captures as files: a start reads from the oldest transaction that was open at the position, and
+from no other bytes than those that were there.
 """
 
 from __future__ import annotations
@@ -47,10 +47,12 @@ def restart_of(place: Path) -> tuple[str, int]:
     return restart["file"], restart["offset"]
 
 
-# --- what is read again -----------------------------------------------------------------------------------------------
+# --- what is read again ---------------------------------------------------------------------------
 
 
-def test_a_start_reads_nothing_again_where_no_transaction_was_open(stream: Stream, place: Path) -> None:
+def test_a_start_reads_nothing_again_where_no_transaction_was_open(
+    stream: Stream, place: Path
+) -> None:
     for key in range(1, 2000):
         stream.insert(key)
     once(stream.path, place)
@@ -62,7 +64,9 @@ def test_a_start_reads_nothing_again_where_no_transaction_was_open(stream: Strea
     assert once(stream.path, place) == ["add 2000 new"]
 
 
-def test_a_start_reads_from_the_oldest_transaction_that_was_open(stream: Stream, place: Path) -> None:
+def test_a_start_reads_from_the_oldest_transaction_that_was_open(
+    stream: Stream, place: Path
+) -> None:
     stream.insert(1)
     begin = stream.path.stat().st_size
     long = stream.begin()
@@ -96,7 +100,9 @@ def test_a_rolled_back_transaction_does_not_hold_the_position(stream: Stream, pl
     assert restart_of(place)[1] == stream.path.stat().st_size
 
 
-def test_the_tables_are_known_though_they_are_described_before_the_position(tmp_path: Path, place: Path) -> None:
+def test_the_tables_are_known_though_they_are_described_before_the_position(
+    tmp_path: Path, place: Path
+) -> None:
     stream = Stream(tmp_path / "capture.cdc", Switches(size_order="big"))
     stream.insert(1)
     once(stream.path, place)
@@ -105,12 +111,16 @@ def test_the_tables_are_known_though_they_are_described_before_the_position(tmp_
     assert once(stream.path, place) == ["modify 1 other"]
 
 
-def test_a_table_that_is_described_anew_is_read_as_it_was_at_the_position(stream: Stream, place: Path) -> None:
+def test_a_table_that_is_described_anew_is_read_as_it_was_at_the_position(
+    stream: Stream, place: Path
+) -> None:
     open_work = stream.begin()
     open_work.insert(ITEM, {"id": 1, "name": "old"})
     stream.insert(2)
     once(stream.path, place)
-    described = next(data for _, number, _, data in Framer().feed(stream.path.read_bytes()) if number == 200)
+    described = next(
+        data for _, number, _, data in Framer().feed(stream.path.read_bytes()) if number == 200
+    )
     wider = described.replace(b"id integer, name varchar(20,0)", b"id integer, name varchar(30,0)")
     with stream.path.open("ab") as file:
         file.write(wider)
@@ -135,10 +145,14 @@ def test_a_stream_of_idle_marks_does_not_write_the_position_at_each_look(stream:
         else:
             break
     steps.close()
-    assert sum(mark is not None for mark in marks) <= 2  # that of the first transaction, and that behind it
+    assert (
+        sum(mark is not None for mark in marks) <= 2
+    )  # that of the first transaction, and that behind it
 
 
-def test_any_cut_of_a_stream_at_any_place_gives_each_change_once_or_again_and_none_less(tmp_path: Path) -> None:
+def test_any_cut_of_a_stream_at_any_place_gives_each_change_once_or_again_and_none_less(
+    tmp_path: Path,
+) -> None:
     chosen = random.Random(7)
     stream = Stream(tmp_path / "whole.cdc")
     held: list[Any] = []
@@ -153,13 +167,18 @@ def test_any_cut_of_a_stream_at_any_place_gives_each_change_once_or_again_and_no
         work.commit()
     stream.write()
     data = stream.path.read_bytes()
-    whole = [step.event_id for step in files(stream.path).steps(None, once=True) if isinstance(step, Read)]
+    whole = [
+        step.event_id
+        for step in files(stream.path).steps(None, once=True)
+        if isinstance(step, Read)
+    ]
     for number in range(40):
         directory = tmp_path / f"captures{number}"
         directory.mkdir()
         cuts = sorted(chosen.sample(range(len(data)), 6))
         token, read = None, []
-        # Each file is followed by a process of its own, which takes away what lies before its position.
+        # Each file is followed by a process of its own, which takes away what lies before its
+        # position.
         for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True):
             (directory / f"{start:08}.cdc").write_bytes(data[start:end])
             for step in files(directory).steps(token, once=True):
@@ -173,7 +192,7 @@ def test_any_cut_of_a_stream_at_any_place_gives_each_change_once_or_again_and_no
         assert read == whole
 
 
-# --- what is not there any more ---------------------------------------------------------------------------------------
+# --- what is not there any more -------------------------------------------------------------------
 
 
 def truncated(path: Path) -> None:
@@ -257,7 +276,9 @@ def wait_for(receiver: Receiver, count: int) -> None:
         time.sleep(0.005)
 
 
-def test_a_directory_whose_file_at_the_position_is_gone_is_refused(tmp_path: Path, place: Path) -> None:
+def test_a_directory_whose_file_at_the_position_is_gone_is_refused(
+    tmp_path: Path, place: Path
+) -> None:
     (tmp_path / "captures").mkdir()
     stream = Stream(tmp_path / "captures" / "1.cdc")
     stream.insert(1)
@@ -267,7 +288,9 @@ def test_a_directory_whose_file_at_the_position_is_gone_is_refused(tmp_path: Pat
         once(tmp_path / "captures", place)
 
 
-def test_a_file_that_an_open_transaction_is_still_to_be_read_from_is_missed(tmp_path: Path, place: Path) -> None:
+def test_a_file_that_an_open_transaction_is_still_to_be_read_from_is_missed(
+    tmp_path: Path, place: Path
+) -> None:
     captures = tmp_path / "captures"
     captures.mkdir()
     stream = Stream(tmp_path / "whole.cdc")
@@ -290,7 +313,9 @@ def test_a_file_that_an_open_transaction_is_still_to_be_read_from_is_missed(tmp_
     assert once(captures, place) == [f"add {number} open" for number in (1, 2, 3, 4)]
 
 
-def test_files_of_a_directory_continue_one_another_by_their_numbers(tmp_path: Path, place: Path) -> None:
+def test_files_of_a_directory_continue_one_another_by_their_numbers(
+    tmp_path: Path, place: Path
+) -> None:
     stream = Stream(tmp_path / "whole.cdc")
     borders = [0]
     for key in range(1, 13):
@@ -331,7 +356,9 @@ def test_a_capture_under_another_name_is_known_again_by_what_was_read(
     assert once(renamed, place) == ["add 2 new"]
 
 
-def test_bytes_that_are_no_record_are_said_with_their_file_and_place(tmp_path: Path, place: Path) -> None:
+def test_bytes_that_are_no_record_are_said_with_their_file_and_place(
+    tmp_path: Path, place: Path
+) -> None:
     (tmp_path / "captures").mkdir()
     stream = Stream(tmp_path / "captures" / "1.cdc")
     stream.insert(1)
@@ -342,7 +369,9 @@ def test_bytes_that_are_no_record_are_said_with_their_file_and_place(tmp_path: P
         once(tmp_path / "captures", place)
 
 
-def test_a_stream_that_breaks_is_sent_once_up_to_there_however_often_it_is_begun(stream: Stream, place: Path) -> None:
+def test_a_stream_that_breaks_is_sent_once_up_to_there_however_often_it_is_begun(
+    stream: Stream, place: Path
+) -> None:
     open_work = stream.begin()
     open_work.insert(ITEM, {"id": 9, "name": "open"})
     stream.insert(1, 2)
@@ -354,7 +383,13 @@ def test_a_stream_that_breaks_is_sent_once_up_to_there_however_often_it_is_begun
     for _ in range(3):
         receiver = Receiver()
         with pytest.raises(FramingError):
-            follow(following(files(stream.path)), position_at(place), receiver.sink, StopRequest(), once=True)
+            follow(
+                following(files(stream.path)),
+                position_at(place),
+                receiver.sink,
+                StopRequest(),
+                once=True,
+            )
         heard += receiver.heard
     assert heard == ["add 1 new", "add 2 new", "add 3 new"]
     # Mended, it goes on, and what was open is there.
@@ -386,12 +421,20 @@ def test_a_stream_that_breaks_at_once_behind_its_position_is_said_at_each_start(
     for _ in range(3):
         receiver = Receiver()
         with pytest.raises(FramingError, match=rf" of {name}: "):
-            follow(following(files(captures)), position_at(place), receiver.sink, StopRequest(), once=True)
+            follow(
+                following(files(captures)),
+                position_at(place),
+                receiver.sink,
+                StopRequest(),
+                once=True,
+            )
         heard += receiver.heard
     assert heard == ["add 2 new", "add 3 new"]
 
 
-def test_a_session_that_has_died_in_a_capture_is_gone_on_with_in_another_one(tmp_path: Path, place: Path) -> None:
+def test_a_session_that_has_died_in_a_capture_is_gone_on_with_in_another_one(
+    tmp_path: Path, place: Path
+) -> None:
     captures = tmp_path / "captures"
     captures.mkdir()
     stream = Stream(captures / "1.cdc")
@@ -400,7 +443,9 @@ def test_a_session_that_has_died_in_a_capture_is_gone_on_with_in_another_one(tmp
         file.write(struct.pack(">IIIIIi", 24, 0, 66, 202, 1, -83713))
     with pytest.raises(SessionDead):
         once(captures, place)
-    again = Stream(captures / "2.cdc")  # activated at the restart: it brings what was answered again
+    again = Stream(
+        captures / "2.cdc"
+    )  # activated at the restart: it brings what was answered again
     again.insert(1)
     again.insert(2)
     with pytest.raises(SessionDead):
@@ -410,7 +455,9 @@ def test_a_session_that_has_died_in_a_capture_is_gone_on_with_in_another_one(tmp
     assert once(captures, place) == ["add 2 new"]
 
 
-@pytest.mark.parametrize("damage", [{"restart": {}}, {"tables": "?"}, {"tables": "AAAA"}, {"read": None}])
+@pytest.mark.parametrize(
+    "damage", [{"restart": {}}, {"tables": "?"}, {"tables": "AAAA"}, {"read": None}]
+)
 def test_a_place_that_is_none_is_said(stream: Stream, damage: dict[str, Any]) -> None:
     stream.insert(1)
     *_, last = files(stream.path).steps(None, once=True)

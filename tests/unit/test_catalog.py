@@ -12,9 +12,13 @@ from eventlog.core.catalog import Catalog, ObjectClass, build_catalog, complete_
 from eventlog.core.values import Kind
 from eventlog.errors import BadValue, BadXmlChar, ConfigError
 
-EMP = table("emp", "id integer; boss integer; code char(4); num integer", "id", [("boss", "emp", "id")])
+EMP = table(
+    "emp", "id integer; boss integer; code char(4); num integer", "id", [("boss", "emp", "id")]
+)
 GRP = table("grp", "idg integer; name text", "idg")
-MEMBER = table("grp_member", "idg integer; idu integer", "", [("idg", "grp", "idg"), ("idu", "usr", "idu")])
+MEMBER = table(
+    "grp_member", "idg integer; idu integer", "", [("idg", "grp", "idg"), ("idu", "usr", "idu")]
+)
 
 
 def build(*tables: dict[str, Any], schema: str | None = "indirect", **options: Any) -> Catalog:
@@ -29,11 +33,17 @@ def attributes(cls: ObjectClass) -> list[str]:
     return [attribute.name for attribute in cls.attributes]
 
 
-# --- classes ----------------------------------------------------------------------------------------------------------
+# --- classes --------------------------------------------------------------------------------------
 
 
 def test_classes_are_tables_with_a_primary_key_and_views_with_a_pk_column() -> None:
-    found = build(USR, PHONE, table("keyless", "a text"), view("v", "pk_a integer; b text"), view("w", "a text"))
+    found = build(
+        USR,
+        PHONE,
+        table("keyless", "a text"),
+        view("v", "pk_a integer; b text"),
+        view("w", "a text"),
+    )
     assert names(found) == ["usr", "v"]
 
 
@@ -55,10 +65,12 @@ def test_a_listed_table_must_be_there_and_have_a_key(listed: str, message: str) 
 
 
 def test_tables_that_are_ignored_are_no_classes() -> None:
-    assert names(build(USR, table("eventlog", "record_id bigint", "record_id"), ignore=["eventlog"])) == ["usr"]
+    assert names(
+        build(USR, table("eventlog", "record_id bigint", "record_id"), ignore=["eventlog"])
+    ) == ["usr"]
 
 
-# --- child tables -----------------------------------------------------------------------------------------------------
+# --- child tables ---------------------------------------------------------------------------------
 
 ACC = table("acc", "branch text; num integer; title text", "branch num")
 
@@ -72,7 +84,12 @@ CHILDREN = [
     ),
     ("no value column", USR, table("c", "idu integer", "", [("idu", "usr", "idu")]), []),
     ("no foreign key", USR, table("c", "idu integer; a text"), []),
-    ("to another column than the key", USR, table("c", "x integer; a text", "", [("x", "usr", "lname")]), []),
+    (
+        "to another column than the key",
+        USR,
+        table("c", "x integer; a text", "", [("x", "usr", "lname")]),
+        [],
+    ),
     (
         "to a part of the key",
         ACC,
@@ -85,11 +102,18 @@ CHILDREN = [
         table("c", "n integer; b text; a text", "", [("n b", "acc", "num branch")]),
         ["c.a"],
     ),
-    ("a class itself", USR, table("c", "idu integer; a text", "idu a", [("idu", "usr", "idu")]), []),
+    (
+        "a class itself",
+        USR,
+        table("c", "idu integer; a text", "idu a", [("idu", "usr", "idu")]),
+        [],
+    ),
 ]
 
 
-@pytest.mark.parametrize(("owner", "child", "expected"), [c[1:] for c in CHILDREN], ids=[c[0] for c in CHILDREN])
+@pytest.mark.parametrize(
+    ("owner", "child", "expected"), [c[1:] for c in CHILDREN], ids=[c[0] for c in CHILDREN]
+)
 def test_a_child_table_has_a_key_to_the_whole_owner_and_one_value(
     owner: dict[str, Any], child: dict[str, Any], expected: list[str]
 ) -> None:
@@ -116,18 +140,27 @@ def test_the_first_foreign_key_by_position_owns_the_child_table() -> None:
     assert attributes(found.class_named("grp")) == ["idg", "name", "grp_member.idu"]
     assert not found.class_named("usr").children
     swapped = {**MEMBER, "foreign_keys": MEMBER["foreign_keys"][::-1]}
-    assert attributes(build(USR, GRP, swapped).class_named("grp")) == ["idg", "name", "grp_member.idu"]
+    assert attributes(build(USR, GRP, swapped).class_named("grp")) == [
+        "idg",
+        "name",
+        "grp_member.idu",
+    ]
 
 
 def test_attributes_are_parent_columns_then_children_by_code_points_of_their_names() -> None:
-    children = [table(name, "idu integer; v text", "", [("idu", "usr", "idu")]) for name in ("b", "B", "a", "é", "a_")]
+    children = [
+        table(name, "idu integer; v text", "", [("idu", "usr", "idu")])
+        for name in ("b", "B", "a", "é", "a_")
+    ]
     cls = build(USR, *children).class_named("usr")
     own = ["idu", "fname", "lname", "photo"]
     assert attributes(cls) == [*own, "B.v", "a.v", "a_.v", "b.v", "é.v"]
 
 
 def test_two_columns_of_one_attribute_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="'fname' and 'sv_fname' of 'v' are both attribute 'fname'"):
+    with pytest.raises(
+        ConfigError, match="'fname' and 'sv_fname' of 'v' are both attribute 'fname'"
+    ):
         build(view("v", "pk_id integer; fname text; sv_fname text"))
 
 
@@ -145,7 +178,7 @@ def test_a_schema_that_no_document_can_hold_is_refused() -> None:
         build(USR, schema="s\x02")
 
 
-# --- excluded columns -------------------------------------------------------------------------------------------------
+# --- excluded columns -----------------------------------------------------------------------------
 
 
 def test_an_excluded_column_is_no_attribute() -> None:
@@ -159,14 +192,17 @@ def test_an_excluded_column_is_no_attribute() -> None:
 
 @pytest.mark.parametrize(
     ("excluded", "message"),
-    [("nothing", "excluded column 'nothing' is no column of 'usr'"), ("IDU", "key column 'idu' of 'usr' cannot")],
+    [
+        ("nothing", "excluded column 'nothing' is no column of 'usr'"),
+        ("IDU", "key column 'idu' of 'usr' cannot"),
+    ],
 )
 def test_only_columns_that_are_no_keys_can_be_excluded(excluded: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         build(USR, exclude={"usr": [excluded]})
 
 
-# --- view columns -----------------------------------------------------------------------------------------------------
+# --- view columns ---------------------------------------------------------------------------------
 
 VIEW_COLUMNS = [
     ("fname", "fname", False),
@@ -201,13 +237,17 @@ VIEW_COLUMNS = [
 
 
 @pytest.mark.parametrize(("column", "name", "multi_valued"), VIEW_COLUMNS)
-def test_prefixes_of_view_columns_make_the_attribute(column: str, name: str, multi_valued: bool) -> None:
+def test_prefixes_of_view_columns_make_the_attribute(
+    column: str, name: str, multi_valued: bool
+) -> None:
     attribute, _, is_multi_valued = view_name(column)
     assert (attribute, is_multi_valued) == (name, multi_valued)
 
 
 def test_keys_of_a_view_are_its_pk_columns_in_their_order() -> None:
-    cls = build(view("v", "name text; PK_b integer; pk__idu__a integer; mv_c text")).class_named("v")
+    cls = build(view("v", "name text; PK_b integer; pk__idu__a integer; mv_c text")).class_named(
+        "v"
+    )
     assert [column.name for column in cls.key] == ["PK_b", "pk__idu__a"]
     assert [a.is_key for a in cls.attributes] == [False, True, True, False]
     assert cls.canonical_key("pk__idu__a=2+pk_b=1") == "PK_b=1+pk__idu__a=2"
@@ -272,9 +312,12 @@ def test_a_key_in_table_key_takes_the_full_name_of_a_view_column_only() -> None:
             cls.canonical_key(text)
 
 
-# --- names of the log -------------------------------------------------------------------------------------------------
+# --- names of the log -----------------------------------------------------------------------------
 
-LIKE = [table(name, "id integer; Col text; COL text; other text", "id") for name in ("Usr", "USR", "grp")]
+LIKE = [
+    table(name, "id integer; Col text; COL text; other text", "id")
+    for name in ("Usr", "USR", "grp")
+]
 
 
 @pytest.mark.parametrize(
@@ -291,13 +334,19 @@ LIKE = [table(name, "id integer; Col text; COL text; other text", "id") for name
         ("", None),
     ],
 )
-def test_a_table_matches_exactly_else_without_case_if_one_does(logged: str, expected: str | None) -> None:
+def test_a_table_matches_exactly_else_without_case_if_one_does(
+    logged: str, expected: str | None
+) -> None:
     found = build(*LIKE).log_name(logged)
     assert (found and found.object_class.name) == expected
 
 
-@pytest.mark.parametrize(("logged", "expected"), [("Col", "Col"), ("col", None), ("OTHER", "other"), ("id", "id")])
-def test_a_column_matches_exactly_else_without_case_if_one_does(logged: str, expected: str | None) -> None:
+@pytest.mark.parametrize(
+    ("logged", "expected"), [("Col", "Col"), ("col", None), ("OTHER", "other"), ("id", "id")]
+)
+def test_a_column_matches_exactly_else_without_case_if_one_does(
+    logged: str, expected: str | None
+) -> None:
     name = build(*LIKE).log_name("grp")
     assert name is not None
     attribute = name.attribute(logged)
@@ -344,7 +393,7 @@ def test_a_childs_value_is_named_by_the_child_or_by_the_parent(
     assert (attribute and attribute.name) == expected
 
 
-# --- associations -----------------------------------------------------------------------------------------------------
+# --- associations ---------------------------------------------------------------------------------
 
 ASSOCIATIONS = [
     ("usr", "idu integer", "idu", "indirect", " idu = 01", "idu=1,table=usr,schema=indirect"),
@@ -364,11 +413,13 @@ ASSOCIATIONS = [
 def test_an_association_is_the_canonical_key_with_table_and_schema(
     name: str, text: str, key: str, schema: str | None, logged: str, association: str
 ) -> None:
-    cls = build({**table(name, text, ""), "primary_key": key.split()}, schema=schema).class_named(name)
+    cls = build({**table(name, text, ""), "primary_key": key.split()}, schema=schema).class_named(
+        name
+    )
     assert cls.canonical_key(logged) + cls.association_tail == association
 
 
-# --- references -------------------------------------------------------------------------------------------------------
+# --- references -----------------------------------------------------------------------------------
 
 
 def attribute_of(cls: ObjectClass, name: str) -> Any:
@@ -379,13 +430,17 @@ def attribute_of(cls: ObjectClass, name: str) -> Any:
     ("value", "int", "1"),
     ("dn", "dn", "id=1,table=emp,schema=indirect"),
 ])  # fmt: skip
-def test_a_reference_is_a_value_or_the_association_of_its_target(referential: str, value_type: str, value: str) -> None:
+def test_a_reference_is_a_value_or_the_association_of_its_target(
+    referential: str, value_type: str, value: str
+) -> None:
     boss = attribute_of(build(EMP, referential=referential).class_named("emp"), "boss")
     assert (boss.value_type, boss.convert(" 01")) == (value_type, value)
 
 
 def test_the_value_of_a_child_table_may_be_a_reference() -> None:
-    member = attribute_of(build(USR, GRP, MEMBER, referential="dn").class_named("grp"), "grp_member.idu")
+    member = attribute_of(
+        build(USR, GRP, MEMBER, referential="dn").class_named("grp"), "grp_member.idu"
+    )
     assert (member.value_type, member.convert("7")) == ("dn", "idu=7,table=usr,schema=indirect")
 
 
@@ -397,20 +452,28 @@ NO_REFERENCES = [
 ]
 
 
-@pytest.mark.parametrize(("references", "key"), [c[1:] for c in NO_REFERENCES], ids=[c[0] for c in NO_REFERENCES])
+@pytest.mark.parametrize(
+    ("references", "key"), [c[1:] for c in NO_REFERENCES], ids=[c[0] for c in NO_REFERENCES]
+)
 def test_other_foreign_keys_stay_values(references: list[tuple[str, str, str]], key: str) -> None:
-    cls = build(table("emp", "id integer; boss integer; num integer", key, references), referential="dn").classes[0]
+    cls = build(
+        table("emp", "id integer; boss integer; num integer", key, references), referential="dn"
+    ).classes[0]
     assert attribute_of(cls, "boss").value_type == "int"
 
 
 def test_references_of_views_stay_values() -> None:
-    cls = build(EMP, view("v", "pk_id integer; fk__id__boss integer"), referential="dn").class_named("v")
+    cls = build(
+        EMP, view("v", "pk_id integer; fk__id__boss integer"), referential="dn"
+    ).class_named("v")
     assert attribute_of(cls, "fk_boss").value_type == "int"
 
 
 def test_a_reference_has_the_errors_of_a_key() -> None:
     target = table("t", "code text", "code")
-    cls = build(target, table("u", "id integer; c text", "id", [("c", "t", "code")]), referential="dn")
+    cls = build(
+        target, table("u", "id integer; c text", "id", [("c", "t", "code")]), referential="dn"
+    )
     convert = attribute_of(cls.class_named("u"), "c").convert
     assert convert("a b+c") == 'code="a b+c",table=t,schema=indirect'
     with pytest.raises(BadXmlChar):
@@ -419,17 +482,29 @@ def test_a_reference_has_the_errors_of_a_key() -> None:
         attribute_of(build(EMP, referential="dn").classes[0], "boss").convert("x")
 
 
-# --- from JSON --------------------------------------------------------------------------------------------------------
+# --- from JSON ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ({"dialect": "postgresql", "schema": "s", "tables": [], "more": 1}, "unknown member 'more'"),
+        (
+            {"dialect": "postgresql", "schema": "s", "tables": [], "more": 1},
+            "unknown member 'more'",
+        ),
         ({"dialect": "postgresql", "schema": "s"}, "lacks the member 'tables'"),
-        ({"dialect": "postgresql", "tables": [{**table("t", "a text"), "x": 1}]}, "unknown member 'x'"),
-        ({"dialect": "postgresql", "tables": [{**table("t", "a text"), "primary_key": ["b"]}]}, "no column 'b'"),
-        ({"dialect": "postgresql", "tables": [{"name": "t", "columns": columns("a text")}]}, "lacks the member 'kind'"),
+        (
+            {"dialect": "postgresql", "tables": [{**table("t", "a text"), "x": 1}]},
+            "unknown member 'x'",
+        ),
+        (
+            {"dialect": "postgresql", "tables": [{**table("t", "a text"), "primary_key": ["b"]}]},
+            "no column 'b'",
+        ),
+        (
+            {"dialect": "postgresql", "tables": [{"name": "t", "columns": columns("a text")}]},
+            "lacks the member 'kind'",
+        ),
     ],
 )
 def test_a_catalog_in_json_is_read_strictly(value: dict[str, Any], message: str) -> None:
@@ -448,22 +523,44 @@ ONE = {"name": "t", "kind": "table", "columns": [{"name": "a", "type": "integer"
         ([{**ONE, "name": ""}], "name of table of the catalog is '': a name is needed"),
         ([{**ONE, "kind": 7}], "kind of table 't' of the catalog is 7: table or view"),
         ([{**ONE, "columns": {"a": "integer"}}], "columns of table 't' .* a list of objects"),
-        ([{**ONE, "columns": [{"name": "a"}]}], "column 'a' of table 't' of the catalog lacks the member 'type'"),
-        ([{**ONE, "columns": [{"name": "a", "type": 1}]}], "type of column 'a' of table 't' of the catalog is 1"),
-        ([{**ONE, "columns": [{"name": "a", "type": " "}]}], "column 'a' of table 't' .* a column type is empty"),
-        ([{**ONE, "columns": ONE["columns"] * 2}], "table 't' of the catalog has the column 'a' twice"),
-        ([{**ONE, "primary_key": "a"}], "primary_key of table 't' of the catalog is 'a': a list of names is needed"),
+        (
+            [{**ONE, "columns": [{"name": "a"}]}],
+            "column 'a' of table 't' of the catalog lacks the member 'type'",
+        ),
+        (
+            [{**ONE, "columns": [{"name": "a", "type": 1}]}],
+            "type of column 'a' of table 't' of the catalog is 1",
+        ),
+        (
+            [{**ONE, "columns": [{"name": "a", "type": " "}]}],
+            "column 'a' of table 't' .* a column type is empty",
+        ),
+        (
+            [{**ONE, "columns": ONE["columns"] * 2}],
+            "table 't' of the catalog has the column 'a' twice",
+        ),
+        (
+            [{**ONE, "primary_key": "a"}],
+            "primary_key of table 't' of the catalog is 'a': a list of names is needed",
+        ),
         ([{**ONE, "primary_key": ["a", "a"]}], "has the key column 'a' twice"),
         ([{**ONE, "unique_keys": ["a"]}], "unique_keys of table 't' .* a list of names"),
         ([{**ONE, "foreign_keys": ["a"]}], "foreign_keys of table 't' .* a list of objects"),
         (
-            [{**ONE, "foreign_keys": [{"columns": ["a"], "table": "u", "ref_columns": ["x", "y"]}]}],
+            [
+                {
+                    **ONE,
+                    "foreign_keys": [{"columns": ["a"], "table": "u", "ref_columns": ["x", "y"]}],
+                }
+            ],
             "a foreign key of table 't' of the catalog has 1 column and 2 ref_columns",
         ),
         ([ONE, ONE], "database of the catalog has the table 't' twice"),
     ],
 )
-def test_a_catalog_whose_members_are_not_of_their_form_is_refused_by_name(tables: Any, message: str) -> None:
+def test_a_catalog_whose_members_are_not_of_their_form_is_refused_by_name(
+    tables: Any, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         database_from_json({"dialect": "postgresql", "schema": None, "tables": tables})
 
@@ -472,7 +569,8 @@ def test_a_catalog_holds_types_of_any_size() -> None:
     (column,) = database_from_json(
         {
             "dialect": "postgresql",
-            "tables": [{**ONE, "columns": [{"name": "a", "type": f"decimal({'9' * 5000},{'0' * 5000})"}]}],
+            "tables": [{**ONE, "columns": [{"name": "a",
+            "type": f"decimal({'9' * 5000},{'0' * 5000})"}]}],
         }
     ).tables[0].columns  # fmt: skip
     assert column.type.kind is Kind.INTEGER

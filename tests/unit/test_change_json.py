@@ -73,7 +73,9 @@ def test_commit_times_are_in_utc(moment: datetime, written: str) -> None:
 
 
 def test_sets_are_sorted() -> None:
-    change = Change(None, "t", ChangeOp.UPDATE, after={"b": 1, "a": 2}, changed=frozenset({"b", "a"}))
+    change = Change(
+        None, "t", ChangeOp.UPDATE, after={"b": 1, "a": 2}, changed=frozenset({"b", "a"})
+    )
     assert to_json(change)["changed"] == ["a", "b"]
     assert list(to_json(change)["after"]) == ["b", "a"]
 
@@ -101,7 +103,10 @@ def test_missing_members_are_none_and_unknown_ones_ignored() -> None:
         ('{"table":"t","op":"TRUNCATE","position":7}', "position is 7"),
         ('{"table":"t","op":"TRUNCATE","event_number":true}', "event_number is True"),
         ('{"table":"t","op":"TRUNCATE","commit_time":"noon"}', "cannot be read"),
-        ('{"table":"t","op":"TRUNCATE","commit_time":"0001-01-01T00:00:00+14:00"}', "cannot be read"),
+        (
+            '{"table":"t","op":"TRUNCATE","commit_time":"0001-01-01T00:00:00+14:00"}',
+            "cannot be read",
+        ),
     ],
 )
 def test_what_is_no_change_is_refused_with_the_reason(line: str, part: str) -> None:
@@ -115,14 +120,29 @@ def test_a_change_against_the_invariants_is_refused_as_such() -> None:
         loads('{"table":"t","op":"INSERT"}')
 
 
-PLAIN = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+PLAIN = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text()
+)
 VALUES = PLAIN | st.binary() | st.lists(PLAIN, max_size=3).map(tuple)
 ROWS = st.dictionaries(st.text(), VALUES, max_size=4)
 
 
-@given(ROWS, ROWS, st.lists(st.tuples(st.text(), PLAIN), max_size=3), st.dictionaries(st.text(), PLAIN | st.binary()))
-def test_what_json_has_types_for_comes_back_as_it_was(before: Any, after: Any, key: Any, extras: Any) -> None:
-    change = Change("s", "t", ChangeOp.UPDATE, tuple(key), before, after, frozenset(after), "1", extras=extras)
+@given(
+    ROWS,
+    ROWS,
+    st.lists(st.tuples(st.text(), PLAIN), max_size=3),
+    st.dictionaries(st.text(), PLAIN | st.binary()),
+)
+def test_what_json_has_types_for_comes_back_as_it_was(
+    before: Any, after: Any, key: Any, extras: Any
+) -> None:
+    change = Change(
+        "s", "t", ChangeOp.UPDATE, tuple(key), before, after, frozenset(after), "1", extras=extras
+    )
     again = loads(dumps(change))
     assert again == change
     assert again.extras == extras

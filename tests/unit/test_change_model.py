@@ -59,7 +59,9 @@ def test_a_change_that_keeps_the_invariants_is_made(op: ChangeOp, fields: dict[s
         (DELETE, {"key": KEY, "commit_time": datetime(2024, 5, 10)}, "commit_time"),
     ],
 )
-def test_a_change_against_the_invariants_names_the_field(op: ChangeOp, fields: dict[str, Any], wrong: str) -> None:
+def test_a_change_against_the_invariants_names_the_field(
+    op: ChangeOp, fields: dict[str, Any], wrong: str
+) -> None:
     with pytest.raises(InvalidChange) as caught:
         Change("app", "item", op, **fields)
     assert caught.value.field == wrong
@@ -82,7 +84,9 @@ def test_equality_compares_all_fields_but_extras() -> None:
     ("before", "after", "present"),
     [(None, ROW, {"id", "name"}), ({"id": 1}, None, {"id"}), ({"id": 1}, {"name": "x"}, {"name"})],
 )
-def test_present_names_what_is_known_after_else_before(before: Any, after: Any, present: set[str]) -> None:
+def test_present_names_what_is_known_after_else_before(
+    before: Any, after: Any, present: set[str]
+) -> None:
     op = DELETE if after is None else UPDATE
     assert Change(None, "item", op, before=before, after=after).present == present
 
@@ -110,7 +114,9 @@ def test_the_old_key_is_that_of_the_row_before_where_it_is_known(before: Any, ol
         ({}, {"a": 1}, None),
     ],
 )
-def test_differing_columns_are_known_if_both_images_know_them(before: Any, after: Any, names: set[str] | None) -> None:
+def test_differing_columns_are_known_if_both_images_know_them(
+    before: Any, after: Any, names: set[str] | None
+) -> None:
     assert differing(before, after) == (None if names is None else frozenset(names))
 
 
@@ -130,7 +136,9 @@ def test_an_update_is_known_to_change_nothing(fields: dict[str, Any], nothing: b
 
 
 @pytest.mark.parametrize("member", [*Status, *Operation, *ChangeOp])
-def test_a_member_of_an_enumeration_is_written_as_its_value(member: Status | Operation | ChangeOp) -> None:
+def test_a_member_of_an_enumeration_is_written_as_its_value(
+    member: Status | Operation | ChangeOp,
+) -> None:
     assert f"{member}" == "".join([member]) == member.value
     assert json.loads(json.dumps({member: member})) == {member.value: member.value}
     assert pa.array([member]).to_pylist() == [member.value]

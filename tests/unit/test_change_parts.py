@@ -28,7 +28,9 @@ def batches(draw: st.DrawFn) -> list[CheckedRow]:
     rows, record_id = [], 0
     for _ in range(draw(st.integers(1, 40))):
         record_id += draw(st.sampled_from([1, 1, 1, 2, 3, 5, 12]))
-        rows.append(row(record_id, draw(st.sampled_from([2, 2, 2, 1, 3, 4])), draw(st.integers(1, 4))))
+        rows.append(
+            row(record_id, draw(st.sampled_from([2, 2, 2, 1, 3, 4])), draw(st.integers(1, 4)))
+        )
     return rows
 
 
@@ -40,7 +42,12 @@ def reader(rows: Sequence[CheckedRow]) -> Any:
     return read
 
 
-@given(batches(), st.integers(1, 8), st.sampled_from([0, 4, 9, 30]), st.sets(st.integers(2, 60), max_size=6))
+@given(
+    batches(),
+    st.integers(1, 8),
+    st.sampled_from([0, 4, 9, 30]),
+    st.sets(st.integers(2, 60), max_size=6),
+)
 @settings(max_examples=600, deadline=None)
 def test_any_cut_of_a_batch_into_parts_folds_as_the_batch_does(
     rows: list[CheckedRow], distance: int, span: int, cuts: set[int]
@@ -50,7 +57,9 @@ def test_any_cut_of_a_batch_into_parts_folds_as_the_batch_does(
     ends = [lowest, *sorted(cut for cut in cuts if lowest < cut <= highest), highest + 1]
     found = []
     for first, following in pairwise(ends):
-        found += [g for some in groups_of_part(reader(rows), (first, following - 1), how) for g in some]
+        found += [
+            g for some in groups_of_part(reader(rows), (first, following - 1), how) for g in some
+        ]
     assert found == fold(rows, distance, span)
 
 

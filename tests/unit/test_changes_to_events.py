@@ -8,7 +8,19 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from event_samples import DELETE, INSERT, KEY, NOON, TRUNCATE, TYPES, UPDATE, USR_1, add, remove, usr
+from event_samples import (
+    DELETE,
+    INSERT,
+    KEY,
+    NOON,
+    TRUNCATE,
+    TYPES,
+    UPDATE,
+    USR_1,
+    add,
+    remove,
+    usr,
+)
 from samples import CATALOG, database, table
 
 from eventlog.changes.events import EventWriting, change_to_events, event_to_change
@@ -50,29 +62,51 @@ def test_an_insert_without_any_value_is_an_add_with_its_association_alone() -> N
     [
         (
             "modify",
-            '<modify event-id="7">A<modify-attr attr-name="fname"><remove-all-values/><add-value><value>John</value>'
-            '</add-value></modify-attr><modify-attr attr-name="lname"><remove-all-values/></modify-attr></modify>',
+            '<modify event-id="7">A<modify-attr '
+            'attr-name="fname"><remove-all-values/><add-value><value>John</value></add-value></modify-attr><modify-attr '
+            'attr-name="lname"><remove-all-values/></modify-attr></modify>',
         ),
-        ("add", '<add event-id="7">A<add-attr attr-name="fname"><value>John</value></add-attr></add>'),
+        (
+            "add",
+            '<add event-id="7">A<add-attr attr-name="fname"><value>John</value></add-attr></add>',
+        ),
     ],
 )
-def test_an_insert_that_was_queried_back_is_written_as_types_5_and_7(insert_query_back: str, elements: str) -> None:
-    change = usr(INSERT, after={"idu": 1, "fname": "John", "lname": None}, extras={"query_back": "row"})
+def test_an_insert_that_was_queried_back_is_written_as_types_5_and_7(
+    insert_query_back: str, elements: str
+) -> None:
+    change = usr(
+        INSERT, after={"idu": 1, "fname": "John", "lname": None}, extras={"query_back": "row"}
+    )
     assert written(change, insert_query_back=insert_query_back) == [elements]
 
 
 def test_an_insert_queried_back_with_nothing_to_carry_is_not_lost() -> None:
-    assert written(usr(INSERT, after={"idu": 1}, extras={"query_back": "row"})) == ['<add event-id="7">A</add>']
+    assert written(usr(INSERT, after={"idu": 1}, extras={"query_back": "row"})) == [
+        '<add event-id="7">A</add>'
+    ]
 
 
 @pytest.mark.parametrize(
     ("before", "after", "steps"),
     [
-        ("a", "b", "<remove-value><value>a</value></remove-value><add-value><value>b</value></add-value>"),
+        (
+            "a",
+            "b",
+            "<remove-value><value>a</value></remove-value><add-value><value>b</value></add-value>",
+        ),
         (None, "b", "<add-value><value>b</value></add-value>"),
         ("a", None, "<remove-value><value>a</value></remove-value>"),
-        ("a", "a", "<remove-value><value>a</value></remove-value><add-value><value>a</value></add-value>"),
-        ("a", "", "<remove-value><value>a</value></remove-value><add-value><value></value></add-value>"),
+        (
+            "a",
+            "a",
+            "<remove-value><value>a</value></remove-value><add-value><value>a</value></add-value>",
+        ),
+        (
+            "a",
+            "",
+            "<remove-value><value>a</value></remove-value><add-value><value></value></add-value>",
+        ),
     ],
 )
 def test_an_update_with_its_old_value_removes_it(before: Any, after: Any, steps: str) -> None:
@@ -82,7 +116,9 @@ def test_an_update_with_its_old_value_removes_it(before: Any, after: Any, steps:
         after={"idu": 1, "fname": after, "lname": "x"},
         changed=frozenset({"fname"}),
     )
-    assert written(change) == [f'<modify event-id="7">A<modify-attr attr-name="fname">{steps}</modify-attr></modify>']
+    assert written(change) == [
+        f'<modify event-id="7">A<modify-attr attr-name="fname">{steps}</modify-attr></modify>'
+    ]
 
 
 @pytest.mark.parametrize(
@@ -97,7 +133,9 @@ def test_an_update_with_its_old_value_removes_it(before: Any, after: Any, steps:
 def test_an_update_without_its_old_value_removes_all(after: Any, steps: str) -> None:
     name = "usr_phone.phoneno" if isinstance(after, tuple) else "fname"
     change = usr(UPDATE, after={"idu": 1, name: after}, changed=frozenset({name}))
-    assert written(change) == [f'<modify event-id="7">A<modify-attr attr-name="{name}">{steps}</modify-attr></modify>']
+    assert written(change) == [
+        f'<modify event-id="7">A<modify-attr attr-name="{name}">{steps}</modify-attr></modify>'
+    ]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +146,9 @@ def test_an_update_without_its_old_value_removes_all(after: Any, steps: str) -> 
         (None, {"idu": 1, "fname": "b", "lname": "x"}, ["fname", "lname"]),
     ],
 )
-def test_columns_are_written_that_differ_or_else_all_that_are_known(before: Any, after: Any, names: list[str]) -> None:
+def test_columns_are_written_that_differ_or_else_all_that_are_known(
+    before: Any, after: Any, names: list[str]
+) -> None:
     (event,) = change_to_events(usr(UPDATE, before=before, after=after), "7", CATALOG)
     assert [attribute.name for attribute in event.attributes] == names
 
@@ -132,7 +172,12 @@ def test_a_column_that_may_have_changed_is_written_without_its_old_value() -> No
     [
         usr(UPDATE, after={"idu": 1, "fname": "b"}, changed=frozenset()),
         usr(UPDATE, before={"fname": "b"}, after={"fname": "b"}),
-        usr(UPDATE, before={"idu": 1, "fname": None}, after={"idu": 1, "fname": None}, changed=frozenset({"fname"})),
+        usr(
+            UPDATE,
+            before={"idu": 1, "fname": None},
+            after={"idu": 1, "fname": None},
+            changed=frozenset({"fname"}),
+        ),
     ],
 )
 def test_an_update_that_changes_nothing_is_no_event(change: Change) -> None:
@@ -141,7 +186,12 @@ def test_an_update_that_changes_nothing_is_no_event(change: Change) -> None:
 
 def test_a_new_key_is_a_delete_then_an_add_of_the_whole_row() -> None:
     change = Change(
-        "indirect", "usr", UPDATE, (("idu", 5),), {"idu": 1, "fname": "a"}, {"idu": 5, "fname": "a", "lname": "x"}
+        "indirect",
+        "usr",
+        UPDATE,
+        (("idu", 5),),
+        {"idu": 1, "fname": "a"},
+        {"idu": 5, "fname": "a", "lname": "x"},
     )
     old, new = change_to_events(change, "7", CATALOG)
     assert (old.operation, old.association, old.event_id) == (Operation.DELETE, USR_1, "7")
@@ -172,8 +222,17 @@ def test_a_key_that_the_change_does_not_say_comes_from_the_catalogue() -> None:
 
 
 def test_without_a_catalogue_values_are_written_by_their_own_types() -> None:
-    row = {"d": Decimal("1E+3"), "f": 1e16, "b": False, "day": date(1970, 1, 2), "at": time(0, 0, 7), "ts": NOON}
-    (event,) = change_to_events(Change(None, "t", INSERT, (("k", "a b"), ("n", Decimal("1.50"))), after=row), "1")
+    row = {
+        "d": Decimal("1E+3"),
+        "f": 1e16,
+        "b": False,
+        "day": date(1970, 1, 2),
+        "at": time(0, 0, 7),
+        "ts": NOON,
+    }
+    (event,) = change_to_events(
+        Change(None, "t", INSERT, (("k", "a b"), ("n", Decimal("1.50"))), after=row), "1"
+    )
     assert event.association == "k=a b+n=1.5,table=t"
     assert [(one.name, one.value_type, one.steps[0].values[0]) for one in event.attributes] == [
         ("d", "string", "1000"),
@@ -212,7 +271,12 @@ def test_what_a_document_cannot_say_is_refused(change: Change, error: type[Excep
 
 def test_fractions_of_a_second_that_are_not_written_are_told() -> None:
     told: list[str] = []
-    row = {"id": 1, "at": time(1, 2, 3, 4), "ts": NOON.replace(microsecond=1), "tz": NOON.replace(tzinfo=UTC)}
+    row = {
+        "id": 1,
+        "at": time(1, 2, 3, 4),
+        "ts": NOON.replace(microsecond=1),
+        "tz": NOON.replace(tzinfo=UTC),
+    }
     change = Change("indirect", "t", INSERT, (("id", 1),), after=row)
     change_to_events(change, "1", TYPES, EventWriting(truncated=told.append))
     assert told == ["indirect.t.at", "indirect.t.ts"]
@@ -221,7 +285,9 @@ def test_fractions_of_a_second_that_are_not_written_are_told() -> None:
 # Special times
 
 PRICE = build_catalog(
-    database(table("price", "id integer; day date; at time; until timestamptz; amount decimal", "id"))
+    database(
+        table("price", "id integer; day date; at time; until timestamptz; amount decimal", "id")
+    )
 )
 PRICE_1 = "id=1,table=price,schema=indirect"
 
@@ -238,9 +304,17 @@ PRICE_1 = "id=1,table=price,schema=indirect"
         ("until", "infinity", None),
     ],
 )
-def test_special_times_come_back_as_their_text(syntax: str, column: str, old: Any, new: Any) -> None:
+def test_special_times_come_back_as_their_text(
+    syntax: str, column: str, old: Any, new: Any
+) -> None:
     change = Change(
-        "indirect", "price", UPDATE, (("id", 1),), {"id": 1, column: old}, {"id": 1, column: new}, frozenset((column,))
+        "indirect",
+        "price",
+        UPDATE,
+        (("id", 1),),
+        {"id": 1, column: old},
+        {"id": 1, column: new},
+        frozenset((column,)),
     )
     (event,) = change_to_events(change, "1", PRICE, EventWriting(ValueOptions(syntax)))
     document = line_form([write_event(event)], Header())
@@ -251,25 +325,35 @@ def test_special_times_come_back_as_their_text(syntax: str, column: str, old: An
 
 def test_without_a_catalog_special_times_stand_beside_times() -> None:
     moment = datetime(2024, 2, 29)
-    change = Change("s", "t", UPDATE, (("id", "1"),), {"d": "infinity"}, {"d": moment}, frozenset("d"))
+    change = Change(
+        "s", "t", UPDATE, (("id", "1"),), {"d": "infinity"}, {"d": moment}, frozenset("d")
+    )
     (event,) = change_to_events(change, "1")
-    assert event.attributes == (AttributeSteps("d", "time", (remove("infinity"), add("1709164800"))),)
+    assert event.attributes == (
+        AttributeSteps("d", "time", (remove("infinity"), add("1709164800"))),
+    )
     back = event_to_change(event)
     assert (back.before, back.after) == ({"id": "1", "d": "infinity"}, {"id": "1", "d": moment})
 
 
 def test_a_column_of_another_database_holds_no_special_time() -> None:
-    elsewhere = build_catalog(replace(database(table("price", "id integer; day date", "id")), dialect="oracle"))
+    elsewhere = build_catalog(
+        replace(database(table("price", "id integer; day date", "id")), dialect="oracle")
+    )
     change = Change("indirect", "price", INSERT, (("id", 1),), None, {"id": 1, "day": "infinity"})
     with pytest.raises(NotExpressible, match="column 'day': 'infinity' is not a date"):
         change_to_events(change, "1", elsewhere)
-    event = Event(Operation.ADD, "price", PRICE_1, "1", (AttributeSteps("day", "string", (add("infinity"),)),))
+    event = Event(
+        Operation.ADD, "price", PRICE_1, "1", (AttributeSteps("day", "string", (add("infinity"),)),)
+    )
     with pytest.raises(FormatError, match="'infinity' is not a date"):
         event_to_change(event, elsewhere)
 
 
 def test_words_of_exact_numbers_are_written_with_and_without_a_catalog() -> None:
-    change = Change("indirect", "price", INSERT, (("id", 1),), None, {"id": 1, "amount": Decimal("NaN")})
+    change = Change(
+        "indirect", "price", INSERT, (("id", 1),), None, {"id": 1, "amount": Decimal("NaN")}
+    )
     for catalog in (PRICE, None):
         (event,) = change_to_events(change, "1", catalog)
         assert event.attributes == (AttributeSteps("amount", "string", (add("NaN"),)),)
@@ -277,7 +361,9 @@ def test_words_of_exact_numbers_are_written_with_and_without_a_catalog() -> None
 
 def test_a_key_may_be_a_special_time() -> None:
     classes = build_catalog(database(table("slot", "until timestamptz; n integer", "until")))
-    change = Change("indirect", "slot", INSERT, (("until", "infinity"),), None, {"until": "infinity", "n": 1})
+    change = Change(
+        "indirect", "slot", INSERT, (("until", "infinity"),), None, {"until": "infinity", "n": 1}
+    )
     (event,) = change_to_events(change, "1", classes)
     assert event.association == "until=infinity,table=slot,schema=indirect"
     assert event_to_change(event, classes).key == (("until", "infinity"),)
@@ -291,15 +377,21 @@ def test_a_key_may_be_a_special_time() -> None:
         ({"after": {"idu": 1, "\ud800": 2}}, "1", "name of the column '\\\\ud800'"),
     ],
 )
-def test_names_that_no_document_can_carry_are_refused(changed: dict[str, Any], event_id: str, part: str) -> None:
-    change = Change("indirect", "usr", INSERT, KEY, None, {"idu": 1, "fname": "a"})._replace(**changed)
+def test_names_that_no_document_can_carry_are_refused(
+    changed: dict[str, Any], event_id: str, part: str
+) -> None:
+    change = Change("indirect", "usr", INSERT, KEY, None, {"idu": 1, "fname": "a"})._replace(
+        **changed
+    )
     with pytest.raises(NotExpressible, match=f"the {part} .*cannot be written"):
         change_to_events(change, event_id)
 
 
 def test_a_column_that_changes_from_null_to_null_is_told() -> None:
     row = {"idu": 1, "fname": None, "lname": "b"}
-    change = Change("indirect", "usr", UPDATE, KEY, {**row, "lname": "a"}, row, frozenset({"fname", "lname"}))
+    change = Change(
+        "indirect", "usr", UPDATE, KEY, {**row, "lname": "a"}, row, frozenset({"fname", "lname"})
+    )
     told: list[str] = []
     (event,) = change_to_events(change, "1", None, EventWriting(null_unchanged=told.append))
     assert ([one.name for one in event.attributes], told) == (["lname"], ["indirect.usr.fname"])

@@ -41,7 +41,11 @@ BAD = [
     ("bad_xml_char", row(1, 4, 'code="a\x01"', table="tag")),
     ("bad_xml_char", row(1, 4, 'code="\ufffe"', table="tag")),
     ("bad_xml_char", row(1, 4, "code=\ud800", table="tag")),
-    *(("missing_column", row(1, kind, column=column)) for kind in (1, 2, 3, 7, 8) for column in (None, "")),
+    *(
+        ("missing_column", row(1, kind, column=column))
+        for kind in (1, 2, 3, 7, 8)
+        for column in (None, "")
+    ),
     *(("unknown_column", row(1, kind, column="nothing")) for kind in (1, 2, 3, 7, 8)),
     ("unknown_column", row(1, 1, column="phoneno")),
     ("unknown_column", row(1, 1, column="idu", table="usr_phone")),
@@ -79,7 +83,9 @@ def test_the_checks_have_an_order(code: str, one: LogRow) -> None:
 
 
 def test_of_type_2_the_old_value_is_looked_at_first() -> None:
-    checked = check_rows(queue_rows([row(1, 2, column="photo", old="old", new="new")]), CATALOG, None)
+    checked = check_rows(
+        queue_rows([row(1, 2, column="photo", old="old", new="new")]), CATALOG, None
+    )
     assert "old" in checked.bad[0].message
 
 
@@ -90,7 +96,11 @@ def test_an_old_value_that_cannot_be_converted_gives_way_to_a_good_new_one(new: 
     ((_, _, _, _, *step),), ((_, _, _, _, *step_of_type_3),) = bad_old.good, replaced.good
     assert (step, bad_old.bad) == (step_of_type_3, [])
     (remark,) = bad_old.remarks
-    assert (remark.record_id, remark.attribute.name, remark.counter) == (1, "photo", "old_unreadable")
+    assert (remark.record_id, remark.attribute.name, remark.counter) == (
+        1,
+        "photo",
+        "old_unreadable",
+    )
     assert "'*' is not base64" in remark.reason
 
 
@@ -102,37 +112,55 @@ def test_only_xml_lacks_characters(text: str) -> None:
     rows = [row(1, 1, column="fname", new=text)]
     if text != "\0":  # which no key has
         rows.append(row(2, 4, f'code="{text}"', table="tag"))
-    assert [one.code for one in check_rows(queue_rows(rows), CATALOG, None).bad] == ["bad_xml_char"] * len(rows) or (
+    assert [one.code for one in check_rows(queue_rows(rows), CATALOG, None).bad] == [
+        "bad_xml_char"
+    ] * len(rows) or (
         text == "\x7f\x85"  # which XML holds
     )
     checked = check_rows(queue_rows(rows), UNICODE, None)
     assert (len(checked.good), checked.bad) == (len(rows), [])
 
 
-@pytest.mark.parametrize("one", [row(1, 1, column="fname", new="a\ud800"), row(1, 4, 'code="\udfff"', table="tag")])
+@pytest.mark.parametrize(
+    "one", [row(1, 1, column="fname", new="a\ud800"), row(1, 4, 'code="\udfff"', table="tag")]
+)
 def test_half_a_surrogate_pair_is_no_text_in_any_format(one: LogRow) -> None:
     assert [bad.code for bad in check_rows(queue_rows([one]), UNICODE, None).bad] == ["bad_value"]
 
 
 def test_an_old_value_that_xml_cannot_hold_stays_bad() -> None:
-    checked = check_rows(queue_rows([row(1, 2, column="fname", old="\x07", new="ok")]), CATALOG, None)
+    checked = check_rows(
+        queue_rows([row(1, 2, column="fname", old="\x07", new="ok")]), CATALOG, None
+    )
     assert ([one.code for one in checked.bad], checked.remarks) == (["bad_xml_char"], [])
 
 
 def test_of_a_multi_valued_attribute_an_old_value_that_cannot_be_converted_stays_bad() -> None:
     child = table("usr_day", "idu integer; day date", "", [("idu", "usr", "idu")])
     several = build_catalog(database(USR, child))
-    checked = check_rows(queue_rows([row(1, 2, column="usr_day.day", old="no day", new="2024-02-29")]), several, None)
-    assert ([one.code for one in checked.bad], checked.good, checked.remarks) == (["bad_value"], [], [])
+    checked = check_rows(
+        queue_rows([row(1, 2, column="usr_day.day", old="no day", new="2024-02-29")]), several, None
+    )
+    assert ([one.code for one in checked.bad], checked.good, checked.remarks) == (
+        ["bad_value"],
+        [],
+        [],
+    )
 
 
-TIMES = table("times", "id integer; at time; made timestamp; until timestamptz; day date; name text", "id")
+TIMES = table(
+    "times", "id integer; at time; made timestamp; until timestamptz; day date; name text", "id"
+)
 
 
-def truncated(column: str, old: str | None, new: str | None, time_syntax: str = "integer") -> list[str]:
+def truncated(
+    column: str, old: str | None, new: str | None, time_syntax: str = "integer"
+) -> list[str]:
     """The columns that an update is remarked to have lost a fraction of."""
     classes = build_catalog(database(TIMES), values=ValueOptions(time_syntax))
-    checked = check_rows(queue_rows([row(1, 2, "id=1", column, old, new, table="times")]), classes, None)
+    checked = check_rows(
+        queue_rows([row(1, 2, "id=1", column, old, new, table="times")]), classes, None
+    )
     assert not checked.bad
     assert {remark.counter for remark in checked.remarks} <= {"truncated"}
     return [remark.attribute.name for remark in checked.remarks]
@@ -208,7 +236,9 @@ def test_what_a_type_does_not_use_is_not_looked_at(one: LogRow) -> None:
         (row(1, 8, column="fname", old="a", new="b"), None, None),
     ],
 )
-def test_values_are_converted_where_they_are_used(one: LogRow, old: str | All | None, new: str | None) -> None:
+def test_values_are_converted_where_they_are_used(
+    one: LogRow, old: str | All | None, new: str | None
+) -> None:
     checked = check(one)
     assert isinstance(checked, tuple)
     _, _, _, _, goes, comes = checked
@@ -233,7 +263,14 @@ def test_a_whole_row_may_be_named_by_its_child_table(kind: int) -> None:
 
 
 def test_rows_keep_their_order_and_bad_ones_do_not_stop_the_others() -> None:
-    rows = [row(1, 4), row(2, 9), row(3, 4, "idu=2"), row(4, 4, perpetrator="me"), row(5, 4, "x"), row(6, 4, "idu=3")]
+    rows = [
+        row(1, 4),
+        row(2, 9),
+        row(3, 4, "idu=2"),
+        row(4, 4, perpetrator="me"),
+        row(5, 4, "x"),
+        row(6, 4, "idu=3"),
+    ]
     checked = check_rows(queue_rows(rows), CATALOG, "me")
     assert ids_of(checked.good) == [1, 3, 6]
     assert [one.record_id for one in checked.bad] == [2, 5]
@@ -254,7 +291,9 @@ LOOPBACK = [
 
 
 @pytest.mark.parametrize(("perpetrator", "user", "is_loopback"), LOOPBACK)
-def test_loopback_is_the_publishers_own_user(perpetrator: str | None, user: str | None, is_loopback: bool) -> None:
+def test_loopback_is_the_publishers_own_user(
+    perpetrator: str | None, user: str | None, is_loopback: bool
+) -> None:
     assert (check(row(1, 4, perpetrator=perpetrator), user) is None) == is_loopback
 
 
@@ -265,4 +304,7 @@ def test_loopback_rows_are_set_apart_before_any_check(one: LogRow) -> None:
 
 def test_an_excluded_column_is_unknown() -> None:
     without = catalog(exclude={"usr": ["lname"]})
-    assert check_rows(queue_rows([row(1, 1, column="lname", new="x")]), without, None).bad[0].code == "unknown_column"
+    assert (
+        check_rows(queue_rows([row(1, 1, column="lname", new="x")]), without, None).bad[0].code
+        == "unknown_column"
+    )

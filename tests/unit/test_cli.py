@@ -1,4 +1,6 @@
-"""The command line: exit codes, one clear line for what is wrong, nothing imported that is not needed."""
+"""The command line: exit codes, one clear line for what is wrong, nothing imported that is not
+needed.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,27 @@ from shared import Run
 from eventlog import __version__, cli
 from eventlog.cli.context import _TextLines
 from eventlog.cli.monitor import read_monitor
-from eventlog.errors import ConfigError, DatabaseError, EventlogError, FatalAnswer, first_of, number_of
+from eventlog.errors import (
+    ConfigError,
+    DatabaseError,
+    EventlogError,
+    FatalAnswer,
+    first_of,
+    number_of,
+)
 
 
 def lines_and_imports(*arguments: str) -> tuple[list[str], str]:
     """What a command prints, and which of the heavy modules it loads."""
     script = (
-        f"import sys; from eventlog.cli import run; run({list(arguments)!r});"
-        "print([name for name in sys.modules if name.startswith('eventlog.spark') or name.partition('.')[0] in"
-        " ('sqlalchemy', 'alembic', 'lxml', 'rich', 'psycopg', 'pyspark', 'oracledb', 'confluent_kafka')])"
+        f"import sys; from eventlog.cli import run; run({list(arguments)!r});print([name for name "
+        "in sys.modules if name.startswith('eventlog.spark') or name.partition('.')[0] in "
+        "('sqlalchemy', 'alembic', 'lxml', 'rich', 'psycopg', 'pyspark', 'oracledb', "
+        "'confluent_kafka')])"
     )
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     *lines, imported = result.stdout.splitlines()
     return lines, imported
 
@@ -43,7 +55,10 @@ def test_help_lists_every_command_and_imports_none() -> None:
 def test_a_probe_of_the_health_file_loads_nothing_that_speaks_to_a_database(tmp_path: Path) -> None:
     config = tmp_path / "eventlog.toml"
     source = '[source]\ntype = "eventlog"\nconsumer = "search"\n'
-    config.write_text(f'[database]\nurl = "postgresql+psycopg://app@db.example:5432/hr"\n{source}', encoding="utf-8")
+    config.write_text(
+        f'[database]\nurl = "postgresql+psycopg://app@db.example:5432/hr"\n{source}',
+        encoding="utf-8",
+    )
     for first in ((), ("--config", str(config))):
         lines, imported = lines_and_imports(*first, "health", "--file", str(tmp_path / "none"))
         assert "not healthy" in lines[0]
@@ -51,7 +66,8 @@ def test_a_probe_of_the_health_file_loads_nothing_that_speaks_to_a_database(tmp_
 
 
 @pytest.mark.parametrize(
-    ("count", "noun", "said"), [(1, "row", "1 row"), (0, "row", "0 rows"), (1203, "error line", "1,203 error lines")]
+    ("count", "noun", "said"),
+    [(1, "row", "1 row"), (0, "row", "0 rows"), (1203, "error line", "1,203 error lines")],
 )
 def test_messages_count_their_nouns(count: int, noun: str, said: str) -> None:
     assert number_of(count, noun) == said
@@ -79,11 +95,16 @@ def test_version_is_printed(run: Run) -> None:
         (["--set", "publisher.batchsize=1", "config"], "publisher.batch_size"),
         (["--database-url", "nonsense", "config"], "the database URL cannot be read"),
         (["status"], "no database is given"),
-        (["status", "--config", "e.toml"], "--config stands before the command: eventlog --config FILE status"),
+        (
+            ["status", "--config", "e.toml"],
+            "--config stands before the command: eventlog --config FILE status",
+        ),
         (["db", "upgrade", "-q"], "-q stands before the command: eventlog -q db upgrade"),
     ],
 )
-def test_usage_and_configuration_errors_are_one_line_and_exit_2(run: Run, arguments: list[str], part: str) -> None:
+def test_usage_and_configuration_errors_are_one_line_and_exit_2(
+    run: Run, arguments: list[str], part: str
+) -> None:
     code, out, err = run(*arguments)
     assert (code, out) == (2, "")
     assert err.startswith("eventlog: ")
@@ -145,19 +166,26 @@ def test_a_table_goes_to_standard_output_and_warnings_go_beside_it(run: Run) -> 
     code, out, err = run("config")
     assert (code, err) == (0, "")
     assert out.splitlines()[0].split() == ["setting", "value", "from"]
-    assert any(line.split() == ["publisher.batch_size", "128", "default"] for line in out.splitlines())
+    assert any(
+        line.split() == ["publisher.batch_size", "128", "default"] for line in out.splitlines()
+    )
     code, warned, err = run("--database-url", "postgresql://me:secret@nowhere/db", "config")
     assert (code, len(warned.splitlines())) == (0, len(out.splitlines()))
     assert err.startswith("warning: flag database.url holds a password")
 
 
 @pytest.mark.parametrize("arguments", [[], ["--json"]])
-def test_what_standard_output_cannot_encode_is_escaped(tmp_path: Path, arguments: list[str]) -> None:
+def test_what_standard_output_cannot_encode_is_escaped(
+    tmp_path: Path, arguments: list[str]
+) -> None:
     (tmp_path / "eventlog.toml").write_text('[database]\nlog_table = "журнал"\n', encoding="utf-8")
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")}
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("EVENTLOG_")
+    }
     done = subprocess.run(
         [sys.executable, "-c", "from eventlog.cli import main; main()", "config", *arguments],
-        cwd=tmp_path, env=environment | {"PYTHONIOENCODING": "ascii"}, capture_output=True, text=True,
+        cwd=tmp_path, env=environment | {"PYTHONIOENCODING": "ascii"}, capture_output=True,
+        text=True,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert "\\u0436\\u0443\\u0440\\u043d\\u0430\\u043b" in done.stdout
@@ -174,15 +202,24 @@ def test_init_writes_a_file_once(run: Run) -> None:
     assert run("config")[0] == 0
 
 
-def test_config_shows_where_each_setting_came_from(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_shows_where_each_setting_came_from(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Path("eventlog.toml").write_text("[publisher]\nbatch_size = 5\n[[watch]]\ntable = 'usr'\n")
     monkeypatch.setenv("EVENTLOG_PUBLISHER_QUERY_LIMIT", "6")
     monkeypatch.setenv("EVENTLOG_DATABASE_PASSWORD", "geheim")
-    code, out, err = run("--log-table", "mylog", "--database-url", "postgresql://u:geheim@h/d", "config", "--json")
-    settings = {f"{one['section']}.{one['key']}": (one["value"], one["source"]) for one in json.loads(out)}
+    code, out, err = run(
+        "--log-table", "mylog", "--database-url", "postgresql://u:geheim@h/d", "config", "--json"
+    )
+    settings = {
+        f"{one['section']}.{one['key']}": (one["value"], one["source"]) for one in json.loads(out)
+    }
     assert code == 0
     assert settings["publisher.batch_size"] == (5, "eventlog.toml: publisher.batch_size")
-    assert settings["publisher.query_limit"] == (6, "environment variable EVENTLOG_PUBLISHER_QUERY_LIMIT")
+    assert settings["publisher.query_limit"] == (
+        6,
+        "environment variable EVENTLOG_PUBLISHER_QUERY_LIMIT",
+    )
     assert settings["database.log_table"] == ("mylog", "flag database.log_table")
     assert settings["publisher.flight_rows"] == (10000, "default")
     assert settings["watch usr.table"] == ("usr", "eventlog.toml")
@@ -205,7 +242,11 @@ def test_every_command_has_its_module() -> None:
     ("said", "part"),
     [
         (b"SSH-2.0-OpenSSH_9.6\r\n", "does not answer: what came is no HTTP response"),
-        (b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: 0\r\n\r\n", "answers 302"),
+        (
+            b"HTTP/1.1 302 Found\r\nLocation: http://elsewhere.example/\r\nContent-Length: "
+            b"0\r\n\r\n",
+            "answers 302",
+        ),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nno", "does not answer"),
     ],
 )

@@ -1,4 +1,6 @@
-"""``eventlog convert`` and ``eventlog decode``: paths, standard input and output, reports, exit codes."""
+"""``eventlog convert`` and ``eventlog decode``: paths, standard input and output, reports, exit
+codes.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ DELETE = '{"schema":"app","table":"item","op":"DELETE","key":[["id",8]],"positio
 
 @pytest.fixture
 def run(empty_home: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Run:
-    """Run a command line in a directory that holds ``in.jsonl``: exit code, standard output, standard error."""
+    """Run a command line in a directory that holds ``in.jsonl``: exit code, standard output,
+    standard error.
+    """
     (empty_home / "in.jsonl").write_text(UPDATE + DELETE)
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -60,7 +64,9 @@ ITEM = {
 CONVERT = ("convert", "--from", "jsonl", "--to")
 
 
-def test_changes_go_from_file_to_file_and_the_report_says_what_was_done(run: Run, tmp_path: Path) -> None:
+def test_changes_go_from_file_to_file_and_the_report_says_what_was_done(
+    run: Run, tmp_path: Path
+) -> None:
     code, out, err = run(*CONVERT, "eventlog", "in.jsonl", "out.csv")
     assert (code, err) == (0, "")
     assert [line.split() for line in out.splitlines()] == [
@@ -107,13 +113,17 @@ def test_no_format_read_as_another_empties_a_file(run: Run, tmp_path: Path, sour
     for other in names(FORMATS):
         good = tmp_path / "good.jsonl"
         good.write_text(KEPT)
-        code, _, err = run("convert", "--from", other, "--to", "jsonl", TRIED[source].target, str(good))
+        code, _, err = run(
+            "convert", "--from", other, "--to", "jsonl", TRIED[source].target, str(good)
+        )
         assert (code == 0) != (good.read_text() == KEPT), (other, code, err)
         assert good.read_text() != "" or "IN holds no change" in err
 
 
 @pytest.mark.parametrize("target", sorted(LETTERS))
-def test_a_target_is_kept_where_its_format_can_hold_no_change(run: Run, tmp_path: Path, target: str) -> None:
+def test_a_target_is_kept_where_its_format_can_hold_no_change(
+    run: Run, tmp_path: Path, target: str
+) -> None:
     (tmp_path / "in.jsonl").write_text("{}\n[]\n")
     out = tmp_path / "out" / TRIED[target].target
     out.parent.mkdir()
@@ -121,9 +131,13 @@ def test_a_target_is_kept_where_its_format_can_hold_no_change(run: Run, tmp_path
     assert (code, list(out.parent.iterdir())) == (1, []), err
 
 
-def test_the_report_for_programs_is_there_where_nothing_was_written(run: Run, tmp_path: Path) -> None:
+def test_the_report_for_programs_is_there_where_nothing_was_written(
+    run: Run, tmp_path: Path
+) -> None:
     (tmp_path / "in.jsonl").write_text("{}\n")
-    code, out, _ = run("convert", "--from", "jsonl", "--to", "xds", "--json", "in.jsonl", "out.xmll")
+    code, out, _ = run(
+        "convert", "--from", "jsonl", "--to", "xds", "--json", "in.jsonl", "out.xmll"
+    )
     told = json.loads(out)
     assert (code, told["written"], told["counters"]) == (1, 0, {"format": 1})
     assert not (tmp_path / "out.xmll").exists()
@@ -134,7 +148,9 @@ def test_an_empty_source_is_said_and_is_no_error(run: Run, tmp_path: Path) -> No
     code, _, err = run("convert", "--from", "jsonl", "--to", "xds", "in.jsonl", "out.xmll")
     assert (code, (tmp_path / "out.xmll").read_text()) == (0, "")
     assert "IN holds no change" in err
-    code, _, err = run("--quiet", "convert", "--from", "jsonl", "--to", "xds", "in.jsonl", "out.xmll")
+    code, _, err = run(
+        "--quiet", "convert", "--from", "jsonl", "--to", "xds", "in.jsonl", "out.xmll"
+    )
     assert (code, err) == (0, "")
 
 
@@ -160,7 +176,15 @@ def test_options_come_from_a_map(run: Run, tmp_path: Path) -> None:
     "command",
     [
         (*CONVERT, "gbase", "in.jsonl", "postgresql://ann:hush@db/shop"),
-        ("convert", "--from", "qlik-messages", "--to", "jsonl", "postgresql://ann:hush@db/shop", "out"),
+        (
+            "convert",
+            "--from",
+            "qlik-messages",
+            "--to",
+            "jsonl",
+            "postgresql://ann:hush@db/shop",
+            "out",
+        ),
         ("decode", "--from", "xds", "postgresql://ann:hush@db/shop"),
     ],
 )
@@ -173,27 +197,63 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
 @pytest.mark.parametrize(
     ("arguments", "code", "part"),
     [
-        ((*CONVERT, "xml", "in.jsonl", "out"), 2, "format 'xml' is not known; the nearest known one is xds"),
+        (
+            (*CONVERT, "xml", "in.jsonl", "out"),
+            2,
+            "format 'xml' is not known; the nearest known one is xds",
+        ),
         ((*CONVERT, "xds", "in.jsonl"), 2, "Missing argument 'OUT'"),
         ((*CONVERT, "xds", "--map", "map.json", "in.jsonl", "out"), 2, "do you mean writer"),
-        ((*CONVERT, "xds", "--map", "nowhere.json", "in.jsonl", "out"), 2, "nowhere.json cannot be read: No such file"),
-        ((*CONVERT, "xds", "--map", "lost.toml", "in.jsonl", "out"), 2, "lost.json cannot be read: No such file"),
-        ((*CONVERT, "xds", "in.jsonl", "nowhere/out"), 2, "out cannot be written: there is no directory nowhere"),
-        ((*CONVERT, "gbase", "in.jsonl", "sqlite:///out"), 2, "gbase takes no sqlite://...: name a file"),
-        ((*CONVERT, "qlik-messages", "in.jsonl", "sqlite:///out"), 2, "name a file or a directory, or kafka://..."),
+        (
+            (*CONVERT, "xds", "--map", "nowhere.json", "in.jsonl", "out"),
+            2,
+            "nowhere.json cannot be read: No such file",
+        ),
+        (
+            (*CONVERT, "xds", "--map", "lost.toml", "in.jsonl", "out"),
+            2,
+            "lost.json cannot be read: No such file",
+        ),
+        (
+            (*CONVERT, "xds", "in.jsonl", "nowhere/out"),
+            2,
+            "out cannot be written: there is no directory nowhere",
+        ),
+        (
+            (*CONVERT, "gbase", "in.jsonl", "sqlite:///out"),
+            2,
+            "gbase takes no sqlite://...: name a file",
+        ),
+        (
+            (*CONVERT, "qlik-messages", "in.jsonl", "sqlite:///out"),
+            2,
+            "name a file or a directory, or kafka://...",
+        ),
         (("decode", "--from", "gbase", "sqlite:///in"), 2, "gbase takes no sqlite://..."),
         (
             ("convert", "--from", "linter", "--to", "xds", "sqlite:///q.db", "out"),
             1,
             "there is no database file 'q.db'",
         ),
-        (("decode", "--from", "qlik-change-table", "sqlite:///q.db"), 1, "there is no database file 'q.db'"),
+        (
+            ("decode", "--from", "qlik-change-table", "sqlite:///q.db"),
+            1,
+            "there is no database file 'q.db'",
+        ),
         ((*CONVERT, "xds", "nowhere.jsonl", "out"), 1, "nowhere.jsonl: No such file"),
         ((*CONVERT, "xds", "--json", "in.jsonl", "-"), 2, "both write to standard output"),
-        ((*CONVERT, "xds", "--strict", "bad.jsonl", "out"), 1, "bad.jsonl, line 1: the line is no JSON"),
+        (
+            (*CONVERT, "xds", "--strict", "bad.jsonl", "out"),
+            1,
+            "bad.jsonl, line 1: the line is no JSON",
+        ),
         ((*CONVERT, "eventlog", "in.jsonl", "out.txt"), 2, "file_format = jsonl | csv | parquet"),
         ((*CONVERT, "qlik-change-table", "in.jsonl", "-"), 2, "written to several files"),
-        ((*CONVERT, "linter", "--map", "complete.json", "in.jsonl", "-"), 2, "written to several files"),
+        (
+            (*CONVERT, "linter", "--map", "complete.json", "in.jsonl", "-"),
+            2,
+            "written to several files",
+        ),
         (("decode", "--from", "jsonl", "--strict", "bad.jsonl"), 1, "bad.jsonl, line 1"),
     ],
 )
@@ -249,7 +309,10 @@ def test_decode_shows_a_block_a_change(run: Run) -> None:
             ],
         ),
         ('{"table":"t\\u001b[2J","op":"TRUNCATE"}', [r"TRUNCATE t\x1b[2J"]),
-        ('{"table":"t","op":"INSERT","after":{"p":["a",{"hex":"01"}]}}', ["INSERT t", "    p  ('a', 01)"]),
+        (
+            '{"table":"t","op":"INSERT","after":{"p":["a",{"hex":"01"}]}}',
+            ["INSERT t", "    p  ('a', 01)"],
+        ),
     ],
 )
 def test_a_block_says_all_that_a_change_knows(line: str, lines: list[str]) -> None:
@@ -272,7 +335,13 @@ def test_decode_lists_a_queue_with_the_places_of_its_rows(run: Run, tmp_path: Pa
     queue = json.loads((VECTORS / "linter.json").read_text())["queues"][0]
     (tmp_path / "queue.jsonl").write_text("".join(json.dumps(row) + "\n" for row in queue["rows"]))
     (tmp_path / "map.json").write_text(
-        json.dumps({"codec": "eventlog-emulator-1", "final": True, "dispatch_attrs": queue["dispatch_attrs"]})
+        json.dumps(
+            {
+                "codec": "eventlog-emulator-1",
+                "final": True,
+                "dispatch_attrs": queue["dispatch_attrs"],
+            }
+        )
     )
     code, out, _ = run("decode", "--from", "linter", "--map", "map.json", "queue.jsonl")
     lines = out.splitlines()
@@ -292,14 +361,18 @@ MAPS: dict[str, dict[str, dict[str, object]]] = {
 
 @pytest.mark.parametrize("target", NAMES)
 @pytest.mark.parametrize("source", NAMES)
-def test_any_format_is_converted_to_any_other(run: Run, tmp_path: Path, source: str, target: str) -> None:
+def test_any_format_is_converted_to_any_other(
+    run: Run, tmp_path: Path, source: str, target: str
+) -> None:
     letters = {name: letter for letter, name in LETTERS.items()}
     tried = TRIED[letters.get(source, "E")]
     place = tried.target
     SAMPLES[tried.letter](tmp_path / place)
     if source == "jsonl":
         place = "changes.jsonl"
-        (tmp_path / place).write_text("".join(dumps(change) + "\n" for change in tried.read(tmp_path / tried.target)))
+        (tmp_path / place).write_text(
+            "".join(dumps(change) + "\n" for change in tried.read(tmp_path / tried.target))
+        )
     (tmp_path / "shop.json").write_text(json.dumps(CATALOG))
     map = {
         "catalog": "shop.json",
@@ -309,7 +382,9 @@ def test_any_format_is_converted_to_any_other(run: Run, tmp_path: Path, source: 
     (tmp_path / "map.json").write_text(json.dumps(map))
     (tmp_path / "out").mkdir()
     out = f"out/{'changes.jsonl' if target == 'jsonl' else TRIED[letters[target]].target}"
-    code, said, err = run("convert", "--from", source, "--to", target, "--map", "map.json", "--json", place, out)
+    code, said, err = run(
+        "convert", "--from", source, "--to", target, "--map", "map.json", "--json", place, out
+    )
     assert (code, err) == (0, "")
     report = json.loads(said)
     assert report["read"] > 1
@@ -317,7 +392,9 @@ def test_any_format_is_converted_to_any_other(run: Run, tmp_path: Path, source: 
     assert (tmp_path / out).exists()
 
 
-def test_the_captured_stream_of_the_source_document_is_its_one_transaction(run: Run, tmp_path: Path) -> None:
+def test_the_captured_stream_of_the_source_document_is_its_one_transaction(
+    run: Run, tmp_path: Path
+) -> None:
     streams = json.loads((VECTORS / "gbase.json").read_text())["streams"]
     capture = next(stream for stream in streams if stream["name"] == "capture stream")
     (tmp_path / "capture.cdc").write_bytes(bytes.fromhex(capture["hex"]))
@@ -329,10 +406,16 @@ def test_the_captured_stream_of_the_source_document_is_its_one_transaction(run: 
     assert "c2 varchar(20,0): 'abcabcabc'" in listed
     assert "end of the stream, 0 transactions open" in listed
 
-    code, written, _ = run("convert", "--from", "gbase", "--to", "jsonl", "--map", "map.json", "capture.cdc", "-")
+    code, written, _ = run(
+        "convert", "--from", "gbase", "--to", "jsonl", "--map", "map.json", "capture.cdc", "-"
+    )
     assert code == 0
     (change,) = map(json.loads, written.splitlines())
-    assert (change["table"], change["op"], change["after"]) == ("t1", "INSERT", {"c1": 15, "c2": "abcabcabc"})
+    assert (change["table"], change["op"], change["after"]) == (
+        "t1",
+        "INSERT",
+        {"c1": 15, "c2": "abcabcabc"},
+    )
     assert change["position"] == "0000000b017460a0:0000000b01746050"
     assert change["last_in_transaction"] is True
 
@@ -357,7 +440,16 @@ def test_the_password_of_the_configured_database_goes_to_no_other(
     arguments = {
         "source": ("--from", "eventlog", "--to", "jsonl", url, "out.jsonl"),
         "target": ("--from", "jsonl", "--to", "eventlog", "in.jsonl", url),
-        "database_url": ("--from", "eventlog", "--to", "jsonl", "--map", "map.json", "log.jsonl", "out.jsonl"),
+        "database_url": (
+            "--from",
+            "eventlog",
+            "--to",
+            "jsonl",
+            "--map",
+            "map.json",
+            "log.jsonl",
+            "out.jsonl",
+        ),
         "decoded": ("--from", "eventlog", "--map", "map.json", "log.jsonl"),
     }[place]
     code, _, err = run("decode" if place == "decoded" else "convert", *arguments)

@@ -63,11 +63,20 @@ def test_status_counts_rows_and_names_what_is_in_flight(run: Run) -> None:
     report = json.loads(out)
     assert (code, err) == (0, "")
     assert report["rows"] == {"N": 1, "S": 2, "E": 2, "F": 1}
-    assert (report["log"], report["queue_rows"], report["publisher_runs"]) == ("public.eventlog", 1, False)
+    assert (report["log"], report["queue_rows"], report["publisher_runs"]) == (
+        "public.eventlog",
+        1,
+        False,
+    )
     assert 0 <= report["oldest_seconds"] < 600
     assert report.keys() == shape().keys()  # that of the monitor
     (event,) = report["in_flight"]
-    assert (event["flight"], event["event_id"], event["rows"], event["sendings"]) == (7, "5.2", 1, 2)
+    assert (event["flight"], event["event_id"], event["rows"], event["sendings"]) == (
+        7,
+        "5.2",
+        1,
+        2,
+    )
     assert (event["table_name"], event["table_key"]) == ("usr", "idu=2")
 
 
@@ -101,7 +110,9 @@ def test_requeue_sets_back_and_refuses_what_would_bring_old_values_back(run: Run
 def test_a_dry_run_of_requeue_counts_and_changes_nothing(run: Run, database: sa.Engine) -> None:
     def letters() -> list[str]:
         with database.connect() as conn:
-            return list(conn.exec_driver_sql("SELECT status FROM eventlog ORDER BY record_id").scalars())
+            return list(
+                conn.exec_driver_sql("SELECT status FROM eventlog ORDER BY record_id").scalars()
+            )
 
     before = letters()
     code, out, _ = run("requeue", "--status", "E,F,S", "--dry-run", "--json")
@@ -119,7 +130,8 @@ def test_requeue_takes_only_the_rows_that_are_named(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "ranges"), [("1", [(1, 1)]), ("1,2,5-9", [(1, 1), (2, 2), (5, 9)]), (" 1 , 3 - 4 ", [(1, 1), (3, 4)])]
+    ("text", "ranges"),
+    [("1", [(1, 1)]), ("1,2,5-9", [(1, 1), (2, 2), (5, 9)]), (" 1 , 3 - 4 ", [(1, 1), (3, 4)])],
 )
 def test_ids_are_numbers_and_ranges(text: str, ranges: list[tuple[int, int]]) -> None:
     assert parse_ids(text) == ranges
@@ -137,18 +149,27 @@ def test_other_texts_are_no_letters(text: str) -> None:
         parse_letters(text)
 
 
-def test_a_right_that_is_missing_is_named_with_who_can_grant_it(run: Run, database: sa.Engine) -> None:
+def test_a_right_that_is_missing_is_named_with_who_can_grant_it(
+    run: Run, database: sa.Engine
+) -> None:
     reader = f"reader_of_{database.url.database}"
     with database.begin() as conn:
-        conn.exec_driver_sql(f'CREATE ROLE "{reader}"; GRANT SELECT ON ALL TABLES IN SCHEMA public TO "{reader}"')
+        conn.exec_driver_sql(
+            f'CREATE ROLE "{reader}"; GRANT SELECT ON ALL TABLES IN SCHEMA public TO "{reader}"'
+        )
     try:
         as_reader = database.url.update_query_dict({"options": f"-crole={reader}"})
-        code, _, err = run("--database-url", as_reader.render_as_string(hide_password=False), "requeue")
+        code, _, err = run(
+            "--database-url", as_reader.render_as_string(hide_password=False), "requeue"
+        )
     finally:
         with database.begin() as conn:
             conn.exec_driver_sql(f'DROP OWNED BY "{reader}"; DROP ROLE "{reader}"')
     assert (code, err.count("\n")) == (1, 1)
-    assert "permission denied for table eventlog; run this as the owner, or have the right granted" in err
+    assert (
+        "permission denied for table eventlog; run this as the owner, or have the right granted"
+        in err
+    )
 
 
 def test_a_publisher_that_lacks_a_right_is_not_told_to_be_the_owner(database: sa.Engine) -> None:
@@ -157,7 +178,9 @@ def test_a_publisher_that_lacks_a_right_is_not_told_to_be_the_owner(database: sa
         conn.exec_driver_sql("CREATE TABLE private_of_the_owner (x integer)")
         conn.exec_driver_sql("SET LOCAL ROLE one_without_rights")
         with (
-            pytest.raises(DatabaseError, match="have the right granted: `eventlog doctor` names") as refused,
+            pytest.raises(
+                DatabaseError, match="have the right granted: `eventlog doctor` names"
+            ) as refused,
             connection.as_database_errors(conn),
         ):
             conn.exec_driver_sql("SELECT * FROM private_of_the_owner")
@@ -173,18 +196,23 @@ def test_a_publisher_that_lacks_a_right_is_not_told_to_be_the_owner(database: sa
         (["--database-url", "postgresql://nobody@localhost:1/x", "status"], "cannot connect"),
     ],
 )
-def test_a_log_that_is_not_there_is_one_line_and_exit_1(run: Run, arguments: list[str], part: str) -> None:
+def test_a_log_that_is_not_there_is_one_line_and_exit_1(
+    run: Run, arguments: list[str], part: str
+) -> None:
     code, out, err = run(*arguments)
     assert (code, out, err.count("\n")) == (1, "", 1)
     assert part in err
 
 
-def test_errors_groups_the_refused_rows_by_cause_and_says_what_puts_them_back(run: Run, database: sa.Engine) -> None:
+def test_errors_groups_the_refused_rows_by_cause_and_says_what_puts_them_back(
+    run: Run, database: sa.Engine
+) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql(
             "INSERT INTO eventlog_error VALUES (2, '2026-01-01 10:00', 'bad_value', 'too long'), "
-            "(6, '2026-01-02 10:00', 'bad_value', 'no date'), (4, '2026-01-01 11:00', 'receiver', 'no such user'), "
-            "(1, '2026-01-03 11:00', 'receiver', 'was refused, and is done by now')"
+            "(6, '2026-01-02 10:00', 'bad_value', 'no date'), (4, '2026-01-01 11:00', 'receiver', "
+            "'no such user'), (1, '2026-01-03 11:00', 'receiver', 'was refused, and is done by "
+            "now')"
         )
     code, out, err = run("errors", "--json")
     assert (code, err) == (0, "")
@@ -192,15 +220,27 @@ def test_errors_groups_the_refused_rows_by_cause_and_says_what_puts_them_back(ru
         "log": "public.eventlog",
         "errors": [
             {
-                "code": "bad_value", "table_name": "usr", "status": "E", "rows": 2, "newest": "2026-01-02T10:00:00Z",
-                "example": 6, "message": "no date", "command": "eventlog requeue --status E --ids 2,6",
+                "code": "bad_value",
+                "table_name": "usr",
+                "status": "E",
+                "rows": 2,
+                "newest": "2026-01-02T10:00:00Z",
+                "example": 6,
+                "message": "no date",
+                "command": "eventlog requeue --status E --ids 2,6",
             },
             {
-                "code": "receiver", "table_name": "usr", "status": "F", "rows": 1, "newest": "2026-01-01T11:00:00Z",
-                "example": 4, "message": "no such user", "command": "eventlog requeue --status F --ids 4",
+                "code": "receiver",
+                "table_name": "usr",
+                "status": "F",
+                "rows": 1,
+                "newest": "2026-01-01T11:00:00Z",
+                "example": 4,
+                "message": "no such user",
+                "command": "eventlog requeue --status F --ids 4",
             },
         ],
-    }  # fmt: skip
+    }
     code, out, err = run("errors")
     assert (code, out.splitlines()[1].split()[:4]) == (0, ["bad_value", "usr", "E", "2"])
     assert "eventlog requeue --status E --ids 2,6" in err
@@ -209,11 +249,15 @@ def test_errors_groups_the_refused_rows_by_cause_and_says_what_puts_them_back(ru
 def test_errors_looks_at_the_newest_lines_only(run: Run, database: sa.Engine) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql(
-            "INSERT INTO eventlog_error VALUES (2, '2026-01-01 10:00', 'old', ''), (6, '2026-01-02 10:00', 'new', '')"
+            "INSERT INTO eventlog_error VALUES (2, '2026-01-01 10:00', 'old', ''), (6, "
+            "'2026-01-02 10:00', 'new', '')"
         )
     _, out, _ = run("errors", "--limit", "1", "--json")
     assert [group["code"] for group in json.loads(out)["errors"]] == ["new"]
 
 
 def test_errors_of_a_log_without_any_says_so(run: Run) -> None:
-    assert run("errors")[:2] == (0, "log public.eventlog: no row of status E or F among the newest error lines\n")
+    assert run("errors")[:2] == (
+        0,
+        "log public.eventlog: no row of status E or F among the newest error lines\n",
+    )

@@ -54,7 +54,9 @@ def catalogue(database: sa.Engine) -> list[tuple[str, ...]]:
 def log_rows(database: sa.Engine) -> list[tuple[int, str, str]]:
     with database.begin() as conn:
         conn.exec_driver_sql("INSERT INTO hr.usr VALUES (1, 'Ada', NULL, 'x')")
-        rows = conn.exec_driver_sql("SELECT event_type, table_key, column_name FROM hr.eventlog ORDER BY record_id")
+        rows = conn.exec_driver_sql(
+            "SELECT event_type, table_key, column_name FROM hr.eventlog ORDER BY record_id"
+        )
         return [tuple(row) for row in rows]
 
 
@@ -63,7 +65,9 @@ def install(run: Run) -> None:
     assert run("triggers", "apply")[0] == 0
 
 
-def test_from_nothing_to_logging_and_back_to_the_same_catalogue(run: Run, database: sa.Engine) -> None:
+def test_from_nothing_to_logging_and_back_to_the_same_catalogue(
+    run: Run, database: sa.Engine
+) -> None:
     before = catalogue(database)
     install(run)
     assert log_rows(database) == [(1, "idu=1", "fname")]
@@ -85,7 +89,9 @@ def test_upgrade_says_where_the_log_is_and_does_nothing_twice(run: Run) -> None:
     assert (code, out.count("\n"), err) == (0, 2, "")
 
 
-def test_a_log_with_unpublished_rows_is_dropped_only_by_force(run: Run, database: sa.Engine) -> None:
+def test_a_log_with_unpublished_rows_is_dropped_only_by_force(
+    run: Run, database: sa.Engine
+) -> None:
     before = catalogue(database)
     install(run)
     log_rows(database)
@@ -95,10 +101,14 @@ def test_a_log_with_unpublished_rows_is_dropped_only_by_force(run: Run, database
     assert catalogue(database) == before
 
 
-def test_a_log_that_triggers_write_is_not_dropped_from_under_them(run: Run, database: sa.Engine) -> None:
+def test_a_log_that_triggers_write_is_not_dropped_from_under_them(
+    run: Run, database: sa.Engine
+) -> None:
     install(run)
     with database.begin() as conn:
-        conn.exec_driver_sql("ALTER TABLE hr.eventlog_error RENAME TO errors")  # no publisher would run now
+        conn.exec_driver_sql(
+            "ALTER TABLE hr.eventlog_error RENAME TO errors"
+        )  # no publisher would run now
     code, _, err = run("db", "downgrade", "base", "--force")
     assert code == 2
     assert "triggers on hr.usr, hr.usr_phone write the log eventlog" in err
@@ -124,20 +134,39 @@ class Terminal(io.StringIO):
 @pytest.mark.parametrize(
     ("arguments", "question"),
     [
-        (("triggers", "drop"), "This drops the triggers of hr.usr, hr.usr_phone, whose changes are then not logged."),
-        (("triggers", "drop", "--drop-log"), "and the log eventlog with all its rows and its companions."),
-        (("db", "downgrade", "base"), "This drops the log eventlog with all its rows, and its companion tables"),
+        (
+            ("triggers", "drop"),
+            "This drops the triggers of hr.usr, hr.usr_phone, whose changes are then not logged.",
+        ),
+        (
+            ("triggers", "drop", "--drop-log"),
+            "and the log eventlog with all its rows and its companions.",
+        ),
+        (
+            ("db", "downgrade", "base"),
+            "This drops the log eventlog with all its rows, and its companion tables",
+        ),
         (("db", "downgrade", "log@base"), "This drops the log eventlog with all its rows."),
-        (("db", "downgrade", "companions@base"), "takes away from the log eventlog what the migrations after"),
+        (
+            ("db", "downgrade", "companions@base"),
+            "takes away from the log eventlog what the migrations after",
+        ),
         (
             ("purge", "--older-than", "0s"),
             "This removes from the log hr.eventlog all rows of status S and W older than",
         ),
-        (("triggers", "apply"), "This drops the triggers of hr.usr, hr.usr_phone, which no [[watch]] names any longer"),
+        (
+            ("triggers", "apply"),
+            "This drops the triggers of hr.usr, hr.usr_phone, which no [[watch]] names any longer",
+        ),
     ],
 )
 def test_what_destroys_asks_on_a_terminal_and_a_no_changes_nothing(
-    run: Run, database: sa.Engine, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], question: str
+    run: Run,
+    database: sa.Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    question: str,
 ) -> None:
     install(run)
     if arguments[0] == "db":
@@ -166,7 +195,11 @@ def test_what_destroys_asks_on_a_terminal_and_a_no_changes_nothing(
 
 @pytest.mark.parametrize(("stdin", "yes"), [(Terminal(""), ["--yes"]), (io.StringIO(""), [])])
 def test_scripts_are_not_asked(
-    run: Run, database: sa.Engine, monkeypatch: pytest.MonkeyPatch, stdin: io.StringIO, yes: list[str]
+    run: Run,
+    database: sa.Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    stdin: io.StringIO,
+    yes: list[str],
 ) -> None:
     before = catalogue(database)
     monkeypatch.setattr(sys, "stdin", stdin)
@@ -179,7 +212,9 @@ def test_scripts_are_not_asked(
     assert catalogue(database) == before
 
 
-def test_a_watch_that_is_taken_out_is_told_with_what_apply_drops(run: Run, database: sa.Engine) -> None:
+def test_a_watch_that_is_taken_out_is_told_with_what_apply_drops(
+    run: Run, database: sa.Engine
+) -> None:
     install(run)
     before = everything(database)
     Path("eventlog.toml").write_text(CONFIG.split("[[watch]]")[0])
@@ -188,10 +223,13 @@ def test_a_watch_that_is_taken_out_is_told_with_what_apply_drops(run: Run, datab
         assert code == 0
         lines = out.splitlines()
         assert "- hr.usr: no longer watched" in lines
-        assert '    DROP TRIGGER "_tgr_usr_i_1" ON "hr"."usr"' in lines or "    DROP TRIGGER _tgr_usr_i_1" in out
         assert (
-            "warning: apply drops the triggers of hr.usr, hr.usr_phone, which no [[watch]] names any longer: what "
-            "changes there from then on is not logged"
+            '    DROP TRIGGER "_tgr_usr_i_1" ON "hr"."usr"' in lines
+            or "    DROP TRIGGER _tgr_usr_i_1" in out
+        )
+        assert (
+            "warning: apply drops the triggers of hr.usr, hr.usr_phone, which no [[watch]] names "
+            "any longer: what changes there from then on is not logged"
         ) in lines
     assert everything(database) == before
     assert "warning: apply drops" not in run("triggers", "apply")[1]
@@ -218,7 +256,9 @@ CREATE TABLE hr.parts_1 PARTITION OF hr.parts FOR VALUES IN (1);
 """
 
 
-def test_a_pattern_watches_tables_and_nothing_that_belongs_to_others(run: Run, database: sa.Engine) -> None:
+def test_a_pattern_watches_tables_and_nothing_that_belongs_to_others(
+    run: Run, database: sa.Engine
+) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql(MORE_TABLES)
     Path("eventlog.toml").write_text(WITH_PATTERNS)
@@ -230,13 +270,19 @@ def test_a_pattern_watches_tables_and_nothing_that_belongs_to_others(run: Run, d
     assert {action["table"] for action in planned["actions"]} == {
         "hr.grp", "hr.grp_note", "hr.parts", "hr.usr", "hr.usr_phone",
     }  # fmt: skip
-    assert any("loose matches the watch * and has no primary key" in warning for warning in planned["warnings"])
+    assert any(
+        "loose matches the watch * and has no primary key" in warning
+        for warning in planned["warnings"]
+    )
     with database.begin() as conn:
         conn.exec_driver_sql(
-            "INSERT INTO hr.usr VALUES (1, 'Ada', NULL, 'x'); INSERT INTO hr.usr_phone VALUES (1, '555');"
-            "INSERT INTO hr.grp VALUES (7, 'g'); INSERT INTO hr.parts VALUES (1); INSERT INTO hr.tmp_load VALUES (1)"
+            "INSERT INTO hr.usr VALUES (1, 'Ada', NULL, 'x'); INSERT INTO hr.usr_phone VALUES (1, "
+            "'555');INSERT INTO hr.grp VALUES (7, 'g'); INSERT INTO hr.parts VALUES (1); INSERT "
+            "INTO hr.tmp_load VALUES (1)"
         )
-        rows = conn.exec_driver_sql("SELECT table_name, event_type, column_name FROM hr.eventlog ORDER BY record_id")
+        rows = conn.exec_driver_sql(
+            "SELECT table_name, event_type, column_name FROM hr.eventlog ORDER BY record_id"
+        )
         logged = [tuple(row) for row in rows]
     assert logged == [
         ("usr", 1, "fname"), ("usr", 2, "usr_phone.phoneno"), ("grp", 5, None), ("parts", 5, None),
@@ -258,7 +304,9 @@ def test_a_new_table_that_matches_is_told_by_plan(run: Run, database: sa.Engine)
     assert any("hr.later" in line for line in json.loads(run("status", "--json")[1])["drift"])
 
 
-def test_a_partition_that_is_watched_is_called_one_of_its_root(run: Run, database: sa.Engine) -> None:
+def test_a_partition_that_is_watched_is_called_one_of_its_root(
+    run: Run, database: sa.Engine
+) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql("CREATE TABLE hr.parts_1 PARTITION OF hr.parts FOR VALUES IN (1)")
     assert run("db", "upgrade")[0] == 0
@@ -314,9 +362,15 @@ def test_init_fills_the_watches_in_from_the_database(
     assert (code, "eventlog.toml: 4 [[watch]] added." in err) == (0, True)
     text = Path("eventlog.toml").read_text()
     assert text.startswith('# mine\n[database]\nschema_name = "hr"\n')
-    assert [one["table"] for one in tomllib.loads(text)["watch"]] == ["grp", "parts", "tmp_load", "usr"]
+    assert [one["table"] for one in tomllib.loads(text)["watch"]] == [
+        "grp",
+        "parts",
+        "tmp_load",
+        "usr",
+    ]
     for line in (
-        '#exclude = ["password_hash"]  # named like secrets: take the # off, unless they are to be sent',
+        '#exclude = ["password_hash"]  # named like secrets: take the # off, unless they are to '
+        "be sent",
         '# with its child table "usr_phone"',
         '# not watched: "loose", which has no primary key',
         '# not watched: "view_usr", a view: see `view` and `base`',
@@ -336,13 +390,18 @@ def test_init_fills_the_watches_in_from_the_database(
     assert "--tables goes neither with --force" in run("init", "--tables", "--force")[2]
 
 
-def test_a_schema_without_tables_is_named_and_no_pattern_is_spoken_of(run: Run, database: sa.Engine) -> None:
+def test_a_schema_without_tables_is_named_and_no_pattern_is_spoken_of(
+    run: Run, database: sa.Engine
+) -> None:
     Path("eventlog.toml").unlink()
     with database.begin() as conn:
         conn.exec_driver_sql("CREATE SCHEMA other")
     code, _, err = run("--schema", "other", "init", "--tables")
     assert (code, Path("eventlog.toml").exists()) == (2, False)
-    assert 'there is no table with a primary key of schema "other": name the schema of the application' in err
+    assert (
+        'there is no table with a primary key of schema "other": name the schema of the application'
+        in err
+    )
     assert "*" not in err
 
 
@@ -351,16 +410,21 @@ def test_names_of_secrets_are_those_of_crypts_too(run: Run, database: sa.Engine)
     with database.begin() as conn:
         conn.exec_driver_sql("ALTER TABLE hr.usr ADD pass_crypt text, ADD pass_salt text")
     assert run("--schema", "hr", "init", "--tables")[0] == 0
-    assert '#exclude = ["password_hash", "pass_crypt", "pass_salt"]' in Path("eventlog.toml").read_text()
+    assert (
+        '#exclude = ["password_hash", "pass_crypt", "pass_salt"]'
+        in Path("eventlog.toml").read_text()
+    )
 
 
 def test_references_of_views_that_stay_values_are_said(run: Run, database: sa.Engine) -> None:
     with database.begin() as conn:
         conn.exec_driver_sql("ALTER TABLE hr.usr ADD boss integer REFERENCES hr.usr")
-        conn.exec_driver_sql("CREATE VIEW hr.view_boss AS SELECT idu AS pk_idu, boss AS fk__idu__boss FROM hr.usr")
+        conn.exec_driver_sql(
+            "CREATE VIEW hr.view_boss AS SELECT idu AS pk_idu, boss AS fk__idu__boss FROM hr.usr"
+        )
     Path("eventlog.toml").write_text(
-        '[database]\nschema_name = "hr"\n[format]\nreferential = "dn"\n'
-        '[[watch]]\nview = "view_boss"\nbase = { usr = { idu = "pk_idu", boss = "fk__idu__boss" } }\n'
+        '[database]\nschema_name = "hr"\n[format]\nreferential = "dn"\n[[watch]]\nview = '
+        '"view_boss"\nbase = { usr = { idu = "pk_idu", boss = "fk__idu__boss" } }\n'
     )
     assert run("db", "upgrade")[0] == 0
     code, out, err = run("triggers", "plan")
@@ -369,26 +433,43 @@ def test_references_of_views_that_stay_values_are_said(run: Run, database: sa.En
 
 
 @pytest.mark.parametrize("format", ["debezium", "qlik-messages"])
-def test_init_makes_classes_of_child_tables_for_a_format_of_rows(run: Run, database: sa.Engine, format: str) -> None:
-    """A child table with a primary key is a class of its own; the values of one without are excluded."""
+def test_init_makes_classes_of_child_tables_for_a_format_of_rows(
+    run: Run, database: sa.Engine, format: str
+) -> None:
+    """A child table with a primary key is a class of its own; the values of one without are
+    excluded.
+    """
     with database.begin() as conn:
         conn.exec_driver_sql(MORE_TABLES)
-        conn.exec_driver_sql("CREATE TABLE hr.usr_mail (idu integer REFERENCES hr.usr, mail text PRIMARY KEY)")
+        conn.exec_driver_sql(
+            "CREATE TABLE hr.usr_mail (idu integer REFERENCES hr.usr, mail text PRIMARY KEY)"
+        )
     assert run("db", "upgrade")[0] == 0
     path = Path("eventlog.toml")
-    sink = '[sink]\ntype = "stdout"\n' if format == "debezium" else '[sink]\ntype = "kafka"\nbrokers = "b:9092"\n'
+    sink = (
+        '[sink]\ntype = "stdout"\n'
+        if format == "debezium"
+        else '[sink]\ntype = "kafka"\nbrokers = "b:9092"\n'
+    )
     head = f'[database]\nschema_name = "hr"\n[format]\ntype = "{format}"\n{sink}'
     path.write_text(head)
     assert run("init", "--tables")[0] == 0
     watches = {one["table"]: one for one in tomllib.loads(path.read_text())["watch"]}
     assert set(watches) == {"grp", "grp_note", "parts", "tmp_load", "usr", "usr_mail"}
     assert watches["usr"]["exclude"] == ["usr_phone.phoneno"]
-    assert '# named like secrets, add them to exclude unless they are to be sent: ["password_hash"]' in path.read_text()
+    assert (
+        '# named like secrets, add them to exclude unless they are to be sent: ["password_hash"]'
+        in path.read_text()
+    )
     assert run("triggers", "apply")[0] == 0
     assert "child_values" not in run("doctor")[1]
 
     path.write_text(f'{head}[[watch]]\ntable = "usr"\n')
-    found = [one for one in json.loads(run("doctor", "--json")[1])["findings"] if one["code"] == "child_values"]
+    found = [
+        one
+        for one in json.loads(run("doctor", "--json")[1])["findings"]
+        if one["code"] == "child_values"
+    ]
     assert [one["severity"] for one in found] == ["error", "error"]
     mail, phone = sorted(found, key=lambda one: one["text"])
     assert "an event with values of usr_mail, the child table of usr, becomes E" in mail["text"]
@@ -400,12 +481,19 @@ def test_a_dry_run_changes_nothing_and_says_what_would_be(run: Run, database: sa
     assert run("db", "upgrade")[0] == 0
     before = everything(database)
     code, out, _ = run("triggers", "apply", "--dry-run")
-    assert (code, out.splitlines()[-1], everything(database)) == (0, "2 changes would be applied.", before)
+    assert (code, out.splitlines()[-1], everything(database)) == (
+        0,
+        "2 changes would be applied.",
+        before,
+    )
     assert run("triggers", "apply")[0] == 0
     before = everything(database)
     code, out, _ = run("triggers", "drop", "--drop-log", "--dry-run")
     assert (code, everything(database)) == (0, before)
-    assert out.splitlines()[-2:] == ["2 tables would be captured no longer.", "The log eventlog would be dropped."]
+    assert out.splitlines()[-2:] == [
+        "2 tables would be captured no longer.",
+        "The log eventlog would be dropped.",
+    ]
     log_rows(database)
     code, _, err = run("triggers", "drop", "--drop-log", "--dry-run")
     assert (code, "not published" in err) == (2, True)
@@ -417,11 +505,15 @@ def everything(database: sa.Engine) -> object:
         found = catalogue(database)
         if ("class", "hr", "eventlog") not in found:
             return found
-        return found, conn.exec_driver_sql("SELECT record_id, status FROM hr.eventlog ORDER BY 1").all()
+        return found, conn.exec_driver_sql(
+            "SELECT record_id, status FROM hr.eventlog ORDER BY 1"
+        ).all()
 
 
 def test_migrations_can_be_printed_without_a_server(run: Run, database: sa.Engine) -> None:
-    code, sql, err = run("--database-url", "postgresql://nobody@localhost:1/nowhere", "db", "upgrade", "--sql")
+    code, sql, err = run(
+        "--database-url", "postgresql://nobody@localhost:1/nowhere", "db", "upgrade", "--sql"
+    )
     assert (code, err) == (0, "")
     before = catalogue(database)
     with database.begin() as conn:
@@ -454,7 +546,9 @@ def test_plan_can_be_read_before_the_log_is_made(run: Run, database: sa.Engine) 
     assert (code, err) == (0, "`eventlog triggers apply` does this.\n")
     planned = [line for line in out.splitlines() if line.startswith("+ ")]
     assert [line.split(":")[0] for line in planned] == ["+ hr.usr", "+ hr.usr_phone"]
-    assert "there is no log table 'eventlog' in schema 'hr': make it with `eventlog db upgrade`" in out
+    assert (
+        "there is no log table 'eventlog' in schema 'hr': make it with `eventlog db upgrade`" in out
+    )
     assert run("triggers", "plan", "--check")[0] == 1
     assert run("triggers", "apply", "--dry-run")[0] == 0
     code, _, err = run("triggers", "apply")
@@ -484,7 +578,9 @@ def test_quiet_applies_and_drops_without_a_word(run: Run) -> None:
 
 def test_plan_shows_what_is_to_be_replaced_and_dropped(run: Run) -> None:
     install(run)
-    Path("eventlog.toml").write_text(CONFIG.replace('exclude = ["password_hash"]', 'style = "remove_all"'))
+    Path("eventlog.toml").write_text(
+        CONFIG.replace('exclude = ["password_hash"]', 'style = "remove_all"')
+    )
     _, out, _ = run("triggers", "plan", "--json")
     planned = json.loads(out)
     assert {action["table"]: action["kind"] for action in planned["actions"]}["hr.usr"] == "replace"
@@ -514,7 +610,9 @@ def test_show_lists_what_is_installed(run: Run, database: sa.Engine) -> None:
     assert {one["table"] for one in shown} == {"hr.usr", "hr.usr_phone"}
     assert all(one["enabled"] for one in shown)
     _, sql, _ = run("triggers", "show", "--sql")
-    assert sql.count("CREATE OR REPLACE FUNCTION") == 4  # a table each: the function, and whether it fits the table
+    assert (
+        sql.count("CREATE OR REPLACE FUNCTION") == 4
+    )  # a table each: the function, and whether it fits the table
     assert sql.count("CREATE TRIGGER") == len(shown)
     # Another log's triggers are not ours to show.
     assert run("--log-table", "other", "db", "upgrade")[0] == 0

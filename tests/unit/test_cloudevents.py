@@ -1,4 +1,6 @@
-"""CloudEvents: what an event says, how it is read, and how a log is published as such (spec/cloudevents.md)."""
+"""CloudEvents: what an event says, how it is read, and how a log is published as such
+(spec/cloudevents.md).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,13 @@ from eventlog.cloudevents.events import change_of, data_of, data_reader, event_w
 from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.options import PublishOptions
 from eventlog.cloudevents.publish import CloudEventWriter, source_of
-from eventlog.cloudevents.values import DEFAULT_ENCODING, JsonEncoding, array_of, array_text, text_converter
+from eventlog.cloudevents.values import (
+    DEFAULT_ENCODING,
+    JsonEncoding,
+    array_of,
+    array_text,
+    text_converter,
+)
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import build_catalog
 from eventlog.core.event_ids import snapshot_id
@@ -34,7 +42,19 @@ from eventlog.core.events import Outgoing
 from eventlog.core.json_bytes import escaped_json_bytes, json_bytes
 from eventlog.core.values import ColumnType, Kind, ValueOptions, parse_type
 from eventlog.errors import ConfigError, FormatError, NotExpressible
-from eventlog.model import ALL, Answer, Change, ChangeOp, Document, Level, Lob, LogRow, Operation, Verdict, origins_of
+from eventlog.model import (
+    ALL,
+    Answer,
+    Change,
+    ChangeOp,
+    Document,
+    Level,
+    Lob,
+    LogRow,
+    Operation,
+    Verdict,
+    origins_of,
+)
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.output import event_writer as configured_writer
 from eventlog.sql.log_table import LogTable
@@ -71,18 +91,22 @@ EVENT = {
 }
 
 
-def event_of(change: Change, subject: str | None = None, event_type: str = "eventlog.{operation}") -> dict[str, Any]:
+def event_of(
+    change: Change, subject: str | None = None, event_type: str = "eventlog.{operation}"
+) -> dict[str, Any]:
     written = event_writer("/hr/app/eventlog", event_type)(change, change.position or "", subject)
     event: dict[str, Any] = json.loads(written.whole_bytes())
     return event
 
 
 def inserted(value: Any) -> Any:
-    change = Change("app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "x": value}, position="1")
+    change = Change(
+        "app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "x": value}, position="1"
+    )
     return event_of(change)["data"]["columns"]["x"]["new"]
 
 
-# --- the event --------------------------------------------------------------------------------------------------------
+# --- the event ------------------------------------------------------------------------------------
 
 
 def test_an_event_says_who_what_and_when_and_its_data_the_change() -> None:
@@ -123,14 +147,19 @@ def test_an_old_value_that_is_not_known_is_left_out() -> None:
 
 
 def test_a_deleted_row_has_old_values_alone() -> None:
-    change = Change("app", "item", ChangeOp.DELETE, (("id", 7),), {"id": 7, "name": "nut"}, None, position="3")
+    change = Change(
+        "app", "item", ChangeOp.DELETE, (("id", 7),), {"id": 7, "name": "nut"}, None, position="3"
+    )
     assert event_of(change)["data"] == {
-        "operation": "delete", "schema": "app", "class": "item", "key": {"id": 7}, "columns": {"name": {"old": "nut"}},
+        "operation": "delete", "schema": "app", "class": "item", "key": {"id": 7},
+        "columns": {"name": {"old": "nut"}},
     }  # fmt: skip
 
 
 def test_a_key_that_changes_stands_among_the_columns() -> None:
-    change = ITEM._replace(key=(("id", 8),), after={"id": 8, "price": Decimal(2)}, changed=frozenset({"id", "price"}))
+    change = ITEM._replace(
+        key=(("id", 8),), after={"id": 8, "price": Decimal(2)}, changed=frozenset({"id", "price"})
+    )
     data = event_of(change)["data"]
     assert (data["key"], data["columns"]["id"]) == ({"id": 8}, {"old": 7, "new": 8})
 
@@ -164,18 +193,21 @@ def test_a_character_that_attributes_may_not_hold_is_in_none(character: str) -> 
         event_of(ITEM._replace(position=f"a{character}"))
 
 
-def test_a_character_of_a_name_that_attributes_may_not_hold_is_percent_encoded_in_the_type() -> None:
+def test_a_character_of_a_name_that_attributes_may_not_hold_is_percent_encoded_in_the_type() -> (
+    None
+):
     change = ITEM._replace(table="it\nem")
     assert event_of(change, event_type="{class}.{operation}")["type"] == "it%0Aem.update"
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
+# --- reading --------------------------------------------------------------------------------------
 
 
 def test_an_event_is_read_as_the_change_it_says() -> None:
     change = change_of(EVENT)
     assert change == ITEM._replace(
-        before={"id": 7, "name": "nut", "price": "1.50"}, after={"id": 7, "name": "nut", "price": "1.75", "note": None}
+        before={"id": 7, "name": "nut", "price": "1.50"},
+        after={"id": 7, "name": "nut", "price": "1.75", "note": None},
     )
     assert change is not None
     assert change.extras == {"source": "/hr/app/eventlog", "type": "eventlog.update"}
@@ -200,7 +232,10 @@ def test_files_hold_events_and_arrays_a_line_or_one_of_them(tmp_path: Path, cont
 def test_files_of_a_directory_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
     for number in (10, 9):
         (tmp_path / f"{number}.jsonl").write_text(json.dumps({**EVENT, "id": str(number)}))
-    assert [change.position for change in FORMAT.read(str(tmp_path), {}, Report(strict=True))] == ["9", "10"]
+    assert [change.position for change in FORMAT.read(str(tmp_path), {}, Report(strict=True))] == [
+        "9",
+        "10",
+    ]
 
 
 def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
@@ -219,8 +254,14 @@ def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
         ({**EVENT, "specversion": "0.3"}, "specversion '0.3' is not 1.0"),
         ({**EVENT, "id": ""}, "id of a CloudEvent is a text that is not empty"),
         ({**EVENT, "source": None}, "source of a CloudEvent"),
-        ({**EVENT, "data": {**EVENT["data"], "operation": "merge"}}, "operation .* is none of insert, update"),  # type: ignore[dict-item]
-        ({**EVENT, "data": {**EVENT["data"], "columns": {"a": 1}}}, 'no object such as {"old": 1, "new": 2}'),  # type: ignore[dict-item]
+        (
+            {**EVENT, "data": {**EVENT["data"], "operation": "merge"}},
+            "operation .* is none of insert, update",
+        ),  # type: ignore[dict-item]
+        (
+            {**EVENT, "data": {**EVENT["data"], "columns": {"a": 1}}},
+            'no object such as {"old": 1, "new": 2}',
+        ),  # type: ignore[dict-item]
         ({**EVENT, "time": "2024-05-10T12:00:00"}, "says no zone"),
         ({**EVENT, "time": "noon"}, "event '12' cannot be read"),
     ],
@@ -237,22 +278,28 @@ def test_an_error_names_file_line_and_place_in_the_batch(tmp_path: Path) -> None
     assert len(list(FORMAT.read(str(path), {}, report))) == 2
     assert [problem.removeprefix(str(path)) for problem in report.problems] == [
         ", line 2, event 2: a CloudEvent is a JSON object, not int [format]",
-        ", line 3: no JSON: Expecting property name enclosed in double quotes: line 2 column 1 (char 2) [format]",
+        ", line 3: no JSON: Expecting property name enclosed in double quotes: line 2 column 1 "
+        "(char 2) [format]",
     ]
 
 
 def test_a_change_without_a_position_is_named_by_its_number(tmp_path: Path) -> None:
     path = tmp_path / "events.jsonl"
     FORMAT.write(
-        [ITEM, ITEM._replace(position=None)], str(path), {"mode": "batched", "source": "urn:x"}, Report(strict=True)
+        [ITEM, ITEM._replace(position=None)],
+        str(path),
+        {"mode": "batched", "source": "urn:x"},
+        Report(strict=True),
     )
     (batch,) = map(json.loads, path.read_text().splitlines())
     assert [(event["id"], event["source"]) for event in batch] == [("12", "urn:x"), ("2", "urn:x")]
 
 
-# --- publishing -------------------------------------------------------------------------------------------------------
+# --- publishing -----------------------------------------------------------------------------------
 
-FNAME, LNAME = (next(one for one in usr().attributes if one.name == name) for name in ("fname", "lname"))
+FNAME, LNAME = (
+    next(one for one in usr().attributes if one.name == name) for name in ("fname", "lname")
+)
 PHONE = next(attribute for attribute in usr().attributes if attribute.name == "usr_phone.phoneno")
 OBJECT = usr(), "idu=7"
 MODIFY = Outgoing("12", [12], OBJECT, Operation.MODIFY, [(12, 2, OBJECT, FNAME, "a", "é%")])
@@ -297,7 +344,9 @@ def test_a_structured_document_is_an_event_a_line() -> None:
 
 def test_a_batch_is_an_array_of_the_same_events() -> None:
     made = document("batched", MODIFY, DELETE)
-    assert json.loads(made.body) == list(map(json.loads, document("structured", MODIFY, DELETE).body.splitlines()))
+    assert json.loads(made.body) == list(
+        map(json.loads, document("structured", MODIFY, DELETE).body.splitlines())
+    )
     assert made.media_type == "application/cloudevents-batch+json; charset=utf-8"
 
 
@@ -332,14 +381,19 @@ def test_a_record_of_kafka_is_an_event_under_its_association() -> None:
 def test_values_that_are_removed_whatever_they_are_have_no_old_one() -> None:
     read_back = ((FNAME, "b"), (LNAME, None), (PHONE, ("1", "2")))
     steps = [(12, 6, OBJECT, attribute, ALL, value) for attribute, value in read_back]
-    (event,) = map(json.loads, document("structured", MODIFY._replace(steps=steps)).body.splitlines())
+    (event,) = map(
+        json.loads, document("structured", MODIFY._replace(steps=steps)).body.splitlines()
+    )
     assert event["data"]["columns"] == {
-        "fname": {"new": "b"}, "lname": {"new": None}, "usr_phone.phoneno": {"new": ["1", "2"], "whole": True},
+        "fname": {"new": "b"}, "lname": {"new": None}, "usr_phone.phoneno": {"new": ["1", "2"],
+        "whole": True},
     }  # fmt: skip
 
 
 def test_the_whole_set_of_a_child_table_is_told_apart_from_an_addition() -> None:
-    """A receiver puts the one in place of what it has, and the other beside it (spec/cloudevents.md 4)."""
+    """A receiver puts the one in place of what it has, and the other beside it (spec/cloudevents.md
+    4).
+    """
     set_of_two = [(12, 6, OBJECT, PHONE, ALL, ("1", "2"))]
     one_more = [(12, 2, OBJECT, PHONE, None, "2")]
     inserted = [(12, 1, OBJECT, PHONE, None, "2")]
@@ -362,16 +416,26 @@ def test_the_whole_set_of_a_child_table_is_told_apart_from_an_addition() -> None
 
 
 def test_a_value_that_python_cannot_hold_is_text() -> None:
-    age = next(attribute for attribute in usr().attributes if attribute.name == "idu" or attribute.value_type == "int")
+    age = next(
+        attribute
+        for attribute in usr().attributes
+        if attribute.name == "idu" or attribute.value_type == "int"
+    )
     digits = "9" * 5000
     made = document("structured", MODIFY._replace(steps=[(12, 2, OBJECT, age, "1", digits)]))
     assert f'"{age.name}":{{"old":1,"new":{digits}}}'.encode() in made.body
 
 
 def test_an_event_of_a_snapshot_is_a_refresh_and_one_whose_id_no_attribute_holds_an_error() -> None:
-    found = MODIFY._replace(operation=Operation.ADD, event_id=snapshot_id(datetime(2024, 5, 10), "usr", "idu=7"))
+    found = MODIFY._replace(
+        operation=Operation.ADD, event_id=snapshot_id(datetime(2024, 5, 10), "usr", "idu=7")
+    )
     (event,) = map(json.loads, document("structured", found).body.splitlines())
-    assert (event["id"], event["type"], event["data"]["operation"]) == (found.event_id, "hr.refresh", "refresh")
+    assert (event["id"], event["type"], event["data"]["operation"]) == (
+        found.event_id,
+        "hr.refresh",
+        "refresh",
+    )
     refused = document("structured", found._replace(event_id=f"{found.event_id}\x7f")).refused
     assert [one.level for one in refused.values()] == [Level.ERROR]
 
@@ -388,13 +452,16 @@ def test_steps_make_the_data_that_their_changes_make(events: list[Outgoing], as_
         except FormatError:  # a value that Python cannot hold, of which no change is made
             continue
         of_change = data_of(change, event.object_id[0], encoding)
-        assert json.loads(escaped_json_bytes(of_steps(event, "app"))) == json.loads(escaped_json_bytes(of_change))
+        assert json.loads(escaped_json_bytes(of_steps(event, "app"))) == json.loads(
+            escaped_json_bytes(of_change)
+        )
 
 
 def test_a_preview_shows_events_as_lines() -> None:
     output = writer("binary")
     assert [
-        json.loads(line)["id"] for line in output.preview(CATALOG, Flight(1, {}), [MODIFY, DELETE]).splitlines()
+        json.loads(line)["id"]
+        for line in output.preview(CATALOG, Flight(1, {}), [MODIFY, DELETE]).splitlines()
     ] == [
         "12",
         "13.2",
@@ -404,20 +471,30 @@ def test_a_preview_shows_events_as_lines() -> None:
 @pytest.mark.parametrize(
     ("url", "schema", "source"),
     [
-        ("postgresql+psycopg://publisher:secret@db.example.com/hr", "public", "/hr/public/eventlog"),
+        (
+            "postgresql+psycopg://publisher:secret@db.example.com/hr",
+            "public",
+            "/hr/public/eventlog",
+        ),
         ("postgresql+psycopg://publisher@/h%20r", "a/b", "/h%20r/a%2Fb/eventlog"),
         ("sqlite:////var/lib/hr.db", None, "/hr.db/eventlog"),
     ],
 )
-def test_the_source_names_database_schema_and_log(url: str, schema: str | None, source: str) -> None:
+def test_the_source_names_database_schema_and_log(
+    url: str, schema: str | None, source: str
+) -> None:
     parsed = make_url(url)
-    publishing = Publishing(database=parsed.database or parsed.username or "", schema=schema, log="eventlog")
+    publishing = Publishing(
+        database=parsed.database or parsed.username or "", schema=schema, log="eventlog"
+    )
     assert source_of(publishing) == source
 
 
 def config_of(**flags: str) -> Config:
     named = {name.replace("__", "."): value for name, value in flags.items()}
-    return load(None, {"EVENTLOG_DATABASE_URL": "sqlite://"}, {"format.type": "cloudevents", **named})
+    return load(
+        None, {"EVENTLOG_DATABASE_URL": "sqlite://"}, {"format.type": "cloudevents", **named}
+    )
 
 
 @pytest.mark.parametrize(
@@ -425,19 +502,31 @@ def config_of(**flags: str) -> Config:
     [
         ({"sink__type": "http", "sink__url": "http://localhost/"}, "batched", False),
         (
-            {"sink__type": "http", "sink__url": "http://localhost/", "format__cloudevents__mode": "structured"},
+            {
+                "sink__type": "http",
+                "sink__url": "http://localhost/",
+                "format__cloudevents__mode": "structured",
+            },
             "structured",
             True,
         ),
         (
-            {"sink__type": "http", "sink__url": "http://localhost/", "format__cloudevents__mode": "binary"},
+            {
+                "sink__type": "http",
+                "sink__url": "http://localhost/",
+                "format__cloudevents__mode": "binary",
+            },
             "binary",
             True,
         ),
         ({"sink__type": "python", "sink__function": "m:f"}, "batched", False),
         ({"sink__type": "kafka", "sink__brokers": "b:1"}, "binary", False),
         ({"sink__type": "files", "sink__directory": "d"}, "structured", False),
-        ({"sink__type": "files", "sink__directory": "d", "sink__file_layout": "documents"}, "batched", False),
+        (
+            {"sink__type": "files", "sink__directory": "d", "sink__file_layout": "documents"},
+            "batched",
+            False,
+        ),
         ({}, "structured", False),
     ],
 )
@@ -457,7 +546,9 @@ class Receiver(PlainSink):
 
     def send(self, document: Document) -> Answer:
         self.documents.append(list(document.event_ids))
-        return Answer({one: self.verdicts[one] for one in document.event_ids if one in self.verdicts})
+        return Answer(
+            {one: self.verdicts[one] for one in document.event_ids if one in self.verdicts}
+        )
 
 
 def test_where_a_document_is_one_event_each_event_of_an_envelope_is_sent_by_itself() -> None:
@@ -484,7 +575,7 @@ def test_the_data_are_what_the_event_carries() -> None:
     assert data_of(ITEM, None, DEFAULT_ENCODING) == EVENT["data"]
 
 
-# --- values by the type of their column -------------------------------------------------------------------------------
+# --- values by the type of their column -----------------------------------------------------------
 
 WIDE = parse_type("bigint")
 
@@ -501,7 +592,9 @@ def written(type: ColumnType, text: str, encoding: JsonEncoding = DEFAULT_ENCODI
     return json_bytes(text_converter(type, encoding)(text)).decode()
 
 
-@pytest.mark.parametrize("text", ["7", "9007199254740993", str(2**64), "-123456789012345678901234567890", "9" * 5000])
+@pytest.mark.parametrize(
+    "text", ["7", "9007199254740993", str(2**64), "-123456789012345678901234567890", "9" * 5000]
+)
 def test_an_integer_has_one_type_whatever_its_size(text: str) -> None:
     for type in (WIDE, parse_type("decimal(40)"), parse_type("smallint")):
         assert written(type, text) == text
@@ -512,7 +605,11 @@ def test_an_integer_has_one_type_whatever_its_size(text: str) -> None:
 @pytest.mark.parametrize(
     ("type", "text", "expected"),
     [
-        ("jsonb", '{"a": [1, 1.10, 1e400, "x\\n"], "b": null}', '{"a": [1, 1.10, 1e400, "x\\n"], "b": null}'),
+        (
+            "jsonb",
+            '{"a": [1, 1.10, 1e400, "x\\n"], "b": null}',
+            '{"a": [1, 1.10, 1e400, "x\\n"], "b": null}',
+        ),
         ("json", '{\n"a":\r\n1}', '{ "a":  1}'),
         ("json", "NaN", '"NaN"'),
         ("json", "no json", '"no json"'),
@@ -546,7 +643,13 @@ def test_any_text_is_an_array_or_stays_text(text: str) -> None:
 
 @pytest.mark.parametrize("nested_values", ["json", "text"])
 def test_json_and_arrays_come_back_by_the_catalogue(tmp_path: Path, nested_values: str) -> None:
-    row = {"id": 2**60, "small": 1, "doc": '{"a":[1.10,"b"]}', "tags": '{a,"b c",NULL}', "n": "{{1,2},{3,4}}"}
+    row = {
+        "id": 2**60,
+        "small": 1,
+        "doc": '{"a":[1.10,"b"]}',
+        "tags": '{a,"b c",NULL}',
+        "n": "{{1,2},{3,4}}",
+    }
     change = Change("app", "item", ChangeOp.INSERT, (("id", 2**60),), None, row, position="1")
     path, catalog = tmp_path / "events.jsonl", _json_catalog()
     options = {"catalog": catalog, "nested_values": nested_values}
@@ -559,7 +662,10 @@ def test_json_and_arrays_come_back_by_the_catalogue(tmp_path: Path, nested_value
 
 
 def test_json_without_a_catalogue_is_its_text(tmp_path: Path) -> None:
-    event = {**EVENT, "data": {**EVENT["data"], "columns": {"doc": {"new": {"a": [1, {"b": None}]}}}}}  # type: ignore[dict-item]
+    event = {
+        **EVENT,
+        "data": {**EVENT["data"], "columns": {"doc": {"new": {"a": [1, {"b": None}]}}}},
+    }  # type: ignore[dict-item]
     change = change_of(event)
     assert change is not None
     assert (change.after or {})["doc"] == '{"a":[1,{"b":null}]}'
@@ -578,18 +684,30 @@ def test_a_numeric_key_has_one_text_wherever_it_stands() -> None:
 
 def test_a_time_beyond_the_calendar_leaves_the_other_values_as_they_are() -> None:
     classes = build_catalog(
-        database(table("ev", "id bigint; at timestamp; n bigint; ok boolean", "id")), values=ValueOptions("full")
+        database(table("ev", "id bigint; at timestamp; n bigint; ok boolean", "id")),
+        values=ValueOptions("full"),
     )
     cls = classes.class_named("ev")
-    at, n, ok = (next(one for one in cls.attributes if one.name == name) for name in ("at", "n", "ok"))
+    at, n, ok = (
+        next(one for one in cls.attributes if one.name == name) for name in ("at", "n", "ok")
+    )
     target = cls, "id=9007199254740993"
-    steps = [(1, 1, target, at, None, "infinity"), (1, 1, target, n, None, "5"), (1, 1, target, ok, None, "true")]
+    steps = [
+        (1, 1, target, at, None, "infinity"),
+        (1, 1, target, n, None, "5"),
+        (1, 1, target, ok, None, "true"),
+    ]
     output = writer()
     for several in (steps, [*steps, (1, 1, target, n, None, "6")]):  # the second by way of a Change
         event = Outgoing("1", [1], target, Operation.ADD, several)
-        data = json.loads(output.document(classes, Flight(3, (), "", origins_of([ROW])), 1, [event]).body)["data"]
+        data = json.loads(
+            output.document(classes, Flight(3, (), "", origins_of([ROW])), 1, [event]).body
+        )["data"]
         assert data["key"] == {"id": 9007199254740993}
-        assert (data["columns"]["at"], data["columns"]["ok"]) == ({"new": "infinity"}, {"new": True})
+        assert (data["columns"]["at"], data["columns"]["ok"]) == (
+            {"new": "infinity"},
+            {"new": True},
+        )
 
 
 def test_the_schema_of_the_data_is_named_by_the_option() -> None:
@@ -597,12 +715,14 @@ def test_the_schema_of_the_data_is_named_by_the_option() -> None:
     output = writer(**named)
     made = output.document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, [MODIFY])
     assert json.loads(made.body)["dataschema"] == "https://e.org/indirect/usr.json"
-    assert ("ce-dataschema", "https://e.org/indirect/usr.json") in writer("binary", **named).document(
-        CATALOG, Flight(3, (), "", origins_of([ROW])), 1, [MODIFY]
-    ).headers
+    assert ("ce-dataschema", "https://e.org/indirect/usr.json") in writer(
+        "binary", **named
+    ).document(CATALOG, Flight(3, (), "", origins_of([ROW])), 1, [MODIFY]).headers
 
 
-@pytest.mark.parametrize("text", ["/relative/{class}", "https://e.org/{table}", "https://e.org/a b", "https://e.org/{"])
+@pytest.mark.parametrize(
+    "text", ["/relative/{class}", "https://e.org/{table}", "https://e.org/a b", "https://e.org/{"]
+)
 def test_a_dataschema_that_is_no_uri_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="dataschema"):
         config_of(format__cloudevents__dataschema=text)

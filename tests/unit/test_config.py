@@ -1,4 +1,6 @@
-"""The configuration: which of several values counts, what is refused, and that secrets stay out of sight."""
+"""The configuration: which of several values counts, what is refused, and that secrets stay out of
+sight.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,12 @@ from eventlog.config.kafka import kafka_properties
 from eventlog.config.kinds import masked
 from eventlog.config.load import Config, connection_url, effective, load
 from eventlog.config.publishing import publish_options
-from eventlog.config.settings import FormatSettings, PublisherSettings, installed_options, installed_sections
+from eventlog.config.settings import (
+    FormatSettings,
+    PublisherSettings,
+    installed_options,
+    installed_sections,
+)
 from eventlog.errors import ConfigError
 from eventlog.registry import format_named
 
@@ -27,7 +34,9 @@ CLOUDEVENTS = '[format]\ntype = "cloudevents"\n[format.cloudevents]\n'
 
 @pytest.fixture
 def file(tmp_path: Path) -> Any:
-    def read(text: str, environ: dict[str, str] | None = None, flags: dict[str, str] | None = None) -> Config:
+    def read(
+        text: str, environ: dict[str, str] | None = None, flags: dict[str, str] | None = None
+    ) -> Config:
         path = tmp_path / "eventlog.toml"
         path.write_text(text, encoding="utf-8")
         return load(path, environ or {}, flags)
@@ -38,7 +47,11 @@ def file(tmp_path: Path) -> Any:
 def test_without_any_setting_the_defaults_of_the_specification_hold() -> None:
     config = load(None, {})
     assert config.publisher == PublisherSettings()
-    assert (config.publisher.batch_size, config.publisher.query_limit, config.publisher.on_retry) == (
+    assert (
+        config.publisher.batch_size,
+        config.publisher.query_limit,
+        config.publisher.on_retry,
+    ) == (
         128,
         10000,
         "park",
@@ -49,7 +62,11 @@ def test_without_any_setting_the_defaults_of_the_specification_hold() -> None:
 
 def test_profile_idm_has_the_documented_defaults_and_gives_way_to_options(file: Any) -> None:
     config = file('[publisher]\nprofile = "idm"\nnotify = true')
-    assert (config.publisher.batch_size, config.publisher.on_retry, config.publisher.notify) == (1, "stop", True)
+    assert (config.publisher.batch_size, config.publisher.on_retry, config.publisher.notify) == (
+        1,
+        "stop",
+        True,
+    )
     assert config.sources["publisher.batch_size"] == "profile idm"
 
 
@@ -77,8 +94,18 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
         ("allow-loopback = true", "publisher", "allow_loopback", True),
         ('handle-future-events = "TRUE"', "publisher", "handle_future_events", True),
         ("polling-interval = 20", "publisher", "polling_interval", 20),
-        ('time-of-day = "18:00:00,06:30:00"', "publisher", "time_of_day", (datetime.time(6, 30), datetime.time(18))),
-        ('post-poll-stmt = ["select 1", "select 2"]', "publisher", "post_poll_statements", ("select 1", "select 2")),
+        (
+            'time-of-day = "18:00:00,06:30:00"',
+            "publisher",
+            "time_of_day",
+            (datetime.time(6, 30), datetime.time(18)),
+        ),
+        (
+            'post-poll-stmt = ["select 1", "select 2"]',
+            "publisher",
+            "post_poll_statements",
+            ("select 1", "select 2"),
+        ),
         ("batch-size = 3", "publisher", "batch_size", 3),
         ("query-limit = 3", "publisher", "query_limit", 3),
         ('"query limit" = 3', "publisher", "query_limit", 3),
@@ -92,9 +119,16 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
         ('column-position-comparator = "collation"', "publisher", "column_sort", "collation"),
     ],
 )
-def test_the_vendors_tags_are_aliases(file: Any, written: str, section: str, option: str, value: Any) -> None:
+def test_the_vendors_tags_are_aliases(
+    file: Any, written: str, section: str, option: str, value: Any
+) -> None:
     config = file(f"[publisher]\n{written}")
-    assert getattr(publish_options(config) if section == "format.xds" else getattr(config, section), option) == value
+    assert (
+        getattr(
+            publish_options(config) if section == "format.xds" else getattr(config, section), option
+        )
+        == value
+    )
 
 
 @pytest.mark.parametrize(
@@ -127,13 +161,17 @@ def test_options_of_documents_are_taken_in_both_sections(file: Any, section: str
 @pytest.mark.parametrize(
     ("text", "environ", "message"),
     [
-        ("[publisher]\nbatch_sise = 1", {}, "batch_sise is not known; the nearest known one is publisher.batch_size"),
+        ("[publisher]\nbatch_sise "
+"= 1", {}, "batch_sise is not known; the nearest known "
+"one is publisher.batch_size"),
         ("[database]\nbatch_size = 1", {}, "the nearest known one is publisher.batch_size"),
         ("[publihser]\nbatch_size = 1", {}, r"the nearest known one is \[publisher\]"),
         ("publisher = 1", {}, "is to be a section"),
         ("watch = 1", {}, r"\[\[watch\]\]"),
         ("watch = [1]", {}, r"\[\[watch\]\]"),
-        ("[publisher]\nbatch_size = 129", {}, "publisher.batch_size = 129 is not allowed; legal: 1..128"),
+        ("[publisher]\nbatch_size "
+"= 129", {}, "publisher.batch_size = 129 is not "
+"allowed; legal: 1..128"),
         ("[publisher]\nbatch_size = 0", {}, "legal: 1..128"),
         ("[publisher]\nbatch_size = true", {}, "legal: 1..128"),
         ('[publisher]\nbatch_size = "5"', {}, 'batch_size = "5" is not allowed'),
@@ -150,7 +188,9 @@ def test_options_of_documents_are_taken_in_both_sections(file: Any, section: str
         ('[publisher]\ncolumn_map = { record_id = "r" }', {}, "status is missing"),
         ('[publisher]\ncolumn_map = { recordid = "r" }', {}, "recordid is no standard name"),
         ('[format]\ntime_zone = "Mars/Olympus"', {}, "no such zone"),
-        (f'{CLOUDEVENTS}mode = "binary"', {}, "mode = binary with sink.type = stdout: the sink has no headers for it"),
+        (f'{CLOUDEVENTS}mode '
+'= "binary"', {}, "mode = binary with sink.type = stdout: the "
+"sink has no headers for it"),
         (f'{CLOUDEVENTS}mode = "batched"\n[sink]\ntype = "kafka"\nbrokers = "b:1"', {},
          "a record of Kafka is one event"),
         (f'{CLOUDEVENTS}mode = "structured"\n[sink]\ntype = "files"\ndirectory = "d"\n'
@@ -161,17 +201,24 @@ def test_options_of_documents_are_taken_in_both_sections(file: Any, section: str
         ('[format.cloudevents]\nevent_type = "a.{"', {}, r"write \{\{ and \}\} for braces"),
         ('[format.cloudevents]\nevent_type = "a\\u0007b"', {}, "control character"),
         ('[format]\ntime_zone = "../etc/passwd"', {}, "no such zone"),
-        ('[source]\nproperties = { "sasl.password" = "x" }', {}, "EVENTLOG_SOURCE_USER and EVENTLOG_SOURCE_PASSWORD"),
-        ('[sink]\nproperties = { "sasl.password" = "x" }', {}, "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD"),
+        ('[source]\nproperties = { "sasl.password" '
+'= "x" }', {}, "EVENTLOG_SOURCE_USER and "
+"EVENTLOG_SOURCE_PASSWORD"),
+        ('[sink]\nproperties = { "sasl.password" '
+'= "x" }', {}, "EVENTLOG_SINK_USER and "
+"EVENTLOG_SINK_PASSWORD"),
         ('[source]\nproperties = { "ssl.key.password" = "x" }', {}, "source.secret_properties"),
         (
             '[sink]\nproperties = { "sasl.oauthbearer.assertion.private.key.passphrase" = "x" }',
             {},
             "sink.secret_properties",
         ),
-        ('[sink.secret_properties]\n"ssl.key.password" = "geheim"', {}, "neither env:VARIABLE nor file:/PATH"),
+        ('[sink.secret_properties]\n"ssl.key.password" '
+'= "geheim"', {}, "neither env:VARIABLE nor "
+"file:/PATH"),
         (
-            '[sink]\ntype = "kafka"\nbrokers = "b:1"\nproperties = { "a" = 1 }\nsecret_properties = { "a" = "env:A" }',
+            '[sink]\ntype = "kafka"\nbrokers = "b:1"\nproperties = { "a" = 1 }\nsecret_properties '
+'= { "a" = "env:A" }',
             {},
             "sink.secret_properties and sink.properties both have a",
         ),
@@ -182,22 +229,32 @@ def test_options_of_documents_are_taken_in_both_sections(file: Any, section: str
         ('[sink]\ntype = "mail"', {}, "sink 'mail' is not known"),
         ('[sink]\ntype = "files"', {}, "files needs sink.directory"),
         ('[database]\npassword = "x"', {}, "EVENTLOG_DATABASE_PASSWORD"),
-        ("", {"EVENTLOG_PUBLISHER_BATCH_SIZE": "x"}, "environment variable EVENTLOG_PUBLISHER_BATCH_SIZE"),
-        ("", {"EVENTLOG_PUBLISHER_BATCHSIZE": "1"}, "nearest known one is EVENTLOG_PUBLISHER_BATCH_SIZE"),
+        ("", {"EVENTLOG_PUBLISHER_BATCH_SIZE": "x"}, "environment variable "
+"EVENTLOG_PUBLISHER_BATCH_SIZE"),
+        ("", {"EVENTLOG_PUBLISHER_BATCHSIZE": "1"}, "nearest known one is "
+"EVENTLOG_PUBLISHER_BATCH_SIZE"),
         ("[[watch]]\nstyle = 'field'", {}, "watch 1: give one of table, tables and view"),
         ("[[watch]]\ntable = 'a'\nview = 'b'", {}, "give one of table, tables and view"),
         ("[[watch]]\ntable = 'a'\nstile = 'field'", {}, "nearest known one is style"),
         ("[[watch]]\ntable = 'a'\nstyle = 'fields'", {}, "legal: field | remove_all"),
-        ("[[watch]]\ntable = 'a'\ncolumns = ['b']\nexclude = ['c']", {}, "either columns or exclude"),
+        ("[[watch]]\ntable = 'a'\ncolumns = "
+"['b']\nexclude = ['c']", {}, "either columns or "
+"exclude"),
         ("[[watch]]\nview = 'a'", {}, "needs base"),
         ("[[watch]]\ntable = 'a'\n[[watch]]\ntable = 'a'", {}, "a is watched twice"),
         ("", {"EVENTLOG_DATABSE_URL": "x"}, "nearest known one is EVENTLOG_DATABASE_URL"),
-        ('url = "x"', {}, r"url stands in no section; write it below \[database\] or \[sink\] or \[source\]"),
+        ('url = '
+'"x"', {}, r"url stands in no section; write it below \[database\] "
+r"or \[sink\] or \[source\]"),
         ("x = ", {}, "is not TOML"),
         ("[database]\nurl = postgresql", {}, "a text stands in quotes"),
         ("[publisher]\nbatch_size = " + "9" * 5000, {}, "a number has thousands of digits"),
-        ("[publisher]\nbatch_size = 0x" + "F" * 5000, {}, r"batch_size = a int that is too large to show .*1\.\.128"),
-        ("[publisher]\nbatch_size = " + "[" * 3000 + "]" * 3000, {}, "brackets or tables are nested too deep"),
+        (("[publisher]\nbatch_size "
+"= 0x") + "F" * 5000, {}, r"batch_size = a int that is too large "
+r"to show .*1\.\.128"),
+        (("[publisher]\nbatch_size "
+"= ") + "[" * 3000 + "]" * 3000, {}, "brackets or tables are nested "
+"too deep"),
         ("[source]\ncapture = { \"db:o.t\" = 7 }", {}, r"source.capture = .* is not allowed"),
         ("", {"EVENTLOG_SOURCE_READER": "[" * 3000}, "EVENTLOG_SOURCE_READER = .* is not allowed"),
     ],
@@ -254,7 +311,10 @@ def test_a_database_file_is_taken_from_the_directory_of_the_configuration(
 ) -> None:
     meant = meant.format(here=tmp_path)
     assert file(f'[database]\nurl = "{written}"').database.url == meant
-    assert file(f'[source]\ntype = "gbase"\nposition_url = "{written}"').source.options.position_url == meant
+    assert (
+        file(f'[source]\ntype = "gbase"\nposition_url = "{written}"').source.options.position_url
+        == meant
+    )
     # Of the shell that gives it: the directory that it is in.
     assert file("", {"EVENTLOG_DATABASE_URL": written}).database.url == written
     assert file("", {}, {"database.url": written}).database.url == written
@@ -294,10 +354,14 @@ class TestSecrets:
         assert "p%40ss" not in str(list(effective(config)))
 
     def test_the_url_of_a_higher_layer_beats_the_url_file_of_a_lower_one(self, file: Any) -> None:
-        config = file('[database]\nurl_file = "nowhere"', {"EVENTLOG_DATABASE_URL": "postgresql://h/d"})
+        config = file(
+            '[database]\nurl_file = "nowhere"', {"EVENTLOG_DATABASE_URL": "postgresql://h/d"}
+        )
         assert config.database.url == "postgresql://h/d"
 
-    @pytest.mark.parametrize("url", ["postgresql://u:geheim@h/d", "postgresql://u@h/d?password=geheim"])
+    @pytest.mark.parametrize(
+        "url", ["postgresql://u:geheim@h/d", "postgresql://u@h/d?password=geheim"]
+    )
     def test_a_password_in_the_file_gives_a_warning_without_it(self, file: Any, url: str) -> None:
         (warning,) = file(f'[database]\nurl = "{url}"').warnings
         assert "holds a password" in warning
@@ -371,8 +435,12 @@ class TestTemplate:
     def test_it_is_valid_and_changes_nothing_as_written(self, file: Any) -> None:
         assert file(template()).publisher == PublisherSettings()
 
-    def test_uncommented_it_holds_every_option_and_only_defaults_and_examples(self, file: Any) -> None:
-        lines = [line.removeprefix("#") for line in template().splitlines() if not line.startswith("# ")]
+    def test_uncommented_it_holds_every_option_and_only_defaults_and_examples(
+        self, file: Any
+    ) -> None:
+        lines = [
+            line.removeprefix("#") for line in template().splitlines() if not line.startswith("# ")
+        ]
         # These exclude each other, or change what is the default.
         for key in (
             "url_file",
@@ -395,16 +463,27 @@ class TestTemplate:
         ):
             lines = [line for line in lines if not line.startswith(f"{key} =")]
         config = file("\n".join(lines))
-        assert (config.publisher, replace(config.format, given={})) == (PublisherSettings(), FormatSettings())
+        assert (config.publisher, replace(config.format, given={})) == (
+            PublisherSettings(),
+            FormatSettings(),
+        )
         for name, given in config.format.given.items():
             kind = format_named(name).publish_options
             assert kind(**given) == kind()
         written = tomllib.loads(template().replace("\n#", "\n").replace("\n ", "\n# "))
         for section in installed_sections():
             options = installed_options(section)
-            table = written["format"][section.removeprefix("format.")] if "." in section else written[section]
-            inner = {key for key, one in table.items() if isinstance(one, dict) and section == "format"}
-            assert set(table) - inner == {key for key, one in options.items() if not one.option.secret}
+            table = (
+                written["format"][section.removeprefix("format.")]
+                if "." in section
+                else written[section]
+            )
+            inner = {
+                key for key, one in table.items() if isinstance(one, dict) and section == "format"
+            }
+            assert set(table) - inner == {
+                key for key, one in options.items() if not one.option.secret
+            }
 
 
 URL = "postgresql+psycopg://publisher@db.example:5432/hr"
@@ -431,14 +510,19 @@ def test_utc_is_written_in_any_case(file: Any, zone: str) -> None:
     ],
 )
 def test_the_password_of_the_configured_database_goes_there_alone(url: str, filled: bool) -> None:
-    database = load(None, {"EVENTLOG_DATABASE_URL": URL, "EVENTLOG_DATABASE_PASSWORD": "geh:eim"}).database
+    database = load(
+        None, {"EVENTLOG_DATABASE_URL": URL, "EVENTLOG_DATABASE_PASSWORD": "geh:eim"}
+    ).database
     completed = with_configured_password(url, database)
     assert (completed == url) is not filled
     assert ("publisher:geh%3Aeim@db.example:5432/hr" in completed) is filled
 
 
 def test_a_password_without_a_configured_database_goes_nowhere() -> None:
-    assert with_configured_password(URL, load(None, {"EVENTLOG_DATABASE_PASSWORD": "geheim"}).database) == URL
+    assert (
+        with_configured_password(URL, load(None, {"EVENTLOG_DATABASE_PASSWORD": "geheim"}).database)
+        == URL
+    )
 
 
 def test_a_secret_may_come_from_a_file_that_a_variable_names(tmp_path: Path) -> None:
@@ -470,8 +554,12 @@ def test_a_secret_file_that_gives_no_single_secret_is_refused_by_name(
 
 
 @pytest.mark.parametrize("token", ["", "two words", "geheim\n", "schlüssel"])
-def test_a_token_of_the_monitor_that_no_header_can_bear_is_refused_and_not_shown(token: str) -> None:
-    with pytest.raises(ConfigError, match=r"EVENTLOG_MONITOR_TOKEN.*ASCII without blanks, one or more") as error:
+def test_a_token_of_the_monitor_that_no_header_can_bear_is_refused_and_not_shown(
+    token: str,
+) -> None:
+    with pytest.raises(
+        ConfigError, match=r"EVENTLOG_MONITOR_TOKEN.*ASCII without blanks, one or more"
+    ) as error:
         load(None, {"EVENTLOG_MONITOR_TOKEN": token})
     assert not token or token not in str(error.value)
 
@@ -499,7 +587,10 @@ def test_a_secret_of_kafka_is_named_by_its_place_and_read_from_there(
     """
     config = file(text)
     assert "geheim" not in repr(config) + str(list(effective(config)))
-    with pytest.raises(ConfigError, match=r"sink.secret_properties, sasl.oauthbearer.client.secret: .* CLIENT_SECRET"):
+    with pytest.raises(
+        ConfigError,
+        match=r"sink.secret_properties, sasl.oauthbearer.client.secret: .* CLIENT_SECRET",
+    ):
         kafka_properties(config.sink.options, "sink")
     monkeypatch.setenv("CLIENT_SECRET", "hush")
     assert kafka_properties(config.sink.options, "sink") == {
@@ -516,7 +607,9 @@ def test_no_message_shows_what_stands_in_the_place_of_a_reference(file: Any) -> 
 
 
 def test_certificates_are_no_secrets(file: Any) -> None:
-    config = file('[sink]\ntype = "kafka"\nbrokers = "b:9092"\nproperties = { "ssl.ca.pem" = "-----BEGIN" }')
+    config = file(
+        '[sink]\ntype = "kafka"\nbrokers = "b:9092"\nproperties = { "ssl.ca.pem" = "-----BEGIN" }'
+    )
     assert config.sink.options.properties == {"ssl.ca.pem": "-----BEGIN"}
 
 
@@ -543,9 +636,17 @@ def test_a_wrong_value_is_refused_for_another_type_too(file: Any) -> None:
 @pytest.mark.parametrize(
     ("text", "environ", "message"),
     [
-        ('[sink]\ntype = "htp"', {}, r"sink\.type: sink 'htp' is not known; the nearest known one is http"),
+        (
+            '[sink]\ntype = "htp"',
+            {},
+            r"sink\.type: sink 'htp' is not known; the nearest known one is http",
+        ),
         ('[sink]\ntype = "htp"\nurl = "https://r/"', {}, "sink 'htp' is not known"),
-        ('[sink]\ntype = "http"\nurll = "x"', {}, r"sink\.urll is not known; the nearest known one is sink\.url"),
+        (
+            '[sink]\ntype = "http"\nurll = "x"',
+            {},
+            r"sink\.urll is not known; the nearest known one is sink\.url",
+        ),
         (
             '[sink]\ntype = "files"\nform = "lines"',
             {},
@@ -553,7 +654,11 @@ def test_a_wrong_value_is_refused_for_another_type_too(file: Any) -> None:
         ),
         ("[sink]\nbrokrs = 1", {}, r"the nearest known one is sink\.brokers"),
         ("", {"EVENTLOG_SINK_TYPE": "kafka", "EVENTLOG_SINK_BROKER": "b"}, "EVENTLOG_SINK_BROKERS"),
-        ('[sink]\ntype = "http"', {}, r"sink\.type: http needs sink\.url, where the documents are posted to"),
+        (
+            '[sink]\ntype = "http"',
+            {},
+            r"sink\.type: http needs sink\.url, where the documents are posted to",
+        ),
     ],
 )
 def test_an_option_that_no_type_of_sink_has_is_refused(
@@ -568,14 +673,20 @@ def test_an_option_that_no_type_of_sink_has_is_refused(
 
 def test_options_of_formats_stand_in_a_section_of_their_format(file: Any) -> None:
     text = f'{CLOUDEVENTS}integers = "text"\n[format.debezium]\ntopic_prefix = "hr"'
-    environ = {"EVENTLOG_FORMAT_CLOUDEVENTS_SOURCE": "/hr", "EVENTLOG_FORMAT_QLIK_MESSAGES_KEY": "none"}
+    environ = {
+        "EVENTLOG_FORMAT_CLOUDEVENTS_SOURCE": "/hr",
+        "EVENTLOG_FORMAT_QLIK_MESSAGES_KEY": "none",
+    }
     config = file(text, environ, {"format.cloudevents.nested_values": "text"})
     options = publish_options(config)
     assert (options.integers, options.source, options.nested_values) == ("text", "/hr", "text")
     assert config.format.given["debezium"] == {"topic_prefix": "hr"}
     assert config.format.given["qlik-messages"] == {"key": "none"}
     shown = {(one.section, one.key): (one.value, one.source) for one in effective(config)}
-    assert shown["format.cloudevents", "source"] == ("/hr", "environment variable EVENTLOG_FORMAT_CLOUDEVENTS_SOURCE")
+    assert shown["format.cloudevents", "source"] == (
+        "/hr",
+        "environment variable EVENTLOG_FORMAT_CLOUDEVENTS_SOURCE",
+    )
     assert shown["format.debezium", "topic_prefix"][0] == "hr"
     assert shown["format.xds", "indent"] == (0, "default")
 
@@ -583,18 +694,58 @@ def test_options_of_formats_stand_in_a_section_of_their_format(file: Any) -> Non
 @pytest.mark.parametrize(
     ("text", "environ", "flags", "message"),
     [
-        ('[format]\nmode = "binary"', {}, {}, r"format\.mode is not known; .*: format\.cloudevents\.mode"),
+        (
+            '[format]\nmode = "binary"',
+            {},
+            {},
+            r"format\.mode is not known; .*: format\.cloudevents\.mode",
+        ),
         ("", {"EVENTLOG_FORMAT_MODE": "binary"}, {}, "EVENTLOG_FORMAT_CLOUDEVENTS_MODE"),
-        ("", {}, {"format.indent": "2"}, r"indent is an option of the format xds: format\.xds\.indent"),
-        ('[format.cloudevents]\ntopic_prefix = "x"', {}, {}, "topic_prefix is an option of the format debezium"),
-        ('[format.cloudevents]\ntime_zone = "UTC"', {}, {}, r"an option of all formats: format\.time_zone"),
-        ("", {"EVENTLOG_FORMAT_DEBEZIUM_MODE": "x"}, {}, "mode is an option of the format cloudevents"),
-        ("[format.cloudevnts]", {}, {}, r"\[format\.cloudevnts\]: .*the nearest known one is cloudevents"),
+        (
+            "",
+            {},
+            {"format.indent": "2"},
+            r"indent is an option of the format xds: format\.xds\.indent",
+        ),
+        (
+            '[format.cloudevents]\ntopic_prefix = "x"',
+            {},
+            {},
+            "topic_prefix is an option of the format debezium",
+        ),
+        (
+            '[format.cloudevents]\ntime_zone = "UTC"',
+            {},
+            {},
+            r"an option of all formats: format\.time_zone",
+        ),
+        (
+            "",
+            {"EVENTLOG_FORMAT_DEBEZIUM_MODE": "x"},
+            {},
+            "mode is an option of the format cloudevents",
+        ),
+        (
+            "[format.cloudevnts]",
+            {},
+            {},
+            r"\[format\.cloudevnts\]: .*the nearest known one is cloudevents",
+        ),
         ("", {}, {"format.cloudevnts.mode": "x"}, "the nearest known one is cloudevents"),
-        ("[format.cloudevents]\nmod = 1", {}, {}, r"the nearest known one is format\.cloudevents\.mode"),
+        (
+            "[format.cloudevents]\nmod = 1",
+            {},
+            {},
+            r"the nearest known one is format\.cloudevents\.mode",
+        ),
         ("[format.jsonl]\nmode = 1", {}, {}, "mode is an option of the format cloudevents"),
         ('[format]\ntype = "jsonl"', {}, {}, "jsonl .* cannot be published"),
-        ('[format]\ntype = "messagepack"', {}, {}, "the package eventlog-messagepack brings messagepack"),
+        (
+            '[format]\ntype = "messagepack"',
+            {},
+            {},
+            "the package eventlog-messagepack brings messagepack",
+        ),
     ],
 )
 def test_an_option_of_another_format_is_refused_by_its_name(
@@ -609,8 +760,13 @@ def test_without_options_of_a_format_none_is_loaded(tmp_path: Path) -> None:
     path.write_text(template())
     code = (
         "import sys; from pathlib import Path; from eventlog.config.load import load; "
-        "load(Path(sys.argv[1]), {'EVENTLOG_SINK_TYPE': 'http', 'EVENTLOG_SINK_URL': 'https://r/'}); "
-        "print([name for name in ('lxml', 'sqlalchemy', 'confluent_kafka', 'ssl', 'eventlog.xds.format', "
-        "'importlib.metadata') if name in sys.modules])"
+        "load(Path(sys.argv[1]), {'EVENTLOG_SINK_TYPE': 'http', 'EVENTLOG_SINK_URL': "
+        "'https://r/'}); print([name for name in ('lxml', 'sqlalchemy', 'confluent_kafka', 'ssl', "
+        "'eventlog.xds.format', 'importlib.metadata') if name in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True).stdout == "[]\n"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code, str(path)], capture_output=True, text=True
+        ).stdout
+        == "[]\n"
+    )

@@ -1,4 +1,6 @@
-"""Converting from format to format: options, what goes wrong, the report (spec/change-model.md 4, 5.1)."""
+"""Converting from format to format: options, what goes wrong, the report (spec/change-model.md 4,
+5.1).
+"""
 
 from __future__ import annotations
 
@@ -77,13 +79,18 @@ def test_the_worked_example_as_a_log_row(tmp_path: Path) -> None:
 
 
 def test_the_worked_example_as_a_document(tmp_path: Path) -> None:
-    _, out = converted(tmp_path, EXAMPLE, "xds", "out.xmll", {"writer": {"product_version": "test"}})
+    _, out = converted(
+        tmp_path, EXAMPLE, "xds", "out.xmll", {"writer": {"product_version": "test"}}
+    )
     assert out.read_text() == (
-        '<?xml version="1.0" encoding="UTF-8"?><nds dtdversion="2.0"><source><product version="test">eventlog</product>'
+        '<?xml version="1.0" encoding="UTF-8"?><nds dtdversion="2.0"><source><product '
+        'version="test">eventlog</product>'
         '</source><input><modify class-name="item" event-id="20240510120000000000000000000000012">'
         "<association>id=7,table=item,schema=app</association>"
-        '<modify-attr attr-name="price"><remove-value><value type="string">1.50</value></remove-value>'
-        '<add-value><value type="string">1.75</value></add-value></modify-attr></modify></input></nds>\n'
+        '<modify-attr attr-name="price"><remove-value><value '
+        'type="string">1.50</value></remove-value>'
+        "<add-value><value "
+        'type="string">1.75</value></add-value></modify-attr></modify></input></nds>\n'
     )
 
 
@@ -110,7 +117,9 @@ def test_formats_are_known_by_their_names() -> None:
     ]
     with pytest.raises(ConfigError, match="the nearest known one is gbase"):
         format_named("gbas")
-    with pytest.raises(ConfigError, match="format 'nonsense' is not known; the nearest known one is"):
+    with pytest.raises(
+        ConfigError, match="format 'nonsense' is not known; the nearest known one is"
+    ):
         format_named("nonsense")
 
 
@@ -129,10 +138,16 @@ def test_a_format_bears_the_name_it_is_known_by(name: str) -> None:
         ({"reader": {"a": 1}}, {"a": 1}, {}),
         ({"reader": {"a": 1}, "writer": {"b": 2}}, {"a": 1}, {"b": 2}),
         ({"catalog": ITEM, "a": 1}, {"catalog": ITEM, "a": 1}, {"catalog": ITEM}),
-        ({"catalog": ITEM, "writer": {"catalog": CATALOG}}, {"catalog": ITEM}, {"catalog": CATALOG}),
+        (
+            {"catalog": ITEM, "writer": {"catalog": CATALOG}},
+            {"catalog": ITEM},
+            {"catalog": CATALOG},
+        ),
     ],
 )
-def test_a_map_holds_both_sides_or_the_options_of_the_reader(map: Any, reader: Any, writer: Any) -> None:
+def test_a_map_holds_both_sides_or_the_options_of_the_reader(
+    map: Any, reader: Any, writer: Any
+) -> None:
     assert read_options(map) == {"reader": reader, "writer": writer}
 
 
@@ -159,7 +174,9 @@ def test_a_map_file_is_toml_or_json(tmp_path: Path, name: str, content: str) -> 
         ("map.json", "[]", "no object of options"),
     ],
 )
-def test_a_map_file_that_is_none_is_named(tmp_path: Path, name: str, content: str, part: str) -> None:
+def test_a_map_file_that_is_none_is_named(
+    tmp_path: Path, name: str, content: str, part: str
+) -> None:
     (tmp_path / name).write_text(content)
     with pytest.raises(ConfigError, match=part):
         read_map(tmp_path / name)
@@ -171,7 +188,11 @@ def test_a_map_file_that_is_none_is_named(tmp_path: Path, name: str, content: st
         ("xds", {"reader": {}, "writter": {}}, "do you mean writer"),
         ("xds", {"reader": {}, "labels": {}}, "put it into reader or writer"),
         ("xds", {"reader": [], "writer": {}}, "no object of options"),
-        ("xds", {"catalogue": ITEM}, "the jsonl reader: catalogue is not known; the nearest known one is catalog"),
+        (
+            "xds",
+            {"catalogue": ITEM},
+            "the jsonl reader: catalogue is not known; the nearest known one is catalog",
+        ),
         ("xds", {"writer": {"time_sintax": "java"}}, "the xds writer: time_sintax is not known"),
         ("xds", {"writer": {"time_syntax": "iso"}}, "time_syntax = .iso. is not allowed"),
         ("xds", {"writer": {"char_padding": "cut"}}, "char_padding = .cut. is not allowed"),
@@ -189,7 +210,11 @@ def test_a_map_file_that_is_none_is_named(tmp_path: Path, name: str, content: st
         ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "no object of its columns"),
         ("eventlog", {"writer": {"style": "fields"}}, 'style = "fields" is not allowed'),
         ("eventlog", {"writer": {"file_format": "xlsx"}}, 'file_format = "xlsx" is not allowed'),
-        ("jsonl", {"catalog": {"dialect": "x", "schema": None, "table": []}}, "unknown member 'table'"),
+        (
+            "jsonl",
+            {"catalog": {"dialect": "x", "schema": None, "table": []}},
+            "unknown member 'table'",
+        ),
     ],
 )
 def test_options_that_are_wrong_are_refused_with_what_is_right(
@@ -207,7 +232,9 @@ def test_values_go_over_by_the_types_of_the_catalogue(tmp_path: Path) -> None:
     with pytest.raises(NothingWritten) as without:
         converted(tmp_path, line("DELETE", key=None), "eventlog", "log.csv")
     assert without.value.report.counters == {"not_expressible": 1}
-    with_catalog, out = converted(tmp_path, line("DELETE", key=None), "eventlog", "log.csv", {"catalog": ITEM})
+    with_catalog, out = converted(
+        tmp_path, line("DELETE", key=None), "eventlog", "log.csv", {"catalog": ITEM}
+    )
     assert with_catalog.written == 1
     assert '"id=1"' in out.read_text()
 
@@ -232,7 +259,9 @@ def test_a_value_that_is_not_of_its_column_is_passed_over(tmp_path: Path) -> Non
         ("debezium", "o.jsonl"),
     ],
 )
-def test_every_format_takes_the_catalogue_on_both_sides(tmp_path: Path, format: str, target: str) -> None:
+def test_every_format_takes_the_catalogue_on_both_sides(
+    tmp_path: Path, format: str, target: str
+) -> None:
     report, out = converted(tmp_path, EXAMPLE, format, target, {"catalog": ITEM})
     assert (report.read, report.written) == (1, 1)
     own = {"reader": {"catalog": ITEM}}
@@ -250,13 +279,19 @@ def test_every_format_takes_the_catalogue_on_both_sides(tmp_path: Path, format: 
 # What goes wrong
 
 
-BAD = "\n".join([line(), "nonsense", line("TRUNCATE"), line(after={"id": 1, "name": "bell \a"}), line("DELETE")])
+BAD = "\n".join(
+    [line(), "nonsense", line("TRUNCATE"), line(after={"id": 1, "name": "bell \a"}), line("DELETE")]
+)
 
 
 def test_what_cannot_be_read_or_written_is_passed_over_and_counted(tmp_path: Path) -> None:
     report, out = converted(tmp_path, BAD, "xds", "out.xmll", report=True)
     assert (report.read, report.written) == (4, 2)
-    assert report.counters == {"format": 1, "not_expressible": 1, "not_expressible app.item.name": 1}
+    assert report.counters == {
+        "format": 1,
+        "not_expressible": 1,
+        "not_expressible app.item.name": 1,
+    }
     assert out.read_text().count("<association>") == 2
     for part, problem in zip(["line 2", "TRUNCATE", "U+0007"], report.problems, strict=True):
         assert part in problem
@@ -265,7 +300,10 @@ def test_what_cannot_be_read_or_written_is_passed_over_and_counted(tmp_path: Pat
 def test_without_report_counters_of_columns_are_added_up(tmp_path: Path) -> None:
     report, _ = converted(tmp_path, BAD, "xds", "out.xmll")
     assert report.counters == {"format": 1, "not_expressible": 2}
-    assert by_reason({"truncated a.b": 2, "truncated a.c": 1, "other": 1}) == {"truncated": 3, "other": 1}
+    assert by_reason({"truncated a.b": 2, "truncated a.c": 1, "other": 1}) == {
+        "truncated": 3,
+        "other": 1,
+    }
 
 
 @pytest.mark.parametrize(
@@ -273,10 +311,16 @@ def test_without_report_counters_of_columns_are_added_up(tmp_path: Path) -> None
     [
         (line() + "\nnonsense", FormatError, "in.jsonl, line 2: the line is no JSON"),
         (line() + "\n" + line("TRUNCATE"), NotExpressible, "existing_keys"),
-        (line() + "\n" + line(after=None, extras={"query_back": "row"}), NeedsQueryBack, "has no row"),
+        (
+            line() + "\n" + line(after=None, extras={"query_back": "row"}),
+            NeedsQueryBack,
+            "has no row",
+        ),
     ],
 )
-def test_strict_stops_at_the_first_and_leaves_nothing(tmp_path: Path, lines: str, error: Any, part: str) -> None:
+def test_strict_stops_at_the_first_and_leaves_nothing(
+    tmp_path: Path, lines: str, error: Any, part: str
+) -> None:
     (tmp_path / "out.xmll").write_text("what was there")
     with pytest.raises(error, match=part):
         converted(tmp_path, lines, "xds", "out.xmll", strict=True)
@@ -309,24 +353,39 @@ def test_a_directory_of_documents_is_there_whole_or_not_at_all(tmp_path: Path) -
 def test_progress_follows_the_changes(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     lines = "\n".join([line(), line()])
-    converted(tmp_path, lines, "jsonl", "o.jsonl", progress=lambda report: seen.append((report.read, report.written)))
+    converted(
+        tmp_path,
+        lines,
+        "jsonl",
+        "o.jsonl",
+        progress=lambda report: seen.append((report.read, report.written)),
+    )
     assert seen == [(1, 1), (2, 2)]
 
 
 # TRUNCATE, key changes, times
 
 
-@pytest.mark.parametrize("keys", [{"item": [{"id": 1}, {"id": 2}]}, lambda table: [(("id", 1),), (("id", 2),)]])
+@pytest.mark.parametrize(
+    "keys", [{"item": [{"id": 1}, {"id": 2}]}, lambda table: [(("id", 1),), (("id", 2),)]]
+)
 def test_a_truncate_becomes_deletes_of_the_keys_that_are_given(tmp_path: Path, keys: Any) -> None:
     map = {"writer": {"existing_keys": keys}}
     _, out = converted(tmp_path, line("TRUNCATE", position="7"), "xds", "out.xmll", map)
     back = list(format_named("xds").read(str(out), {}, Report(strict=True)))
-    assert [(change.op, change.position) for change in back] == [(ChangeOp.DELETE, "7"), (ChangeOp.DELETE, "7.2")]
+    assert [(change.op, change.position) for change in back] == [
+        (ChangeOp.DELETE, "7"),
+        (ChangeOp.DELETE, "7.2"),
+    ]
 
 
 def test_changes_without_a_position_are_named_by_their_number(tmp_path: Path) -> None:
     _, out = converted(tmp_path, "\n".join([line(), line("DELETE")]), "xds", "out.xmll")
-    assert [f'event-id="{number}"' in out.read_text() for number in (1, 2, 3)] == [True, True, False]
+    assert [f'event-id="{number}"' in out.read_text() for number in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_fractions_that_the_target_does_not_hold_are_named_by_column(tmp_path: Path) -> None:
@@ -338,11 +397,19 @@ def test_fractions_that_the_target_does_not_hold_are_named_by_column(tmp_path: P
 
 
 def test_tables_of_another_schema_do_not_fit_into_one_log(tmp_path: Path) -> None:
-    report, _ = converted(tmp_path, "\n".join([line(), line(schema="hr"), line(schema=None)]), "eventlog", "log.csv")
+    report, _ = converted(
+        tmp_path, "\n".join([line(), line(schema="hr"), line(schema=None)]), "eventlog", "log.csv"
+    )
     assert (report.written, report.counters) == (2, {"not_expressible": 1})
 
 
 def test_jsonl_keeps_what_no_other_format_has(tmp_path: Path) -> None:
-    change = Change(None, "t", ChangeOp.DELETE, extras={"part1": b"\x01", "types": [1, 2], "os_user": None})
+    change = Change(
+        None, "t", ChangeOp.DELETE, extras={"part1": b"\x01", "types": [1, 2], "os_user": None}
+    )
     _, out = converted(tmp_path, change_json.dumps(change), "jsonl", "out.jsonl")
-    assert change_json.loads(out.read_text()).extras == {"part1": b"\x01", "types": [1, 2], "os_user": None}
+    assert change_json.loads(out.read_text()).extras == {
+        "part1": b"\x01",
+        "types": [1, 2],
+        "os_user": None,
+    }

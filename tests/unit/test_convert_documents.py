@@ -16,7 +16,8 @@ READ = format_named("xds").read
 
 def envelope(*events: str) -> str:
     return (
-        f'<nds dtdversion="2.0"><source><product version="1">p</product></source><input>{"".join(events)}</input></nds>'
+        '<nds dtdversion="2.0"><source><product '
+        f'version="1">p</product></source><input>{"".join(events)}</input></nds>'
     )
 
 
@@ -40,7 +41,8 @@ def positions(path: Path, report: Report | None = None) -> list[str | None]:
     "text",
     [
         f"{envelope(delete(1), delete(2))}\n{envelope(delete(3))}\n",
-        f'<?xml version="1.0"?>{envelope(delete(1), delete(2))}\n\n<?xml version="1.0"?>{envelope(delete(3))}',
+        f'<?xml version="1.0"?>{envelope(delete(1), delete(2))}\n\n<?xml '
+        f'version="1.0"?>{envelope(delete(3))}',
         f'<?xml version="1.0" encoding="UTF-8"?>\n{envelope(delete(1), delete(2), delete(3))}',
         envelope(delete(1), delete(2), delete(3)).replace("><", ">\n  <"),
         f"<!-- by hand -->\n{envelope(delete(1), delete(2), delete(3))}",
@@ -68,7 +70,9 @@ def test_a_file_of_nothing_holds_no_changes(tmp_path: Path, text: str) -> None:
 
 
 def test_status_and_other_elements_are_no_changes(tmp_path: Path) -> None:
-    (tmp_path / "in.xmll").write_text(f"{envelope(HEARTBEAT)}\n{envelope(delete(1), '<sync/>', '<query/>')}\n")
+    (tmp_path / "in.xmll").write_text(
+        f"{envelope(HEARTBEAT)}\n{envelope(delete(1), '<sync/>', '<query/>')}\n"
+    )
     report = Report()
     assert positions(tmp_path / "in.xmll", report) == ["1"]
     assert report.counters == {"other_elements": 2}
@@ -76,11 +80,17 @@ def test_status_and_other_elements_are_no_changes(tmp_path: Path) -> None:
 
 def test_what_cannot_be_read_is_named_and_the_rest_goes_on(tmp_path: Path) -> None:
     path = tmp_path / "in.xmll"
-    path.write_text("\n".join([envelope(delete(1)), "<nds>", envelope(delete(2, "=5"), delete(3)), "", "<x/>"]))
+    path.write_text(
+        "\n".join([envelope(delete(1)), "<nds>", envelope(delete(2, "=5"), delete(3)), "", "<x/>"])
+    )
     report = Report()
     assert positions(path, report) == ["1", "3"]
     assert report.counters == {"xds": 2, "format": 1}
-    named = ["in.xmll, line 2: ", "in.xmll, line 3: delete of 'item', event '2'", "in.xmll, line 5: "]
+    named = [
+        "in.xmll, line 2: ",
+        "in.xmll, line 3: delete of 'item', event '2'",
+        "in.xmll, line 5: ",
+    ]
     for part, problem in zip(named, report.problems, strict=True):
         assert part in problem
     with pytest.raises(XdsError, match="line 2"):
@@ -97,10 +107,16 @@ def test_a_document_beyond_the_limit_is_not_read(tmp_path: Path) -> None:
 def test_documents_of_type_5_rows_read_as_updates(tmp_path: Path) -> None:
     (tmp_path / "in.xml").write_text(
         envelope(
-            '<modify class-name="usr" event-id="1"><association>idu=1,table=usr</association><modify-attr '
-            'attr-name="fname"><remove-all-values/><add-value><value type="string">John</value></add-value>'
+            '<modify class-name="usr" '
+            'event-id="1"><association>idu=1,table=usr</association><modify-attr '
+            'attr-name="fname"><remove-all-values/><add-value><value '
+            'type="string">John</value></add-value>'
             "</modify-attr></modify>"
         )
     )
     (change,) = changes(tmp_path / "in.xml")
-    assert (change.op, change.before, change.after) == (ChangeOp.UPDATE, None, {"idu": "1", "fname": "John"})
+    assert (change.op, change.before, change.after) == (
+        ChangeOp.UPDATE,
+        None,
+        {"idu": "1", "fname": "John"},
+    )

@@ -1,4 +1,6 @@
-"""Whatever stands in a file: its reader gives changes or passes it over, or says what is wrong, and nothing else."""
+"""Whatever stands in a file: its reader gives changes or passes it over, or says what is wrong, and
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,13 @@ def sample(tmp_path: Path, format: str, place: str, writer: dict[str, Any]) -> P
     """A good file of the format: of change tables, that of the only one."""
     SAMPLES["E"](tmp_path / "log.jsonl")
     good = tmp_path / place
-    convert("eventlog", format, str(tmp_path / "log.jsonl"), str(good), {"catalog": CATALOG, "writer": writer})
+    convert(
+        "eventlog",
+        format,
+        str(tmp_path / "log.jsonl"),
+        str(good),
+        {"catalog": CATALOG, "writer": writer},
+    )
     return next(good.glob("*__ct/*")) if good.is_dir() else good
 
 
@@ -80,8 +88,12 @@ def test_damaged_binary_messages_are_passed_over_or_refused(tmp_path: Path) -> N
             one = data.draw(st.sampled_from(lines))
             value = bytearray.fromhex(one["value"]["hex"])
             if value:
-                value[data.draw(st.integers(0, len(value) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-            one["value"] = {"hex": value[: data.draw(st.integers(0, len(value)) | st.just(len(value)))].hex()}
+                value[data.draw(st.integers(0, len(value) - 1))] ^= 1 << data.draw(
+                    st.integers(0, 7)
+                )
+            one["value"] = {
+                "hex": value[: data.draw(st.integers(0, len(value)) | st.just(len(value)))].hex()
+            }
         path.write_text("".join(json.dumps(line) + "\n" for line in lines))
         with contextlib.suppress(EventlogError):
             list(reader.read(str(path), {}, Report()))

@@ -1,4 +1,6 @@
-"""The event log as a live table: read with its types and query-back, appended to in one transaction."""
+"""The event log as a live table: read with its types and query-back, appended to in one
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -33,9 +35,15 @@ VALUES ('N', 5, '2024-05-10 12:00:00.5', 'ann', 'usr', 'idu=1', NULL, NULL, NULL
        ('S', 2, NULL, NULL, 'usr', 'idu=2', 'paid', '1', '2.50'),
        ('N', 6, NULL, NULL, 'usr', 'idu=9', NULL, NULL, NULL),
        ('N', 4, NULL, NULL, 'usr', 'idu=3', NULL, NULL, NULL)
-"""  # noqa: E501
+"""
 
-ROW = {"idu": 1, "fname": "John", "paid": 1.5, "photo": b"\xbb\xbb", "usr_phone.phoneno": ("555-1", "555-2")}
+ROW = {
+    "idu": 1,
+    "fname": "John",
+    "paid": 1.5,
+    "photo": b"\xbb\xbb",
+    "usr_phone.phoneno": ("555-1", "555-2"),
+}
 
 
 @pytest.fixture
@@ -55,7 +63,12 @@ def changes(source: str, **options: Any) -> tuple[list[Change], Report]:
 def test_a_live_log_is_read_with_the_types_of_the_database_and_queried_back(url: str) -> None:
     found, report = changes(url)
     first, second, third = found
-    assert (first.op, first.schema, first.key, first.user) == (ChangeOp.INSERT, "public", (("idu", 1),), "ann")
+    assert (first.op, first.schema, first.key, first.user) == (
+        ChangeOp.INSERT,
+        "public",
+        (("idu", 1),),
+        "ann",
+    )
     assert first.after == ROW
     assert str(first.commit_time) == "2024-05-10 12:00:00.500000+00:00"
     assert (second.before, second.after) == ({"idu": 2, "paid": 1}, {"idu": 2, "paid": 2.5})
@@ -76,7 +89,9 @@ def test_rows_in_a_file_are_queried_back_by_a_database_url(url: str, tmp_path: P
     assert (change.after, change.extras["columns"]) == (None, ["fname"])
 
 
-def test_what_the_server_copies_to_csv_is_read(url: str, database: sa.Engine, tmp_path: Path) -> None:
+def test_what_the_server_copies_to_csv_is_read(
+    url: str, database: sa.Engine, tmp_path: Path
+) -> None:
     connection = database.raw_connection()
     try:
         copy = "COPY eventlog TO STDOUT (FORMAT csv, HEADER)"
@@ -91,7 +106,10 @@ def test_what_the_server_copies_to_csv_is_read(url: str, database: sa.Engine, tm
             {
                 "name": "usr",
                 "kind": "table",
-                "columns": [{"name": "idu", "type": "integer"}, {"name": "paid", "type": "decimal(9,2)"}],
+                "columns": [
+                    {"name": "idu", "type": "integer"},
+                    {"name": "paid", "type": "decimal(9,2)"},
+                ],
                 "primary_key": ["idu"],
             }
         ],
@@ -104,7 +122,9 @@ def test_what_the_server_copies_to_csv_is_read(url: str, database: sa.Engine, tm
     assert report.counters == {}
 
 
-def test_changes_are_appended_to_a_live_log_which_numbers_them(url: str, database: sa.Engine, tmp_path: Path) -> None:
+def test_changes_are_appended_to_a_live_log_which_numbers_them(
+    url: str, database: sa.Engine, tmp_path: Path
+) -> None:
     (tmp_path / "in.jsonl").write_text(
         '{"schema":"public","table":"usr","op":"DELETE","key":[["idu",3]],"commit_time":"2024-05-10T12:00:00.25Z"}\n'
         '{"table":"usr","op":"INSERT","key":[["idu",4]],"after":{"idu":4,"fname":"Zoe"},"user":"bob"}\n'
@@ -112,9 +132,17 @@ def test_changes_are_appended_to_a_live_log_which_numbers_them(url: str, databas
     report = convert("jsonl", "eventlog", str(tmp_path / "in.jsonl"), url)
     assert report.written == 2
     with database.connect() as connection:
-        found = connection.exec_driver_sql("SELECT * FROM eventlog WHERE record_id > 4 ORDER BY record_id").all()
+        found = connection.exec_driver_sql(
+            "SELECT * FROM eventlog WHERE record_id > 4 ORDER BY record_id"
+        ).all()
     deleted, inserted = found
-    assert (deleted[0], str(deleted[3]), *deleted[4:7]) == (5, "2024-05-10 12:00:00.250000", None, "usr", "idu=3")
+    assert (deleted[0], str(deleted[3]), *deleted[4:7]) == (
+        5,
+        "2024-05-10 12:00:00.250000",
+        None,
+        "usr",
+        "idu=3",
+    )
     assert (*inserted[1:3], *inserted[4:]) == ("N", 1, "bob", "usr", "idu=4", "fname", None, "Zoe")
 
 
@@ -127,13 +155,22 @@ def test_what_a_live_log_has_no_place_for_is_passed_over_and_counted(url: str) -
     report = Report()
     format_named("eventlog").write(told, url, {}, report)
     assert (report.written, report.counters) == (1, {"not_expressible": 1})
-    assert "new_value of a row of 'usr' holds U+0000, which the database has no place for" in report.problems[0]
+    assert (
+        "new_value of a row of 'usr' holds U+0000, which the database has no place for"
+        in report.problems[0]
+    )
     found, _ = changes(url)
-    assert [change.after for change in found if change.key == key] == [{"idu": 7, "fname": "a\x01\uffffb"}]
+    assert [change.after for change in found if change.key == key] == [
+        {"idu": 7, "fname": "a\x01\uffffb"}
+    ]
 
 
-def test_what_fails_on_the_way_leaves_the_log_as_it_was(url: str, database: sa.Engine, tmp_path: Path) -> None:
-    (tmp_path / "in.jsonl").write_text('{"table":"usr","op":"DELETE","key":[["idu",3]]}\nnonsense\n')
+def test_what_fails_on_the_way_leaves_the_log_as_it_was(
+    url: str, database: sa.Engine, tmp_path: Path
+) -> None:
+    (tmp_path / "in.jsonl").write_text(
+        '{"table":"usr","op":"DELETE","key":[["idu",3]]}\nnonsense\n'
+    )
     with pytest.raises(FormatError):
         convert("jsonl", "eventlog", str(tmp_path / "in.jsonl"), url, strict=True)
     with database.connect() as connection:

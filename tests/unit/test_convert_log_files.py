@@ -1,4 +1,6 @@
-"""Event log rows in files: where their columns stand, what is NULL, what is no row (spec/event-log.md 1)."""
+"""Event log rows in files: where their columns stand, what is NULL, what is no row
+(spec/event-log.md 1).
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,9 @@ CSV = "record_id,status,event_type,event_time,perpetrator,table_name,table_key,c
         ("1,N,2,,ann,item,id=1,name, a ,b", ("ann", " a ", "b")),
     ],
 )
-def test_csv_tells_null_from_the_empty_text(tmp_path: Path, text: str, values: tuple[str | None, ...]) -> None:
+def test_csv_tells_null_from_the_empty_text(
+    tmp_path: Path, text: str, values: tuple[str | None, ...]
+) -> None:
     (tmp_path / "log.csv").write_bytes(f"{CSV}\r\n{text}".encode("utf-8-sig"))
     (found,) = rows_of(tmp_path / "log.csv")
     assert (found.perpetrator, found.old_value, found.new_value) == values
@@ -116,13 +120,19 @@ def test_csv_tells_null_from_the_empty_text(tmp_path: Path, text: str, values: t
             "tk,rid,st,et,tm,pp,tn,cn,ov,nv,x",
             {
                 "column_map": dict(
-                    zip(LogRow._fields, ["RID", "st", "et", "tm", "pp", "tn", "tk", "cn", "ov", "nv"], strict=True)
+                    zip(
+                        LogRow._fields,
+                        ["RID", "st", "et", "tm", "pp", "tn", "tk", "cn", "ov", "nv"],
+                        strict=True,
+                    )
                 )
             },
         ),
     ],
 )
-def test_columns_are_found_by_name_by_map_or_by_position(tmp_path: Path, head: str, options: Any) -> None:
+def test_columns_are_found_by_name_by_map_or_by_position(
+    tmp_path: Path, head: str, options: Any
+) -> None:
     first = "1,id=1" if options.get("layout") else "id=1,1"
     (tmp_path / "log.csv").write_text(f"{head}\n{first},N,4,2024-05-10,ann,item,,,,more\n")
     assert rows_of(tmp_path / "log.csv", **options) == [
@@ -138,7 +148,9 @@ def test_columns_are_found_by_name_by_map_or_by_position(tmp_path: Path, head: s
         (CSV, {"column_map": {"record_id": "rid"}}, "no column for record_id by column_map"),
     ],
 )
-def test_columns_that_are_not_there_are_named(tmp_path: Path, head: str, options: Any, part: str) -> None:
+def test_columns_that_are_not_there_are_named(
+    tmp_path: Path, head: str, options: Any, part: str
+) -> None:
     (tmp_path / "log.csv").write_text(f"{head}\n{','.join('x' * len(head.split(',')))}\n")
     with pytest.raises(ConfigError, match=part):
         rows_of(tmp_path / "log.csv", **options)
@@ -149,7 +161,9 @@ def test_parquet_columns_may_have_the_types_of_the_database(tmp_path: Path) -> N
     values = [5, "N   ", 4, moment, None, "item", "id=1", None, None, None]
     types = [pa.decimal128(38, 0), pa.string(), pa.int32(), pa.timestamp("us"), *[pa.string()] * 6]
     arrays = [pa.array([value], type=kind) for value, kind in zip(values, types, strict=True)]
-    pq.write_table(pa.table(dict(zip(LogRow._fields, arrays, strict=True))), tmp_path / "log.parquet")
+    pq.write_table(
+        pa.table(dict(zip(LogRow._fields, arrays, strict=True))), tmp_path / "log.parquet"
+    )
     (change,) = changes(tmp_path / "log.parquet", schema="app")
     assert (change.position, change.key) == ("5", (("id", "1"),))
     assert change.commit_time is not None
@@ -174,7 +188,11 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
         ("log.jsonl", "7", "a row is a JSON object"),
         ("log.jsonl", '{"record_id": null, "event_type": 1}', "line 1: it has no record_id"),
         ("log.jsonl", '{"record_id": "x", "event_type": 1}', "line 1: record_id is no number"),
-        ("log.jsonl", '{"record_id": 1, "event_type": 1, "status": "N", "table_key": {}}', "line 1: {} is no text"),
+        (
+            "log.jsonl",
+            '{"record_id": 1, "event_type": 1, "status": "N", "table_key": {}}',
+            "line 1: {} is no text",
+        ),
         ("log.csv", f"{CSV}\n1,N", "line 2: 2 fields, the first line names 10"),
         ("log.csv", f'{CSV}\n1,N"x",4,,,,,,,""', "a quote"),
         ("log.csv", f'{CSV}\n1,"N', "line 2: a quoted field has no end"),
@@ -183,7 +201,9 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
         ("log.txt", "", "does not say what it holds"),
     ],
 )
-def test_what_is_no_row_or_no_file_is_named(tmp_path: Path, name: str, content: str | bytes, part: str) -> None:
+def test_what_is_no_row_or_no_file_is_named(
+    tmp_path: Path, name: str, content: str | bytes, part: str
+) -> None:
     path = tmp_path / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises((FormatError, ConfigError)) as caught:
@@ -191,11 +211,15 @@ def test_what_is_no_row_or_no_file_is_named(tmp_path: Path, name: str, content: 
     assert part in str(caught.value)
 
 
-def test_a_quote_that_is_not_closed_does_not_take_all_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quote_that_is_not_closed_does_not_take_all_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "log.csv"
     path.write_text(f'{CSV}\n1,"N\n' + "x" * 2000)
     monkeypatch.setattr(tabular, "LONGEST", 1000)
-    with pytest.raises(FormatError, match=r"log.csv, line 2: longer than 1000 characters; is a quote not closed"):
+    with pytest.raises(
+        FormatError, match=r"log.csv, line 2: longer than 1000 characters; is a quote not closed"
+    ):
         rows_of(path)
 
 
@@ -230,7 +254,10 @@ def test_bad_rows_are_passed_over_and_the_others_go_on(tmp_path: Path) -> None:
         "unknown_table": 1,
         "format": 1,
     }
-    assert any("log.jsonl, record_id 2: 'dear' is not a decimal number" in problem for problem in report.problems)
+    assert any(
+        "log.jsonl, record_id 2: 'dear' is not a decimal number" in problem
+        for problem in report.problems
+    )
     path.write_text(log_lines(row(1, 9, **good)))
     with pytest.raises(RowError, match=r"log\.jsonl, record_id 1: event_type is 9"):
         changes(path, catalog=CATALOG)
@@ -240,11 +267,17 @@ def test_statuses_and_loopback_decide_which_rows_are_read(tmp_path: Path) -> Non
     path = tmp_path / "log.jsonl"
     path.write_text(
         log_lines(
-            row(1, 4, status="N  "), row(2, 4, status="S"), row(3, 4, status="n"), row(4, 4, perpetrator="eventlog")
+            row(1, 4, status="N  "),
+            row(2, 4, status="S"),
+            row(3, 4, status="n"),
+            row(4, 4, perpetrator="eventlog"),
         )
     )
     report = Report()
-    assert [change.position for change in changes(path, report, driver_user="eventlog")] == ["1", "2"]
+    assert [change.position for change in changes(path, report, driver_user="eventlog")] == [
+        "1",
+        "2",
+    ]
     assert report.counters == {"rows_of_reserved_status": 1, "rows_loopback": 1}
     assert [change.position for change in changes(path, status="N")] == ["1", "4"]
     with pytest.raises(ConfigError, match=r"status = .n. is not allowed; legal: letters of NSWEF"):
@@ -255,7 +288,10 @@ def test_statuses_and_loopback_decide_which_rows_are_read(tmp_path: Path) -> Non
     ("options", "part"),
     [
         ({"tables": "usr"}, "tables = .usr. is not allowed; legal: a list of texts"),
-        ({"sort": "yes"}, r"the eventlog reader: sort = .yes. is not allowed; legal: true \| false"),
+        (
+            {"sort": "yes"},
+            r"the eventlog reader: sort = .yes. is not allowed; legal: true \| false",
+        ),
         ({"time_zone": "Mars/Olympus"}, "time_zone = .Mars/Olympus. is not allowed"),
         ({"catalog": "nowhere.json"}, "nowhere.json"),
         ({"catalog": {"dialect": "x", "tables": []}, "tables": ["usr"]}, "no table or view 'usr'"),
@@ -277,7 +313,11 @@ def test_rows_out_of_order_are_refused_or_sorted(tmp_path: Path) -> None:
 
 def test_a_record_id_that_is_none_or_stands_twice_costs_its_row_alone(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
-    path.write_text(log_lines(row(1, 4), row(1, 4, "idu=2"), row(-1, 4, "idu=3"), row(2**63, 4), row(2, 4, "idu=4")))
+    path.write_text(
+        log_lines(
+            row(1, 4), row(1, 4, "idu=2"), row(-1, 4, "idu=3"), row(2**63, 4), row(2, 4, "idu=4")
+        )
+    )
     report = Report()
     assert [change.position for change in changes(path, report)] == ["1", "2"]
     assert report.counters == {"format": 3}
@@ -287,7 +327,11 @@ def test_a_record_id_that_is_none_or_stands_twice_costs_its_row_alone(tmp_path: 
 
 @pytest.mark.parametrize(
     "bad",
-    [row(2, 4, "i\ud800=1", table="odd"), row(2, 2, "idu=1", "\ud800", "a", "b"), row(2, 4, "idu=1", table="\ud800")],
+    [
+        row(2, 4, "i\ud800=1", table="odd"),
+        row(2, 2, "idu=1", "\ud800", "a", "b"),
+        row(2, 4, "idu=1", table="\ud800"),
+    ],
     ids=["key", "column", "table"],
 )
 def test_a_name_that_no_document_can_carry_costs_its_row_alone(tmp_path: Path, bad: LogRow) -> None:
@@ -299,7 +343,9 @@ def test_a_name_that_no_document_can_carry_costs_its_row_alone(tmp_path: Path, b
 
 
 @pytest.mark.parametrize("target", ["log.parquet", "log.csv", "log.jsonl", "sqlite"])
-def test_half_a_surrogate_pair_is_passed_over_since_no_reader_of_a_log_takes_it(tmp_path: Path, target: str) -> None:
+def test_half_a_surrogate_pair_is_passed_over_since_no_reader_of_a_log_takes_it(
+    tmp_path: Path, target: str
+) -> None:
     good = Change("app", "item", ChangeOp.DELETE, (("id", 1), ("code", "a")), user="scott")
     bad = good._replace(user="\ud800")
     place = str(tmp_path / target)
@@ -315,7 +361,9 @@ def test_half_a_surrogate_pair_is_passed_over_since_no_reader_of_a_log_takes_it(
 
 
 @pytest.mark.parametrize("target", ["log.parquet", "log.csv", "log.jsonl", "sqlite"])
-def test_characters_that_only_xml_lacks_go_into_a_log_and_come_back(tmp_path: Path, target: str) -> None:
+def test_characters_that_only_xml_lacks_go_into_a_log_and_come_back(
+    tmp_path: Path, target: str
+) -> None:
     key, text = (("id", 1), ("code", "\x01\ufffe")), "a\0b\x01c\ufffed\uffffe"
     change = Change("app", "item", ChangeOp.INSERT, key, None, {**dict(key), "name": text})
     place = str(tmp_path / target)
@@ -373,7 +421,9 @@ def test_a_log_keeps_the_fraction_of_a_time_of_day(tmp_path: Path) -> None:
     source.write_text("".join(json.dumps(row._asdict()) + "\n" for row in rows))
     report = Report()
     (change,) = format_named("eventlog").read(
-        str(source), {"catalog": {"dialect": "postgresql", "schema": None, "tables": [item]}}, report
+        str(source),
+        {"catalog": {"dialect": "postgresql", "schema": None, "tables": [item]}},
+        report,
     )
     assert change.before == {"id": 1, "at": time(10, 0, 0, 250000)}
     assert change.after == {"id": 1, "at": time(10, 0, 0, 500000)}

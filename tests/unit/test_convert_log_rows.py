@@ -1,4 +1,6 @@
-"""Changes as rows of the event log, in the four styles (spec/change-model.md 4, spec/triggers.md 2)."""
+"""Changes as rows of the event log, in the four styles (spec/change-model.md 4, spec/triggers.md
+2).
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from eventlog.log.format import change_to_rows
 from eventlog.log.storage import LogWriterOptions
 from eventlog.model import Change, ChangeOp, Lob
 
-INSERT, UPDATE, DELETE, TRUNCATE = ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.TRUNCATE
+INSERT, UPDATE, DELETE, TRUNCATE = (
+    ChangeOp.INSERT,
+    ChangeOp.UPDATE,
+    ChangeOp.DELETE,
+    ChangeOp.TRUNCATE,
+)
 NOW = datetime(2024, 5, 10, 12, tzinfo=UTC)
 PHONE = "usr_phone.phoneno"
 KEY = (("idu", 1),)
@@ -30,8 +37,15 @@ def rows(change: Change, style: str = "field", **options: Any) -> list[tuple[Any
     """Type, key, column, old, new of the rows, the last three only where they are."""
     found = change_to_rows(change, CATALOG, LogWriterOptions(style=style, **options), NOW)
     for row in found:
-        assert (row.status, row.event_time, row.table_name) == ("N", "2024-05-10 12:00:00", change.table)
-    short = [(row.event_type, row.table_key, row.column_name, row.old_value, row.new_value) for row in found]
+        assert (row.status, row.event_time, row.table_name) == (
+            "N",
+            "2024-05-10 12:00:00",
+            change.table,
+        )
+    short = [
+        (row.event_type, row.table_key, row.column_name, row.old_value, row.new_value)
+        for row in found
+    ]
     return [line[:2] if line[2:] == (None, None, None) else line for line in short]
 
 
@@ -44,8 +58,14 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
         "insert",
         usr(INSERT, after=JACK),
         {
-            "field remove_all": [(1, "idu=1", "fname", None, "Jack"), (1, "idu=1", "photo", None, "qqo=")],
-            "field_query_back": [(7, "idu=1", "fname", None, None), (7, "idu=1", "photo", None, None)],
+            "field remove_all": [
+                (1, "idu=1", "fname", None, "Jack"),
+                (1, "idu=1", "photo", None, "qqo="),
+            ],
+            "field_query_back": [
+                (7, "idu=1", "fname", None, None),
+                (7, "idu=1", "photo", None, None),
+            ],
             "row_query_back": [(5, "idu=1")],
         },
     ),
@@ -98,7 +118,10 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
     (
         "update to NULL",
         usr(UPDATE, before={"fname": "Jack"}, after={"idu": 1, "fname": None}, changed=FNAME),
-        {"field": [(2, "idu=1", "fname", "Jack", None)], "remove_all": [(3, "idu=1", "fname", "Jack", None)]},
+        {
+            "field": [(2, "idu=1", "fname", "Jack", None)],
+            "remove_all": [(3, "idu=1", "fname", "Jack", None)],
+        },
     ),
     (
         "update of a child table",
@@ -149,7 +172,11 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
             "row_query_back": [(4, "idu=1"), (5, "idu=5")],
         },
     ),
-    ("delete", usr(DELETE, before=JACK), {"field remove_all field_query_back row_query_back": [(4, "idu=1")]}),
+    (
+        "delete",
+        usr(DELETE, before=JACK),
+        {"field remove_all field_query_back row_query_back": [(4, "idu=1")]},
+    ),
     (
         "delete, its key by the catalogue",
         usr(DELETE, key=None, before=JACK),
@@ -174,11 +201,23 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
             changed=frozenset({"lname", "photo"}),
             extras={"query_back": "field", "columns": ["photo"], "known": {"lname": "y"}},
         ),
-        {"field row_query_back": [(2, "idu=1", "lname", "x", "y"), (8, "idu=1", "photo", None, None)]},
+        {
+            "field row_query_back": [
+                (2, "idu=1", "lname", "x", "y"),
+                (8, "idu=1", "photo", None, None),
+            ]
+        },
     ),
     (
         "inserted columns to be queried back beside logged ones",
-        usr(INSERT, extras={"query_back": "field", "columns": ["photo"], "known": {"lname": "y", "fname": None}}),
+        usr(
+            INSERT,
+            extras={
+                "query_back": "field",
+                "columns": ["photo"],
+                "known": {"lname": "y", "fname": None},
+            },
+        ),
         {"field": [(1, "idu=1", "lname", None, "y"), (7, "idu=1", "photo", None, None)]},
     ),
 ]
@@ -193,7 +232,9 @@ EXAMPLES: list[tuple[str, Change, dict[str, list[tuple[Any, ...]]]]] = [
         for style in names.split()
     ],
 )
-def test_a_change_is_written_as_triggers_of_its_style_would(change: Change, style: str, expected: Any) -> None:
+def test_a_change_is_written_as_triggers_of_its_style_would(
+    change: Change, style: str, expected: Any
+) -> None:
     assert rows(change, style) == expected
 
 
@@ -212,7 +253,8 @@ def test_a_truncate_is_a_delete_for_each_key_that_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("zone", "event_time"), [("UTC", "2024-02-29 23:30:00.25"), ("Europe/Berlin", "2024-03-01 00:30:00.25")]
+    ("zone", "event_time"),
+    [("UTC", "2024-02-29 23:30:00.25"), ("Europe/Berlin", "2024-03-01 00:30:00.25")],
 )
 def test_event_time_is_the_commit_time_in_the_zone_of_the_log(zone: str, event_time: str) -> None:
     moment = datetime(2024, 2, 29, 23, 30, 0, 250_000, tzinfo=UTC)
@@ -254,11 +296,25 @@ def test_values_are_the_text_that_triggers_log(value: Any, text: str) -> None:
         (Change("other", "usr", DELETE, KEY), NotExpressible, "the log is of schema indirect"),
         (Change(None, "item", DELETE, None, {"id": 1}), NotExpressible, "has no key"),
         (usr(INSERT, extras={"part1": b"\0"}), NeedsRowCodec, "row codec"),
-        (Change(None, "usr", UPDATE, None, extras={"query_back": "row"}), NotExpressible, "has no key"),
-        (usr(INSERT, after={"idu": 1, "fname": EDGE}), NotExpressible, "column 'fname': 0001-01-01"),
-        (usr(DELETE, key=(("idu", None),)), NotExpressible, "'idu' of DELETE of 'usr' at None is NULL"),
+        (
+            Change(None, "usr", UPDATE, None, extras={"query_back": "row"}),
+            NotExpressible,
+            "has no key",
+        ),
+        (
+            usr(INSERT, after={"idu": 1, "fname": EDGE}),
+            NotExpressible,
+            "column 'fname': 0001-01-01",
+        ),
+        (
+            usr(DELETE, key=(("idu", None),)),
+            NotExpressible,
+            "'idu' of DELETE of 'usr' at None is NULL",
+        ),
     ],
 )
-def test_what_the_log_cannot_say_is_refused(change: Change, error: type[Exception], part: str) -> None:
+def test_what_the_log_cannot_say_is_refused(
+    change: Change, error: type[Exception], part: str
+) -> None:
     with pytest.raises(error, match=part):
         rows(change, schema="indirect")

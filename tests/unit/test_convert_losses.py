@@ -1,4 +1,6 @@
-"""The matrix of what each conversion loses (spec/change-model.md 5): a cell loses just what it says."""
+"""The matrix of what each conversion loses (spec/change-model.md 5): a cell loses just what it
+says.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,10 @@ def test_the_page_says_what_the_matrix_says() -> None:
         for target, cell in zip(LETTERS, cells.split(" | "), strict=True)
     }
     assert told == MATRIX
-    assert dict(re.findall(r"^\| ([A-Z*]{3,4}|TIM-m?s) \| (.+) \|$", PAGE.read_text(), re.MULTILINE)) == CODES
+    assert (
+        dict(re.findall(r"^\| ([A-Z*]{3,4}|TIM-m?s) \| (.+) \|$", PAGE.read_text(), re.MULTILINE))
+        == CODES
+    )
 
 
 def converted(of: TriedFormat, to: TriedFormat, source: Path, written: Path) -> Report:
@@ -45,31 +50,41 @@ def converted(of: TriedFormat, to: TriedFormat, source: Path, written: Path) -> 
     return convert(of.format, to.format, str(source), str(written), maps)
 
 
-def compared(read: list[Change], native: list[Change], codes: frozenset[str], to: TriedFormat) -> list[Change]:
-    """What was read back, as it compares to the native changes without these codes: without what the target adds of its
-    own, its position what is left of the native one.
+def compared(
+    read: list[Change], native: list[Change], codes: frozenset[str], to: TriedFormat
+) -> list[Change]:
+    """What was read back, as it compares to the native changes without these codes: without what
+    the target adds of its own, its position what is left of the native one.
     """
     expected = lose(native, codes - NAMES_ONLY, to.letter)
     if len(read) == len(expected):
         read = [
-            to.gains(_with_unknown(change, wanted), wanted)._replace(position=to.kept(change, wanted.position))
+            to.gains(_with_unknown(change, wanted), wanted)._replace(
+                position=to.kept(change, wanted.position)
+            )
             for change, wanted in zip(read, expected, strict=True)
         ]
     return lose(read, codes & NAMES_ONLY, to.letter)
 
 
 def _with_unknown(read: Change, expected: Change) -> Change:
-    """Of an update that does not know what it changed all columns are written, as changed (spec/change-model.md 4)."""
+    """Of an update that does not know what it changed all columns are written, as changed
+    (spec/change-model.md 4).
+    """
     return read._replace(changed=None) if expected.changed is None else read
 
 
 def codes_of(source: str, target: str) -> frozenset[str]:
-    """Those of the cell. Positions do not count in "none" (spec/change-model.md 5): rows of a log are numbered anew."""
+    """Those of the cell. Positions do not count in "none" (spec/change-model.md 5): rows of a log
+    are numbered anew.
+    """
     return MATRIX[source, target] | ({"POS"} if source == target == "E" else frozenset())
 
 
 @pytest.mark.parametrize(("source", "target"), CELLS)
-def test_a_conversion_loses_what_its_cell_says_and_nothing_else(source: str, target: str, tmp_path: Path) -> None:
+def test_a_conversion_loses_what_its_cell_says_and_nothing_else(
+    source: str, target: str, tmp_path: Path
+) -> None:
     of, to, codes = TRIED[source], TRIED[target], codes_of(source, target)
     SAMPLES[source](tmp_path / of.target)
     native = of.read(tmp_path / of.target)
@@ -86,7 +101,9 @@ def test_a_conversion_loses_what_its_cell_says_and_nothing_else(source: str, tar
     assert compared(read, native, codes, to) == lose(native, codes, target)
     for code in codes:
         others = codes - {code}
-        assert compared(read, native, others, to) != lose(native, others, target), f"the source shows no {code}"
+        assert compared(read, native, others, to) != lose(native, others, target), (
+            f"the source shows no {code}"
+        )
 
 
 @pytest.mark.parametrize(("source", "target"), CELLS)
@@ -98,7 +115,9 @@ def test_what_is_refused_without_help_is_what_lacks_columns_or_has_several_value
     native = lose(of.read(tmp_path / of.target), codes & {"TRN"}, target)
     refused = [change for change in native if "MVA" in codes and has_several_values(change)]
     if not codes.isdisjoint({"INC", "INC*"}):
-        refused += [change for change in native if change not in refused and lacks_columns(change, target)]
+        refused += [
+            change for change in native if change not in refused and lacks_columns(change, target)
+        ]
         assert refused
     (tmp_path / "written").mkdir()
     report = convert(
@@ -153,7 +172,14 @@ def test_rows_of_nulls_are_known_in_part_or_as_a_whole(
 ) -> None:
     of, to = TRIED[source], TRIED[target]
     image = {"before" if op is ChangeOp.DELETE else "after": native}
-    change = Change("app", "item", op, tuple(KEY_ONLY.items()), **image, **(TRANSACTION if source != "X" else {}))
+    change = Change(
+        "app",
+        "item",
+        op,
+        tuple(KEY_ONLY.items()),
+        **image,
+        **(TRANSACTION if source != "X" else {}),
+    )
     of.write([change], tmp_path / of.target)
     (read,) = of.read(tmp_path / of.target)
     assert (read.before or read.after) == native

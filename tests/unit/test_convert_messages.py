@@ -1,4 +1,6 @@
-"""Broken input of every format on the command line: the message names the file, the place in it, and what is wrong."""
+"""Broken input of every format on the command line: the message names the file, the place in it,
+and what is wrong.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,14 @@ from eventlog import cli
 from eventlog.conversion import convert
 from eventlog.gbase.records import INSERT
 
-LETTERS = {"xds": "X", "eventlog": "E", "qlik-change-table": "T", "qlik-messages": "K", "gbase": "G", "linter": "L"}
+LETTERS = {
+    "xds": "X",
+    "eventlog": "E",
+    "qlik-change-table": "T",
+    "qlik-messages": "K",
+    "gbase": "G",
+    "linter": "L",
+}
 MAP = {"gbase": {"labels": LABELS}, "linter": {"codec": "eventlog-emulator-1"}}
 QUEUE, ATTRS = "queue/dispatch_queue.csv", "queue/dispatch_attrs.csv"
 Break = Callable[[bytes], bytes]
@@ -52,7 +61,11 @@ def sample(format: str, place: str) -> Path:
         sample("eventlog", "log.jsonl")
         convert("eventlog", "eventlog", "log.jsonl", place, {"catalog": CATALOG})
     else:
-        root = Path(TRIED[LETTERS[format]].target) if format in ("linter", "qlik-change-table") else path
+        root = (
+            Path(TRIED[LETTERS[format]].target)
+            if format in ("linter", "qlik-change-table")
+            else path
+        )
         SAMPLES[LETTERS[format]](root)
         if format == "qlik-change-table":
             (path,) = root.glob("*/*.csv")
@@ -112,43 +125,152 @@ BAD_ASSOCIATION = b"""<nds><input>
 <delete class-name="item" event-id="5"><association>(</association></delete></input></nds>"""
 BROKEN: list[tuple[str, str, Break, list[str]]] = [
     ("jsonl", "in.jsonl", line(2, b"nonsense"), ["in.jsonl, line 2: ", "no JSON"]),
-    ("jsonl", "in.jsonl", line(2, b"\xff\xfe{}"), ["in.jsonl, line 2: ", "not UTF-8: byte FF at 0"]),
-    ("jsonl", "in.jsonl", line(2, b'{"table":"t","op":"MERGE"}'), ["in.jsonl, line 2: ", "none of INSERT, UPDATE"]),
+    (
+        "jsonl",
+        "in.jsonl",
+        line(2, b"\xff\xfe{}"),
+        ["in.jsonl, line 2: ", "not UTF-8: byte FF at 0"],
+    ),
+    (
+        "jsonl",
+        "in.jsonl",
+        line(2, b'{"table":"t","op":"MERGE"}'),
+        ["in.jsonl, line 2: ", "none of INSERT, UPDATE"],
+    ),
     ("eventlog", "in.jsonl", line(3, b"[]"), ["in.jsonl, line 3: ", "a row is a JSON object"]),
-    ("eventlog", "in.jsonl", line(3, BAD_KEY),
-     ["in.jsonl, record_id 3: ", "table_key '('"]),
-    ("eventlog", "in.jsonl", line(3, b'{"record_id":1,"event_type":1,"status":"N"}'),
-     ["in.jsonl: record_id 1 stands behind record_id 2", "sort the file by it"]),
-    ("eventlog", "in.csv", lambda data: data + b'900,"N', ["in.csv, line 17: ", "a quoted field has no end"]),
-    ("eventlog", "in.csv", line(3, b'3,"N",4,\xff,,"item","id=7",,,'), ["in.csv, line 3: ", "not UTF-8"]),
-    ("eventlog", "in.csv", line(3, b"3,4"), ["in.csv, line 3: ", "2 fields, the first line names 10"]),
+    ("eventlog", "in.jsonl", line(3, BAD_KEY), ["in.jsonl, record_id 3: ", "table_key '('"]),
+    (
+        "eventlog",
+        "in.jsonl",
+        line(3, b'{"record_id":1,"event_type":1,"status":"N"}'),
+        ["in.jsonl: record_id 1 stands behind record_id 2", "sort the file by it"],
+    ),
+    (
+        "eventlog",
+        "in.csv",
+        lambda data: data + b'900,"N',
+        ["in.csv, line 17: ", "a quoted field has no end"],
+    ),
+    (
+        "eventlog",
+        "in.csv",
+        line(3, b'3,"N",4,\xff,,"item","id=7",,,'),
+        ["in.csv, line 3: ", "not UTF-8"],
+    ),
+    (
+        "eventlog",
+        "in.csv",
+        line(3, b"3,4"),
+        ["in.csv, line 3: ", "2 fields, the first line names 10"],
+    ),
     ("eventlog", "in.parquet", cut, ["in.parquet, after row 0: ", "not Parquet"]),
     ("eventlog", "in.parquet", unpackable, ["in.parquet, after row 0: ", "not Parquet"]),
-    ("xds", "in.xmll", line(1, b"<nds><input><add/></input></nds>"), ["in.xmll, line 1: add needs"]),
+    (
+        "xds",
+        "in.xmll",
+        line(1, b"<nds><input><add/></input></nds>"),
+        ["in.xmll, line 1: add needs"],
+    ),
     ("xds", "in.xmll", line(1, b"<nds><input></nds>"), ["in.xmll, line 1: not well-formed"]),
-    ("xds", "in.xml", lambda data: b"<nds>\n<input>\n<odd></input></nds>", ["in.xml, line 3: not well-formed"]),
-    ("xds", "in.xml",
-     lambda data: BAD_ASSOCIATION,
-     ["in.xml: delete of 'item', event '5', association '('"]),
-    ("gbase", "in.cdc", cut, ["in.cdc: ", "ends inside the record at offset 1275", "cut, or goes on in another file"]),
-    ("gbase", "in.cdc", record(INSERT, 8, bytes(4)), ["in.cdc: at offset 204 (0xcc) of the stream: packet scheme 0"]),
-    ("gbase", "in.cdc", record(INSERT, 36, b"\xff" * 4),
-     ["in.cdc: at offset 204 (0xcc) of the stream: ", "size array FFFFFFFF"]),
-    ("gbase", "in.cdc", record(INSERT, 28, b"\xff"), ["in.cdc: at offset 204 (0xcc) of the stream: ", "no TABSCHEM"]),
-    ("gbase", "in.cdc", record(200, 39, b"x"), ["in.cdc: at offset 0 (0x0) of the stream: ", "leave the column out"]),
-    ("linter", QUEUE, cell(2, "OPER_DATE", "zz"),
-     ["dispatch_queue.csv, line 2: ", "neither six bytes nor twelve hex digits"]),
-    ("linter", QUEUE, cell(3, "LEN1", "x"), ["dispatch_queue.csv, line 3: ", "column LEN1 holds 'x'"]),
-    ("linter", QUEUE, cell(1, "LEN1", "LEN"), ["dispatch_queue.csv, line 1: ", "LEN1 of DISPATCH_QUEUE"]),
-    ("linter", QUEUE, cell(3, "TYP", "77"), ["dispatch_queue.csv: SYSLOG_ADDR 1:140 of 'EVENTLOG': "]),
-    ("linter", QUEUE, line(3, b"1,2"), ["dispatch_queue.csv, line 3: ", "2 fields, the first line names 16"]),
-    ("linter", QUEUE, line(3, b"1," + b"2" * 200_000), ["dispatch_queue.csv, line 3: ", "2 fields, the first"]),
-    ("linter", ATTRS, cell(2, "TYP", "x"), ["dispatch_attrs.csv, line 2: ", "column TYP holds 'x'"]),
+    (
+        "xds",
+        "in.xml",
+        lambda data: b"<nds>\n<input>\n<odd></input></nds>",
+        ["in.xml, line 3: not well-formed"],
+    ),
+    (
+        "xds",
+        "in.xml",
+        lambda data: BAD_ASSOCIATION,
+        ["in.xml: delete of 'item', event '5', association '('"],
+    ),
+    (
+        "gbase",
+        "in.cdc",
+        cut,
+        ["in.cdc: ", "ends inside the record at offset 1275", "cut, or goes on in another file"],
+    ),
+    (
+        "gbase",
+        "in.cdc",
+        record(INSERT, 8, bytes(4)),
+        ["in.cdc: at offset 204 (0xcc) of the stream: packet scheme 0"],
+    ),
+    (
+        "gbase",
+        "in.cdc",
+        record(INSERT, 36, b"\xff" * 4),
+        ["in.cdc: at offset 204 (0xcc) of the stream: ", "size array FFFFFFFF"],
+    ),
+    (
+        "gbase",
+        "in.cdc",
+        record(INSERT, 28, b"\xff"),
+        ["in.cdc: at offset 204 (0xcc) of the stream: ", "no TABSCHEM"],
+    ),
+    (
+        "gbase",
+        "in.cdc",
+        record(200, 39, b"x"),
+        ["in.cdc: at offset 0 (0x0) of the stream: ", "leave the column out"],
+    ),
+    (
+        "linter",
+        QUEUE,
+        cell(2, "OPER_DATE", "zz"),
+        ["dispatch_queue.csv, line 2: ", "neither six bytes nor twelve hex digits"],
+    ),
+    (
+        "linter",
+        QUEUE,
+        cell(3, "LEN1", "x"),
+        ["dispatch_queue.csv, line 3: ", "column LEN1 holds 'x'"],
+    ),
+    (
+        "linter",
+        QUEUE,
+        cell(1, "LEN1", "LEN"),
+        ["dispatch_queue.csv, line 1: ", "LEN1 of DISPATCH_QUEUE"],
+    ),
+    (
+        "linter",
+        QUEUE,
+        cell(3, "TYP", "77"),
+        ["dispatch_queue.csv: SYSLOG_ADDR 1:140 of 'EVENTLOG': "],
+    ),
+    (
+        "linter",
+        QUEUE,
+        line(3, b"1,2"),
+        ["dispatch_queue.csv, line 3: ", "2 fields, the first line names 16"],
+    ),
+    (
+        "linter",
+        QUEUE,
+        line(3, b"1," + b"2" * 200_000),
+        ["dispatch_queue.csv, line 3: ", "2 fields, the first"],
+    ),
+    (
+        "linter",
+        ATTRS,
+        cell(2, "TYP", "x"),
+        ["dispatch_attrs.csv, line 2: ", "column TYP holds 'x'"],
+    ),
     ("qlik-messages", "in.jsonl", line(2, b"nonsense"), ["in.jsonl, line 2: ", "no JSON"]),
     ("qlik-messages", "in.jsonl", line(3, b"[" * 100_000), ["in.jsonl, line 3: ", "no JSON"]),
-    ("qlik-messages", "in.jsonl", line(3, b'{"value":5}'), ["in.jsonl, line 3: ", "a message is a JSON object"]),
-    ("qlik-messages", "in.jsonl", line(3, b'{"value":{"hex":"00FF"}}'), ["in.jsonl, line 3: ", "prefix of a registry"]),
-]  # fmt: skip
+    (
+        "qlik-messages",
+        "in.jsonl",
+        line(3, b'{"value":5}'),
+        ["in.jsonl, line 3: ", "a message is a JSON object"],
+    ),
+    (
+        "qlik-messages",
+        "in.jsonl",
+        line(3, b'{"value":{"hex":"00FF"}}'),
+        ["in.jsonl, line 3: ", "prefix of a registry"],
+    ),
+]
 
 
 @pytest.mark.parametrize(("format", "place", "break_", "parts"), BROKEN)
@@ -174,7 +296,12 @@ def test_a_message_names_the_file_and_the_place(
     [
         ("jsonl", "standard input, line 1: ", b"nonsense\n", "no JSON"),
         ("xds", "standard input, line 1: ", b"<nds>", "not well-formed"),
-        ("gbase", "standard input: at offset 0", b"no stream of this format at all", "packet scheme"),
+        (
+            "gbase",
+            "standard input: at offset 0",
+            b"no stream of this format at all",
+            "packet scheme",
+        ),
         ("eventlog", "standard input, line 1: ", b"nonsense\n", "no JSON"),
         ("linter", "standard input, line 1: ", b"nonsense\n", "no JSON"),
         ("qlik-messages", "standard input, line 1: ", b"nonsense\n", "no JSON"),
@@ -211,7 +338,9 @@ def test_standard_input_is_called_so(
     assert "/tmp" not in out + err
 
 
-def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_it(run: Run, tmp_path: Path) -> None:
+def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_it(
+    run: Run, tmp_path: Path
+) -> None:
     data = sample("gbase", "whole.cdc").read_bytes()
     bad = record(INSERT, 36, b"\xff" * 4)(data)
     Path("captures").mkdir()
@@ -220,7 +349,9 @@ def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_i
     Path("captures/_SUCCESS").write_text("no record")
     code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "captures", "out.jsonl")
     assert code == 0
-    assert "passed over: captures/2.cdc, offset 54: at offset 204 (0xcc) of the stream: column" in err
+    assert (
+        "passed over: captures/2.cdc, offset 54: at offset 204 (0xcc) of the stream: column" in err
+    )
     Path("none").mkdir()
     code, _, err = run("convert", "--from", "gbase", "--to", "jsonl", "none", "out.jsonl")
     assert (code, err) == (1, "eventlog: the directory none holds no file of a capture [format]\n")
@@ -236,10 +367,14 @@ def test_a_directory_of_captures_names_the_file_of_the_record_and_the_place_in_i
         ("header__timestamp", "zz", "timestamp 'zz'"),
     ],
 )
-def test_a_row_of_a_change_table_is_named_by_its_file_and_number(run: Run, column: str, text: str, part: str) -> None:
+def test_a_row_of_a_change_table_is_named_by_its_file_and_number(
+    run: Run, column: str, text: str, part: str
+) -> None:
     path = sample("qlik-change-table", "tables")
     path.write_bytes(cell(3, column, text)(path.read_bytes()))
-    code, _, err = run("convert", "--from", "qlik-change-table", "--to", "jsonl", str(path.parents[1]), "out.jsonl")
+    code, _, err = run(
+        "convert", "--from", "qlik-change-table", "--to", "jsonl", str(path.parents[1]), "out.jsonl"
+    )
     (message,) = (one for one in err.splitlines() if str(path) in one)
     assert code == 0
     assert message.startswith(f"passed over: {path}: record 2: ")
@@ -252,7 +387,9 @@ def test_a_row_of_a_change_table_is_named_by_its_file_and_number(run: Run, colum
 @pytest.mark.parametrize("format", [*LETTERS, "jsonl"])
 def test_a_directory_that_is_not_there_is_an_error_of_every_format(run: Run, format: str) -> None:
     sample("jsonl", "in.jsonl")
-    code, _, err = run("convert", "--from", "jsonl", "--to", format, "in.jsonl", "none/deep/out.jsonl")
+    code, _, err = run(
+        "convert", "--from", "jsonl", "--to", format, "in.jsonl", "none/deep/out.jsonl"
+    )
     assert code == 2
     assert "there is no directory none/deep; make it, or correct the path" in err
     assert not Path("none").exists()
@@ -269,7 +406,9 @@ def test_a_directory_that_is_not_there_is_an_error_of_every_format(run: Run, for
         ("gbase", ".", "jsonl", "changes.jsonl"),
     ],
 )
-def test_the_input_is_never_written_over(run: Run, format: str, source: str, to: str, target: str) -> None:
+def test_the_input_is_never_written_over(
+    run: Run, format: str, source: str, to: str, target: str
+) -> None:
     sample("jsonl", "in.jsonl")
     sample("linter", QUEUE)
     Path("link.jsonl").symlink_to("in.jsonl")
@@ -285,7 +424,11 @@ def test_a_file_that_is_there_is_replaced_with_its_mode_and_a_link_stays_a_link(
     Path("real.jsonl").write_text("what was there")
     Path("real.jsonl").chmod(0o600)
     Path("out.jsonl").symlink_to("real.jsonl")
-    assert run("-q", "convert", "--from", "jsonl", "--to", "jsonl", "in.jsonl", "out.jsonl") == (0, "", "")
+    assert run("-q", "convert", "--from", "jsonl", "--to", "jsonl", "in.jsonl", "out.jsonl") == (
+        0,
+        "",
+        "",
+    )
     assert Path("out.jsonl").is_symlink()
     assert Path("real.jsonl").read_bytes() == Path("in.jsonl").read_bytes()
     assert Path("real.jsonl").stat().st_mode & 0o777 == 0o600
@@ -296,21 +439,40 @@ def test_a_device_is_written_to_and_a_full_one_is_named(run: Run, format: str) -
     sample("jsonl", "in.jsonl")
     options = ("--map", "map.json")
     Path("map.json").write_text(json.dumps({"catalog": CATALOG}))
-    code, _, err = run("convert", "--from", "jsonl", "--to", format, *options, "in.jsonl", "/dev/full")
+    code, _, err = run(
+        "convert", "--from", "jsonl", "--to", format, *options, "in.jsonl", "/dev/full"
+    )
     assert (code, err) == (1, "eventlog: /dev/full: No space left on device\n")
-    assert run("-q", "convert", "--from", "jsonl", "--to", format, *options, "in.jsonl", "/dev/null")[0] == 0
+    assert (
+        run("-q", "convert", "--from", "jsonl", "--to", format, *options, "in.jsonl", "/dev/null")[
+            0
+        ]
+        == 0
+    )
     assert not Path("/dev/null").is_file()
 
 
 def test_what_needs_a_regular_file_does_not_take_the_place_of_a_device(run: Run) -> None:
     sample("jsonl", "in.jsonl")
     Path("map.json").write_text(json.dumps({"writer": {"file_format": "parquet"}}))
-    code, _, err = run("convert", "--from", "jsonl", "--to", "eventlog", "--map", "map.json", "in.jsonl", "/dev/null")
+    code, _, err = run(
+        "convert",
+        "--from",
+        "jsonl",
+        "--to",
+        "eventlog",
+        "--map",
+        "map.json",
+        "in.jsonl",
+        "/dev/null",
+    )
     needed = "is no regular file, which this format needs: name a file to write [config]\n"
     assert (code, err) == (2, f"eventlog: /dev/null {needed}")
     reading, writing = os.pipe()
     pipe = f"/dev/fd/{writing}"
-    code, _, err = run("convert", "--from", "jsonl", "--to", "eventlog", "--map", "map.json", "in.jsonl", pipe)
+    code, _, err = run(
+        "convert", "--from", "jsonl", "--to", "eventlog", "--map", "map.json", "in.jsonl", pipe
+    )
     os.close(reading)
     os.close(writing)
     assert (code, err) == (2, f"eventlog: {pipe} {needed}")
@@ -318,7 +480,9 @@ def test_what_needs_a_regular_file_does_not_take_the_place_of_a_device(run: Run)
 
 def test_a_queue_that_cannot_be_written_leaves_no_directory(run: Run) -> None:
     sample("jsonl", "in.jsonl")
-    code, _, err = run("convert", "--from", "jsonl", "--to", "linter", "--strict", "in.jsonl", "queue")
+    code, _, err = run(
+        "convert", "--from", "jsonl", "--to", "linter", "--strict", "in.jsonl", "queue"
+    )
     assert code == 1
     assert "is not described" in err
     assert not Path("queue").exists()
@@ -328,14 +492,18 @@ def test_a_catalogue_that_is_none_is_named(run: Run) -> None:
     sample("jsonl", "in.jsonl")
     Path("shop.json").write_text('{"tables": [{"name": "item", "kind": "table", "colums": []}]}')
     Path("map.json").write_text('{"catalog": "shop.json"}')
-    code, _, err = run("convert", "--from", "jsonl", "--to", "jsonl", "--map", "map.json", "in.jsonl", "out.jsonl")
+    code, _, err = run(
+        "convert", "--from", "jsonl", "--to", "jsonl", "--map", "map.json", "in.jsonl", "out.jsonl"
+    )
     assert code == 2
     assert err.startswith("eventlog: shop.json: ")
 
 
 def test_problems_that_are_alike_are_said_once(run: Run) -> None:
     change = '{"schema":"app","table":"item","op":"TRUNCATE"}\n'
-    Path("in.jsonl").write_text(change * 50 + "".join(f'{{"table":"t{number}","op":"X"}}\n' for number in range(40)))
+    Path("in.jsonl").write_text(
+        change * 50 + "".join(f'{{"table":"t{number}","op":"X"}}\n' for number in range(40))
+    )
     code, _, err = run("convert", "--from", "jsonl", "--to", "xds", "in.jsonl", "out.xmll")
     lines = err.splitlines()
     assert code == 1  # nothing was written
@@ -346,13 +514,17 @@ def test_problems_that_are_alike_are_said_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_conversion_that_is_stopped_leaves_what_was_there(run: Run, tmp_path: Path, number: signal.Signals) -> None:
+def test_a_conversion_that_is_stopped_leaves_what_was_there(
+    run: Run, tmp_path: Path, number: signal.Signals
+) -> None:
     good = sample("jsonl", "in.jsonl").read_bytes()
     Path("out").mkdir()
     Path("out/out.jsonl").write_text("what was there")
     command = [sys.executable, "-c", "from eventlog.cli import main; main()"]
     arguments = ["convert", "--from", "jsonl", "--to", "jsonl", "-", "out/out.jsonl"]
-    with subprocess.Popen([*command, *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen(
+        [*command, *arguments], stdin=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
         assert process.stdin is not None
         process.stdin.write(good)
         process.stdin.flush()
@@ -368,7 +540,9 @@ def test_a_conversion_that_is_stopped_leaves_what_was_there(run: Run, tmp_path: 
 
 def test_a_reader_that_leaves_ends_the_command_without_a_word(run: Run) -> None:
     Path("in.jsonl").write_bytes(sample("jsonl", "good.jsonl").read_bytes() * 2000)
-    command = f"{sys.executable} -c 'from eventlog.cli import main; main()' decode --from jsonl in.jsonl"
+    command = (
+        f"{sys.executable} -c 'from eventlog.cli import main; main()' decode --from jsonl in.jsonl"
+    )
     done = subprocess.run(["sh", "-c", f"{command} | head -1"], capture_output=True, check=True)
     assert done.stdout.startswith(b"INSERT item")
     assert done.stderr == b""
@@ -397,11 +571,18 @@ def test_a_listing_goes_on_behind_a_row_that_cannot_be_read(run: Run) -> None:
     ("format", "place", "break_", "last"),
     [
         ("gbase", "in.cdc", cut, "000004fb  !! TruncatedStream: "),
-        ("gbase", "in.cdc", lambda data: data + b"garbage and more of it", "0000051f  !! FramingError: "),
+        (
+            "gbase",
+            "in.cdc",
+            lambda data: data + b"garbage and more of it",
+            "0000051f  !! FramingError: ",
+        ),
         ("linter", QUEUE, cell(4, "OPER_DATE", "zz"), "    00000060"),
     ],
 )
-def test_a_damaged_dump_is_listed_up_to_the_fault(run: Run, format: str, place: str, break_: Break, last: str) -> None:
+def test_a_damaged_dump_is_listed_up_to_the_fault(
+    run: Run, format: str, place: str, break_: Break, last: str
+) -> None:
     path = sample(format, place)
     path.write_bytes(break_(path.read_bytes()))
     code, out, err = run("decode", "--from", format, str(path))

@@ -1,4 +1,6 @@
-"""Event log, XDS and JSON lines and back: what they can hold comes back equal (spec/change-model.md 5, 5.1)."""
+"""Event log, XDS and JSON lines and back: what they can hold comes back equal (spec/change-model.md
+5, 5.1).
+"""
 
 from __future__ import annotations
 
@@ -49,16 +51,26 @@ CATALOG = {
             "kind": "table",
             "columns": [
                 {"name": name, "type": type}
-                for name, type in {"no": "bigint", "code": "varchar(9)", "text": "varchar(9)"}.items()
+                for name, type in {
+                    "no": "bigint",
+                    "code": "varchar(9)",
+                    "text": "varchar(9)",
+                }.items()
             ],
-            "foreign_keys": [{"columns": ["no", "code"], "table": "thing", "ref_columns": ["no", "code"]}],
+            "foreign_keys": [
+                {"columns": ["no", "code"], "table": "thing", "ref_columns": ["no", "code"]}
+            ],
         },
     ],
 }
 NOTES = "note.text"
 
 # What XML can hold: no control characters, and neither of the two that are none.
-_XML: dict[str, Any] = {"codec": "utf-8", "exclude_categories": ["Cc"], "exclude_characters": "\ufffe\uffff"}
+_XML: dict[str, Any] = {
+    "codec": "utf-8",
+    "exclude_categories": ["Cc"],
+    "exclude_characters": "\ufffe\uffff",
+}
 TEXT = st.text(st.characters(**_XML, include_characters="\t\r\n"), max_size=8)
 KEY_TEXT = st.text(st.characters(**_XML, include_characters="\t"), max_size=6)
 WHOLE = datetime.max.replace(microsecond=0)
@@ -88,8 +100,12 @@ def columns(fraction: bool) -> dict[str, st.SearchStrategy[Value]]:
 
 
 @st.composite
-def change(draw: st.DrawFn, number: int, of: dict[str, Any], times: st.SearchStrategy[Any], users: Any) -> Change:
-    """A change as rows or documents can hold it; ``number`` makes its object another than that of the others."""
+def change(
+    draw: st.DrawFn, number: int, of: dict[str, Any], times: st.SearchStrategy[Any], users: Any
+) -> Change:
+    """A change as rows or documents can hold it; ``number`` makes its object another than that of
+    the others.
+    """
     key = (("no", number), ("code", draw(KEY_TEXT)))
     own = {
         "schema": "app",
@@ -112,7 +128,9 @@ def change(draw: st.DrawFn, number: int, of: dict[str, Any], times: st.SearchStr
             case "null":
                 before[name] = () if name == NOTES else None
             case "known":
-                before[name] = without(draw(of[name]), after[name]) if name == NOTES else draw(of[name])
+                before[name] = (
+                    without(draw(of[name]), after[name]) if name == NOTES else draw(of[name])
+                )
             case "to null":
                 before[name] = draw(of[name])
                 after[name] = () if name == NOTES else None
@@ -130,19 +148,27 @@ def without(values: Any, others: Any) -> Value:
     return tuple(value for value in values if value not in others)
 
 
-def changes(fraction: bool, times: st.SearchStrategy[Any], users: Any) -> st.SearchStrategy[list[Change]]:
+def changes(
+    fraction: bool, times: st.SearchStrategy[Any], users: Any
+) -> st.SearchStrategy[list[Change]]:
     of = columns(fraction)
     return st.integers(0, 3).flatmap(
-        lambda size: st.tuples(*[change(number, of, times, users) for number in range(1, size + 1)]).map(list)
+        lambda size: st.tuples(
+            *[change(number, of, times, users) for number in range(1, size + 1)]
+        ).map(list)
     )
 
 
-COMMIT_TIMES = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)).map(lambda moment: moment.replace(tzinfo=UTC))
+COMMIT_TIMES = st.datetimes(datetime(1900, 1, 1), datetime(2200, 1, 1)).map(
+    lambda moment: moment.replace(tzinfo=UTC)
+)
 LOG_CHANGES = changes(True, COMMIT_TIMES, TEXT | st.none())
 XDS_CHANGES = changes(False, st.none(), st.none())
 
 
-def through(format: str, given_changes: Sequence[Change], directory: Path, suffix: str, **options: Any) -> list[Change]:
+def through(
+    format: str, given_changes: Sequence[Change], directory: Path, suffix: str, **options: Any
+) -> list[Change]:
     """Changes written in a format and read again."""
     target = str(directory / f"file{suffix}")
     named = format_named(format)
@@ -177,12 +203,16 @@ def test_documents_keep_a_change(native: list[Change]) -> None:
 
 
 @pytest.mark.parametrize("time_syntax", ["canonical", "java"])
-def test_documents_with_times_as_text_keep_all_but_the_fraction_of_a_time_of_day(time_syntax: str) -> None:
+def test_documents_with_times_as_text_keep_all_but_the_fraction_of_a_time_of_day(
+    time_syntax: str,
+) -> None:
     @settings(max_examples=40, deadline=None)
     @given(XDS_CHANGES)
     def keep(native: list[Change]) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            assert through("xds", native, Path(directory), ".xmll", time_syntax=time_syntax) == native
+            assert (
+                through("xds", native, Path(directory), ".xmll", time_syntax=time_syntax) == native
+            )
 
     keep()
 
@@ -202,7 +232,9 @@ def test_cloudevents_keep_a_change_and_its_types_by_the_catalogue(mode: str) -> 
         with tempfile.TemporaryDirectory() as directory:
             named = format_named("cloudevents")
             target, report = str(Path(directory) / "events.json"), Report(strict=True)
-            named.write(iter(native), target, {"catalog": CATALOG, "mode": mode, "batch_size": 2}, report)
+            named.write(
+                iter(native), target, {"catalog": CATALOG, "mode": mode, "batch_size": 2}, report
+            )
             assert report.written == len(native)
             assert list(named.read(target, {"catalog": CATALOG}, report)) == native
 
@@ -214,10 +246,25 @@ def test_cloudevents_keep_a_change_and_its_types_by_the_catalogue(mode: str) -> 
 def test_documents_through_the_log_lose_their_position_only(native: list[Change]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory)
-        format_named("xds").write(native, str(path / "in.xmll"), {"catalog": CATALOG}, Report(strict=True))
-        convert("xds", "eventlog", str(path / "in.xmll"), str(path / "log.csv"), {"catalog": CATALOG}, strict=True)
-        back = list(format_named("eventlog").read(str(path / "log.csv"), {"catalog": CATALOG}, Report(strict=True)))
-    assert without_fields(back, position=None, commit_time=None) == without_fields(native, position=None)
+        format_named("xds").write(
+            native, str(path / "in.xmll"), {"catalog": CATALOG}, Report(strict=True)
+        )
+        convert(
+            "xds",
+            "eventlog",
+            str(path / "in.xmll"),
+            str(path / "log.csv"),
+            {"catalog": CATALOG},
+            strict=True,
+        )
+        back = list(
+            format_named("eventlog").read(
+                str(path / "log.csv"), {"catalog": CATALOG}, Report(strict=True)
+            )
+        )
+    assert without_fields(back, position=None, commit_time=None) == without_fields(
+        native, position=None
+    )
 
 
 @settings(max_examples=60, deadline=None)
@@ -225,7 +272,22 @@ def test_documents_through_the_log_lose_their_position_only(native: list[Change]
 def test_the_log_through_documents_loses_time_and_user_only(native: list[Change]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory)
-        format_named("eventlog").write(native, str(path / "log.jsonl"), {"catalog": CATALOG}, Report(strict=True))
-        convert("eventlog", "xds", str(path / "log.jsonl"), str(path / "out.xmll"), {"catalog": CATALOG}, strict=True)
-        back = list(format_named("xds").read(str(path / "out.xmll"), {"catalog": CATALOG}, Report(strict=True)))
-    assert without_fields(back, position=None) == without_fields(native, position=None, commit_time=None, user=None)
+        format_named("eventlog").write(
+            native, str(path / "log.jsonl"), {"catalog": CATALOG}, Report(strict=True)
+        )
+        convert(
+            "eventlog",
+            "xds",
+            str(path / "log.jsonl"),
+            str(path / "out.xmll"),
+            {"catalog": CATALOG},
+            strict=True,
+        )
+        back = list(
+            format_named("xds").read(
+                str(path / "out.xmll"), {"catalog": CATALOG}, Report(strict=True)
+            )
+        )
+    assert without_fields(back, position=None) == without_fields(
+        native, position=None, commit_time=None, user=None
+    )

@@ -45,8 +45,12 @@ def test_a_missing_driver_is_named_with_what_to_install(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("place", ["notes.txt", "nowhere/app.db"])
-def test_a_file_of_sqlite_that_cannot_be_made_is_named_with_what_it_may_be(tmp_path: Path, place: str) -> None:
-    (tmp_path / "notes.txt").write_text("no database, but a text that is long enough to be looked at" * 10)
+def test_a_file_of_sqlite_that_cannot_be_made_is_named_with_what_it_may_be(
+    tmp_path: Path, place: str
+) -> None:
+    (tmp_path / "notes.txt").write_text(
+        "no database, but a text that is long enough to be looked at" * 10
+    )
     with pytest.raises(DatabaseError, match=rf"{place}.* is it a database of SQLite"):
         SQLITE.prepare(make_url(f"sqlite:///{tmp_path / place}"))
 
@@ -58,16 +62,23 @@ def nobody_knows(*_: object, **__: object) -> None:
     raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
 
-def test_a_host_that_nobody_knows_is_away_whatever_the_driver_raises(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_nobody_knows_is_away_whatever_the_driver_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # python-oracledb lets the socket's own error through.
     monkeypatch.setattr(socket, "getaddrinfo", nobody_knows)
     with pytest.raises(DatabaseAway) as refused:
         connect(ORACLE).connect()
-    assert "cannot connect to database 'ann' at db.example: [Errno -2] Name or service not known" in str(refused.value)
+    assert (
+        "cannot connect to database 'ann' at db.example: [Errno -2] Name or service not known"
+        in str(refused.value)
+    )
     assert "check host and port" in str(refused.value)
 
 
-def test_a_host_that_nobody_knows_is_away_for_the_tables_of_other_formats_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_nobody_knows_is_away_for_the_tables_of_other_formats_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", nobody_knows)
     with pytest.raises(
         DatabaseAway, match=r"database at db\.example: .*Name or service not known; check host"
@@ -84,7 +95,10 @@ def test_an_error_of_the_socket_in_the_middle_of_a_statement_is_away(tmp_path: P
     def no_route(*_: object) -> None:
         raise OSError(113, "No route to host")
 
-    with engine.connect() as conn, pytest.raises(DatabaseAway, match=r"is gone: .*No route to host"):
+    with (
+        engine.connect() as conn,
+        pytest.raises(DatabaseAway, match=r"is gone: .*No route to host"),
+    ):
         conn.exec_driver_sql("SELECT 1")
 
 
@@ -98,7 +112,9 @@ def test_an_error_of_the_socket_in_the_middle_of_a_statement_is_away(tmp_path: P
     ],
 )
 @pytest.mark.parametrize("secret", [connection.SECRET, POSITION_SECRET])
-def test_advice_names_the_variable_of_the_connection_that_failed(name: str, reason: str, secret: str) -> None:
+def test_advice_names_the_variable_of_the_connection_that_failed(
+    name: str, reason: str, secret: str
+) -> None:
     url = make_url(f"{name}://a@h/d")
     text = str(connection._not_connected(load_dialect(name), url, Exception(reason), secret))
     assert secret in text

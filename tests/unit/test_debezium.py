@@ -1,4 +1,5 @@
-"""Debezium events: the documented examples of the PostgreSQL connector, and ours of the same (spec/debezium.md).
+"""Debezium events: the documented examples of the PostgreSQL connector, and ours of the same
+(spec/debezium.md).
 
 The examples stand in "Data change events" of the connector's documentation, version 3.
 """
@@ -37,7 +38,10 @@ CUSTOMERS = {
             "name": "customers",
             "kind": "table",
             "columns": [{"name": "id", "type": "integer"}]
-            + [{"name": name, "type": "varchar(255)"} for name in ("first_name", "last_name", "email")],
+            + [
+                {"name": name, "type": "varchar(255)"}
+                for name in ("first_name", "last_name", "email")
+            ],
             "primary_key": ["id"],
         }
     ],
@@ -73,19 +77,22 @@ def plain(one: Change, complete: Row | None = None, **options: Any) -> dict[str,
 def source(**more: Any) -> dict[str, Any]:
     """The source of a documented example."""
     return {
-        "version": "3.0.0.Final", "connector": "postgresql", "name": "PostgreSQL_server", "ts_ms": 1559033904863,
-        "ts_us": 1559033904863123, "ts_ns": 1559033904863123000, "snapshot": False, "db": "postgres",
-        "schema": "public", "table": "customers", "txId": 556, "lsn": 24023128, "xmin": None, **more,
+        "version": "3.0.0.Final", "connector": "postgresql", "name": "PostgreSQL_server",
+        "ts_ms": 1559033904863, "ts_us": 1559033904863123, "ts_ns": 1559033904863123000,
+        "snapshot": False, "db": "postgres", "schema": "public", "table": "customers", "txId": 556,
+        "lsn": 24023128, "xmin": None, **more,
     }  # fmt: skip
 
 
 def read(tmp_path: Path, *lines: Any, **options: Any) -> list[Change]:
     path = tmp_path / "topic.jsonl"
-    path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
+    path.write_text(
+        "".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines)
+    )
     return list(FORMAT.read(str(path), options, Report(strict=True)))
 
 
-# --- ours, field by field against the documented examples -------------------------------------------------------------
+# --- ours, field by field against the documented examples -----------------------------------------
 
 
 def test_a_create_is_the_documented_envelope() -> None:
@@ -127,7 +134,16 @@ def test_the_schema_names_and_types_are_the_documented_ones() -> None:
         "struct", False, "PostgreSQL_server.public.customers.Envelope",
     )  # fmt: skip
     fields = {field["field"]: field for field in schema["fields"]}
-    assert list(fields) == ["before", "after", "source", "op", "ts_ms", "ts_us", "ts_ns", "transaction"]
+    assert list(fields) == [
+        "before",
+        "after",
+        "source",
+        "op",
+        "ts_ms",
+        "ts_us",
+        "ts_ns",
+        "transaction",
+    ]
     for name in ("before", "after"):
         assert (fields[name]["type"], fields[name]["optional"]) == ("struct", True)
         assert fields[name]["name"] == "PostgreSQL_server.public.customers.Value"
@@ -140,15 +156,21 @@ def test_the_schema_names_and_types_are_the_documented_ones() -> None:
         ("version", "string", False), ("connector", "string", False), ("name", "string", False),
         ("ts_ms", "int64", False), ("ts_us", "int64", False), ("ts_ns", "int64", False),
     ]  # fmt: skip
-    assert {("db", "string", False), ("schema", "string", False), ("table", "string", False)} <= set(of_source)
+    assert {
+        ("db", "string", False),
+        ("schema", "string", False),
+        ("table", "string", False),
+    } <= set(of_source)
     assert (fields["op"]["type"], fields["op"]["optional"]) == ("string", False)
-    assert [(fields[name]["type"], fields[name]["optional"]) for name in ("ts_ms", "ts_us", "ts_ns")] == (
-        [("int64", True)] * 3
-    )
+    assert [
+        (fields[name]["type"], fields[name]["optional"]) for name in ("ts_ms", "ts_us", "ts_ns")
+    ] == ([("int64", True)] * 3)
 
 
 def test_every_value_has_a_field_in_its_schema() -> None:
-    """JsonConverter takes the payload apart by the schema: what this does not name is lost, what it names is there."""
+    """JsonConverter takes the payload apart by the schema: what this does not name is lost, what it
+    names is there.
+    """
     for one in (change(ChangeOp.INSERT, after=ANNE), change(ChangeOp.DELETE, before=ANNE)):
         value = json.loads(records(one)[0].value or b"")
 
@@ -190,10 +212,13 @@ def test_a_new_key_is_a_delete_a_tombstone_and_a_create() -> None:
     assert [json.loads(one.value or b"")["op"] for one in (deleted, created)] == ["d", "c"]
 
 
-# --- the whole row ----------------------------------------------------------------------------------------------------
+# --- the whole row --------------------------------------------------------------------------------
 
-RENAMED = {"before": {"id": 1, "first_name": "Anne"}, "after": {"id": 1, "first_name": "Anne Marie"},
-           "changed": frozenset({"first_name"})}  # fmt: skip
+RENAMED = {
+    "before": {"id": 1, "first_name": "Anne"},
+    "after": {"id": 1, "first_name": "Anne Marie"},
+    "changed": frozenset({"first_name"}),
+}
 
 
 def test_what_an_update_does_not_know_is_read_and_is_in_both_images() -> None:
@@ -227,11 +252,13 @@ def test_what_an_insert_does_not_say_is_null_unless_it_is_read() -> None:
 
 
 def test_several_values_are_refused() -> None:
-    with pytest.raises(NotExpressible, match=r"'tag\.name' has several values.*watch\]\] of its own"):
+    with pytest.raises(
+        NotExpressible, match=r"'tag\.name' has several values.*watch\]\] of its own"
+    ):
         plain(change(ChangeOp.UPDATE, after={"id": 1, "tag.name": ("red",)}), ANNE)
 
 
-# --- what Debezium writes is read -------------------------------------------------------------------------------------
+# --- what Debezium writes is read -----------------------------------------------------------------
 
 
 def test_the_documented_examples_are_read(tmp_path: Path) -> None:
@@ -240,11 +267,17 @@ def test_the_documented_examples_are_read(tmp_path: Path) -> None:
     created, updated, deleted, truncated = read(
         tmp_path,
         {"key": key, "value": {"before": None, "after": ANNE, "source": source(), "op": "c"}},
-        {"key": key, "value": {"before": {"id": 1}, "after": marie, "source": source(txId=557), "op": "u"}},
+        {
+            "key": key,
+            "value": {"before": {"id": 1}, "after": marie, "source": source(txId=557), "op": "u"},
+        },
         {"key": key, "value": {"before": {"id": 1}, "after": None, "source": source(), "op": "d"}},
         {"key": key, "value": None},
         {"key": None, "value": {"source": source(), "op": "t"}},
-        {"key": {"prefix": "foo"}, "value": {"source": source(table="", schema=""), "op": "m", "message": {}}},
+        {
+            "key": {"prefix": "foo"},
+            "value": {"source": source(table="", schema=""), "op": "m", "message": {}},
+        },
         {"key": {"id": "571"}, "value": {"status": "BEGIN", "id": "571", "event_count": None}},
     )
     assert created == Change(
@@ -258,7 +291,9 @@ def test_the_documented_examples_are_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("form", ["value", "record", "text", "tab"])
 @pytest.mark.parametrize("schemas", [True, False])
-def test_a_line_is_a_value_a_record_or_what_tools_print(tmp_path: Path, form: str, schemas: bool) -> None:
+def test_a_line_is_a_value_a_record_or_what_tools_print(
+    tmp_path: Path, form: str, schemas: bool
+) -> None:
     (record,) = records(change(ChangeOp.INSERT, after=ANNE), schemas_enable=schemas)
     key, value = (record.key or b"").decode(), (record.value or b"").decode()
     line = {
@@ -283,7 +318,10 @@ def test_a_placeholder_is_a_column_that_is_not_known(tmp_path: Path) -> None:
         ({"op": "x", "source": source()}, "op is 'x'; known are c, u, d, r, t"),
         ({"op": "c", "after": ANNE}, "source.table"),
         ({"op": "c", "after": [], "source": source()}, "after is an object, not list"),
-        ({"schema": {"fields": []}, "payload": {"op": "c", "after": ANNE, "source": source()}}, "no field after"),
+        (
+            {"schema": {"fields": []}, "payload": {"op": "c", "after": ANNE, "source": source()}},
+            "no field after",
+        ),
         ("[1]", "a change event is an object"),
     ],
 )
@@ -307,10 +345,15 @@ def test_no_record_stops_the_reader(tmp_path: Path, cases: int, schemas: bool) -
         spoil = [replaced if rnd.random() < 0.7 else damaged for _ in range(OF_A_FILE)]
         return b"\n".join(one(rnd, rnd.choice(good)) for one in spoil)
 
-    run(cases, path, case, lambda rnd: fuzzed(FORMAT, path, rnd.choice([{}, {"catalog": CUSTOMERS}])))
+    run(
+        cases,
+        path,
+        case,
+        lambda rnd: fuzzed(FORMAT, path, rnd.choice([{}, {"catalog": CUSTOMERS}])),
+    )
 
 
-# --- types ------------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -326,36 +369,46 @@ def test_no_record_stops_the_reader(tmp_path: Path, cases: int, schemas: bool) -
          "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
         ("json", {}, "io.debezium.data.Json", '{"a":1}', '{"a":1}'),
         ("date", {}, "io.debezium.time.Date", date(1970, 1, 11), 10),
-        ("date", {"times": "connect"}, "org.apache.kafka.connect.data.Date", date(1969, 12, 31), -1),
-        ("time(3)", {}, "io.debezium.time.Time", time(0, 0, 1, 2000), 1002),
+        ("date", {"times": "connect"}, "org.apache.kafka.connect.data.Date", date(1969, 12, 31),
+        -1), ("time(3)", {}, "io.debezium.time.Time", time(0, 0, 1, 2000), 1002),
         ("time", {}, "io.debezium.time.MicroTime", time(0, 0, 1, 2), 1000002),
-        ("timestamp(3)", {}, "io.debezium.time.Timestamp", datetime(2018, 6, 20, 15, 13, 16, 945000), 1529507596945),
+        ("timestamp(3)", {}, "io.debezium.time.Timestamp", datetime(2018, 6, 20, 15, 13, 16,
+         945000), 1529507596945),
         # the example of "TIMESTAMP type"
-        ("timestamp", {}, "io.debezium.time.MicroTimestamp", datetime(2018, 6, 20, 15, 13, 16, 945104),
-         1529507596945104),
+        ("timestamp", {}, "io.debezium.time.MicroTimestamp", datetime(2018, 6, 20, 15, 13, 16,
+         945104), 1529507596945104),
         ("timestamp", {"times": "connect"}, "org.apache.kafka.connect.data.Timestamp",
          datetime(2018, 6, 20, 15, 13, 16, 945000), 1529507596945),
         ("timestamp", {}, "io.debezium.time.MicroTimestamp", "infinity", 9223372036825200000),
-        ("timestamptz", {}, "io.debezium.time.ZonedTimestamp", datetime(2018, 6, 20, 13, 37, 3, 120000, UTC),
-         "2018-06-20T13:37:03.120000Z"),
+        ("timestamptz", {}, "io.debezium.time.ZonedTimestamp", datetime(2018, 6, 20, 13, 37, 3,
+         120000, UTC), "2018-06-20T13:37:03.120000Z"),
         ("decimal(9,2)", {}, "org.apache.kafka.connect.data.Decimal", Decimal("1.50"), "AJY="),
         ("decimal(9,2)", {}, "org.apache.kafka.connect.data.Decimal", Decimal("-0.01"), "/w=="),
         ("decimal(9,2)", {"decimals": "string"}, "string", Decimal("1.50"), "1.50"),
         ("decimal(9,2)", {"decimals": "double"}, "double", Decimal("1.5"), 1.5),
         ("decimal(9)", {}, "org.apache.kafka.connect.data.Decimal", 150, "AJY="),
-        ("decimal", {}, "io.debezium.data.VariableScaleDecimal", Decimal("1.50"), {"scale": 2, "value": "AJY="}),
+        ("decimal", {}, "io.debezium.data.VariableScaleDecimal", Decimal("1.50"), {"scale": 2,
+         "value": "AJY="}),
     ],
 )  # fmt: skip
-def test_a_column_has_the_documented_type(type: str, options: Any, schema: str, value: Value, written: Any) -> None:
+def test_a_column_has_the_documented_type(
+    type: str, options: Any, schema: str, value: Value, written: Any
+) -> None:
     field = field_of(parse_type(type), **options)
     assert field.schema.get("name", field.schema["type"]) == schema
     assert field.encode(value) == written
     assert field.decode(json.loads(json.dumps(written), parse_float=Decimal)) == value
     if "decimals" not in options:  # whose schema does not say that it is a decimal
-        assert decoder_of(field.schema)(json.loads(json.dumps(written), parse_float=Decimal)) == value
+        assert (
+            decoder_of(field.schema)(json.loads(json.dumps(written), parse_float=Decimal)) == value
+        )
 
 
-@given(st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**20), max_value=10**20))
+@given(
+    st.decimals(
+        allow_nan=False, allow_infinity=False, places=4, min_value=-(10**20), max_value=10**20
+    )
+)
 def test_a_decimal_comes_back_exactly(number: Decimal) -> None:
     for type in ("decimal(30,4)", "decimal"):
         field = field_of(parse_type(type))
@@ -372,10 +425,14 @@ def test_a_decimal_comes_back_exactly(number: Decimal) -> None:
         ("integer", 2**31, "beyond 32 bits"),
     ],
 )
-def test_a_value_that_a_type_does_not_hold_is_refused_by_its_column(type: str, value: Value, said: str) -> None:
-    table = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}, {"name": "v", "type": type}],
-             "primary_key": ["id"]}  # fmt: skip
-    classes = build_catalog(database_from_json({"dialect": "postgresql", "schema": "app", "tables": [table]}))
+def test_a_value_that_a_type_does_not_hold_is_refused_by_its_column(
+    type: str, value: Value, said: str
+) -> None:
+    table = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"},
+             {"name": "v", "type": type}], "primary_key": ["id"]}  # fmt: skip
+    classes = build_catalog(
+        database_from_json({"dialect": "postgresql", "schema": "app", "tables": [table]})
+    )
     one = Change("app", "t", ChangeOp.INSERT, (("id", 1),), after={"id": 1, "v": value})
     with pytest.raises(ValueRange, match=f"column 'v' of app.t as .*{said}") as raised:
         EnvelopeWriter(WriteOptions(), classes).records(one, classes.classes[0])
@@ -383,12 +440,25 @@ def test_a_value_that_a_type_does_not_hold_is_refused_by_its_column(type: str, v
 
 
 def of_value(type: str, value: Value, commit_time: datetime | None = None) -> dict[str, Any]:
-    """The change event of an insert into a table with a column of this type, as JSON without schema."""
-    table = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"}, {"name": "v", "type": type}],
-             "primary_key": ["id"]}  # fmt: skip
-    classes = build_catalog(database_from_json({"dialect": "postgresql", "schema": "app", "tables": [table]}))
-    one = Change("app", "t", ChangeOp.INSERT, (("id", 1),), after={"id": 1, "v": value}, commit_time=commit_time)
-    (record,) = EnvelopeWriter(WriteOptions(schemas_enable=False), classes).records(one, classes.classes[0])
+    """The change event of an insert into a table with a column of this type, as JSON without
+    schema.
+    """
+    table = {"name": "t", "kind": "table", "columns": [{"name": "id", "type": "integer"},
+             {"name": "v", "type": type}], "primary_key": ["id"]}  # fmt: skip
+    classes = build_catalog(
+        database_from_json({"dialect": "postgresql", "schema": "app", "tables": [table]})
+    )
+    one = Change(
+        "app",
+        "t",
+        ChangeOp.INSERT,
+        (("id", 1),),
+        after={"id": 1, "v": value},
+        commit_time=commit_time,
+    )
+    (record,) = EnvelopeWriter(WriteOptions(schemas_enable=False), classes).records(
+        one, classes.classes[0]
+    )
     assert record.value is not None
     event: dict[str, Any] = json.loads(record.value)
     return event
@@ -403,7 +473,9 @@ def of_value(type: str, value: Value, commit_time: datetime | None = None) -> di
         ("varchar(9)", "Ünï \U0001f600", "Ünï \U0001f600"),
     ],
 )
-def test_what_json_has_no_number_for_is_written_and_never_null(type: str, value: Value, written: Any) -> None:
+def test_what_json_has_no_number_for_is_written_and_never_null(
+    type: str, value: Value, written: Any
+) -> None:
     assert of_value(type, value)["after"]["v"] == written
 
 

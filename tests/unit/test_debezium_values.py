@@ -1,8 +1,8 @@
-"""Values of change events: those that Debezium itself writes, both ways, and records that Kafka Connect reads
-(spec/debezium.md 3).
+"""Values of change events: those that Debezium itself writes, both ways, and records that Kafka
+Connect reads (spec/debezium.md 3).
 
-``debezium_values.jsonl`` holds what Debezium 3.1.1 wrote of PostgreSQL 15, a column of a row a line, beside the text
-that the log has of the value.
+``debezium_values.jsonl`` holds what Debezium 3.1.1 wrote of PostgreSQL 15, a column of a row a
+line, beside the text that the log has of the value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from eventlog.model import Change, ChangeOp, KafkaRecord, Value
 from eventlog.registry import format_named
 
 OF_DEBEZIUM: Final = [
-    json.loads(line) for line in Path(__file__).with_name("debezium_values.jsonl").read_text().splitlines()
+    json.loads(line)
+    for line in Path(__file__).with_name("debezium_values.jsonl").read_text().splitlines()
 ]
 NOT_IN_PYTHON: Final = ("NaN", "Infinity", "-Infinity")
 
@@ -44,7 +45,9 @@ def same(value: Value, other: Value) -> bool:
     return value == other or (value != value and other != other)  # NaN
 
 
-@pytest.mark.parametrize("case", OF_DEBEZIUM, ids=lambda case: f"{case['type']}-{case['decimals']}-{case['log']}")
+@pytest.mark.parametrize(
+    "case", OF_DEBEZIUM, ids=lambda case: f"{case['type']}-{case['decimals']}-{case['log']}"
+)
 def test_a_value_of_the_log_is_written_as_debezium_writes_it(case: dict[str, Any]) -> None:
     type = type_named(case["type"])
     field = field_of(type, case["decimals"], case["times"])
@@ -52,7 +55,9 @@ def test_a_value_of_the_log_is_written_as_debezium_writes_it(case: dict[str, Any
     assert field.encode(value_reader(type)(case["log"])) == case["value"]
 
 
-@pytest.mark.parametrize("case", OF_DEBEZIUM, ids=lambda case: f"{case['type']}-{case['decimals']}-{case['log']}")
+@pytest.mark.parametrize(
+    "case", OF_DEBEZIUM, ids=lambda case: f"{case['type']}-{case['decimals']}-{case['log']}"
+)
 def test_what_debezium_writes_is_read_as_the_log_has_it(case: dict[str, Any]) -> None:
     type = type_named(case["type"])
     expected = value_reader(type)(case["log"])
@@ -95,21 +100,52 @@ def test_every_moment_of_postgresql_comes_back(microseconds: int) -> None:
         assert zoned.decode(zoned.encode(with_zone)) == with_zone
 
 
-# --- records, read by Connect -----------------------------------------------------------------------------------------
+# --- records, read by Connect ---------------------------------------------------------------------
 
 COLUMNS: Final = {
-    "id": "integer", "small": "smallint", "big": "bigint", "single": "real", "whole": "numeric(5,0)",
-    "double": "double precision", "exact": "numeric(9,2)", "any": "numeric", "flag": "boolean", "name": "varchar(9)",
-    "bytes": "bytea", "day": "date", "clock": "time", "clock3": "time(3)", "at": "timestamp", "at3": "timestamp(3)",
-    "moment": "timestamptz", "code": "uuid", "doc": "jsonb", "host": "inet",
-}  # fmt: skip
+    "id": "integer",
+    "small": "smallint",
+    "big": "bigint",
+    "single": "real",
+    "whole": "numeric(5,0)",
+    "double": "double precision",
+    "exact": "numeric(9,2)",
+    "any": "numeric",
+    "flag": "boolean",
+    "name": "varchar(9)",
+    "bytes": "bytea",
+    "day": "date",
+    "clock": "time",
+    "clock3": "time(3)",
+    "at": "timestamp",
+    "at3": "timestamp(3)",
+    "moment": "timestamptz",
+    "code": "uuid",
+    "doc": "jsonb",
+    "host": "inet",
+}
 ROW: Final[dict[str, Value]] = {
-    "id": 1, "small": -5, "big": 2**62, "single": 1.5, "double": float("inf"), "exact": Decimal("1.50"), "whole": 12,
-    "any": Decimal("-0.001"), "flag": True, "name": "Zoë", "bytes": b"\x00\xff", "day": date(2024, 2, 29),
-    "clock": time(1, 2, 3, 4), "clock3": time(1, 2, 3), "at": datetime(2024, 5, 10, 12), "doc": '{"a": 1}',
-    "at3": datetime(2024, 5, 10, 12), "moment": datetime(2024, 5, 10, 12, tzinfo=UTC), "host": "10.0.0.1/32",
+    "id": 1,
+    "small": -5,
+    "big": 2**62,
+    "single": 1.5,
+    "double": float("inf"),
+    "exact": Decimal("1.50"),
+    "whole": 12,
+    "any": Decimal("-0.001"),
+    "flag": True,
+    "name": "Zoë",
+    "bytes": b"\x00\xff",
+    "day": date(2024, 2, 29),
+    "clock": time(1, 2, 3, 4),
+    "clock3": time(1, 2, 3),
+    "at": datetime(2024, 5, 10, 12),
+    "doc": '{"a": 1}',
+    "at3": datetime(2024, 5, 10, 12),
+    "moment": datetime(2024, 5, 10, 12, tzinfo=UTC),
+    "host": "10.0.0.1/32",
     "code": "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11",
-}  # fmt: skip
+}
 SPECIAL: Final[dict[str, Value]] = {
     **ROW, "day": "0044-03-15 BC", "clock": "24:00:00", "clock3": "24:00:00", "at": "infinity",
     "at3": "12024-02-29 01:02:03", "moment": "0044-03-15 01:02:03Z BC", "double": float("nan"),
@@ -119,7 +155,9 @@ SPECIAL: Final[dict[str, Value]] = {
 def catalog() -> Catalog:
     columns = [{"name": name, "type": type} for name, type in COLUMNS.items()]
     tables = [{"name": "t", "kind": "table", "columns": columns, "primary_key": ["id"]}]
-    return build_catalog(database_from_json({"dialect": "postgresql", "schema": "app", "tables": tables}))
+    return build_catalog(
+        database_from_json({"dialect": "postgresql", "schema": "app", "tables": tables})
+    )
 
 
 def all_records() -> list[KafkaRecord]:
@@ -156,14 +194,18 @@ def test_every_record_has_connects_words_and_forms() -> None:
 def test_connects_own_converter_reads_every_record() -> None:
     records = all_records()
     said = read_by_connect(records)
-    assert len(said) == sum(part is not None for record in records for part in (record.key, record.value))
+    assert len(said) == sum(
+        part is not None for record in records for part in (record.key, record.value)
+    )
     assert [line for line in said if line.startswith("refused: ")] == []
 
 
-# --- Debezium to Debezium ---------------------------------------------------------------------------------------------
+# --- Debezium to Debezium -------------------------------------------------------------------------
 
 
-def convert(tmp_path: Path, changes: list[Change], first: dict[str, Any], then: dict[str, Any]) -> list[Change]:
+def convert(
+    tmp_path: Path, changes: list[Change], first: dict[str, Any], then: dict[str, Any]
+) -> list[Change]:
     """Changes written, read, written again and read again."""
     strict = Report(strict=True)
     once, twice = str(tmp_path / "once.jsonl"), str(tmp_path / "twice.jsonl")
@@ -184,7 +226,14 @@ def database(**columns: str) -> dict[str, Any]:
 def test_exact_numbers_go_from_any_mode_to_any_other(tmp_path: Path, mode: str, then: str) -> None:
     content = database(price="numeric(9,2)", whole="numeric(5,0)", any="numeric")
     row: dict[str, Value] = {"id": 1, "price": Decimal("1.50"), "whole": 12, "any": Decimal("0.25")}
-    one = Change("app", "t", ChangeOp.UPDATE, (("id", 1),), before={**row, "price": Decimal("1.75")}, after=row)
+    one = Change(
+        "app",
+        "t",
+        ChangeOp.UPDATE,
+        (("id", 1),),
+        before={**row, "price": Decimal("1.75")},
+        after=row,
+    )
     (back,) = convert(
         tmp_path, [one], {"catalog": content, "decimal_handling_mode": mode},
         {"catalog": content, "decimal_handling_mode": then},
@@ -213,10 +262,12 @@ def test_the_words_of_numeric_go_through_texts(tmp_path: Path, word: str) -> Non
         (date(2024, 5, 10), None),
     ],
 )
-def test_a_column_without_a_catalogue_has_the_type_of_both_images(tmp_path: Path, old: Value, new: Value) -> None:
+def test_a_column_without_a_catalogue_has_the_type_of_both_images(
+    tmp_path: Path, old: Value, new: Value
+) -> None:
     one = Change(
-        "app", "t", ChangeOp.UPDATE, (("id", 1),), before={"id": 1, "v": old}, after={"id": 1, "v": new},
-        changed=frozenset({"v"}),
+        "app", "t", ChangeOp.UPDATE, (("id", 1),), before={"id": 1, "v": old}, after={"id": 1,
+        "v": new}, changed=frozenset({"v"}),
     )  # fmt: skip
     (back,) = convert(tmp_path, [one], {}, {})
     assert (back.before, back.after) == (one.before, one.after)
@@ -224,34 +275,49 @@ def test_a_column_without_a_catalogue_has_the_type_of_both_images(tmp_path: Path
 
 def test_a_text_of_a_form_without_types_is_written_as_its_column(tmp_path: Path) -> None:
     content = database(price="numeric(9,2)", at="timestamp", day="date")
-    row: dict[str, Value] = {"id": 1, "price": "1.50", "at": "2024-05-10T12:00:00", "day": "2024-05-10"}
+    row: dict[str, Value] = {
+        "id": 1,
+        "price": "1.50",
+        "at": "2024-05-10T12:00:00",
+        "day": "2024-05-10",
+    }
     target = str(tmp_path / "topic.jsonl")
-    FORMAT.write([Change("app", "t", ChangeOp.INSERT, (("id", 1),), after=row)], target, {"catalog": content},
-                 Report(strict=True))  # fmt: skip
+    FORMAT.write([Change("app", "t", ChangeOp.INSERT, (("id", 1),), after=row)], target,
+                 {"catalog": content}, Report(strict=True))  # fmt: skip
     (back,) = FORMAT.read(target, {}, Report(strict=True))
     assert back.after == {
-        "id": 1, "price": Decimal("1.50"), "at": datetime(2024, 5, 10, 12), "day": date(2024, 5, 10),
+        "id": 1, "price": Decimal("1.50"), "at": datetime(2024, 5, 10, 12), "day": date(2024, 5,
+        10),
     }  # fmt: skip
 
 
-# --- what is filled in ------------------------------------------------------------------------------------------------
+# --- what is filled in ----------------------------------------------------------------------------
 
 
-def of_change_table(tmp_path: Path, changes: list[Change], report: Report, **options: Any) -> list[Change]:
+def of_change_table(
+    tmp_path: Path, changes: list[Change], report: Report, **options: Any
+) -> list[Change]:
     """Changes by way of a change table to change events, read again."""
     content = database(name="text", note="text")
     tables, topic = str(tmp_path / "tables"), str(tmp_path / "topic.jsonl")
     table = format_named("qlik-change-table")
     table.write(iter(changes), tables, {"catalog": content}, Report(strict=True))
-    FORMAT.write(table.read(tables, {"catalog": content}, report), topic, {"catalog": content, **options}, report)
+    FORMAT.write(
+        table.read(tables, {"catalog": content}, report),
+        topic,
+        {"catalog": content, **options},
+        report,
+    )
     return list(FORMAT.read(topic, {"catalog": content}, report))
 
 
 def test_a_clear_bit_of_a_change_table_makes_no_null(tmp_path: Path) -> None:
-    """A column that the change table did not hold is not known: a placeholder, or the event is refused."""
+    """A column that the change table did not hold is not known: a placeholder, or the event is
+    refused.
+    """
     one = Change(
-        "app", "t", ChangeOp.UPDATE, (("id", 1),), before={"id": 1, "name": "a"}, after={"id": 1, "name": None},
-        changed=frozenset({"name"}),
+        "app", "t", ChangeOp.UPDATE, (("id", 1),), before={"id": 1, "name": "a"}, after={"id": 1,
+        "name": None}, changed=frozenset({"name"}),
     )  # fmt: skip
     options = {"missing_columns": "placeholder", "schemas_enable": False}
     (back,) = of_change_table(tmp_path, [one], Report(strict=True), **options)

@@ -6,7 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from fake_publisher import Answering, FakePublisher, NewWorld, Receiver, deletes, judge, updates, with_options
+from fake_publisher import (
+    Answering,
+    FakePublisher,
+    NewWorld,
+    Receiver,
+    deletes,
+    judge,
+    updates,
+    with_options,
+)
 from samples import database, row, table
 
 from eventlog.changes.publishing import Need
@@ -20,7 +29,7 @@ from eventlog.sql.windows import Queue
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 
-# --- flights and envelopes --------------------------------------------------------------------------------------------
+# --- flights and envelopes ------------------------------------------------------------------------
 
 
 def test_the_line_is_committed_before_the_first_envelope_leaves(new_world: NewWorld) -> None:
@@ -31,7 +40,9 @@ def test_the_line_is_committed_before_the_first_envelope_leaves(new_world: NewWo
         steps.append(name)
         assert not fake.connection.in_transaction()
         if name == "before send":
-            assert fake.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]], [2, [["3", [[3, 3]]]]]]}
+            assert fake.in_flight() == {
+                1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]]]]], [2, [["3", [[3, 3]]]]]]
+            }
             assert set(fake.statuses().values()) == {"N"}
 
     receiver.step = look
@@ -57,7 +68,9 @@ def test_nothing_is_marked_before_the_sink_has_made_it_durable(new_world: NewWor
     assert all(flushed == sent for flushed, sent in durable_at_mark)
 
 
-def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(new_world: NewWorld) -> None:
+def test_what_the_sink_could_not_make_durable_stays_new_and_is_sent_again(
+    new_world: NewWorld,
+) -> None:
     class Torn(Receiver):
         broken = True
 
@@ -79,7 +92,11 @@ def test_a_flight_holds_at_most_flight_rows_rows(new_world: NewWorld) -> None:
     fake = new_world(deletes("1", "2", "3", "4", "5"), flight_rows=2, batch_size=10)
     receiver = Receiver()
     fake.run(receiver)
-    assert [(document.flight, document.envelope) for document in receiver.documents] == [(1, 1), (2, 1), (3, 1)]
+    assert [(document.flight, document.envelope) for document in receiver.documents] == [
+        (1, 1),
+        (2, 1),
+        (3, 1),
+    ]
     assert receiver.sent == [["1", "2"], ["3", "4"], ["5"]]
 
 
@@ -99,7 +116,9 @@ def test_marks_are_written_in_between_only_when_the_interval_has_passed(
     fake = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
     seen = []
     receiver = Receiver()
-    receiver.step = lambda name: seen.append(list(fake.statuses().values()).count("S")) if "before" in name else None
+    receiver.step = lambda name: (
+        seen.append(list(fake.statuses().values()).count("S")) if "before" in name else None
+    )
     fake.run(receiver)
     assert seen == marked
 
@@ -118,7 +137,12 @@ def test_rows_that_make_no_event_are_marked_without_a_document(new_world: NewWor
     assert fake.statuses() == {1: "S", 2: "S", 3: "E", 4: "S"}
     assert [(record_id, code) for record_id, code, _ in fake.errors()] == [(3, "bad_event_type")]
     counters = fake.counters
-    assert (counters.rows_empty, counters.rows_gone, counters.rows_bad, counters.rows_loopback) == (1, 1, 1, 1)
+    assert (counters.rows_empty, counters.rows_gone, counters.rows_bad, counters.rows_loopback) == (
+        1,
+        1,
+        1,
+        1,
+    )
     assert fake.in_flight() == {}
 
 
@@ -129,7 +153,7 @@ def test_loopback_rows_can_be_left(new_world: NewWorld) -> None:
     assert fake.statuses() == {**dict.fromkeys(range(1, 6), "N"), 6: "S"}
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 ANSWERS = [
     ("success", "S", []),
@@ -149,7 +173,9 @@ def test_the_answer_gives_the_letter(
 
 
 @pytest.mark.parametrize("mark_interval", [0, 1000])
-def test_each_failure_has_one_line_however_often_marks_are_written(new_world: NewWorld, mark_interval: float) -> None:
+def test_each_failure_has_one_line_however_often_marks_are_written(
+    new_world: NewWorld, mark_interval: float
+) -> None:
     fake = new_world(deletes("1", "2", "3"), batch_size=1, mark_interval=mark_interval)
     fake.run(Receiver(judge(e1="error", e2="error")))
     assert fake.errors() == [(1, "receiver", "error of 1"), (2, "receiver", "error of 2")]
@@ -209,7 +235,12 @@ def test_rows_with_e_and_f_are_not_sent_again(new_world: NewWorld) -> None:
 
 
 def test_delete_from_log_keeps_rows_with_e_and_f(new_world: NewWorld) -> None:
-    rows = [*deletes("1", "2", "3", "4"), row(5, 9), row(6, 4, perpetrator="me"), row(7, 6, "idu=9")]
+    rows = [
+        *deletes("1", "2", "3", "4"),
+        row(5, 9),
+        row(6, 4, perpetrator="me"),
+        row(7, 6, "idu=9"),
+    ]
     fake = new_world(rows, delete_from_log=True, driver_user="me")
     fake.run(Receiver(judge(e2="warning", e3="error", e4="fatal")))
     # 6 is loopback, which is deleted only where the settings say so (spec/event-log.md 8.3).
@@ -217,19 +248,25 @@ def test_delete_from_log_keeps_rows_with_e_and_f(new_world: NewWorld) -> None:
 
 
 def test_delete_from_log_deletes_loopback_rows_where_consume_is_set(new_world: NewWorld) -> None:
-    fake = new_world([row(6, 4, perpetrator="me")], delete_from_log=True, driver_user="me", delete_loopback=True)
+    fake = new_world(
+        [row(6, 4, perpetrator="me")], delete_from_log=True, driver_user="me", delete_loopback=True
+    )
     fake.run(Receiver())
     assert fake.statuses() == {}
 
 
 @pytest.mark.parametrize("how", ["away", "lost"])
-def test_while_the_receiver_is_away_every_row_of_the_envelope_stays_new(new_world: NewWorld, how: str) -> None:
+def test_while_the_receiver_is_away_every_row_of_the_envelope_stays_new(
+    new_world: NewWorld, how: str
+) -> None:
     fake = new_world(deletes("1", "2", "3", "4", "5"), batch_size=2)
     receiver, state = Receiver(judge(e3=f"{how} {how}")), fake.start()
     for _ in range(2):
         assert fake.cycle(state, receiver).result is FlightResult.AWAY
         assert fake.statuses() == {1: "S", 2: "S", 3: "N", 4: "N", 5: "N"}
-        assert fake.in_flight() == {1: [[2, [["3", [[3, 3]]], ["4", [[4, 4]]]]], [3, [["5", [[5, 5]]]]]]}
+        assert fake.in_flight() == {
+            1: [[2, [["3", [[3, 3]]], ["4", [[4, 4]]]]], [3, [["5", [[5, 5]]]]]]
+        }
     # Rows that came in the meantime do not change what is sent again.
     fake.log([row(6, 4, "idu=3"), row(7, 4, "idu=6")])
     assert fake.run(receiver, state).result is FlightResult.DONE
@@ -237,9 +274,14 @@ def test_while_the_receiver_is_away_every_row_of_the_envelope_stays_new(new_worl
     assert set(fake.statuses().values()) == {"S"}
 
 
-@pytest.mark.parametrize("options", [{}, {"query_limit": 3}, {"query_limit": 3, "fold_distance": 2, "flight_rows": 1}])
-def test_rows_that_are_held_back_and_read_again_are_counted_once(new_world: NewWorld, options: dict[str, Any]) -> None:
-    # Each object has rows before and behind the ends of windows; some are bad, some loopback, one object is parked.
+@pytest.mark.parametrize(
+    "options", [{}, {"query_limit": 3}, {"query_limit": 3, "fold_distance": 2, "flight_rows": 1}]
+)
+def test_rows_that_are_held_back_and_read_again_are_counted_once(
+    new_world: NewWorld, options: dict[str, Any]
+) -> None:
+    # Each object has rows before and behind the ends of windows; some are bad, some loopback, one
+    # object is parked.
     rows = [row(i, 2, f"idu={i % 4}", column="fname", old="a", new=f"v{i}") for i in range(1, 41)]
     rows += [row(41, 9), row(42, 4, perpetrator="me"), row(43, 6, "idu=99")]
     fake = new_world(rows, driver_user="me", batch_size=1, **options)
@@ -248,12 +290,16 @@ def test_rows_that_are_held_back_and_read_again_are_counted_once(new_world: NewW
     assert fake.counters.rows_read == len(rows)
     counters = fake.counters
     decided = (
-        counters.rows_published + counters.rows_error + counters.rows_dropped + counters.rows_gone + counters.rows_empty
+        counters.rows_published
+        + counters.rows_error
+        + counters.rows_dropped
+        + counters.rows_gone
+        + counters.rows_empty
     )
     assert decided + counters.rows_bad + counters.rows_loopback == len(rows)
 
 
-# --- in flight --------------------------------------------------------------------------------------------------------
+# --- in flight ------------------------------------------------------------------------------------
 
 
 def test_a_row_that_comes_after_the_crash_makes_an_event_of_its_own(new_world: NewWorld) -> None:
@@ -287,12 +333,17 @@ def test_a_listed_row_that_is_no_longer_new_is_done(new_world: NewWorld) -> None
     fake.connection.commit()
     fake.run(receiver)
     assert receiver.sent == [["1"]]
-    assert [step.values for step in receiver.documents[0].events[0].attributes[0].steps] == [("b",), ("c",)]
+    assert [step.values for step in receiver.documents[0].events[0].attributes[0].steps] == [
+        ("b",),
+        ("c",),
+    ]
     assert fake.statuses() == {1: "X", 2: "S", 3: "X"}
     assert fake.in_flight() == {}
 
 
-def test_what_precedence_dropped_does_not_come_back_when_what_dropped_it_is_gone(new_world: NewWorld) -> None:
+def test_what_precedence_dropped_does_not_come_back_when_what_dropped_it_is_gone(
+    new_world: NewWorld,
+) -> None:
     fake = new_world([row(1, 2, column="fname", old="a", new="b"), row(2, 8, column="fname")])
     fake.contents["idu=1"] = {"fname": ["c"]}
     receiver, state = Receiver(judge(e1="away")), fake.start()
@@ -319,7 +370,12 @@ def test_a_listed_row_that_has_become_bad_is_e(new_world: NewWorld) -> None:
 
 
 def test_query_back_is_one_statement_a_class_and_flight(new_world: NewWorld) -> None:
-    rows = [row(1, 6), row(2, 8, "idu=2", "fname"), row(3, 6, "idu=3"), row(4, 6, "code=a", table="tag")]
+    rows = [
+        row(1, 6),
+        row(2, 8, "idu=2", "fname"),
+        row(3, 6, "idu=3"),
+        row(4, 6, "code=a", table="tag"),
+    ]
     fake = new_world(rows)
     fake.run(Receiver())
     assert [(name, keys) for name, keys, _ in fake.queried] == [
@@ -336,7 +392,9 @@ def test_no_transaction_is_open_while_documents_are_sent(new_world: NewWorld) ->
     receiver, state = Receiver(judge(e3="retry", e5="lost")), fake.start()
     in_transaction: list[bool] = []
     receiver.step = lambda _name: in_transaction.append(fake.connection.in_transaction())
-    while fake.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.scan:
+    while (
+        fake.cycle(state, receiver).result is not FlightResult.DONE or state.flights or state.scan
+    ):
         pass
     assert in_transaction
     assert not any(in_transaction)
@@ -372,7 +430,7 @@ def test_counters_say_what_was_done(new_world: NewWorld) -> None:
     assert (counters.answers_error, counters.answers_retry, counters.answers_fatal) == (1, 1, 0)
 
 
-# --- concurrency ------------------------------------------------------------------------------------------------------
+# --- concurrency ----------------------------------------------------------------------------------
 
 
 def test_with_concurrency_no_object_is_in_two_envelopes_in_the_air(new_world: NewWorld) -> None:
@@ -404,16 +462,21 @@ def test_with_concurrency_no_object_is_in_two_envelopes_in_the_air(new_world: Ne
     assert set(fake.statuses().values()) == {"S"}
 
 
-# --- remarks ----------------------------------------------------------------------------------------------------------
+# --- remarks --------------------------------------------------------------------------------------
 
 
-def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: pytest.LogCaptureFixture) -> None:
+def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     times = table("times", "idu integer; made timestamp; at time; name text", "idu")
     fake = FakePublisher(with_options(query_limit=2), catalog=build_catalog(database(times)))
     second = "2024-05-06 07:08:09"
     fake.log(
         [
-            *(row(i, 2, f"idu={i}", "made", f"{second}.1", f"{second}.{i}", table="times") for i in (2, 3, 4)),
+            *(
+                row(i, 2, f"idu={i}", "made", f"{second}.1", f"{second}.{i}", table="times")
+                for i in (2, 3, 4)
+            ),
             row(5, 2, "idu=5", "at", "07:08:09.1", "07:08:09.2", table="times"),
             row(6, 2, "idu=6", "made", f"{second}.1", "2024-05-06 07:08:10", table="times"),
             row(7, 2, "idu=6", "made", "no time", f"{second}.1", table="times"),
@@ -425,8 +488,14 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(caplog: 
         pass
     assert fake.statuses() == dict.fromkeys(range(2, 8), "S")
     assert list(receiver.applied) == ["6"]
-    assert (fake.counters.truncated, fake.counters.old_unreadable, fake.counters.rows_empty) == (4, 1, 4)
-    of_made, of_at = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert (fake.counters.truncated, fake.counters.old_unreadable, fake.counters.rows_empty) == (
+        4,
+        1,
+        4,
+    )
+    of_made, of_at = [
+        record.getMessage() for record in caplog.records if record.levelname == "WARNING"
+    ]
     assert of_made.startswith("times.made: an update changed nothing but the fraction of a second")
     assert 'time_syntax = "canonical" or "java"' in of_made
     assert of_at.startswith("times.at: ")
@@ -446,4 +515,7 @@ def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> No
     with fake.numbering_flights():
         run_cycle(context, state, Receiver(judge(e2="retry")), lambda: False)
     ((_, flight),) = state.flights.items()
-    assert ([event.event_id for event in flight.events()], flight.origins.event_times) == (["2"], {})
+    assert ([event.event_id for event in flight.events()], flight.origins.event_times) == (
+        ["2"],
+        {},
+    )

@@ -34,8 +34,8 @@ LIMITS = Limits()
 
 
 def open_transaction(**facts: Any) -> OpenTransaction:
-    usual = {"pid": 7, "user": "app", "application": "shop", "state": "active", "seconds": 1.0, "writes": True,
-             "wrote_log": True}  # fmt: skip
+    usual = {"pid": 7, "user": "app", "application": "shop", "state": "active", "seconds": 1.0,
+             "writes": True, "wrote_log": True}  # fmt: skip
     return OpenTransaction(**{**usual, **facts})
 
 
@@ -49,7 +49,9 @@ def open_transaction(**facts: Any) -> OpenTransaction:
         (-30.0, 0.01, "30.0 seconds behind"),
     ],
 )
-def test_clocks_are_compared_as_far_as_the_answer_allows(ahead: float, uncertainty: float, part: str | None) -> None:
+def test_clocks_are_compared_as_far_as_the_answer_allows(
+    ahead: float, uncertainty: float, part: str | None
+) -> None:
     found = list(judge_clock(ahead, uncertainty, LIMITS))
     assert [one.code for one in found] == ([] if part is None else ["clock"])
     assert part is None or part in found[0].text
@@ -83,7 +85,9 @@ def test_a_sequence_is_told_with_what_brings_its_numbers_into_order(
         ([(100, 1_000_000, None, False)], ["autovacuum_off", "dead_rows"]),
     ],
 )
-def test_dead_rows_count_when_they_are_many_beside_the_live_ones(facts: Answer, codes: list[str]) -> None:
+def test_dead_rows_count_when_they_are_many_beside_the_live_ones(
+    facts: Answer, codes: list[str]
+) -> None:
     assert [one.code for one in judge_storage(facts, "hr.eventlog", LIMITS)] == codes
 
 
@@ -91,15 +95,24 @@ def test_dead_rows_count_when_they_are_many_beside_the_live_ones(facts: Answer, 
     ("facts", "part"),
     [
         ({"seconds": 59.0}, None),
-        ({"seconds": 300.0}, "session 7 of app (shop) has a transaction open for 5 minutes, active: rows that it has"),
+        (
+            {"seconds": 300.0},
+            "session 7 of app (shop) has a transaction open for 5 minutes, active: rows that it "
+            "has",
+        ),
         ({"seconds": 300.0, "wrote_log": False}, "rows that it may write to the log"),
         ({"seconds": 300.0, "writes": False, "wrote_log": False}, None),
-        ({"seconds": 9000.0, "writes": False, "wrote_log": False}, "no dead row of the log can be removed"),
+        (
+            {"seconds": 9000.0, "writes": False, "wrote_log": False},
+            "no dead row of the log can be removed",
+        ),
         ({"seconds": None}, "its age is not shown to this user"),
         ({"seconds": None, "wrote_log": False}, None),
     ],
 )
-def test_open_transactions_are_named_by_what_they_hold_up(facts: dict[str, Any], part: str | None) -> None:
+def test_open_transactions_are_named_by_what_they_hold_up(
+    facts: dict[str, Any], part: str | None
+) -> None:
     found = list(judge_transactions([open_transaction(**facts)], LIMITS))
     assert len(found) == (part is not None)
     assert part is None or part in found[0].text
@@ -122,7 +135,9 @@ def test_a_list_that_is_cut_says_so() -> None:
     assert found.text.startswith("at least 10 rows")
     bad = [BadRow(number, "bad_value", "wrong") for number in (1, 2, 3, 4)]
     (found,) = judge_bad(bad, 10, True, limits)
-    assert "among the first 10 rows N, more were not checked: record_id 1, 2 and 2 more;" in found.text
+    assert (
+        "among the first 10 rows N, more were not checked: record_id 1, 2 and 2 more;" in found.text
+    )
     keys = [("usr", f"idu=0{number}", 1, number) for number in (1, 2, 3)]
     (found,) = judge_keys(keys, CATALOG, Limits(sample=3, shown=2))
     assert "(the newest 3 rows were looked at)" in found.text
@@ -159,8 +174,14 @@ def test_a_plan_is_told_action_by_action_and_what_is_disabled_is_not_told_twice(
         Action("drop", "hr.d", "no longer watched", ("x",)),
         Action("unchanged", "hr.e", "as declared"),
     )
-    plan = TriggerPlan(actions, ("the primary key of f is DEFERRABLE: ...", "pwd looks like a secret"), ("TRUNCATE",))
-    found = list(judge_plan(plan, [LogTrigger(table, "t1", False, "") for table in ("hr.b", "hr.c")]))
+    plan = TriggerPlan(
+        actions,
+        ("the primary key of f is DEFERRABLE: ...", "pwd looks like a secret"),
+        ("TRUNCATE",),
+    )
+    found = list(
+        judge_plan(plan, [LogTrigger(table, "t1", False, "") for table in ("hr.b", "hr.c")])
+    )
     assert [(one.code, one.severity) for one in found] == [
         ("trigger_missing", "error"),
         ("trigger_drifted", "error"),

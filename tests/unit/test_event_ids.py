@@ -28,6 +28,8 @@ def test_without_an_epoch_an_id_is_the_record_id_alone() -> None:
     assert raised_at("") is None
 
 
-@pytest.mark.parametrize("event_id", ["17", "17.2", "17.e202611212045009f3c01ab", "17.e202611212045009f3c01ab.2"])
+@pytest.mark.parametrize(
+    "event_id", ["17", "17.2", "17.e202611212045009f3c01ab", "17.e202611212045009f3c01ab.2"]
+)
 def test_every_form_of_an_id_tells_its_record_id(event_id: str) -> None:
     assert record_id_of(event_id) == 17

@@ -38,13 +38,17 @@ def group_of(rows: Sequence[LogRow], of: Catalog = CATALOG) -> Group:
     return group
 
 
-def build(rows: Sequence[LogRow], current: CurrentRow | None = GONE, of: Catalog = CATALOG, **options: Any) -> Outgoing:
+def build(
+    rows: Sequence[LogRow], current: CurrentRow | None = GONE, of: Catalog = CATALOG, **options: Any
+) -> Outgoing:
     group = group_of(rows, of)
     decision = apply_precedence(group)
     if decision.query_back is not None and current is not None:
         # What is not asked for is not read.
         current = {attribute.name: current[attribute.name] for attribute in decision.query_back}
-    return build_event(group, EventOptions(**options), decision if asks_for_values(group) else None, current)
+    return build_event(
+        group, EventOptions(**options), decision if asks_for_values(group) else None, current
+    )
 
 
 def public(outgoing: Outgoing) -> Event | None:
@@ -80,11 +84,13 @@ def fates(outgoing: Outgoing) -> dict[str, list[int]]:
     return {name: ids for name, ids in named.items() if ids}
 
 
-def f(record_id: int, kind: int, column: str = "fname", old: str | None = None, new: str | None = None) -> LogRow:
+def f(
+    record_id: int, kind: int, column: str = "fname", old: str | None = None, new: str | None = None
+) -> LogRow:
     return row(record_id, kind, column=column, old=old, new=new)
 
 
-# --- one listing per event type (spec/xds.md 3) -----------------------------------------------------------------------
+# --- one listing per event type (spec/xds.md 3) ---------------------------------------------------
 
 WHOLE = {"fname": "-- +John", "lname": "-- +Doe", "photo": "-- +u7s=", "usr_phone.phoneno": "--"}
 WHOLE_ADDED = {"fname": "+John", "lname": "+Doe", "photo": "+u7s="}
@@ -117,18 +123,40 @@ LISTINGS: list[tuple[str, list[LogRow], dict[str, Any], str, dict[str, str]]] = 
     ("L6", [row(1, 6)], {}, "modify", WHOLE),
     ("L6 as add", [row(1, 6)], {"insert_query_back": "add"}, "modify", WHOLE),
     ("L7", [f(1, 7, "lname"), f(2, 7)], {}, "modify", {"lname": "-- +Doe", "fname": "-- +John"}),
-    ("L7a", [f(1, 7, "lname"), f(2, 7)], {"insert_query_back": "add"}, "add", {"lname": "+Doe", "fname": "+John"}),
+    (
+        "L7a",
+        [f(1, 7, "lname"), f(2, 7)],
+        {"insert_query_back": "add"},
+        "add",
+        {"lname": "+Doe", "fname": "+John"},
+    ),
     ("L8", [f(1, 8, "lname")], {}, "modify", {"lname": "-- +Doe"}),
     ("L8 as add", [f(1, 8, "lname")], {"insert_query_back": "add"}, "modify", {"lname": "-- +Doe"}),
-    ("1 and 7", [f(1, 1, new="Jack"), f(2, 7, "photo")], {}, "add", {"fname": "+Jack", "photo": "+u7s="}),
-    ("7 and 1", [f(1, 7, "photo"), f(2, 1, new="Jack")], {}, "add", {"photo": "+u7s=", "fname": "+Jack"}),
+    (
+        "1 and 7",
+        [f(1, 1, new="Jack"), f(2, 7, "photo")],
+        {},
+        "add",
+        {"fname": "+Jack", "photo": "+u7s="},
+    ),
+    (
+        "7 and 1",
+        [f(1, 7, "photo"), f(2, 1, new="Jack")],
+        {},
+        "add",
+        {"photo": "+u7s=", "fname": "+Jack"},
+    ),
 ]
 
 
 @pytest.mark.parametrize(
-    ("rows", "options", "operation", "attributes"), [one[1:] for one in LISTINGS], ids=[one[0] for one in LISTINGS]
+    ("rows", "options", "operation", "attributes"),
+    [one[1:] for one in LISTINGS],
+    ids=[one[0] for one in LISTINGS],
 )
-def test_listing(rows: list[LogRow], options: dict[str, Any], operation: str, attributes: dict[str, str]) -> None:
+def test_listing(
+    rows: list[LogRow], options: dict[str, Any], operation: str, attributes: dict[str, str]
+) -> None:
     outcome = build(rows, NOW, **options)
     assert short(outcome) == (operation, attributes)
     assert list(steps(outcome) or ()) == list(attributes)
@@ -147,7 +175,7 @@ def test_an_event_carries_class_association_and_types() -> None:
     ]
 
 
-# --- precedence (7.1) --------------------------------------------------------------------------------------------
+# --- precedence (7.1) -----------------------------------------------------------------------------
 
 PRECEDENCE = [
     ([f(1, 2), f(2, 8)], [2], [1]),
@@ -168,7 +196,9 @@ PRECEDENCE = [
 
 
 @pytest.mark.parametrize(("rows", "surviving", "dropped"), PRECEDENCE)
-def test_query_back_beats_what_it_covers(rows: list[LogRow], surviving: list[int], dropped: list[int]) -> None:
+def test_query_back_beats_what_it_covers(
+    rows: list[LogRow], surviving: list[int], dropped: list[int]
+) -> None:
     decision = apply_precedence(group_of(rows))
     assert ids_of(decision.surviving) == surviving
     assert ids_of(decision.dropped) == dropped
@@ -176,8 +206,13 @@ def test_query_back_beats_what_it_covers(rows: list[LogRow], surviving: list[int
 
 def test_precedence_never_reaches_beyond_its_group() -> None:
     groups = fold(good([f(1, 1, new="x"), f(2, 8)]), 1000, 0)
-    outcomes = [build_event(group, EventOptions(), apply_precedence(group), NOW) for group in groups]
-    assert [short(outcome) for outcome in outcomes] == [("add", {"fname": "+x"}), ("modify", {"fname": "-- +John"})]
+    outcomes = [
+        build_event(group, EventOptions(), apply_precedence(group), NOW) for group in groups
+    ]
+    assert [short(outcome) for outcome in outcomes] == [
+        ("add", {"fname": "+x"}),
+        ("modify", {"fname": "-- +John"}),
+    ]
 
 
 READ = [
@@ -198,7 +233,7 @@ def test_only_what_is_needed_is_read_back(rows: list[LogRow], names: list[str] |
     assert (read if read is None else [attribute.name for attribute in read]) == names
 
 
-# --- the object is gone (7.2) ------------------------------------------------------------------------------------
+# --- the object is gone (7.2) ---------------------------------------------------------------------
 
 GONE_CASES: list[tuple[list[LogRow], str | None, dict[str, list[int]]]] = [
     ([f(1, 2, "lname", "a", "b"), f(2, 8)], "modify", {"contributed": [1], "gone": [2]}),
@@ -222,7 +257,7 @@ def test_rows_that_ask_for_an_object_that_is_gone_have_no_effect(
     assert fates(outcome) == expected
 
 
-# --- elements (spec/xds.md 4.1) ---------------------------------------------------------------------------------------
+# --- elements (spec/xds.md 4.1) -------------------------------------------------------------------
 
 
 def only_key(kind: int, column: str | None = None) -> list[LogRow]:
@@ -251,11 +286,16 @@ def test_an_insert_of_nulls_only_read_back_as_add_is_an_add_alone() -> None:
     assert short(build([f(1, 7)], NULLS, insert_query_back="add")) == ("add", {})
 
 
-# --- attributes (spec/xds.md 4.2) -------------------------------------------------------------------------------------
+# --- attributes (spec/xds.md 4.2) -----------------------------------------------------------------
 
 
 def test_attributes_stand_in_the_order_of_their_first_surviving_rows() -> None:
-    rows = [f(1, 2, "photo", None, "qqo="), f(2, 2, "lname", "a", "b"), f(3, 8, "photo"), f(4, 2, "lname", "b", "c")]
+    rows = [
+        f(1, 2, "photo", None, "qqo="),
+        f(2, 2, "lname", "a", "b"),
+        f(3, 8, "photo"),
+        f(4, 2, "lname", "b", "c"),
+    ]
     assert list(steps(build(rows, NOW)) or ()) == ["lname", "photo"]
     rows = [f(1, 1, "lname", new=None), f(2, 1, new="x"), f(3, 1, "lname", new="y")]
     assert list(steps(build(rows)) or ()) == ["lname", "fname"]
@@ -280,7 +320,7 @@ def test_key_columns_are_attributes_only_if_they_are_emitted(
     assert short(build(rows, NOW, catalog(emit_keys=emit_keys))) == (operation, attributes)
 
 
-# --- NULL, empty string, repeated rows (spec/xds.md 4.3) --------------------------------------------------------------
+# --- NULL, empty string, repeated rows (spec/xds.md 4.3) ------------------------------------------
 
 ONE_ROW: list[tuple[int, str | None, str | None, str | None, dict[str, str] | None]] = [
     (1, None, "v", "add", {"fname": "+v"}),
@@ -305,7 +345,11 @@ ONE_ROW: list[tuple[int, str | None, str | None, str | None, dict[str, str] | No
 
 @pytest.mark.parametrize(("kind", "old", "new", "operation", "attributes"), ONE_ROW)
 def test_one_row(
-    kind: int, old: str | None, new: str | None, operation: str | None, attributes: dict[str, str] | None
+    kind: int,
+    old: str | None,
+    new: str | None,
+    operation: str | None,
+    attributes: dict[str, str] | None,
 ) -> None:
     outcome = build([f(1, kind, old=old, new=new)])
     assert short(outcome) == (operation, attributes)
@@ -313,7 +357,8 @@ def test_one_row(
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "attributes"), [("v", "v", {"fname": "-v +v"}), ("", "", {"fname": "- +"}), (None, None, None)]
+    ("old", "new", "attributes"),
+    [("v", "v", {"fname": "-v +v"}), ("", "", {"fname": "- +"}), (None, None, None)],
 )
 def test_updates_that_change_nothing_can_be_emitted(
     old: str | None, new: str | None, attributes: dict[str, str] | None
@@ -339,9 +384,15 @@ READ_BACK = [
 ]
 
 
-@pytest.mark.parametrize(("rows", "insert_query_back", "value", "operation", "attributes"), READ_BACK)
+@pytest.mark.parametrize(
+    ("rows", "insert_query_back", "value", "operation", "attributes"), READ_BACK
+)
 def test_nulls_and_empty_strings_read_back(
-    rows: list[LogRow], insert_query_back: str, value: str | None, operation: str, attributes: dict[str, str]
+    rows: list[LogRow],
+    insert_query_back: str,
+    value: str | None,
+    operation: str,
+    attributes: dict[str, str],
 ) -> None:
     outcome = build(rows, {**NOW, "fname": [value]}, insert_query_back=insert_query_back)
     assert short(outcome) == (operation, attributes)
@@ -363,7 +414,10 @@ REPEATED = [
     ),
     ([f(1, 2, old="a", new="b"), f(2, 2, old="b", new="a")], {"fname": "-a +b -b +a"}),
     ([f(1, 2, old="a", new="a"), f(2, 2, old="a", new="b")], {"fname": "-a +b"}),
-    ([phone(1, 2, new="1"), phone(2, 2, "1", None), phone(3, 2, "2", "3")], {"usr_phone.phoneno": "+1 -1 -2 +3"}),
+    (
+        [phone(1, 2, new="1"), phone(2, 2, "1", None), phone(3, 2, "2", "3")],
+        {"usr_phone.phoneno": "+1 -1 -2 +3"},
+    ),
 ]
 
 
@@ -382,8 +436,12 @@ MANY: list[tuple[list[str | None], str]] = [
 
 
 @pytest.mark.parametrize(("values", "expected"), MANY)
-def test_many_values_read_back_stand_once_in_code_point_order(values: list[str | None], expected: str) -> None:
-    assert steps(build([phone(1, 8)], {"usr_phone.phoneno": values})) == {"usr_phone.phoneno": expected}
+def test_many_values_read_back_stand_once_in_code_point_order(
+    values: list[str | None], expected: str
+) -> None:
+    assert steps(build([phone(1, 8)], {"usr_phone.phoneno": values})) == {
+        "usr_phone.phoneno": expected
+    }
 
 
 def test_values_are_sorted_as_written() -> None:
@@ -410,14 +468,20 @@ def test_of_several_values_of_a_single_valued_view_column_the_first_counts(
 ) -> None:
     rows = [row(1, 8, "pk_id=1", "name", table="v")]
     outcome = build(rows, {"name": values}, catalog_of_view())
-    assert (steps(outcome), outcome.fates.conflicts if outcome.fates else 0) == ({"name": expected}, conflicts)
+    assert (steps(outcome), outcome.fates.conflicts if outcome.fates else 0) == (
+        {"name": expected},
+        conflicts,
+    )
 
 
 def test_children_come_after_the_parents_columns() -> None:
     of = build_catalog(
         database(
             table("p", "id integer; z text", "id"),
-            *(table(name, "id integer; v text", "", [("id", "p", "id")]) for name in ("b", "B", "a")),
+            *(
+                table(name, "id integer; v text", "", [("id", "p", "id")])
+                for name in ("b", "B", "a")
+            ),
         )
     )
     current: Mapping[str, list[str | None]] = {"z": ["1"], "a.v": ["2"], "b.v": ["3"], "B.v": ["4"]}
@@ -425,7 +489,7 @@ def test_children_come_after_the_parents_columns() -> None:
     assert list(steps(outcome) or ()) == ["z", "B.v", "a.v", "b.v"]
 
 
-# --- values read back that cannot be written (7.3) ---------------------------------------------------------------
+# --- values read back that cannot be written (7.3) ------------------------------------------------
 
 BELL: CurrentRow = {**NOW, "fname": ["bell\x07"]}
 
@@ -433,7 +497,11 @@ UNREADABLE: list[tuple[list[LogRow], dict[str, str] | None, dict[str, list[int]]
     ([row(1, 6)], None, {"bad": [1]}),
     ([f(1, 2), row(2, 6), f(3, 8), row(4, 6)], None, {"dropped": [1, 3], "bad": [2, 4]}),
     ([f(1, 8)], None, {"bad": [1]}),
-    ([f(1, 8), f(2, 8, "lname"), f(3, 8)], {"lname": "-- +Doe"}, {"contributed": [2], "bad": [1, 3]}),
+    (
+        [f(1, 8), f(2, 8, "lname"), f(3, 8)],
+        {"lname": "-- +Doe"},
+        {"contributed": [2], "bad": [1, 3]},
+    ),
     (
         [f(1, 2), f(2, 8), f(3, 2, "lname", "a", "b")],
         {"lname": "-a +b"},
@@ -454,7 +522,7 @@ def test_rows_whose_value_read_back_cannot_be_written_are_bad(
     assert {one.code for one in outcome.fates.bad} == {"bad_xml_char"}
 
 
-# --- event-ids (7.4) ---------------------------------------------------------------------------------------------
+# --- event-ids (7.4) ------------------------------------------------------------------------------
 
 EVENT_IDS: list[tuple[list[LogRow], CurrentRow | None, str]] = [
     ([f(5, 2, old="a", new="b"), f(9, 2, old="b", new="c")], NOW, "5"),
@@ -476,17 +544,21 @@ def test_the_event_id_is_the_first_row_that_is_not_marked_e(
 
 def test_a_bad_row_of_the_log_never_gives_the_event_id() -> None:
     # It does not get as far as a group.
-    rows = [row(2, 2, column="fname", old="a", new="b"), row(3, 2, column="fname", old="b", new="c")]
+    rows = [
+        row(2, 2, column="fname", old="a", new="b"),
+        row(3, 2, column="fname", old="b", new="c"),
+    ]
     event = build(rows)
     assert event.operation is not None
     assert event.event_id == "2"
 
 
-# --- rebuilding from the in-flight record (section 10) -----------------------------------------------------------
+# --- rebuilding from the in-flight record (section 10) --------------------------------------------
 
 
 def test_what_precedence_dropped_stays_dropped_whatever_rows_are_left() -> None:
-    # The type 8 row was marked by somebody else; the type 2 row that it dropped must not come back to life.
+    # The type 8 row was marked by somebody else; the type 2 row that it dropped must not come back
+    # to life.
     group = group_of([f(1, 2, old="a", new="b")])
     outcome = build_event(group, EventOptions(), apply_precedence(group, frozenset({1})), None, "1")
     assert (outcome.operation, fates(outcome)) == (None, {"dropped": [1]})

@@ -49,8 +49,8 @@ def test_a_modify_reads_as_the_net_effect_of_its_steps(steps: Any, before: Any, 
 
 
 STEPS = st.lists(
-    st.one_of(st.builds(add, st.sampled_from("abc")), st.builds(remove, st.sampled_from("abc")), st.just(ALL)),
-    min_size=1, max_size=5,
+    st.one_of(st.builds(add, st.sampled_from("abc")), st.builds(remove, st.sampled_from("abc")),
+    st.just(ALL)), min_size=1, max_size=5,
 )  # fmt: skip
 
 
@@ -63,7 +63,11 @@ def test_the_row_after_is_that_of_the_steps_done_one_by_one(steps: list[Step]) -
         elif step.op is Op.REMOVE_ALL or value in step.values:
             value = None
     first = steps[0]
-    known = {Op.ADD: {"fname": None}, Op.REMOVE: {"fname": "".join(first.values)}, Op.REMOVE_ALL: None}[first.op]
+    known = {
+        Op.ADD: {"fname": None},
+        Op.REMOVE: {"fname": "".join(first.values)},
+        Op.REMOVE_ALL: None,
+    }[first.op]
     for reader in (CATALOG, None):
         change = event_to_change(modify("fname", *steps), reader)
         assert (change.after or {})["fname"] == value
@@ -72,7 +76,9 @@ def test_the_row_after_is_that_of_the_steps_done_one_by_one(steps: list[Step]) -
 
 
 @given(st.datetimes(), st.sampled_from([" ", "T"]), st.integers(0, 9))
-def test_a_moment_is_the_same_with_and_without_the_zone_it_is_read_in(moment: datetime, sep: str, digits: int) -> None:
+def test_a_moment_is_the_same_with_and_without_the_zone_it_is_read_in(
+    moment: datetime, sep: str, digits: int
+) -> None:
     fraction = f".{moment.microsecond:06}789"[: digits + 1] if digits else ""
     text = f"{moment.replace(microsecond=0).isoformat(sep)}{fraction}"
     read = moment_reader("UTC")
@@ -91,7 +97,14 @@ def test_a_plain_moment_is_read_as_any_other(moment: datetime, sep: str, digits:
 
 
 @pytest.mark.parametrize(
-    "text", ["2024-02-30 01:02:03", "0000-01-01 00:00:00", "2024-01-01 24:00:00", "20240101 010203", "2024-W01-1 01:02"]
+    "text",
+    [
+        "2024-02-30 01:02:03",
+        "0000-01-01 00:00:00",
+        "2024-01-01 24:00:00",
+        "20240101 010203",
+        "2024-W01-1 01:02",
+    ],
 )
 def test_text_that_python_alone_might_read_is_no_moment(text: str) -> None:
     with pytest.raises(BadValue):
@@ -108,7 +121,9 @@ def test_text_that_python_alone_might_read_is_no_moment(text: str) -> None:
         ((remove("a"), add("b"), remove("b"), add("a", "c")), (), ("c",)),
     ],
 )
-def test_a_multi_valued_attribute_reads_as_what_was_removed_and_added(steps: Any, before: Any, after: Any) -> None:
+def test_a_multi_valued_attribute_reads_as_what_was_removed_and_added(
+    steps: Any, before: Any, after: Any
+) -> None:
     change = event_to_change(modify("usr_phone.phoneno", *steps), CATALOG)
     assert change.before == {"idu": 1, "usr_phone.phoneno": before}
     assert change.after == {"idu": 1, "usr_phone.phoneno": after}
@@ -121,10 +136,18 @@ def test_what_remove_all_values_removes_is_not_known() -> None:
 
 
 def test_an_add_reads_as_an_insert_of_key_and_values() -> None:
-    attributes = (AttributeSteps("fname", "string", (add("Jack"),)), AttributeSteps("photo", "octet", (add("qqo="),)))
+    attributes = (
+        AttributeSteps("fname", "string", (add("Jack"),)),
+        AttributeSteps("photo", "octet", (add("qqo="),)),
+    )
     change = event_to_change(Event(Operation.ADD, "usr", USR_1, "4", attributes), CATALOG)
     assert change == Change(
-        "indirect", "usr", INSERT, KEY, after={"idu": 1, "fname": "Jack", "photo": b"\xaa\xaa"}, position="4"
+        "indirect",
+        "usr",
+        INSERT,
+        KEY,
+        after={"idu": 1, "fname": "Jack", "photo": b"\xaa\xaa"},
+        position="4",
     )
     assert change.extras == {"event_id": "4"}
 
@@ -146,14 +169,22 @@ def test_a_delete_knows_its_key_alone() -> None:
         ("x", "octet", "qqo=", b"\xaa\xaa", b"\xaa\xaa"),
         ("day", "time", "1709164800", date(2024, 2, 29), datetime(2024, 2, 29)),
         ("at", "time", "100", time(0, 1, 40), datetime(1970, 1, 1, 0, 1, 40)),
-        ("ts", "time", "-2", datetime(1969, 12, 31, 23, 59, 58), datetime(1969, 12, 31, 23, 59, 58)),
+        (
+            "ts",
+            "time",
+            "-2",
+            datetime(1969, 12, 31, 23, 59, 58),
+            datetime(1969, 12, 31, 23, 59, 58),
+        ),
         ("tz", "time", "1715342400", NOON.replace(tzinfo=UTC), NOON),
     ],
 )
 def test_values_are_typed_by_their_xds_type_and_further_by_their_column(
     name: str, value_type: str, text: str, value: Any, without: Any
 ) -> None:
-    event = Event(Operation.ADD, "t", "id=1,table=t", "1", (AttributeSteps(name, value_type, (add(text),)),))
+    event = Event(
+        Operation.ADD, "t", "id=1,table=t", "1", (AttributeSteps(name, value_type, (add(text),)),)
+    )
     assert (event_to_change(event, TYPES).after or {})[name] == value
     read = (event_to_change(event).after or {})[name]
     assert (read, type(read)) == (without, type(without))
@@ -170,8 +201,12 @@ def test_values_are_typed_by_their_xds_type_and_further_by_their_column(
         ("java", "tz", "2001-09-09 01:46:40.0", datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)),
     ],
 )
-def test_times_are_read_in_the_syntax_they_were_written_in(syntax: str, name: str, text: str, value: Any) -> None:
-    event = Event(Operation.ADD, "t", "id=1,table=t", "1", (AttributeSteps(name, "string", (add(text),)),))
+def test_times_are_read_in_the_syntax_they_were_written_in(
+    syntax: str, name: str, text: str, value: Any
+) -> None:
+    event = Event(
+        Operation.ADD, "t", "id=1,table=t", "1", (AttributeSteps(name, "string", (add(text),)),)
+    )
     assert (event_to_change(event, TYPES, ValueOptions(syntax)).after or {})[name] == value
 
 
@@ -195,10 +230,18 @@ def test_an_event_that_cannot_be_read_is_named(event: Event) -> None:
 NAMES = st.text(st.characters(exclude_characters="\0"), min_size=1)
 
 
-@given(st.dictionaries(NAMES, st.text(st.characters(exclude_characters="\0")), min_size=1, max_size=3), NAMES, NAMES)
-def test_an_association_is_taken_apart_whatever_stands_in_its_names(key: Any, name: str, schema: str) -> None:
+@given(
+    st.dictionaries(NAMES, st.text(st.characters(exclude_characters="\0")), min_size=1, max_size=3),
+    NAMES,
+    NAMES,
+)
+def test_an_association_is_taken_apart_whatever_stands_in_its_names(
+    key: Any, name: str, schema: str
+) -> None:
     text = "+".join(f"{quote(column)}={quote(value)}" for column, value in key.items())
-    parts, of_table, of_schema = parse_association(f"{text},table={quote(name)},schema={quote(schema)}")
+    parts, of_table, of_schema = parse_association(
+        f"{text},table={quote(name)},schema={quote(schema)}"
+    )
     assert [(part.name, part.value) for part in parts] == list(key.items())
     assert (of_table, of_schema) == (name, schema)
 
@@ -209,13 +252,15 @@ def test_any_other_text_is_an_association_or_is_refused(text: str) -> None:
         parse_association(text)
 
 
-# --- events on their way ----------------------------------------------------------------------------------------------
+# --- events on their way --------------------------------------------------------------------------
 
 TEXTS = st.sampled_from(["a", "b", ""])
 LOGGED = st.lists(
     st.tuples(
         st.sampled_from([1, 2, 2, 3]),
-        st.sampled_from([("usr", "fname"), ("usr", "lname"), ("usr", "idu"), ("usr_phone", "phoneno")]),
+        st.sampled_from(
+            [("usr", "fname"), ("usr", "lname"), ("usr", "idu"), ("usr_phone", "phoneno")]
+        ),
         st.none() | TEXTS,
         st.none() | TEXTS,
     ),

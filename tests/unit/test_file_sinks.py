@@ -1,4 +1,6 @@
-"""Documents to files: whole or not at all, named so that a repeated envelope replaces itself (spec/event-log.md 10)."""
+"""Documents to files: whole or not at all, named so that a repeated envelope replaces itself
+(spec/event-log.md 10).
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,10 @@ def test_an_envelope_is_a_file_named_after_flight_and_envelope(tmp_path: Path) -
     sink = DocumentFiles(tmp_path)
     sink.send(document(3, 1, "é\n"))
     sink.send(document(12, 128))
-    assert files(tmp_path) == {"000000000003-000001.xml": "é\n", "000000000012-000128.xml": "12/128\n"}
+    assert files(tmp_path) == {
+        "000000000003-000001.xml": "é\n",
+        "000000000012-000128.xml": "12/128\n",
+    }
 
 
 def test_an_envelope_that_is_sent_again_replaces_itself(tmp_path: Path) -> None:
@@ -52,7 +57,10 @@ def test_a_flight_that_is_marked_in_parts_is_a_file_a_part(tmp_path: Path) -> No
             sink.flush()
     sink.flush()
     sink.flush()
-    assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n3/2\n", "000000000003-000003.xmll": "3/3\n"}
+    assert files(tmp_path) == {
+        "000000000003-000001.xmll": "3/1\n3/2\n",
+        "000000000003-000003.xmll": "3/3\n",
+    }
 
 
 def test_other_formats_have_other_endings(tmp_path: Path) -> None:
@@ -67,7 +75,10 @@ def test_each_flight_has_a_file_of_its_own(tmp_path: Path) -> None:
     sink.send(document(3, 1))
     sink.send(document(4, 1))
     sink.flush()
-    assert files(tmp_path) == {"000000000003-000001.xmll": "3/1\n", "000000000004-000001.xmll": "4/1\n"}
+    assert files(tmp_path) == {
+        "000000000003-000001.xmll": "3/1\n",
+        "000000000004-000001.xmll": "4/1\n",
+    }
 
 
 @pytest.mark.parametrize("make", [DocumentFiles, LineFiles])
@@ -126,7 +137,9 @@ def test_a_file_with_a_torn_line_is_never_there(tmp_path: Path) -> None:
     with pytest.raises(ReceiverAway, match="No space left"):
         sink.send(document(3, 2, LARGE))
     # The first envelope was in the file that is dropped: it must not count either.
-    with pytest.raises(ReceiverAway, match=rf"{tmp_path}/.* has been dropped: No space left on device"):
+    with pytest.raises(
+        ReceiverAway, match=rf"{tmp_path}/.* has been dropped: No space left on device"
+    ):
         sink.flush()
     assert not full.is_symlink()
     sink.send(document(3, 1))

@@ -1,4 +1,6 @@
-"""The log's ten columns are found by map, name or position, or refused by name (spec/event-log.md 1.2 to 1.4)."""
+"""The log's ten columns are found by map, name or position, or refused by name (spec/event-log.md
+1.2 to 1.4).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from eventlog.sql.log_table import LAYOUTS, LogTable, cut_name, find_columns, sp
 from eventlog.sql.windows import to_ranges
 
 STANDARD = LogRow._fields
-TYPES = {"record_id": "bigint", "event_type": "smallint", "event_time": "timestamp", "status": "char(1)"}
+TYPES = {
+    "record_id": "bigint",
+    "event_type": "smallint",
+    "event_time": "timestamp",
+    "status": "char(1)",
+}
 OLD_NAMES = ["rid", "tkey", "st", "et", "at", "who", "tab", "col", "ov", "nv"]
 
 
@@ -25,9 +32,14 @@ def column(name: str, sql: str = "text") -> Column:
 
 
 def columns(names: list[str], layout: str = "2.x", **types: str) -> list[Column]:
-    """Columns with these names, of the types that the layout wants at their positions unless ``types`` says so."""
+    """Columns with these names, of the types that the layout wants at their positions unless
+    ``types`` says so.
+    """
     wanted = TYPES | types
-    return [column(name, wanted.get(standard, "text")) for name, standard in zip(names, LAYOUTS[layout], strict=True)]
+    return [
+        column(name, wanted.get(standard, "text"))
+        for name, standard in zip(names, LAYOUTS[layout], strict=True)
+    ]
 
 
 MAP = dict(zip(LAYOUTS["3.5"], OLD_NAMES, strict=True))
@@ -73,7 +85,10 @@ def test_unnumbered_columns_have_the_positions_of_their_sorted_names() -> None:
 
 @pytest.mark.parametrize("sql", ["smallint", "integer", "bigint", "decimal(5,0)"])
 def test_integers_may_be_exact_numerics_of_scale_0(sql: str) -> None:
-    assert find_columns(columns(OLD_NAMES, "3.5", event_type=sql, record_id=sql), column_map=MAP) == BY_OLD_NAMES
+    assert (
+        find_columns(columns(OLD_NAMES, "3.5", event_type=sql, record_id=sql), column_map=MAP)
+        == BY_OLD_NAMES
+    )
 
 
 @pytest.mark.parametrize("sql", ["date", "timestamp", "timestamptz"])
@@ -95,19 +110,36 @@ def test_the_wrong_layout_is_refused_as_the_specification_says() -> None:
 
 
 REFUSED = [
-    ({"record_id": "decimal(9,2)"}, 'column "record_id" cannot be record_id: numeric that is not of scale 0, integer'),
+    (
+        {"record_id": "decimal(9,2)"},
+        'column "record_id" cannot be record_id: numeric that is not of scale 0, integer',
+    ),
     ({"record_id": "text"}, 'column "record_id" cannot be record_id: character, integer needed'),
-    ({"event_type": "double"}, 'column "event_type" cannot be event_type: approximate numeric, integer needed'),
-    ({"event_type": "boolean"}, 'column "event_type" cannot be event_type: boolean, integer needed'),
-    ({"event_time": "time"}, 'column "event_time" cannot be event_time: time, date or timestamp needed'),
-    ({"event_time": "text"}, 'column "event_time" cannot be event_time: character, date or timestamp needed'),
+    (
+        {"event_type": "double"},
+        'column "event_type" cannot be event_type: approximate numeric, integer needed',
+    ),
+    (
+        {"event_type": "boolean"},
+        'column "event_type" cannot be event_type: boolean, integer needed',
+    ),
+    (
+        {"event_time": "time"},
+        'column "event_time" cannot be event_time: time, date or timestamp needed',
+    ),
+    (
+        {"event_time": "text"},
+        'column "event_time" cannot be event_time: character, date or timestamp needed',
+    ),
     ({"table_key": "integer"}, 'column "table_key" cannot be table_key: integer, character needed'),
     ({"old_value": "blob"}, 'column "old_value" cannot be old_value: binary, character needed'),
     ({"new_value": "date"}, 'column "new_value" cannot be new_value: date, character needed'),
 ]
 
 
-@pytest.mark.parametrize(("types", "message"), REFUSED, ids=[next(iter(types)) for types, _ in REFUSED])
+@pytest.mark.parametrize(
+    ("types", "message"), REFUSED, ids=[next(iter(types)) for types, _ in REFUSED]
+)
 def test_a_column_of_the_wrong_type_is_named(types: dict[str, str], message: str) -> None:
     with pytest.raises(LogTableError) as refused:
         find_columns(columns(list(STANDARD), **types))
@@ -120,12 +152,19 @@ def test_any_column_that_is_missing_is_named(standard: str) -> None:
     short = {name: real for name, real in MAP.items() if name != standard}
     with pytest.raises(LogTableError, match=f"no column for {standard}"):
         find_columns(columns(OLD_NAMES, "3.5"), column_map=short)
-    with pytest.raises(LogTableError, match=f'no column "{MAP[standard]}", which column_map names as {standard}'):
-        find_columns([c for c in columns(OLD_NAMES, "3.5") if c.name != MAP[standard]], column_map=MAP)
+    with pytest.raises(
+        LogTableError, match=f'no column "{MAP[standard]}", which column_map names as {standard}'
+    ):
+        find_columns(
+            [c for c in columns(OLD_NAMES, "3.5") if c.name != MAP[standard]], column_map=MAP
+        )
 
 
 def test_a_table_with_nine_columns_is_refused() -> None:
-    with pytest.raises(LogTableError, match=r"has 9 columns, so none at position 10 can be new_value \(layout 2.x\)"):
+    with pytest.raises(
+        LogTableError,
+        match=r"has 9 columns, so none at position 10 can be new_value \(layout 2.x\)",
+    ):
         find_columns(columns(OLD_NAMES)[:9])
 
 
@@ -134,7 +173,10 @@ def test_a_table_with_nine_columns_is_refused() -> None:
     [
         ({"layout": "4"}, "layout '4' is unknown"),
         ({"column_sort": "natural"}, "column_sort 'natural' is unknown"),
-        ({"column_map": {"recordid": "rid"}}, "column_map names 'recordid', which is no column of the log"),
+        (
+            {"column_map": {"recordid": "rid"}},
+            "column_map names 'recordid', which is no column of the log",
+        ),
     ],
 )
 def test_unknown_option_values_are_refused(options: dict[str, object], error: str) -> None:
@@ -165,24 +207,40 @@ def test_a_name_splits_into_schema_and_table(text: str, parts: tuple[str | None,
     assert split_name(text) == parts
 
 
-@pytest.mark.parametrize("text", ["", ".", "a.", ".a", "a.b.c", '"a', '""', '"a"b', '"a"."b"."c"', "a\0"])
+@pytest.mark.parametrize(
+    "text", ["", ".", "a.", ".a", "a.b.c", '"a', '""', '"a"b', '"a"."b"."c"', "a\0"]
+)
 def test_what_is_no_name_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is no table name"):
         split_name(text)
 
 
-@given(st.tuples(st.text(min_size=1), st.text(min_size=1)).filter(lambda parts: "\0" not in "".join(parts)))
+@given(
+    st.tuples(st.text(min_size=1), st.text(min_size=1)).filter(
+        lambda parts: "\0" not in "".join(parts)
+    )
+)
 def test_quoted_names_split_back(parts: tuple[str, str]) -> None:
     text = ".".join('"' + part.replace('"', '""') + '"' for part in parts)
     assert split_name(text) == parts
 
 
-@given(st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=100), st.integers(30, 63))
+@given(
+    st.text(alphabet=st.characters(codec="utf-8"), min_size=1, max_size=100), st.integers(30, 63)
+)
 def test_cut_names_fit_and_differ(name: str, limit: int) -> None:
     cut = cut_name(name, limit)
     assert len(cut.encode()) <= limit
     assert (cut == name) == (len(name.encode()) <= limit)
-    assert len({cut_name(name + suffix, limit) for suffix in ("_error", "_inflight", "_flight", "_version")}) == 4
+    assert (
+        len(
+            {
+                cut_name(name + suffix, limit)
+                for suffix in ("_error", "_inflight", "_flight", "_version")
+            }
+        )
+        == 4
+    )
 
 
 def test_companions_are_named_after_the_log() -> None:

@@ -21,7 +21,11 @@ from eventlog.sql.windows import to_ranges
 
 
 def recorded(
-    event_id: str, ids: Sequence[int], dropped: Sequence[int] = (), sendings: int = 1, place: int = 0
+    event_id: str,
+    ids: Sequence[int],
+    dropped: Sequence[int] = (),
+    sendings: int = 1,
+    place: int = 0,
 ) -> Outgoing:
     """An event as its line gives it back."""
     return Outgoing(event_id, list(ids), None, None, None, None, tuple(dropped), sendings, place)
@@ -32,7 +36,12 @@ def simple(number: int) -> Outgoing:
 
 
 def envelopes_of(*envelopes: dict[str, Any], first: str = "") -> str:
-    line = {"line_format": 1, "kind": "publisher", **({"first": first} if first else {}), "envelopes": list(envelopes)}
+    line = {
+        "line_format": 1,
+        "kind": "publisher",
+        **({"first": first} if first else {}),
+        "envelopes": list(envelopes),
+    }
     return json.dumps(line, separators=(",", ":"))
 
 
@@ -43,14 +52,19 @@ def test_the_line_of_a_new_event_gives_back_its_rows_and_what_precedence_dropped
 
 
 @pytest.mark.parametrize(("sendings", "sent_id"), [(1, "7"), (2, "7.2"), (3, "7.3"), (12, "7.12")])
-def test_an_event_that_is_sent_again_under_a_changed_id_is_numbered(sendings: int, sent_id: str) -> None:
+def test_an_event_that_is_sent_again_under_a_changed_id_is_numbered(
+    sendings: int, sent_id: str
+) -> None:
     assert recorded("7", [7], sendings=sendings).sent_id == sent_id
 
 
 @pytest.mark.parametrize(
-    ("count", "size", "sizes"), [(0, 3, []), (1, 3, [1]), (3, 3, [3]), (4, 3, [3, 1]), (3, 1, [1, 1, 1])]
+    ("count", "size", "sizes"),
+    [(0, 3, []), (1, 3, [1]), (3, 3, [3]), (4, 3, [3, 1]), (3, 1, [1, 1, 1])],
 )
-def test_envelopes_hold_up_to_batch_size_events_in_order(count: int, size: int, sizes: list[int]) -> None:
+def test_envelopes_hold_up_to_batch_size_events_in_order(
+    count: int, size: int, sizes: list[int]
+) -> None:
     events = list(map(simple, range(1, count + 1)))
     flight = pack(9, events, size)
     assert flight.number == 9
@@ -63,7 +77,14 @@ def test_envelopes_hold_up_to_batch_size_events_in_order(count: int, size: int, 
 LINES = [
     ([{"number": 1, "rows": [[1, 2]], "counts": [2]}], [(1, [recorded("1", [1, 2])])]),
     (
-        [{"number": 1, "rows": [[5, 9], [11, 11]], "counts": [6], "events": {"0": {"dropped": [[6, 6]]}}}],
+        [
+            {
+                "number": 1,
+                "rows": [[5, 9], [11, 11]],
+                "counts": [6],
+                "events": {"0": {"dropped": [[6, 6]]}},
+            }
+        ],
         [(1, [recorded("5", [5, 6, 7, 8, 9, 11], [6])])],
     ),
     (
@@ -156,15 +177,23 @@ def test_a_line_that_is_not_ours_is_refused_by_its_number(line: str) -> None:
         ('{"line_format":1,"kind":"backlog","directory":"d"}', "format 1, kind 'backlog'"),
     ],
 )
-def test_a_line_of_a_later_version_stops_the_start_with_one_clear_line(line: str, what: str) -> None:
-    with pytest.raises(DatabaseError, match=f"in-flight line 12 is of {what}, which this version does not know"):
+def test_a_line_of_a_later_version_stops_the_start_with_one_clear_line(
+    line: str, what: str
+) -> None:
+    with pytest.raises(
+        DatabaseError, match=f"in-flight line 12 is of {what}, which this version does not know"
+    ):
         decode(12, line)
 
 
 ids = st.lists(st.integers(1, 60), unique=True).map(sorted)
 events = st.builds(
     lambda own, special_id, dropped, sendings, place: recorded(
-        str(own[-1] if special_id else own[0]), own, [one for one in own if one in set(dropped)], sendings, place
+        str(own[-1] if special_id else own[0]),
+        own,
+        [one for one in own if one in set(dropped)],
+        sendings,
+        place,
     ),
     st.lists(st.integers(1, 2**63 - 1), unique=True, min_size=1),
     st.booleans(),
@@ -190,7 +219,8 @@ def test_ranges_hold_the_ids_and_no_others(given_ids: list[int]) -> None:
 
 
 def test_a_line_keeps_the_order_of_the_queue() -> None:
-    # With handle_future_events record_ids do not ascend; the event is rebuilt from rows in this order.
+    # With handle_future_events record_ids do not ascend; the event is rebuilt from rows in this
+    # order.
     order = [row(record_id, 2, column="fname", new="x") for record_id in range(20_000, 0, -1)]
     (group,) = fold(good(order), 1000, 0)
     (event,) = decode(1, encode(pack(1, [build_event(group, EventOptions())], 1))).events()

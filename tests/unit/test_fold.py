@@ -20,7 +20,10 @@ def rows(text: str) -> list[CheckedRow]:
     """``"1: 2 A, 2: 4 B"``: record_id, type and object."""
     parsed = (part.replace(":", "").split() for part in text.split(",") if part)
     return good(
-        [row(int(i), int(kind), f"idu={ord(one)}", _COLUMNS.get(int(kind)), new="x") for i, kind, one in parsed]
+        [
+            row(int(i), int(kind), f"idu={ord(one)}", _COLUMNS.get(int(kind)), new="x")
+            for i, kind, one in parsed
+        ]
     )
 
 
@@ -70,7 +73,9 @@ SPANS = [
 
 
 @pytest.mark.parametrize(("text", "distance", "span", "expected"), SPANS)
-def test_distance_and_span_bound_a_group(text: str, distance: int, span: int, expected: list[list[int]]) -> None:
+def test_distance_and_span_bound_a_group(
+    text: str, distance: int, span: int, expected: list[list[int]]
+) -> None:
     assert ids(fold(rows(text), distance, span)) == expected
 
 
@@ -121,7 +126,10 @@ def test_groups_before_the_first_open_one_may_be_sent(
 
 
 queues = st.lists(
-    st.tuples(st.integers(1, 12), st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8]), st.sampled_from("ABC")), max_size=40
+    st.tuples(
+        st.integers(1, 12), st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8]), st.sampled_from("ABC")
+    ),
+    max_size=40,
 )
 bounds = st.integers(0, 40)
 
@@ -188,7 +196,9 @@ def test_rows_of_other_objects_in_between_change_nothing(
 ) -> None:
     given_rows = queue(steps)
     own = [one for one in given_rows if object_of([one])[1] == "idu=65"]
-    folded = [group for group in fold(given_rows, distance, span) if object_of(group)[1] == "idu=65"]
+    folded = [
+        group for group in fold(given_rows, distance, span) if object_of(group)[1] == "idu=65"
+    ]
     assert folded == fold(own, distance, span)
 
 
@@ -211,7 +221,11 @@ def test_rows_that_come_in_pieces_leave_in_the_groups_of_all_of_them(
 ) -> None:
     all_rows = queue(steps)
     folder = RowFolder(distance, span, at_a_time)
-    groups = [group for start in range(0, len(all_rows), size) for group in folder.add(all_rows[start : start + size])]
+    groups = [
+        group
+        for start in range(0, len(all_rows), size)
+        for group in folder.add(all_rows[start : start + size])
+    ]
     assert ids_of(folder.rows) == sorted(ids_of(folder.rows))
     assert groups + folder.close(None) == fold(all_rows, distance, span)
     assert folder.rows == []

@@ -1,4 +1,6 @@
-"""Following a source that is no log: what each answer does to an event and to the position (spec/event-log.md 8.4)."""
+"""Following a source that is no log: what each answer does to an event and to the position
+(spec/event-log.md 8.4).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ from eventlog.publisher.waiting import StopRequest
 SUCCESS, WARNING, ERROR, RETRY, FATAL = Level
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("level", [SUCCESS, WARNING])
@@ -67,12 +69,18 @@ def test_an_event_is_named_after_the_position_of_its_change_and_a_new_key_after_
     assert second == f"{first}.2"
 
 
-def test_an_error_is_recorded_with_its_event_and_the_stream_goes_on(stream: Stream, place: Path) -> None:
+def test_an_error_is_recorded_with_its_event_and_the_stream_goes_on(
+    stream: Stream, place: Path
+) -> None:
     stream.insert(1, 2, 3)
     receiver = Receiver(k2=[ERROR])
     counters = once(stream, place, receiver)
     (failure,) = failures(place)
-    assert (failure["source"], failure["code"], failure["message"]) == ("gbase", "receiver", "because")
+    assert (failure["source"], failure["code"], failure["message"]) == (
+        "gbase",
+        "receiver",
+        "because",
+    )
     assert failure["event_id"] in failure["content"]
     assert "<add " in failure["content"]
     assert (counters.answers_success, counters.answers_error, counters.events_sent) == (2, 1, 3)
@@ -81,7 +89,9 @@ def test_an_error_is_recorded_with_its_event_and_the_stream_goes_on(stream: Stre
     assert again.heard == []
 
 
-def test_fatal_stops_is_recorded_and_leaves_the_position_before_the_event(stream: Stream, place: Path) -> None:
+def test_fatal_stops_is_recorded_and_leaves_the_position_before_the_event(
+    stream: Stream, place: Path
+) -> None:
     stream.insert(1)
     stream.insert(2, 3)
     with pytest.raises(FatalAnswer, match="because"):
@@ -93,7 +103,9 @@ def test_fatal_stops_is_recorded_and_leaves_the_position_before_the_event(stream
     assert "add 2 new" in again.heard
 
 
-def test_retry_parks_its_object_alone_and_nothing_of_it_overtakes(stream: Stream, place: Path) -> None:
+def test_retry_parks_its_object_alone_and_nothing_of_it_overtakes(
+    stream: Stream, place: Path
+) -> None:
     receiver = Receiver(k1=[RETRY, RETRY])
     receiver.enough = lambda receiver: "modify 1 c" in receiver.heard
     stream.insert(1)
@@ -102,7 +114,11 @@ def test_retry_parks_its_object_alone_and_nothing_of_it_overtakes(stream: Stream
     stream.update(1, "b", "c")
     stream.insert(3)
     follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
-    assert [one for one in receiver.heard if one.split()[1] == "1"] == ["add 1 new", "modify 1 b", "modify 1 c"]
+    assert [one for one in receiver.heard if one.split()[1] == "1"] == [
+        "add 1 new",
+        "modify 1 b",
+        "modify 1 c",
+    ]
     assert receiver.heard.index("add 2 new") < receiver.heard.index("add 1 new")
     assert sum("add 1 new" in envelope for envelope in receiver.envelopes) == 3
     assert all(len(texts) == 1 for texts in receiver.meanings.values())
@@ -111,7 +127,9 @@ def test_retry_parks_its_object_alone_and_nothing_of_it_overtakes(stream: Stream
     assert again.heard == []
 
 
-def test_the_position_stays_before_a_parked_event_until_it_is_answered(stream: Stream, place: Path) -> None:
+def test_the_position_stays_before_a_parked_event_until_it_is_answered(
+    stream: Stream, place: Path
+) -> None:
     stream.insert(1)
     stream.insert(2)
     with pytest.raises(ReceiverAway, match="1 object left"):
@@ -149,21 +167,35 @@ def test_a_receiver_that_is_away_is_waited_for(stream: Stream, place: Path) -> N
     receiver.enough = lambda receiver: "add 3 new" in receiver.heard
     stream.insert(1)
     stream.insert(2, 3)
-    follow(following(files(stream.path), batch_size=1), position_at(place), receiver.sink, receiver.stop)
+    follow(
+        following(files(stream.path), batch_size=1),
+        position_at(place),
+        receiver.sink,
+        receiver.stop,
+    )
     assert list(dict.fromkeys(receiver.heard)) == ["add 1 new", "add 2 new", "add 3 new"]
 
 
-def test_an_envelope_that_fails_again_and_again_repeats_no_other(stream: Stream, place: Path) -> None:
+def test_an_envelope_that_fails_again_and_again_repeats_no_other(
+    stream: Stream, place: Path
+) -> None:
     receiver = Receiver(k3=[OSError("gone")] * 4)
     receiver.enough = lambda receiver: "add 4 new" in receiver.heard
     for key in range(1, 5):
         stream.insert(key)
-    follow(following(files(stream.path), batch_size=1), position_at(place), receiver.sink, receiver.stop)
+    follow(
+        following(files(stream.path), batch_size=1),
+        position_at(place),
+        receiver.sink,
+        receiver.stop,
+    )
     assert receiver.envelopes.count(["add 3 new"]) == 5
     assert receiver.envelopes.count(["add 1 new"]) == 2  # once more, since nothing had been flushed
 
 
-def test_once_ends_where_the_receiver_is_away_and_the_next_run_goes_on(stream: Stream, place: Path) -> None:
+def test_once_ends_where_the_receiver_is_away_and_the_next_run_goes_on(
+    stream: Stream, place: Path
+) -> None:
     for key in range(1, 4):
         stream.insert(key)
     with pytest.raises(ReceiverAway, match="not published to its end"):
@@ -217,10 +249,12 @@ def test_what_lies_behind_a_parked_event_is_bounded(stream: Stream, place: Path)
     assert sorted(receiver.heard) == sorted(f"add {key} new" for key in range(1, 50))
 
 
-# --- changes that cannot be sent --------------------------------------------------------------------------------------
+# --- changes that cannot be sent ------------------------------------------------------------------
 
 
-def test_a_change_that_xds_cannot_hold_is_recorded_and_the_stream_goes_on(stream: Stream, place: Path) -> None:
+def test_a_change_that_xds_cannot_hold_is_recorded_and_the_stream_goes_on(
+    stream: Stream, place: Path
+) -> None:
     work = stream.begin()
     work.insert(ITEM, {"id": 1, "name": "bell \x07"})
     work.truncate(ITEM)
@@ -237,11 +271,15 @@ def test_a_change_that_xds_cannot_hold_is_recorded_and_the_stream_goes_on(stream
     assert counters.rows_bad == 2
 
 
-def test_a_row_that_cannot_be_read_is_recorded_and_the_stream_goes_on(stream: Stream, place: Path) -> None:
+def test_a_row_that_cannot_be_read_is_recorded_and_the_stream_goes_on(
+    stream: Stream, place: Path
+) -> None:
     stream.insert(1)
     stream.insert(2, name="Ä")
     stream.insert(3)
-    followed = following(files(stream.path, ReadOptions(labels={111: ITEM}, keys={"item": ["id"]}, charset="ascii")))
+    followed = following(
+        files(stream.path, ReadOptions(labels={111: ITEM}, keys={"item": ["id"]}, charset="ascii"))
+    )
     receiver = Receiver()
     follow(followed, position_at(place), receiver.sink, StopRequest(), once=True)
     assert receiver.heard == ["add 1 new", "add 3 new"]
@@ -260,7 +298,7 @@ def test_a_stream_that_breaks_is_sent_as_far_as_it_can_be_read(stream: Stream, p
     assert receiver.heard == ["add 1 new"]
 
 
-# --- heartbeats -------------------------------------------------------------------------------------------------------
+# --- heartbeats -----------------------------------------------------------------------------------
 
 
 def test_heartbeats_are_sent_while_nothing_comes_though_the_source_is_looked_at_seldom(
@@ -282,7 +320,11 @@ def test_heartbeats_are_sent_while_nothing_comes_though_the_source_is_looked_at_
     receiver = Heart()
     followed = following(replace(files(stream.path), rest=3600.0), heartbeat_interval=0.02)
     follow(followed, position_at(place), receiver.sink, receiver.stop)
-    assert (receiver.heard, receiver.beats, followed.counters.heartbeats_sent) == (["add 1 new"], 3, 3)
+    assert (receiver.heard, receiver.beats, followed.counters.heartbeats_sent) == (
+        ["add 1 new"],
+        3,
+        3,
+    )
 
 
 def test_a_heartbeat_that_is_answered_fatal_stops_and_one_that_is_not_answered_does_not(
@@ -304,11 +346,13 @@ def test_a_heartbeat_that_is_answered_fatal_stops_and_one_that_is_not_answered_d
     assert answers == []
 
 
-# --- several envelopes at once ----------------------------------------------------------------------------------------
+# --- several envelopes at once --------------------------------------------------------------------
 
 
 class Crowd(Receiver):
-    """Answers when so many envelopes are in the air; tells which objects were there beside one another."""
+    """Answers when so many envelopes are in the air; tells which objects were there beside one
+    another.
+    """
 
     def __init__(self, at_once: int, **answers: Any) -> None:
         super().__init__(**answers)
@@ -337,7 +381,12 @@ def test_of_one_object_one_event_is_in_the_air(stream: Stream, place: Path) -> N
         stream.update(2, before, after)
     receiver = Crowd(1, k2=[RETRY, RETRY])
     receiver.enough = lambda receiver: len(receiver.heard) == 42
-    follow(following(files(stream.path), batch_size=1, concurrency=4), position_at(place), receiver.sink, receiver.stop)
+    follow(
+        following(files(stream.path), batch_size=1, concurrency=4),
+        position_at(place),
+        receiver.sink,
+        receiver.stop,
+    )
     for key in "12":
         own = [one.split()[2] for one in receiver.heard if one.split()[1] == key]
         assert own == values
@@ -355,9 +404,20 @@ def test_nothing_is_lost_whichever_of_several_envelopes_fails(
     for key in (2, 4, 7):
         receiver = Receiver(**{f"k{key}": [failure]})
         with contextlib.suppress(ReceiverAway, FatalAnswer):
-            once(stream, place, receiver, batch_size=1, concurrency=4, park=park, retry_initial=60, retry_max=60)
+            once(
+                stream,
+                place,
+                receiver,
+                batch_size=1,
+                concurrency=4,
+                park=park,
+                retry_initial=60,
+                retry_max=60,
+            )
         heard |= set(receiver.heard)
-        assert saved_at(place).token["commit"] is None  # an event of the transaction has no answer yet
+        assert (
+            saved_at(place).token["commit"] is None
+        )  # an event of the transaction has no answer yet
     last = Receiver()
     once(stream, place, last)
     assert heard | set(last.heard) == expected
@@ -383,10 +443,16 @@ def test_the_position_stays_before_every_envelope_that_failed(stream: Stream, pl
     for key in (4, 15, 23, 37):
         receiver = Receiver(**{f"k{key}": [OSError("gone")], f"k{key + 1}": [OSError("gone")]})
         with pytest.raises(ReceiverAway):
-            follow(following(source, batch_size=1, concurrency=8, mark_interval=0), position_at(place), receiver.sink,
-                   StopRequest(), once=True)  # fmt: skip
+            follow(following(source, batch_size=1, concurrency=8, mark_interval=0),
+                   position_at(place), receiver.sink, StopRequest(), once=True)  # fmt: skip
         again = Receiver()
-        follow(following(source, batch_size=1), position_at(place), again.sink, StopRequest(), once=True)
+        follow(
+            following(source, batch_size=1),
+            position_at(place),
+            again.sink,
+            StopRequest(),
+            once=True,
+        )
         assert {f"add {number} new" for number in range(key, 41)} <= {*receiver.heard, *again.heard}
         assert f"add {key} new" in again.heard
         place.unlink()

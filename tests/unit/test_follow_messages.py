@@ -49,7 +49,9 @@ from eventlog.qlik.message_tables import ReadOptions
 from eventlog.transport import kafka
 from eventlog.xds import publish as xds_publish
 
-COLUMNS = {"app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]}
+COLUMNS = {
+    "app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]
+}
 
 
 @pytest.fixture
@@ -74,7 +76,9 @@ def insert(number: int, key: int | None = None, op: ChangeOp = ChangeOp.INSERT) 
 
 
 def write(brokers: Cluster, *changes: Change, **options: Any) -> None:
-    message_format.FORMAT.write(changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report())
+    message_format.FORMAT.write(
+        changes, f"kafka://{brokers.brokers}", {"columns": COLUMNS, **options}, Report()
+    )
 
 
 def send(brokers: Cluster, topic: str, *values: bytes) -> None:
@@ -86,13 +90,16 @@ def send(brokers: Cluster, topic: str, *values: bytes) -> None:
 
 
 def topics(brokers: Cluster, *names: str, **options: Any) -> Topics:
-    return Topics(brokers.brokers, names or ("app.item",), ReadOptions(**options), {}, Report(), timeout=20)
+    return Topics(
+        brokers.brokers, names or ("app.item",), ReadOptions(**options), {}, Report(), timeout=20
+    )
 
 
 def once(source: Topics, place: Path, **options: Any) -> Receiver:
     receiver = Receiver()
     follow(
-        following(source, **options), position_at(place, "qlik-messages"), receiver.sink, StopRequest(), once=True
+        following(source, **options), position_at(place, "qlik-messages"), receiver.sink,
+        StopRequest(), once=True
     )  # fmt: skip
     return receiver
 
@@ -133,7 +140,9 @@ def test_a_row_of_an_initial_load_is_named_after_its_place(brokers: Cluster, pla
     assert all(name.startswith("app.item:") for name in first.meanings)
 
 
-def test_a_message_waits_for_its_metadata_and_holds_the_position(brokers: Cluster, place: Path) -> None:
+def test_a_message_waits_for_its_metadata_and_holds_the_position(
+    brokers: Cluster, place: Path
+) -> None:
     write(brokers, insert(1), insert(2, key=1), metadata_topic="other.metadata")
     (described,) = [record.value for record in brokers.records("other.metadata")]
     receiver = Receiver()
@@ -168,7 +177,9 @@ def test_metadata_in_the_topic_of_the_data_are_read_again(brokers: Cluster, plac
     write(brokers, insert(1), topic="all", metadata_topic="all", key="none")
     source = topics(brokers, "all", topic="all", metadata_topic="all")
     assert once(source, place).heard == ["add 1 n1"]
-    described = next(record.value for record in brokers.records("all") if b'"MD"' in (record.value or b""))
+    described = next(
+        record.value for record in brokers.records("all") if b'"MD"' in (record.value or b"")
+    )
     assert described is not None
     write(brokers, insert(2), topic="all", metadata_topic="elsewhere", key="none")
     assert once(source, place).heard == ["add 2 n2"]
@@ -182,16 +193,32 @@ def test_metadata_that_do_not_come_stop_the_source(brokers: Cluster, place: Path
     assert once(topics(brokers, metadata_topic="other.metadata"), place).heard == ["add 1 n1"]
 
 
-def test_a_message_that_cannot_be_read_is_recorded_under_its_place(brokers: Cluster, place: Path) -> None:
-    good = {"data": {"id": 1, "name": "x"}, "headers": {"operation": "INSERT", "changeSequence": sequence(1)}}
+def test_a_message_that_cannot_be_read_is_recorded_under_its_place(
+    brokers: Cluster, place: Path
+) -> None:
+    good = {
+        "data": {"id": 1, "name": "x"},
+        "headers": {"operation": "INSERT", "changeSequence": sequence(1)},
+    }
     bad = {**good, "headers": {"operation": "EXPLODE", "changeSequence": sequence(2)}}
     huge = json.dumps({**good, "headers": {**good["headers"], "transactionEventCounter": "N"}})
-    poison = (huge.replace('"N"', "1e9999999"), huge.replace('"N"', "Infinity"), '{"data":' + "[" * 2000)
+    poison = (
+        huge.replace('"N"', "1e9999999"),
+        huge.replace('"N"', "Infinity"),
+        '{"data":' + "[" * 2000,
+    )
     more = [one.encode() for one in (json.dumps(good), json.dumps(bad), *poison)]
     send(brokers, "app.item", b"[]", *more, b"\xff")
     receiver = once(topics(brokers, columns=COLUMNS), place)
     assert receiver.heard == ["add 1 x"]
-    codes = ["bad_magic", "unknown_operation", "bad_envelope", "bad_envelope", "bad_envelope", "bad_magic"]
+    codes = [
+        "bad_magic",
+        "unknown_operation",
+        "bad_envelope",
+        "bad_envelope",
+        "bad_envelope",
+        "bad_magic",
+    ]
     assert [failure["code"] for failure in failures(place)] == codes
     assert len({failure["event_id"] for failure in failures(place)}) == 6
 
@@ -200,7 +227,12 @@ def message(number: int, table: str = "item", **envelope: Any) -> bytes:
     """A message of a table; ``envelope``: members beside its payload."""
     payload = {
         "data": {"id": number, "name": f"n{number}"},
-        "headers": {"operation": "INSERT", "changeSequence": sequence(number), "schema": "app", "table": table},
+        "headers": {
+            "operation": "INSERT",
+            "changeSequence": sequence(number),
+            "schema": "app",
+            "table": table,
+        },
     }
     return json.dumps(
         {"magic": "atMSG", "type": "DT", "message": payload, **envelope} if envelope else payload
@@ -225,22 +257,36 @@ def test_one_message_whose_schema_is_not_known_is_recorded_and_passed_over(
     source = topics(brokers, columns=COLUMNS, metadata_wait=0.1)
     assert once(source, place).heard == ["add 1 n1", "add 2 n2"]
     (failure,) = failures(place)
-    assert (failure["code"], failure["event_id"].rpartition(":")[2]) == ("unknown_schema", str(place_of_it))
+    assert (failure["code"], failure["event_id"].rpartition(":")[2]) == (
+        "unknown_schema",
+        str(place_of_it),
+    )
     assert sum(saved_at(place, "qlik-messages").token["app.item"].values()) == 3
     assert once(source, place).heard == []
 
 
-def test_a_topic_of_which_nothing_can_be_read_is_not_passed_over(brokers: Cluster, place: Path) -> None:
+def test_a_topic_of_which_nothing_can_be_read_is_not_passed_over(
+    brokers: Cluster, place: Path
+) -> None:
     poison = POISON["the prefix of a registry that is not given"]
     send(brokers, "app.item", poison, poison)
     send(brokers, "app.other", *(message(number, "other") for number in range(1, 6)))
-    source = topics(brokers, "app.item", "app.other", columns={**COLUMNS, "app.other": COLUMNS["app.item"]})
+    source = topics(
+        brokers, "app.item", "app.other", columns={**COLUMNS, "app.other": COLUMNS["app.item"]}
+    )
     receiver = Receiver()
     for _ in range(2):
         with pytest.raises(
-            UnknownSchema, match=r"no schema is known of 2 messages.*app.item:[0-9]:0.*no registry is given"
+            UnknownSchema,
+            match=r"no schema is known of 2 messages.*app.item:[0-9]:0.*no registry is given",
         ):
-            follow(following(source), position_at(place, "qlik-messages"), receiver.sink, StopRequest(), once=True)
+            follow(
+                following(source),
+                position_at(place, "qlik-messages"),
+                receiver.sink,
+                StopRequest(),
+                once=True,
+            )
     assert len(receiver.heard) == 5  # the other topic goes on
     assert sum(saved_at(place, "qlik-messages").token["app.item"].values()) == 0
     assert failures(place) == []
@@ -252,10 +298,17 @@ def test_too_many_messages_without_schema_stop_the_source(
     monkeypatch.setattr(qlik_messages, "_MOST_HELD", 3)
     send(brokers, "app.item", *[POISON["the prefix of a registry that is not given"]] * 5)
     with pytest.raises(UnknownSchema, match="4 messages"):
-        follow(following(topics(brokers)), position_at(place, "qlik-messages"), Receiver().sink, StopRequest())
+        follow(
+            following(topics(brokers)),
+            position_at(place, "qlik-messages"),
+            Receiver().sink,
+            StopRequest(),
+        )
 
 
-def test_a_running_publisher_goes_on_when_a_message_can_be_read_again(brokers: Cluster, place: Path) -> None:
+def test_a_running_publisher_goes_on_when_a_message_can_be_read_again(
+    brokers: Cluster, place: Path
+) -> None:
     source = topics(brokers, columns=COLUMNS)
     receiver = Receiver()
     send(brokers, "app.item", POISON["the prefix of a registry that is not given"])
@@ -264,7 +317,12 @@ def test_a_running_publisher_goes_on_when_a_message_can_be_read_again(brokers: C
         time.sleep(0.3)
         assert sum(token_at_open(place)["app.item"].values()) == 0
         send(brokers, "app.item", message(1))
-        wait_until(lambda: token_at_open(place)["app.item"] and sum(token_at_open(place)["app.item"].values()) == 2)
+        wait_until(
+            lambda: (
+                token_at_open(place)["app.item"]
+                and sum(token_at_open(place)["app.item"].values()) == 2
+            )
+        )
     assert receiver.heard == ["add 1 n1"]
     assert [failure["code"] for failure in failures(place)] == ["unknown_schema"]
 
@@ -303,7 +361,9 @@ def test_whatever_a_change_does_to_its_events_it_is_recorded_and_passed_over(
     assert [failure["message"] for failure in failures(place)] == ["OverflowError: too large"]
 
 
-def test_a_position_that_the_brokers_do_not_have_is_not_passed_over(brokers: Cluster, place: Path) -> None:
+def test_a_position_that_the_brokers_do_not_have_is_not_passed_over(
+    brokers: Cluster, place: Path
+) -> None:
     write(brokers, insert(1))
     save_at(place, Saved({"app.item": {"0": 1000}}, 1), "qlik-messages")
     with pytest.raises(SourceLost, match="1000"):
@@ -319,7 +379,9 @@ def test_a_topic_or_brokers_that_are_not_there_are_said(brokers: Cluster, place:
     assert "hush" not in str(error.value)
 
 
-def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, place: Path, tmp_path: Path) -> None:
+def test_what_kafka_had_no_room_for_is_not_taken_for_stored(
+    brokers: Cluster, place: Path, tmp_path: Path
+) -> None:
     stream = Stream(tmp_path / "capture.cdc")
     for key in range(1, 31):
         stream.insert(key)
@@ -330,16 +392,27 @@ def test_what_kafka_had_no_room_for_is_not_taken_for_stored(brokers: Cluster, pl
     with brokers.stopped():
         thread = threading.Thread(
             target=follow,
-            args=(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t", settings, 1), stop),
+            args=(
+                followed,
+                position_at(place),
+                lambda: KafkaSink(brokers.brokers, "t", settings, 1),
+                stop,
+            ),
         )
         thread.start()
         time.sleep(1.5)
     expected = {b"id=%d" % key for key in range(1, 31)}
 
     def stored() -> set[bytes]:
-        return {record.key.partition(b",")[0] for record in brokers.records("t") if record.key is not None}
+        return {
+            record.key.partition(b",")[0]
+            for record in brokers.records("t")
+            if record.key is not None
+        }
 
-    wait_until(lambda: stored() >= expected)  # a topic that nobody has written to yet is made by asking
+    wait_until(
+        lambda: stored() >= expected
+    )  # a topic that nobody has written to yet is made by asking
     stop.set()
     thread.join(PATIENCE)
     assert stored() == expected
@@ -360,7 +433,13 @@ def test_records_of_a_key_keep_their_order_and_a_new_key_begins_with_its_add(
     moved.commit()
     stream.update(100, names[1], "last")
     followed = following(files(stream.path), RECORDS, batch_size=3)
-    follow(followed, position_at(place), lambda: KafkaSink(brokers.brokers, "t"), StopRequest(), once=True)
+    follow(
+        followed,
+        position_at(place),
+        lambda: KafkaSink(brokers.brokers, "t"),
+        StopRequest(),
+        once=True,
+    )
     order = [
         event.event_id
         for step in files(stream.path).steps(None, once=True)
@@ -370,7 +449,11 @@ def test_records_of_a_key_keep_their_order_and_a_new_key_begins_with_its_add(
     records = brokers.records("t")
     assert len(records) == len(order)
     for key in {record.key for record in records}:
-        own = [etree.fromstring(record.value or b"").find("input")[0] for record in records if record.key == key]
+        own = [
+            etree.fromstring(record.value or b"").find("input")[0]
+            for record in records
+            if record.key == key
+        ]
         places = [order.index(event.attrib["event-id"]) for event in own]
         assert places == sorted(places)
         assert own[0].tag == "add"

@@ -1,4 +1,6 @@
-"""What an operator of a followed source sees and does: status, options without meaning, the position file, health."""
+"""What an operator of a followed source sees and does: status, options without meaning, the
+position file, health.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ from eventlog.publisher.stream.open_source import ignored_options, position_of
 from eventlog.publisher.stream.position import Saved, TablePosition
 from eventlog.publisher.waiting import StopRequest
 
-# --- status -----------------------------------------------------------------------------------------------------------
+# --- status ---------------------------------------------------------------------------------------
 
 
 def status(config: Path, capfd: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -61,7 +63,11 @@ def test_status_shows_position_backlog_failures_and_who_runs(
     config = configure(tmp_path, type=None, **kept)
     stream.insert(1)
     before = status(config, capfd, "--from", "gbase")
-    assert (before["position"], before["moved"], before["behind"]) == (None, None, stream.path.stat().st_size)
+    assert (before["position"], before["moved"], before["behind"]) == (
+        None,
+        None,
+        stream.path.stat().st_size,
+    )
     assert not list(tmp_path.glob("*lock*"))  # looking leaves nothing behind
     assert cli.run(["-c", str(config), "publish", "--from", "gbase", "--once"]) == 0
     read = stream.path.stat().st_size
@@ -96,12 +102,16 @@ def test_status_tells_when_the_position_moved_and_not_when_it_was_written(
     assert status(config, capfd)["flight"] > again["flight"]
 
 
-def test_doctor_says_that_it_is_about_logs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_says_that_it_is_about_logs(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["-c", str(configure(tmp_path)), "doctor"]) == 2
     assert "eventlog status" in capfd.readouterr().err
 
 
-def test_status_speaks_to_people(stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_status_speaks_to_people(
+    stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     config = configure(tmp_path)
     stream.insert(1, name="bell \x07")
     assert cli.run(["-c", str(config), "publish", "--once"]) == 0
@@ -199,7 +209,7 @@ def test_errors_and_top_know_a_followed_source(
     assert "bytes behind the position" in said
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 def opened(config: Path, **flags: str) -> Any:
@@ -212,7 +222,11 @@ def opened(config: Path, **flags: str) -> Any:
     [
         ({"brokers": "b:1"}, {}, r"source\.brokers has no meaning for a capture in files"),
         ({"server": "s"}, {}, r"source\.server has no meaning"),
-        ({"path": "-", "poll_interval": 1}, {}, r"poll_interval has no meaning for a capture on standard input"),
+        (
+            {"path": "-", "poll_interval": 1},
+            {},
+            r"poll_interval has no meaning for a capture on standard input",
+        ),
         ({}, {"publisher__time_of_day": "06:00:00"}, r"time_of_day is for a log.*--once"),
         ({}, {"format__emit_keys": "true"}, r"format\.emit_keys = true is for a log"),
         ({}, {"format__noop_updates": "emit"}, r"format\.noop_updates = .*is for a log"),
@@ -222,7 +236,9 @@ def opened(config: Path, **flags: str) -> Any:
 def test_an_option_that_would_have_no_effect_is_refused(
     tmp_path: Path, source: dict[str, Any], flags: dict[str, str], message: str
 ) -> None:
-    config = configure(tmp_path, **{**({"poll_interval": None} if "path" in source else {}), **source})
+    config = configure(
+        tmp_path, **{**({"poll_interval": None} if "path" in source else {}), **source}
+    )
     with pytest.raises(ConfigError, match=message):
         opened(config, **flags)
 
@@ -232,8 +248,13 @@ def test_options_about_a_log_may_stand_there_and_are_named(
 ) -> None:
     config = configure(tmp_path)
     with config.open("a") as file:
-        file.write('\npolling_interval = 60\nfold_span = 5\nbatch_size = 3\n[database]\nurl = "sqlite:///log.db"\n')
-    assert ignored_options(load(config, {})) == ["publisher.polling_interval", "publisher.fold_span"]
+        file.write(
+            '\npolling_interval = 60\nfold_span = 5\nbatch_size = 3\n[database]\nurl = "sqlite:///log.db"\n'
+        )
+    assert ignored_options(load(config, {})) == [
+        "publisher.polling_interval",
+        "publisher.fold_span",
+    ]
     stream.insert(1)
     with caplog.at_level("INFO", "eventlog"):
         assert cli.run(["-c", str(config), "publish", "--once"]) == 0
@@ -246,21 +267,25 @@ def test_a_profile_sets_nothing_that_is_refused(tmp_path: Path) -> None:
 
 def test_concurrency_counts_where_the_sink_can_do_it(tmp_path: Path) -> None:
     config = configure(tmp_path)
-    assert opened(config, publisher__concurrency="4").options.concurrency == 1  # files are written in order
+    assert (
+        opened(config, publisher__concurrency="4").options.concurrency == 1
+    )  # files are written in order
     http = {"sink__type": "http", "sink__url": "http://127.0.0.1:1/"}
     assert opened(config, publisher__concurrency="4", **http).options.concurrency == 4
 
 
 def test_a_timeout_that_kafka_cannot_keep_is_refused() -> None:
     kafka = {"sink.type": "kafka", "sink.brokers": "b:1"}
-    with pytest.raises(ConfigError, match=r"sink\.timeout = 1\.5 is too short for Kafka.*at least 2 s"):
+    with pytest.raises(
+        ConfigError, match=r"sink\.timeout = 1\.5 is too short for Kafka.*at least 2 s"
+    ):
         load(None, {}, {**kafka, "sink.timeout": "1.5"})
     assert load(None, {}, {**kafka, "sink.timeout": "2"}).sink.options.timeout == 2
     http = {"sink.type": "http", "sink.url": "https://receiver/"}
     assert load(None, {}, {**http, "sink.timeout": "0.1"}).sink.options.timeout == 0.1
 
 
-# --- health -----------------------------------------------------------------------------------------------------------
+# --- health ---------------------------------------------------------------------------------------
 
 
 def test_a_sign_of_life_is_due_by_the_interval_of_the_source() -> None:
@@ -291,19 +316,32 @@ def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_
     stream.write()
     beats: list[None] = []
     beat = lambda: beats.append(None)  # noqa: E731
-    follow(following(files(stream.path)), position_at(place), Receiver().sink, StopRequest(), once=True, progress=beat)
+    follow(
+        following(files(stream.path)),
+        position_at(place),
+        Receiver().sink,
+        StopRequest(),
+        once=True,
+        progress=beat,
+    )
     assert len(beats) > 2
     work.rollback()
     stream.insert(1)
     seen: list[int] = []
     receiver = Handing()
     receiver.enough = lambda heard: len(seen) == 10
-    follow(following(files(stream.path)), position_at(place), lambda: receiver, receiver.stop, progress=beat)
+    follow(
+        following(files(stream.path)),
+        position_at(place),
+        lambda: receiver,
+        receiver.stop,
+        progress=beat,
+    )
     assert len(seen) == 10
     assert len(set(seen)) == 1
 
 
-# --- the position -----------------------------------------------------------------------------------------------------
+# --- the position ---------------------------------------------------------------------------------
 
 
 def test_a_database_that_cannot_be_written_is_waited_for_and_nothing_is_sent_meanwhile(
@@ -326,7 +364,9 @@ def test_a_database_that_cannot_be_written_is_waited_for_and_nothing_is_sent_mea
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TablePosition, "_write", refuse)
         follow(following(files(stream.path)), position_at(place), receiver.sink, receiver.stop)
-    assert receiver.heard == ["add 1 new"] * 2  # again, since that it was answered could not be kept
+    assert (
+        receiver.heard == ["add 1 new"] * 2
+    )  # again, since that it was answered could not be kept
     assert all(len(texts) == 1 for texts in receiver.meanings.values())
     assert failed == 3
 
@@ -346,9 +386,21 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
         ({}, {"restart": "xyz", "commit": None}, "no position of a CDC stream"),
         ({}, {"restart": "1", "commit": "1", "capture": {}}, "names no place in a capture"),
         ({"type": "linter", "url": "sqlite:///q.db"}, {"restart": None}, "none of order_by syslog"),
-        ({"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]}, ["t"], "no position of topics"),
-        ({"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]}, {"t": {"x": 1}}, "no position of topics"),
-        ({"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]}, {"u": {"0": 1}}, "is of u, not of t"),
+        (
+            {"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]},
+            ["t"],
+            "no position of topics",
+        ),
+        (
+            {"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]},
+            {"t": {"x": 1}},
+            "no position of topics",
+        ),
+        (
+            {"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]},
+            {"u": {"0": 1}},
+            "is of u, not of t",
+        ),
     ],
 )
 def test_a_position_that_the_source_cannot_read_is_said_with_its_place(
@@ -366,18 +418,24 @@ def test_a_position_that_the_source_cannot_read_is_said_with_its_place(
 
 
 def test_a_position_of_another_server_is_refused(stream: Stream, place: Path) -> None:
-    source = CaptureSession(lambda: pytest.fail("not opened"), [Capture(ITEM, ["id"], 111)], "b", files(place).options)
+    source = CaptureSession(
+        lambda: pytest.fail("not opened"), [Capture(ITEM, ["id"], 111)], "b", files(place).options
+    )
     token = {"restart": "000000000000000b", "commit": None, "server": "a"}
     with pytest.raises(BadToken, match="of the server a, not b"):
         next(source.steps(token, once=True))
 
 
-def test_a_position_without_its_place_in_the_files_is_gone_on_with(stream: Stream, place: Path) -> None:
+def test_a_position_without_its_place_in_the_files_is_gone_on_with(
+    stream: Stream, place: Path
+) -> None:
     stream.insert(1)
     once = files(stream.path)
     follow(following(once), position_at(place), Receiver().sink, StopRequest(), once=True)
     saved = saved_at(place)
-    save_at(place, saved._replace(token={name: saved.token[name] for name in ("restart", "commit")}))
+    save_at(
+        place, saved._replace(token={name: saved.token[name] for name in ("restart", "commit")})
+    )
     stream.insert(2)
     receiver = Receiver()
     follow(following(once), position_at(place), receiver.sink, StopRequest(), once=True)

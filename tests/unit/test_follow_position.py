@@ -67,13 +67,19 @@ def test_a_position_belongs_to_one_publisher_and_to_one_source(place: Path) -> N
     assert saved_at(place, "linter") == Saved()
 
 
-def test_the_position_does_not_go_back_while_a_capture_is_read_again(tmp_path: Path, place: Path) -> None:
+def test_the_position_does_not_go_back_while_a_capture_is_read_again(
+    tmp_path: Path, place: Path
+) -> None:
     stream = Stream(tmp_path / "capture.cdc")
     for key in range(2000):  # more than one piece of the file
         stream.insert(key)
     once(stream, place, Receiver())
-    token = {name: saved_at(place).token[name] for name in ("restart", "commit")}  # which files it was read of is lost
-    marks = [step.token for step in files(stream.path).steps(token, once=True) if isinstance(step, Mark)]
+    token = {
+        name: saved_at(place).token[name] for name in ("restart", "commit")
+    }  # which files it was read of is lost
+    marks = [
+        step.token for step in files(stream.path).steps(token, once=True) if isinstance(step, Mark)
+    ]
     assert len(marks) > 2
     assert {mark["commit"] for mark in marks if mark is not None} == {token["commit"]}
     assert marks[:-1] == [None] * (len(marks) - 1)
@@ -106,14 +112,23 @@ class Flaky:
 
 
 def test_a_source_that_fails_is_opened_again_at_its_position(place: Path) -> None:
-    changes = [Change("s", "t", ChangeOp.INSERT, (("id", n),), None, {"id": n, "name": "x"}) for n in range(6)]
+    changes = [
+        Change("s", "t", ChangeOp.INSERT, (("id", n),), None, {"id": n, "name": "x"})
+        for n in range(6)
+    ]
     source, receiver = Flaky(changes), Receiver()
     receiver.enough = lambda receiver: "add 5 x" in receiver.heard
     follow(following(source), position_at(place), receiver.sink, receiver.stop)
     assert list(dict.fromkeys(receiver.heard)) == [f"add {n} x" for n in range(6)]
     assert source.openings > 2
     with pytest.raises(SourceAway):
-        follow(following(source), position_at(place.with_name("other")), Receiver().sink, StopRequest(), once=True)
+        follow(
+            following(source),
+            position_at(place.with_name("other")),
+            Receiver().sink,
+            StopRequest(),
+            once=True,
+        )
 
 
 def test_the_first_mark_is_kept_before_anything_is_sent(place: Path) -> None:

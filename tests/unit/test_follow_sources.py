@@ -1,4 +1,6 @@
-"""A session with a server, standard input and a queue as sources; a table for the position; the command line."""
+"""A session with a server, standard input and a queue as sources; a table for the position; the
+command line.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ from eventlog.publisher.stream.open_source import position_of, source_of
 from eventlog.publisher.stream.position import Saved, position_ddl, position_table
 from eventlog.publisher.waiting import StopRequest
 
-# --- a session --------------------------------------------------------------------------------------------------------
+# --- a session ------------------------------------------------------------------------------------
 
 
 class Server:
@@ -82,10 +84,14 @@ class Server:
         return connection, read
 
     def source(self) -> CaptureSession:
-        return CaptureSession(self.connect, [Capture(ITEM, ["id", "name"], 111)], "emulator", OPTIONS)
+        return CaptureSession(
+            self.connect, [Capture(ITEM, ["id", "name"], 111)], "emulator", OPTIONS
+        )
 
 
-def test_a_session_is_followed_from_now_on_and_goes_on_where_it_was(stream: Stream, place: Path) -> None:
+def test_a_session_is_followed_from_now_on_and_goes_on_where_it_was(
+    stream: Stream, place: Path
+) -> None:
     server, receiver = Server(stream), Receiver()
     stream.insert(1)
     with running(following(server.source()), position_at(place), receiver):
@@ -98,7 +104,9 @@ def test_a_session_is_followed_from_now_on_and_goes_on_where_it_was(stream: Stre
     assert (receiver.heard, again.heard) == (["add 2 new"], ["add 3 new"])
 
 
-def test_what_a_session_began_with_is_not_lost_if_it_is_never_answered(stream: Stream, place: Path) -> None:
+def test_what_a_session_began_with_is_not_lost_if_it_is_never_answered(
+    stream: Stream, place: Path
+) -> None:
     server, receiver = Server(stream), Receiver(k2=[OSError("gone")] * 10_000)
     with running(following(server.source()), position_at(place), receiver):
         wait_until(lambda: server.reads)
@@ -138,10 +146,12 @@ def test_a_position_older_than_the_logs_of_the_server_stops(tmp_path: Path, plac
         stream.insert(key)
     save_at(place, Saved({"restart": f"{first:016x}", "commit": None}, 1))
     with pytest.raises(SourceLost, match="LSN"):
-        follow(following(Server(stream).source()), position_at(place), Receiver().sink, StopRequest())
+        follow(
+            following(Server(stream).source()), position_at(place), Receiver().sink, StopRequest()
+        )
 
 
-# --- standard input ---------------------------------------------------------------------------------------------------
+# --- standard input -------------------------------------------------------------------------------
 
 
 def test_standard_input_is_followed_to_its_end_and_once_only(stream: Stream, place: Path) -> None:
@@ -161,7 +171,7 @@ def test_standard_input_is_followed_to_its_end_and_once_only(stream: Stream, pla
         next(source.steps(None, once=False))
 
 
-# --- a queue ----------------------------------------------------------------------------------------------------------
+# --- a queue --------------------------------------------------------------------------------------
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -169,7 +179,9 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine
     if request.param == "postgresql":
         yield request.getfixturevalue("database")
         return
-    made = sa.create_engine(f"sqlite:///{tmp_path / 'queue.db'}", poolclass=sa.NullPool, connect_args={"timeout": 60})
+    made = sa.create_engine(
+        f"sqlite:///{tmp_path / 'queue.db'}", poolclass=sa.NullPool, connect_args={"timeout": 60}
+    )
     with made.connect() as connection:
         connection.exec_driver_sql("PRAGMA journal_mode = WAL")
     yield made
@@ -198,10 +210,16 @@ NODE = next(row for step in emulate(Workload(1, transactions=1)) for row in step
 
 
 def event_ids(changes: list[Change]) -> set[str]:
-    return {event.event_id for change in changes for event in change_to_events(change, change.position or "")}
+    return {
+        event.event_id
+        for change in changes
+        for event in change_to_events(change, change.position or "")
+    }
 
 
-def test_a_queue_is_followed_with_its_position_in_the_same_database(engine: sa.Engine, tmp_path: Path) -> None:
+def test_a_queue_is_followed_with_its_position_in_the_same_database(
+    engine: sa.Engine, tmp_path: Path
+) -> None:
     changes = fill(engine, Workload(5, transactions=20))
     config = load(None, {}, {"source.type": "linter", "source.position_url": url_of(engine)})
     receiver, again = Receiver(), Receiver()
@@ -226,7 +244,9 @@ def test_once_ends_behind_the_last_row_though_a_transaction_is_longer_than_a_pol
     assert set(receiver.meanings) == event_ids(changes)
 
 
-def test_one_operation_for_several_destinations_gets_an_event_id_for_each(engine: sa.Engine, place: Path) -> None:
+def test_one_operation_for_several_destinations_gets_an_event_id_for_each(
+    engine: sa.Engine, place: Path
+) -> None:
     changes = fill(engine, Workload(6, transactions=4, servers=("A", "B")))
     receiver = Receiver()
     source = queue(engine, destinations="all")
@@ -243,12 +263,16 @@ def test_a_row_that_no_codec_reads_is_passed_over_and_named(engine: sa.Engine) -
     with engine.begin() as connection:
         connection.execute(sa.text("UPDATE dispatch_queue SET len1 = 3 WHERE typ IN (1, 2)"))
         connection.execute(sa.text("UPDATE dispatch_queue SET len1 = 3, len2 = 3 WHERE typ = 3"))
-    steps = [step for step in queue(engine, on_row_error="raw").steps(None, once=True) if isinstance(step, Failure)]
+    steps = [
+        step
+        for step in queue(engine, on_row_error="raw").steps(None, once=True)
+        if isinstance(step, Failure)
+    ]
     assert steps
     assert {step.code for step in steps} == {"needs_row_codec"}
 
 
-# --- a table for the position -----------------------------------------------------------------------------------------
+# --- a table for the position ---------------------------------------------------------------------
 
 
 def test_a_table_keeps_position_and_failures_together(engine: sa.Engine) -> None:
@@ -257,12 +281,15 @@ def test_a_table_keeps_position_and_failures_together(engine: sa.Engine) -> None
         assert position.load() == Saved()
         position.save(Saved({"restart": "a"}, 1))
         position.save(
-            Saved({"restart": "b"}, 2, "0" * 35), [failure, failure._replace(event_id="x" * 300, content=None)]
+            Saved({"restart": "b"}, 2, "0" * 35),
+            [failure, failure._replace(event_id="x" * 300, content=None)],
         )
     with position_table(url_of(engine), "eventlog_position", "gbase") as position:
         assert position.load() == Saved({"restart": "b"}, 2, "0" * 35)
     with engine.connect() as connection:
-        found = connection.execute(sa.text("SELECT event_id, code, message, content FROM eventlog_position_error"))
+        found = connection.execute(
+            sa.text("SELECT event_id, code, message, content FROM eventlog_position_error")
+        )
         assert [tuple(row) for row in found] == [
             ("1:2", "receiver", "because�of ? it", "<add/>"),
             ("x" * 255, "receiver", "because�of ? it", None),
@@ -315,7 +342,7 @@ def test_the_tables_can_be_made_by_hand(database: str) -> None:
     assert "ops.place_error" in statements
 
 
-# --- the command line -------------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 
 
 def configure(directory: Path, **source: Any) -> Path:
@@ -327,15 +354,27 @@ def configure(directory: Path, **source: Any) -> Path:
         "reader": {"labels": {"111": ITEM}, "keys": {"item": ["id"]}},
         **source,
     }
-    lines = ["[source]", *(f"{name} = {toml(value)}" for name, value in settings.items() if value is not None)]
-    lines += ["[sink]", 'type = "files"', 'directory = "documents"', "[publisher]", 'health_file = "health"']
+    lines = [
+        "[source]",
+        *(f"{name} = {toml(value)}" for name, value in settings.items() if value is not None),
+    ]
+    lines += [
+        "[sink]",
+        'type = "files"',
+        'directory = "documents"',
+        "[publisher]",
+        'health_file = "health"',
+    ]
     path = directory / "eventlog.toml"
     path.write_text("\n".join(lines))
     return path
 
 
 def test_the_command_publishes_a_capture(
-    stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    stream: Stream,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = configure(tmp_path, type=None)
     stream.insert(1)
@@ -352,9 +391,19 @@ def test_the_command_publishes_a_capture(
 def test_a_following_command_ends_cleanly_at_sigterm(stream: Stream, tmp_path: Path) -> None:
     config = configure(tmp_path)
     stream.insert(1)
-    command = [sys.executable, "-c", "from eventlog.cli import main; main()", "-q", "-c", str(config), "publish"]
+    command = [
+        sys.executable,
+        "-c",
+        "from eventlog.cli import main; main()",
+        "-q",
+        "-c",
+        str(config),
+        "publish",
+    ]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
-        wait_until(lambda: (tmp_path / "documents").exists() and any((tmp_path / "documents").glob("0*")))
+        wait_until(
+            lambda: (tmp_path / "documents").exists() and any((tmp_path / "documents").glob("0*"))
+        )
         stream.insert(2)
         wait_until(lambda: len(list((tmp_path / "documents").glob("0*"))) == 2)
         process.send_signal(signal.SIGTERM)
@@ -371,7 +420,10 @@ def refuse(body: str, events: Any) -> Any:
 
 
 def test_fatal_is_exit_code_3(
-    stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    stream: Stream,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     config = configure(tmp_path)
     stream.insert(1)
@@ -393,7 +445,15 @@ def connect() -> Any:
             {"path": None, "connect": "nowhere:connect", "server": "s", "capture": {ITEM: ["id"]}},
             "module nowhere is neither installed",
         ),
-        ({"path": None, "connect": "test_follow_sources:PATIENCE", "server": "s", "capture": {ITEM: ["id"]}}, "called"),
+        (
+            {
+                "path": None,
+                "connect": "test_follow_sources:PATIENCE",
+                "server": "s",
+                "capture": {ITEM: ["id"]},
+            },
+            "called",
+        ),
         ({"path": None, "connect": "test_follow_sources:connect"}, "source.server"),
         ({"reader": {"lables": {}}}, "labels"),
         ({"reader": {"properties": {}}}, "source.properties"),
@@ -404,7 +464,9 @@ def connect() -> Any:
         ({"position_url_file": "url"}, "either source.position_url or source.position_url_file"),
     ],
 )
-def test_what_is_missing_or_wrong_is_said(tmp_path: Path, source: dict[str, Any], message: str) -> None:
+def test_what_is_missing_or_wrong_is_said(
+    tmp_path: Path, source: dict[str, Any], message: str
+) -> None:
     reader = {} if source.get("type", "gbase") == "gbase" else {"reader": None}
     config = load(configure(tmp_path, **{**reader, **source}), {})
     with pytest.raises(ConfigError, match=message):
@@ -414,9 +476,19 @@ def test_what_is_missing_or_wrong_is_said(tmp_path: Path, source: dict[str, Any]
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("def connect(:\n", r"importing broken_1 raised SyntaxError: invalid syntax \(broken_1.py, line 1\)"),
-        ("1 / 0\n", r"importing broken_2 raised ZeroDivisionError: division by zero \(.*broken_2.py, line 1\)"),
-        ("import no_such_module\n", "importing broken_3 raised ModuleNotFoundError: No module named 'no_such_module'"),
+        (
+            "def connect(:\n",
+            r"importing broken_1 raised SyntaxError: invalid syntax \(broken_1.py, line 1\)",
+        ),
+        (
+            "1 / 0\n",
+            r"importing broken_2 raised ZeroDivisionError: division by zero \(.*broken_2.py, line "
+            r"1\)",
+        ),
+        (
+            "import no_such_module\n",
+            "importing broken_3 raised ModuleNotFoundError: No module named 'no_such_module'",
+        ),
         ("raise SystemExit('no licence')\n", "importing broken_4 raised SystemExit: no licence"),
         ("connect = 1\n", "is a int and cannot be called"),
         ("", r"broken_6 \(.*broken_6.py\) has no connect"),
@@ -434,7 +506,12 @@ def test_a_module_of_the_user_that_fails_at_its_import_is_one_line(
     (tmp_path / f"broken_{number}.py").write_text(text)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    source = {"path": None, "connect": f"broken_{number}:connect", "server": "s", "capture": {ITEM: ["id"]}}
+    source = {
+        "path": None,
+        "connect": f"broken_{number}:connect",
+        "server": "s",
+        "capture": {ITEM: ["id"]},
+    }
     code = cli.run(["--config", str(configure(tmp_path, **source)), "publish"])
     lines = capfd.readouterr().err.splitlines()
     assert (code, len(lines)) == (2, 1)
@@ -448,7 +525,10 @@ def test_a_captured_table_bears_the_label_that_the_reader_gives_it(tmp_path: Pat
     )  # fmt: skip
     source = source_of(config.source, Report())
     assert isinstance(source, CaptureSession)
-    assert [(capture.table, capture.label) for capture in source.captures] == [("d:a.b", 1), (ITEM, 111)]
+    assert [(capture.table, capture.label) for capture in source.captures] == [
+        ("d:a.b", 1),
+        (ITEM, 111),
+    ]
     assert source.options.name_of(1) == ("a", "b")
 
 
@@ -471,14 +551,18 @@ def test_secrets_of_sources_are_not_shown(tmp_path: Path) -> None:
 
 def test_a_catalog_gives_keys_and_types(tmp_path: Path, stream: Stream) -> None:
     table = {"name": "item", "kind": "table", "columns": [{"name": "id", "type": "integer"},
-             {"name": "name", "type": "varchar(20)"}], "primary_key": ["id"], "foreign_keys": []}  # fmt: skip
+             {"name": "name", "type": "varchar(20)"}], "primary_key": ["id"],
+              "foreign_keys": []}  # fmt: skip
     database = {"dialect": "postgresql", "schema": "app", "tables": [table]}
     (tmp_path / "catalog.json").write_text(json.dumps(database))
     config = configure(tmp_path, catalog="catalog.json", reader={"labels": {"111": ITEM}})
     stream.insert(1)
     assert cli.run(["-c", str(config), "publish", "--once"]) == 0
     (document,) = (tmp_path / "documents").glob("0*")
-    assert '<association>id=1,table=item,schema=app</association><add-attr attr-name="name">' in document.read_text()
+    assert (
+        '<association>id=1,table=item,schema=app</association><add-attr attr-name="name">'
+        in document.read_text()
+    )
 
 
 def test_a_table_without_key_stops_before_anything_of_it_is_passed_over(

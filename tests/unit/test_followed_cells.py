@@ -1,4 +1,5 @@
-"""Every source that is followed, in every format, to every sink: three changes, and a kill in their midst.
+"""Every source that is followed, in every format, to every sink: three changes, and a kill in their
+midst.
 
 What goes together is asked of the objects. A cell that is refused says why before anything is read.
 """
@@ -45,13 +46,14 @@ ROWS: list[tuple[ChangeOp, dict[str, Any] | None, dict[str, Any] | None]] = [
 
 def changes() -> list[Change]:
     return [
-        Change("app", "item", op, (("id", 1),), before, after, frozenset({"name"}) if op is ChangeOp.UPDATE else None,
-               None, f"{number:032X}", 1, True, MOMENT)
+        Change("app", "item", op, (("id", 1),), before, after,
+               frozenset({"name"}) if op is ChangeOp.UPDATE else None, None, f"{number:032X}", 1,
+               True, MOMENT)
         for number, (op, before, after) in enumerate(ROWS, 1)
     ]  # fmt: skip
 
 
-# --- sources ----------------------------------------------------------------------------------------------------------
+# --- sources --------------------------------------------------------------------------------------
 
 COLUMNS = [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]
 CATALOG = {
@@ -105,7 +107,7 @@ FEEDS: Mapping[str, Callable[[Path, str], dict[str, Any]]] = {
 }  # fmt: skip
 
 
-# --- sinks ------------------------------------------------------------------------------------------------------------
+# --- sinks ----------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -131,7 +133,11 @@ def web_hook() -> Iterator[tuple[str, list[bytes]]]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            headers = "".join(f"{name}: {value}\n" for name, value in self.headers.items() if name.startswith("ce-"))
+            headers = "".join(
+                f"{name}: {value}\n"
+                for name, value in self.headers.items()
+                if name.startswith("ce-")
+            )
             bodies.append(headers.encode() + self.rfile.read(int(self.headers["Content-Length"])))
             self.send_response(200)
             self.send_header("Content-Length", "0")
@@ -140,7 +146,9 @@ def web_hook() -> Iterator[tuple[str, list[bytes]]]:
         def log_message(self, *_: Any) -> None: ...
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True
+    )
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}/", bodies
@@ -179,7 +187,7 @@ def target(name: str, directory: Path, brokers: Cluster) -> Iterator[Target]:
         yield Target({}, lambda: stream.getvalue().encode(), stream)
 
 
-# --- one run ----------------------------------------------------------------------------------------------------------
+# --- one run --------------------------------------------------------------------------------------
 
 
 class Killed(BaseException):
@@ -187,7 +195,9 @@ class Killed(BaseException):
 
 
 class Recorded(Sink):
-    """A sink that notes what goes to the one behind it, and dies behind so many documents; -1 = never."""
+    """A sink that notes what goes to the one behind it, and dies behind so many documents; -1 =
+    never.
+    """
 
     def __init__(self, sink: Sink, sent: list[tuple[str, bytes]], lives: int) -> None:
         self._sink, self._sent, self._lives = sink, sent, lives
@@ -196,7 +206,8 @@ class Recorded(Sink):
         answer = self._sink.send(document)
         if document.records:
             values = [
-                b"|".join(value for one in records if (value := _fixed(one.value))) for records in document.records
+                b"|".join(value for one in records if (value := _fixed(one.value)))
+                for records in document.records
             ]  # type: ignore[union-attr]
         else:
             values = [_fixed(document.body)]
@@ -241,7 +252,9 @@ def publish(config: Config, to: Target, lives: int = -1) -> list[tuple[str, byte
     return sent
 
 
-def configured(source: dict[str, Any], format: dict[str, Any], sink: dict[str, Any], position: Path) -> Config:
+def configured(
+    source: dict[str, Any], format: dict[str, Any], sink: dict[str, Any], position: Path
+) -> Config:
     return load(
         {
             "source": {**source, "position_url": f"sqlite:///{position}"},
@@ -277,13 +290,24 @@ def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
         settings = {"type": sink, **to.settings}
         if why := refusal_of(kind, format_named(format), sink):
             with pytest.raises(ConfigError, match=re.escape(why)):
-                following(configured(feed, options, settings, tmp_path / "position.db"), Counters(), Report())
-            if not format_named(format).refusal(format_named(format).publish_options(), taken_by(sink)):
+                following(
+                    configured(feed, options, settings, tmp_path / "position.db"),
+                    Counters(),
+                    Report(),
+                )
+            if not format_named(format).refusal(
+                format_named(format).publish_options(), taken_by(sink)
+            ):
                 options[format] = {"missing_columns": "placeholder"}  # as the message says
             else:
                 return
-        elsewhere = {"files": {"directory": str(tmp_path / "whole")}, "objects": {"location": "s3://landing/whole"}}
-        whole = configured(feed, options, {**settings, **elsewhere.get(sink, {})}, tmp_path / "whole.db")
+        elsewhere = {
+            "files": {"directory": str(tmp_path / "whole")},
+            "objects": {"location": "s3://landing/whole"},
+        }
+        whole = configured(
+            feed, options, {**settings, **elsewhere.get(sink, {})}, tmp_path / "whole.db"
+        )
         expected = publish(whole, to)
         assert len(expected) == len(dict(expected)) == 3
         before = len(to.received())
@@ -301,7 +325,7 @@ def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
         assert len(received) > before or sink in elsewhere
 
 
-# --- what a change becomes --------------------------------------------------------------------------------------------
+# --- what a change becomes ------------------------------------------------------------------------
 
 
 def written(config: Config, to: Target) -> list[Document]:
@@ -320,12 +344,20 @@ def written(config: Config, to: Target) -> list[Document]:
             return self._sink.flush()
 
     open_noted = lambda: Noted(open_sink(config, to.stream))  # noqa: E731
-    follow(following(config, Counters(), Report()), position_of(config), open_noted, StopRequest(), once=True)
+    follow(
+        following(config, Counters(), Report()),
+        position_of(config),
+        open_noted,
+        StopRequest(),
+        once=True,
+    )
     return documents
 
 
 def moved_and_truncated(directory: Path) -> dict[str, Any]:
-    """A capture in which a row is made, gets another key, and the table is emptied and filled again."""
+    """A capture in which a row is made, gets another key, and the table is emptied and filled
+    again.
+    """
     stream = Stream(directory / "capture.cdc")
     stream.insert(1)
     work = stream.begin()
@@ -354,7 +386,10 @@ def meanings(format: str, body: bytes) -> list[str]:
     """The operations of a body with the keys of their rows."""
     text = body.decode()
     if format == "xds":
-        return [" ".join(found) for found in re.findall(r"<(add|modify|delete) .*?<association>id=(\d+)", text)]
+        return [
+            " ".join(found)
+            for found in re.findall(r"<(add|modify|delete) .*?<association>id=(\d+)", text)
+        ]
     told = []
     for line in text.splitlines():
         content = json.loads(line)
@@ -373,16 +408,26 @@ def test_a_new_key_and_an_emptied_table_are_said_as_the_format_says_them_and_in_
     format: str, tmp_path: Path, brokers: Cluster
 ) -> None:
     with target("stdout", tmp_path, brokers) as to:
-        config = configured(moved_and_truncated(tmp_path), {"type": format}, {"type": "stdout"}, tmp_path / "p.db")
+        config = configured(
+            moved_and_truncated(tmp_path), {"type": format}, {"type": "stdout"}, tmp_path / "p.db"
+        )
         documents = written(replace(config, publisher=replace(config.publisher, batch_size=8)), to)
-    assert [one for document in documents for one in meanings(format, document.body)] == MEANINGS[format]
+    assert [one for document in documents for one in meanings(format, document.body)] == MEANINGS[
+        format
+    ]
     ids = [event_id for document in documents for event_id in document.event_ids]
     assert len(ids) == len(set(ids))
-    emptied = [document for document in documents if meanings(format, document.body)[-1] in ("t", "truncate")]
+    emptied = [
+        document
+        for document in documents
+        if meanings(format, document.body)[-1] in ("t", "truncate")
+    ]
     assert all(len(document.event_ids) == 1 for document in emptied)  # it is in the air alone
 
 
-def test_types_come_from_the_source_also_where_a_value_is_null(tmp_path: Path, brokers: Cluster) -> None:
+def test_types_come_from_the_source_also_where_a_value_is_null(
+    tmp_path: Path, brokers: Cluster
+) -> None:
     def name_type(body: bytes) -> str:
         fields = json.loads(body)["schema"]["fields"]
         (after,) = [one for one in fields if one["field"] == "after"]
@@ -395,17 +440,26 @@ def test_types_come_from_the_source_also_where_a_value_is_null(tmp_path: Path, b
         with target("stdout", directory, brokers) as to:
             options = {"type": "debezium", "debezium": {"missing_columns": "placeholder"}}
             feed = {"type": source, **make(directory, brokers.brokers)}
-            documents = written(configured(feed, options, {"type": "stdout"}, directory / "p.db"), to)
+            documents = written(
+                configured(feed, options, {"type": "stdout"}, directory / "p.db"), to
+            )
         assert {name_type(document.body) for document in documents} == {"int32"}, source
 
 
 def test_numbers_of_messages_go_on_behind_the_position(tmp_path: Path, brokers: Cluster) -> None:
-    """Each start reads one more transaction; no number comes twice, and each is greater than those before."""
+    """Each start reads one more transaction; no number comes twice, and each is greater than those
+    before.
+    """
 
     def sequences(documents: list[Document]) -> list[str]:
-        values = [one.value for document in documents for records in document.records for one in records]  # type: ignore[union-attr]
+        values = [
+            one.value for document in documents for records in document.records for one in records
+        ]  # type: ignore[union-attr]
         return [
-            found for value in values if value for found in re.findall(r'"changeSequence":"(\d{35})"', value.decode())
+            found
+            for value in values
+            if value
+            for found in re.findall(r'"changeSequence":"(\d{35})"', value.decode())
         ]
 
     stream = Stream(tmp_path / "capture.cdc")

@@ -1,4 +1,6 @@
-"""Gaps that are passed over and closed, whatever happens between any two statements (spec/event-log.md 13.1)."""
+"""Gaps that are passed over and closed, whatever happens between any two statements
+(spec/event-log.md 13.1).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,10 @@ class Database:
 
     def go_on(self) -> None:
         while self.chance is not None and self.chance.random() < 0.5:
-            what, who = self.chance.choices(list(HAPPENS), list(HAPPENS.values()))[0], self.chance.randint(1, WRITERS)
+            what, who = (
+                self.chance.choices(list(HAPPENS), list(HAPPENS.values()))[0],
+                self.chance.randint(1, WRITERS),
+            )
             # The first one stays open for long.
             if who > 1 or what == "draw" or self.chance.random() < 0.1:
                 self.do(what, who)
@@ -80,16 +85,24 @@ class Database:
         self.go_on()
         return writers <= {one.name for one in self.open.values() if not one.visible}
 
-    def read_fields(self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]) -> list[Any]:
+    def read_fields(
+        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
+    ) -> list[Any]:
         self.go_on()
         self.read.append(window)
         assert window.gaps is not None
-        shown = sorted(one for one in self.rows if any(first <= one <= last for first, last in window.gaps))
+        shown = sorted(
+            one for one in self.rows if any(first <= one <= last for first, last in window.gaps)
+        )
         return [[(one, 1) for one in shown[: window.limit]]]
 
 
-def poll(database: Database, followed: FollowedSet, taken: set[int], limit: int | None = None) -> None:
-    """Look, read a window and, if it counts, take what it has: all that can be seen and was not taken."""
+def poll(
+    database: Database, followed: FollowedSet, taken: set[int], limit: int | None = None
+) -> None:
+    """Look, read a window and, if it counts, take what it has: all that can be seen and was not
+    taken.
+    """
     dialect = cast(Dialect, database)
     followed.look(CONN, dialect, LOG)
     window = behind(followed.passed, dialect, limit=limit)

@@ -1,4 +1,6 @@
-"""``eventlog init --from-driver``: the vendor's exported configuration as an eventlog.toml (spec/event-log.md 9)."""
+"""``eventlog init --from-driver``: the vendor's exported configuration as an eventlog.toml
+(spec/event-log.md 9).
+"""
 
 from __future__ import annotations
 
@@ -131,7 +133,10 @@ class TestTags:
             "publisher.delete_from_log": True,
             "publisher.polling_interval": 60,
             "publisher.time_of_day": (datetime.time(6, 30), datetime.time(18)),
-            "publisher.post_poll_statements": ("DELETE FROM indirect.eventlog WHERE status = 'S'", "SELECT 1"),
+            "publisher.post_poll_statements": (
+                "DELETE FROM indirect.eventlog WHERE status = 'S'",
+                "SELECT 1",
+            ),
             "publisher.query_limit": 1000,
             "publisher.heartbeat_interval": 10,
             "publisher.handle_future_events": True,
@@ -140,20 +145,34 @@ class TestTags:
     def test_what_is_not_is_named_with_its_reason(self) -> None:
         found = reasons(read_driver(TAGS.encode()))
         assert set(found) == {
-            "jdbc-class", "state-dir", "connection-properties", "database URL", "subscriber-options",
+            "jdbc-class",
+            "state-dir",
+            "connection-properties",
+            "database URL",
+            "subscriber-options",
             "enable-refs of views",
-        }  # fmt: skip
+        }
         assert found["enable-refs of views"].startswith("columns fk__... of views stay values")
-        assert found["subscriber-options"] == "there is no subscriber channel (disable, key-gen-method)"
+        assert (
+            found["subscriber-options"]
+            == "there is no subscriber channel (disable, key-gen-method)"
+        )
         assert "state directory" in found["state-dir"]
 
     def test_the_file_is_an_eventlog_toml_of_profile_idm(self, tmp_path: Path) -> None:
         config = loaded(read_driver(TAGS.encode()), tmp_path)
-        assert (config.publisher.profile, config.publisher.batch_size, config.publisher.on_retry) == ("idm", 1, "stop")
+        assert (
+            config.publisher.profile,
+            config.publisher.batch_size,
+            config.publisher.on_retry,
+        ) == ("idm", 1, "stop")
         assert (config.publisher.time_of_day or ())[0] == datetime.time(6, 30)
         assert config.publisher.publisher_disabled is False
         assert config.database.url is None
-        assert (config.database.schema_name, config.database.log_table) == ("indirect", "indirect.eventlog")
+        assert (config.database.schema_name, config.database.log_table) == (
+            "indirect",
+            "indirect.eventlog",
+        )
 
 
 class TestDefinitions:
@@ -171,14 +190,18 @@ class TestDefinitions:
     def test_user_and_server_are_taken_from_beside_it_and_no_password(self) -> None:
         driver = read_driver(DEFINITIONS.encode())
         assert driver.url == "postgresql+psycopg://idm@db.example:5433/hr?sslmode=verify-full"
-        assert reasons(driver)["properties of the database URL"] == "loglevel: put what is needed behind ?"
+        assert (
+            reasons(driver)["properties of the database URL"]
+            == "loglevel: put what is needed behind ?"
+        )
         assert "geheim" not in toml_text(driver, "x")
 
     def test_what_is_not_is_named_with_its_reason(self) -> None:
         found = reasons(read_driver(DEFINITIONS.encode()))
         assert set(found) == {
-            "jdbc-class", "sync-schema", "app-secret", "strange-option", "subscriber-options", "publication-mode",
-            "query-limit", "startup-option", "enable-refs", "properties of the database URL",
+            "jdbc-class", "sync-schema", "app-secret", "strange-option", "subscriber-options",
+            "publication-mode", "query-limit", "startup-option", "enable-refs",
+            "properties of the database URL",
         }  # fmt: skip
         assert "triggerless" in found["publication-mode"]
         assert "triggerless" in found["startup-option"]
@@ -205,27 +228,45 @@ ALIASES = [
     for alias in option.aliases
 ]
 VALUES = {
-    "log-table": "l", "sync-schema": "s", "sync-tables": "a b", "time-of-day": "01:02:03", "post-poll-stmt": "SELECT 1",
-    "column-position-comparator": "x.StringComparator", "time-syntax": "3", "enable-refs": "1",
-    "enable-meta-identifiers": "no", "publication-mode": None,
-}  # fmt: skip
+    "log-table": "l",
+    "sync-schema": "s",
+    "sync-tables": "a b",
+    "time-of-day": "01:02:03",
+    "post-poll-stmt": "SELECT 1",
+    "column-position-comparator": "x.StringComparator",
+    "time-syntax": "3",
+    "enable-refs": "1",
+    "enable-meta-identifiers": "no",
+    "publication-mode": None,
+}
 
 
-@pytest.mark.parametrize(("alias", "section", "key"), ALIASES, ids=[alias for alias, _, _ in ALIASES])
+@pytest.mark.parametrize(
+    ("alias", "section", "key"), ALIASES, ids=[alias for alias, _, _ in ALIASES]
+)
 @pytest.mark.parametrize(
     "form",
     [
         "<a><b>{tagged}</b></a>",
         '<a><x name="{name}">{value}</x></a>',
         '<a><definition name="{name}"><value>{value}</value></definition></a>',
-        '<d xmlns="urn:x"><publisher-options><p name="{name}" value="{value}"/></publisher-options></d>',
+        '<d xmlns="urn:x"><publisher-options><p name="{name}" '
+        'value="{value}"/></publisher-options></d>',
     ],
 )
-def test_every_alias_is_read_in_every_form_wherever_it_stands(alias: str, section: str, key: str, form: str) -> None:
-    default = "1" if alias in ("disable", "delete-from-log", "allow-loopback", "handle-future-events") else "7"
+def test_every_alias_is_read_in_every_form_wherever_it_stands(
+    alias: str, section: str, key: str, form: str
+) -> None:
+    default = (
+        "1"
+        if alias in ("disable", "delete-from-log", "allow-loopback", "handle-future-events")
+        else "7"
+    )
     value = VALUES.get(alias, default)
     tagged = f"<{alias}>{value}</{alias}>" if " " not in alias else f'<p name="{alias}">{value}</p>'
-    export = form.format(name=alias, value=value or "1", tagged=tagged if value else f"<{alias}>1</{alias}>")
+    export = form.format(
+        name=alias, value=value or "1", tagged=tagged if value else f"<{alias}>1</{alias}>"
+    )
     driver = read_driver(export.encode())
     expected = set() if value is None else {f"{section}.{key}"}
     assert set(taken(driver)) == expected
@@ -234,7 +275,8 @@ def test_every_alias_is_read_in_every_form_wherever_it_stands(alias: str, sectio
 @pytest.mark.parametrize(
     ("options", "kept", "refused"),
     [
-        ("<sync-schema>s</sync-schema><sync-tables>a b</sync-tables>", {"database.schema_name": "s"}, "sync-tables"),
+        ("<sync-schema>s</sync-schema><sync-tables>a "
+"b</sync-tables>", {"database.schema_name": "s"}, "sync-tables"),
         ("<sync-filter>list</sync-filter><sync-schema>s</sync-schema><sync-tables>a</sync-tables>",
          {"database.tables": ("a",)}, "sync-schema"),
         ("<sync-filter>Schema</sync-filter><sync-schema>s</sync-schema><sync-tables>a</sync-tables>",
@@ -245,11 +287,16 @@ def test_every_alias_is_read_in_every_form_wherever_it_stands(alias: str, sectio
         ("<log-table>l</log-table><batch-size>5</batch-size><batch-size>6</batch-size>",
          {"database.log_table": "l", "publisher.batch_size": 5}, "batch-size (its second value)"),
         ("<sync-schema>s</sync-schema>", {"database.schema_name": "s"}, "log-table"),
-        ("<log-table>l</log-table><enable-locking>1</enable-locking>", {"database.log_table": "l"}, "enable-locking"),
+        ("<log-table>l</log-table><enable-locking>1</enable-locking>", {"database.log_table": "l"},
+         "enable-locking"),
     ],
 )  # fmt: skip
-def test_what_contradicts_itself_or_is_not_legal_is_named(options: str, kept: dict[str, object], refused: str) -> None:
-    driver = read_driver(f"<driver-config><driver-options>{options}</driver-options></driver-config>".encode())
+def test_what_contradicts_itself_or_is_not_legal_is_named(
+    options: str, kept: dict[str, object], refused: str
+) -> None:
+    driver = read_driver(
+        f"<driver-config><driver-options>{options}</driver-options></driver-config>".encode()
+    )
     assert taken(driver) == kept
     assert refused in reasons(driver)
 
@@ -259,7 +306,10 @@ def test_what_contradicts_itself_or_is_not_legal_is_named(options: str, kept: di
     [
         (b"", "cannot be read"),
         (b"<a><b></a>", "not well-formed"),
-        (b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><log-table>&x;</log-table>', "delete the DOCTYPE"),
+        (
+            b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><log-table>&x;</log-table>',
+            "delete the DOCTYPE",
+        ),
         (b"<a/>", "holds no parameter of the JDBC driver"),
         (
             b"<driver-config><publisher-options><pollRate>5</pollRate></publisher-options></driver-config>",
@@ -279,10 +329,12 @@ def test_what_is_no_export_of_one_jdbc_driver_is_refused(export: bytes, part: st
 
 def test_of_several_drivers_the_one_of_jdbc_is_read() -> None:
     export = (
-        '<driver-set><driver-configuration><shim-auth-id value="ad"/><driver-config name="AD"><publisher-options>'
+        '<driver-set><driver-configuration><shim-auth-id value="ad"/><driver-config '
+        'name="AD"><publisher-options>'
         "<pub-heartbeat-interval>3</pub-heartbeat-interval></publisher-options></driver-config></driver-configuration>"
         '<driver-configuration><shim-auth-id value="idm"/><shim-auth-server value="jdbc:postgresql://h/d"/>'
-        '<driver-config name="DB"><log-table>l</log-table></driver-config></driver-configuration></driver-set>'
+        "<driver-config "
+        'name="DB"><log-table>l</log-table></driver-config></driver-configuration></driver-set>'
     )
     driver = read_driver(export.encode())
     assert (driver.name, driver.url) == ("DB", "postgresql+psycopg://idm@h/d")
@@ -311,25 +363,30 @@ URLS = [
      "postgresql+psycopg://u@h/d?sslmode=require", ["password"]),
     ("jdbc:postgresql://u:geheim@h:1/d", "postgresql+psycopg://h:1/d", []),
     ("jdbc:oracle:thin:@host:1521:sid", "oracle+oracledb://host:1521/sid", []),
-    ("jdbc:oracle:thin:@//host:1521/svc.example", "oracle+oracledb://host:1521?service_name=svc.example", []),
-    ("jdbc:oracle:thin:@host:1521/svc", "oracle+oracledb://host:1521?service_name=svc", []),
+    ("jdbc:oracle:thin:@//host:1521/svc.example",
+    "oracle+oracledb://host:1521?service_name=svc.example", []), ("jdbc:oracle:thin:@host:1521/svc",
+    "oracle+oracledb://host:1521?service_name=svc", []),
     ("jdbc:oracle:thin:scott/gehe@im@host:1521:sid", "oracle+oracledb://scott@host:1521/sid", []),
-    ("jdbc:oracle:oci8:@tns-name", "oracle+oracledb://tns-name", []),
-    ("jdbc:mysql://host:3306/db", "mysql+pymysql://host:3306/db", []),
-    ("jdbc:mariadb://host:3306/db?user=u&password=geheim", "mariadb+pymysql://u@host:3306/db", ["password"]),
-    ("jdbc:sqlserver://host:1433;databaseName=db;user=sa;password=geheim",
-     "mssql+pyodbc://sa@host:1433/db", ["password"]),
-    ("jdbc:jtds:sqlserver://host/db", "mssql+pyodbc://host/db", []),
-    ("jdbc:oracle:thin:@(DESCRIPTION=(ADDRESS=(HOST=h)))", None, []),
+    ("jdbc:oracle:oci8:@tns-name", "oracle+oracledb://tns-name", []), ("jdbc:mysql://host:3306/db",
+    "mysql+pymysql://host:3306/db", []), ("jdbc:mariadb://host:3306/db?user=u&password=geheim",
+    "mariadb+pymysql://u@host:3306/db", ["password"]),
+     ("jdbc:sqlserver://host:1433;databaseName=db;user=sa;password=geheim",
+    "mssql+pyodbc://sa@host:1433/db", ["password"]), ("jdbc:jtds:sqlserver://host/db",
+    "mssql+pyodbc://host/db", []), ("jdbc:oracle:thin:@(DESCRIPTION=(ADDRESS=(HOST=h)))", None, []),
     ("jdbc:db2://host:50000/db", None, []),
     ("jdbc:sybase:Tds:host:2048/db", None, []),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("jdbc", "url", "left_out"), URLS)
-def test_jdbc_urls_become_urls_of_sqlalchemy_without_password(jdbc: str, url: str | None, left_out: list[str]) -> None:
+def test_jdbc_urls_become_urls_of_sqlalchemy_without_password(
+    jdbc: str, url: str | None, left_out: list[str]
+) -> None:
     found, names = jdbc_url(jdbc)
-    assert (None if found is None else found.render_as_string(hide_password=False), names) == (url, left_out)
+    assert (None if found is None else found.render_as_string(hide_password=False), names) == (
+        url,
+        left_out,
+    )
     if found is not None:
         assert make_url(found.render_as_string()) == found
 
@@ -352,9 +409,10 @@ def test_whatever_the_texts_are_the_file_can_be_read(alias: str, value: str, nam
         return "".join(c for c in escaped if c not in "\ufffe\uffff")
 
     export = (
-        f'<driver-config name="{xml(name)}&#10;x = 1"><driver-options><log-table>l</log-table>'
-        f'<definition name="{alias}"><value>{xml(value)}</value></definition>'
-        f'<definition name="o{xml(name)}&#10;[x]"><value>1</value></definition></driver-options></driver-config>'
+        f'<driver-config name="{xml(name)}&#10;x = '
+        '1"><driver-options><log-table>l</log-table><definition '
+        f'name="{alias}"><value>{xml(value)}</value></definition><definition '
+        f'name="o{xml(name)}&#10;[x]"><value>1</value></definition></driver-options></driver-config>'
     )
     text = toml_text(read_driver(export.encode()), name)
     assert "x" not in tomllib.loads(text)
@@ -379,7 +437,9 @@ class TestCommand:
         assert run("init", "--from-driver", "driver.xml", "--force")[0] == 0
 
     @pytest.mark.parametrize("text", [None, "<a>", "<a/>"])
-    def test_what_cannot_be_read_is_one_line_and_writes_nothing(self, run: Run, text: str | None) -> None:
+    def test_what_cannot_be_read_is_one_line_and_writes_nothing(
+        self, run: Run, text: str | None
+    ) -> None:
         if text is not None:
             Path("driver.xml").write_text(text)
         code, out, err = run("init", "--from-driver", "driver.xml")

@@ -1,4 +1,6 @@
-"""The emulated server, and a reader on its streams: what is read is what was committed (spec/gbase-cdc.md 6)."""
+"""The emulated server, and a reader on its streams: what is read is what was committed
+(spec/gbase-cdc.md 6).
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,18 @@ from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
 from eventlog.gbase.session import ERROR_NUMBERS, SessionDead
-from eventlog.gbase.workload import ALL, LABELS, SCENARIOS, T1, Workload, drain, new_server, open_session, play, stream
+from eventlog.gbase.workload import (
+    ALL,
+    LABELS,
+    SCENARIOS,
+    T1,
+    Workload,
+    drain,
+    new_server,
+    open_session,
+    play,
+    stream,
+)
 from eventlog.model import Change, ChangeOp
 
 SWITCHES = [
@@ -44,9 +57,13 @@ def as_done(change: Change) -> Done:
 @pytest.mark.parametrize("switches", SWITCHES, ids=["plain", "big", "stale", "extra"])
 def test_what_is_read_is_what_was_committed_in_commit_order(seed: int, switches: Switches) -> None:
     committed: list[tuple[int, Work]] = []
-    server = CdcServer(switches, on_commit=lambda work, sequence: committed.append((sequence, work)))
+    server = CdcServer(
+        switches, on_commit=lambda work, sequence: committed.append((sequence, work))
+    )
     for table, columns in new_server().tables.items():
-        server.create_table(table, ", ".join(f"{name} {spelled}" for name, spelled in columns.items()))
+        server.create_table(
+            table, ", ".join(f"{name} {spelled}" for name, spelled in columns.items())
+        )
         server.cdc_set_fullrowlogging(table, 1)
     session = open_session(server)
     workload = Workload(server, seed)
@@ -54,8 +71,12 @@ def test_what_is_read_is_what_was_committed_in_commit_order(seed: int, switches:
         workload.step()
     workload.finish()
     changes = read(drain(server, session, 300), max_open_bytes=20_000)
-    assert [as_done(change) for change in changes] == [done for _, work in committed for _, done in work.done]
-    assert [change.user for change in changes] == [str(work.os_user) for _, work in committed for _ in work.done]
+    assert [as_done(change) for change in changes] == [
+        done for _, work in committed for _, done in work.done
+    ]
+    assert [change.user for change in changes] == [
+        str(work.os_user) for _, work in committed for _ in work.done
+    ]
 
 
 def test_a_seed_gives_the_same_stream_again() -> None:
@@ -96,7 +117,9 @@ def test_sequences_rise_through_pages_and_logs() -> None:
     assert sequences == sorted(set(sequences))
     assert sequences[0] == 0x0000000B00000018
     assert {sequence >> 32 for sequence in sequences} >= {11, 12, 13}
-    assert all(sequence & 0xFFF >= 0x18 and sequence & 0xFFFFFFFF < 1 << 13 for sequence in sequences)
+    assert all(
+        sequence & 0xFFF >= 0x18 and sequence & 0xFFFFFFFF < 1 << 13 for sequence in sequences
+    )
 
 
 def test_a_long_transaction_is_read_whole_after_a_restart() -> None:
@@ -124,7 +147,12 @@ def test_activation_delivers_from_the_position_on() -> None:
     work.insert(T1, {"c1": 1, "c2": None})
     work.commit()
     records = Framer().feed(b"".join(drain(server, open_session(server, position))))
-    assert [RECORD_NAMES[number] for _, number, _, _ in records] == ["TABSCHEM", "TABSCHEM", "INSERT", "COMMTX"]
+    assert [RECORD_NAMES[number] for _, number, _, _ in records] == [
+        "TABSCHEM",
+        "TABSCHEM",
+        "INSERT",
+        "COMMTX",
+    ]
 
 
 def test_a_session_that_is_activated_again_begins_with_its_tables() -> None:
@@ -136,7 +164,10 @@ def test_a_session_that_is_activated_again_begins_with_its_tables() -> None:
     assert server.cdc_deactivatesess(session) == 0
     assert server.cdc_read(session, bytearray(50)) == number("NOSESS")
     assert server.cdc_activatesess(session, position) == 0
-    assert [change.after for change in read(drain(server, session))] == [{"c1": 2, "c2": "b"}, {"c1": 1, "c2": "a"}]
+    assert [change.after for change in read(drain(server, session))] == [
+        {"c1": 2, "c2": "b"},
+        {"c1": 1, "c2": "a"},
+    ]
 
 
 def number(name: str) -> int:
@@ -166,9 +197,18 @@ def opened(server: CdcServer) -> int:
         (lambda s: s.cdc_startcapture(opened(s), 0, "store:app.t1", "c1", 1), number("NODB")),
         (lambda s: s.cdc_startcapture(opened(s), 0, "shop:app.t9", "c1", 1), number("NOTAB")),
         (lambda s: s.cdc_startcapture(opened(s), 0, T1, "c1, c9", 1), number("NOCOL")),
-        (lambda s: s.cdc_startcapture(opened(s), 0, "shop:app.off", "c", 1), number("TABPROPERTIES")),
-        (lambda s: s.cdc_startcapture(opened(s), 0, "shop:app.view", "c", 1), number("TABPROPERTIES")),
-        (lambda s: s.cdc_startcapture(opened(s), 0, "shop:app.odd", "t", 1), number("TABPROPERTIES")),
+        (
+            lambda s: s.cdc_startcapture(opened(s), 0, "shop:app.off", "c", 1),
+            number("TABPROPERTIES"),
+        ),
+        (
+            lambda s: s.cdc_startcapture(opened(s), 0, "shop:app.view", "c", 1),
+            number("TABPROPERTIES"),
+        ),
+        (
+            lambda s: s.cdc_startcapture(opened(s), 0, "shop:app.odd", "t", 1),
+            number("TABPROPERTIES"),
+        ),
         (lambda s: s.cdc_startcapture(1, 0, T1, "c1", 1), number("TABCAPTURED")),
         (lambda s: s.cdc_endcapture(1, 0, "shop:app.odd"), number("TABNOTCAPTURED")),
         (lambda s: s.cdc_activatesess(1, 0), number("NOREOPEN")),
@@ -252,7 +292,9 @@ def test_updates_that_change_nothing_are_written() -> None:
 
 def test_the_example_of_the_documentation_runs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "gbase-streams.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"^```python\n(from eventlog\.gbase\.emulator .*?)^```$", page, re.M | re.S)
+    (example,) = re.findall(
+        r"^```python\n(from eventlog\.gbase\.emulator .*?)^```$", page, re.M | re.S
+    )
     names: dict[str, Any] = {}
     exec(example, names)
     assert names["server"].tables

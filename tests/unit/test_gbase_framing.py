@@ -20,7 +20,9 @@ READS = (65, 24, 24, 40, 55, 36)
 
 def frames(data: bytes, size: int, framer: Framer | None = None) -> list[Frame]:
     framer = framer or Framer()
-    return [frame for at in range(0, len(data), size) for frame in framer.feed(data[at : at + size])]
+    return [
+        frame for at in range(0, len(data), size) for frame in framer.feed(data[at : at + size])
+    ]
 
 
 @pytest.mark.parametrize("size", [1, 7, 244])
@@ -64,7 +66,9 @@ def test_the_declared_end_inside_a_record_names_the_bytes_left() -> None:
     ("place", "number"),
     [(0, 15), (0, 23), (8, 67), (4, 1 << 20), (4, 0xFFFFFFFF), (0, 0xFFFFFFFF)],
 )
-def test_what_is_no_record_names_the_offset_after_the_records_before_it(place: int, number: int) -> None:
+def test_what_is_no_record_names_the_offset_after_the_records_before_it(
+    place: int, number: int
+) -> None:
     bad = bytearray(records.control(records.TIMEOUT, 0))
     bad[place : place + 4] = number.to_bytes(4, "big")
     coming = Framer().feed(CAPTURE + bad)

@@ -1,4 +1,6 @@
-"""Truncated, bit-flipped and random streams: a clear error or a clean skip, nothing else (issue 7, 6)."""
+"""Truncated, bit-flipped and random streams: a clear error or a clean skip, nothing else (issue 7,
+6).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ def read(data: bytes, piece: int = 1 << 16) -> list[Change]:
 
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(range(len(STREAMS))), st.integers(0), st.integers(1, 300))
-def test_a_truncated_stream_gives_the_changes_in_front_of_the_cut(number: int, cut: int, piece: int) -> None:
+def test_a_truncated_stream_gives_the_changes_in_front_of_the_cut(
+    number: int, cut: int, piece: int
+) -> None:
     data = STREAMS[number]
     whole = read(data)
     found = read(data[: cut % (len(data) + 1)], piece)
@@ -50,9 +54,12 @@ def test_a_truncated_stream_gives_the_changes_in_front_of_the_cut(number: int, c
 
 @settings(max_examples=500, deadline=None)
 @given(
-    st.sampled_from(range(len(STREAMS))), st.lists(st.tuples(st.integers(0), st.integers(0, 7)), min_size=1, max_size=9)
+    st.sampled_from(range(len(STREAMS))),
+    st.lists(st.tuples(st.integers(0), st.integers(0, 7)), min_size=1, max_size=9),
 )
-def test_flipped_bits_give_an_error_or_other_changes(number: int, flips: list[tuple[int, int]]) -> None:
+def test_flipped_bits_give_an_error_or_other_changes(
+    number: int, flips: list[tuple[int, int]]
+) -> None:
     data = bytearray(STREAMS[number])
     for place, bit in flips:
         data[place % len(data)] ^= 1 << bit
@@ -67,18 +74,29 @@ def test_random_bytes_are_no_stream(data: bytes) -> None:
 
 @settings(max_examples=500, deadline=None)
 @given(
-    st.lists(st.tuples(st.sampled_from([*HEADER_SIZES, 99]), st.integers(0, 12), st.binary(max_size=60)), max_size=12),
+    st.lists(
+        st.tuples(st.sampled_from([*HEADER_SIZES, 99]), st.integers(0, 12), st.binary(max_size=60)),
+        max_size=12,
+    ),
     st.text(alphabet='abc ,()"0123456789', max_size=30)
-    | st.sampled_from(["a integer", "a integer, b varchar(9,0)", "d decimal(9,3), t datetime day to fraction(2)"]),
+    | st.sampled_from(
+        ["a integer", "a integer, b varchar(9,0)", "d decimal(9,3), t datetime day to fraction(2)"]
+    ),
 )
-def test_records_of_random_content_are_an_error_or_skipped(made: list[tuple[int, int, bytes]], columns: str) -> None:
-    schem = records.tab_schem(0, columns, 0, columns.count(",") + 1 - columns.count("var"), columns.count("var"))
+def test_records_of_random_content_are_an_error_or_skipped(
+    made: list[tuple[int, int, bytes]], columns: str
+) -> None:
+    schem = records.tab_schem(
+        0, columns, 0, columns.count(",") + 1 - columns.count("var"), columns.count("var")
+    )
     data = schem + records.control(records.BEGINTX, 1, 0, 0, 0)
     for number, more, content in made:
         size = HEADER_SIZES.get(number, 16) + more
         body = bytes(8) + bytes(byte % 3 for byte in content[:12]) + content[12:]
         payload = max(0, len(body) - size + 16)
-        data += records.HEADER.pack(size, payload, 66, number) + body.ljust(size - 16 + payload, b"\0")
+        data += records.HEADER.pack(size, payload, 66, number) + body.ljust(
+            size - 16 + payload, b"\0"
+        )
     read(data + records.control(records.COMMTX, 2, 0, 0))
 
 

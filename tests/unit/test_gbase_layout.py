@@ -27,7 +27,7 @@ from eventlog.gbase.values import SizeArrayError
 from eventlog.gbase.workload import ALL_TYPES, extreme_row, null_row, random_value
 from eventlog.model import Value
 
-# --- rows -------------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("prefix", [1, 2])
@@ -37,7 +37,11 @@ def test_every_type_reads_back_in_both_size_orders_and_prefixes(prefix: int, ord
     layout = layout_of(ALL_TYPES)
     write = row_writer("item", layout.columns, "utf-8", prefix, lambda column: None)
     rnd = random.Random(5)
-    rows: list[dict[str, Value]] = [extreme_row(highest=True), extreme_row(highest=False), null_row()]
+    rows: list[dict[str, Value]] = [
+        extreme_row(highest=True),
+        extreme_row(highest=False),
+        null_row(),
+    ]
     rows += [{column.name: random_value(rnd, column) for column in columns} for _ in range(60)]
     for row in rows:
         sizes, payload = write(row)
@@ -77,9 +81,15 @@ def test_a_payload_without_variable_columns_is_used_up() -> None:
 def test_a_size_array_that_fits_in_both_orders_goes_by_what_the_stream_showed() -> None:
     # 256 and 65536 are each other's bytes turned round; a payload of 66 046 bytes fits both.
     layout = layout_of("a lvarchar, b lvarchar, c lvarchar")
-    slots = [(size - 2).to_bytes(2, "big") + b"\0" + b"x" * (size - 3) for size in (256, 254, 65536)]
+    slots = [
+        (size - 2).to_bytes(2, "big") + b"\0" + b"x" * (size - 3) for size in (256, 254, 65536)
+    ]
     sizes = tuple(map(len, slots))
-    assert [len(v or "") for v in decoded(layout, b"".join(slots), sizes, "little").values()] == [253, 251, 65533]
+    assert [len(v or "") for v in decoded(layout, b"".join(slots), sizes, "little").values()] == [
+        253,
+        251,
+        65533,
+    ]
     for order in ("little", "big"):
         ambiguous = layout_of("a lvarchar, b lvarchar")
         pair = tuple(sizes[::2])
@@ -97,7 +107,7 @@ def test_explicit_size_order_is_not_guessed() -> None:
         decoded(layout_of("v varchar(9)", size_order="big"), slot, (3,), "little")
 
 
-# --- TABSCHEM ---------------------------------------------------------------------------------------------------------
+# --- TABSCHEM -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -117,8 +127,13 @@ def test_columns_are_split(text: str, columns: list[tuple[str, str]]) -> None:
 
 @pytest.mark.parametrize(
     "spelled",
-    ["text", "byte", "set(integer not null)", "decimal(33,2)", "decimal(4,5)", "char(0)", "integer(4)", "datetime",
-     "datetime day to year", "interval month to day", "datetime year to fraction(6)", "interval day(10) to day", "",
+    ["text", "byte", "set(integer not "
+"null)", "decimal(33,2)", "decimal(4,5)", "char(0)", "integer(4)", "datetime",
+     "datetime day "
+"to year", "interval month "
+"to day", "datetime year to "
+"fraction(6)", "interval day(10) "
+"to day", "",
      "datetime year(4) to day", "varchar(3,0,1)"],
 )  # fmt: skip
 def test_unknown_type_names_its_column(spelled: str) -> None:
@@ -155,9 +170,10 @@ def test_table_names_are_taken_apart(text: str, parts: tuple[str, str | None, st
 @pytest.mark.parametrize(
     "options",
     [
-        {"charset": "klingon"}, {"charset_errors": "ignore"}, {"size_order": "middle"}, {"varchar_prefix": 3},
-        {"labels": {"x": "db:t"}}, {"labels": {-1: "db:t"}}, {"keys": {"t": "id"}}, {"max_record": 0},
-        {"restart": {"begin": "00"}}, {"restart": {"restart": "zz"}}, {"orphans": True}, {"char_trim": "no"},
+        {"charset": "klingon"}, {"charset_errors": "ignore"}, {"size_order": "middle"},
+        {"varchar_prefix": 3}, {"labels": {"x": "db:t"}}, {"labels": {-1: "db:t"}},
+        {"keys": {"t": "id"}}, {"max_record": 0}, {"restart": {"begin": "00"}},
+        {"restart": {"restart": "zz"}}, {"orphans": True}, {"char_trim": "no"},
         {"labels": ["db:t"]}, {"keys": ["id"]}, {"labels": {None: "db:t"}},
     ],
 )  # fmt: skip

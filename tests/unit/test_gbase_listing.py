@@ -73,4 +73,6 @@ def test_what_cannot_be_read_is_said_where_it_stands_and_raised() -> None:
     )
     broken = bytearray(CAPTURE)
     broken[0xA0] = 14  # the payload of the INSERT, one byte less
-    assert lines_until_error(bytes(broken), RowLengthError)[-1].startswith("00000099  !! RowLengthError")
+    assert lines_until_error(bytes(broken), RowLengthError)[-1].startswith(
+        "00000099  !! RowLengthError"
+    )

@@ -32,7 +32,9 @@ class Recording(EmulatorConnection):
 
         def noted(operation: str, parameters: Sequence[Any] = (), /) -> None:
             name = operation.removeprefix("EXECUTE FUNCTION ").partition("(")[0]
-            self.calls.append(f"{name} {parameters[-1]}" if name == "cdc_set_fullrowlogging" else name)
+            self.calls.append(
+                f"{name} {parameters[-1]}" if name == "cdc_set_fullrowlogging" else name
+            )
             if name in self.failing:
                 raise ConnectionError(name)
             execute(operation, parameters)
@@ -64,9 +66,15 @@ def test_changes_are_read_by_the_documented_calls() -> None:
             changes += reader.feed(session.read())
     assert [change.after for change in changes] == [{"c1": 1, "c2": "x"}, {"c1": 2, "c2": "x"}]
     assert connection.calls == [
-        "cdc_opensess", "cdc_startcapture", "cdc_set_fullrowlogging 1", "cdc_startcapture", "cdc_activatesess",
-        "cdc_endcapture", "cdc_set_fullrowlogging 0", "cdc_closesess",
-    ]  # fmt: skip
+        "cdc_opensess",
+        "cdc_startcapture",
+        "cdc_set_fullrowlogging 1",
+        "cdc_startcapture",
+        "cdc_activatesess",
+        "cdc_endcapture",
+        "cdc_set_fullrowlogging 0",
+        "cdc_closesess",
+    ]
     assert T1 not in server.full_row_logging
 
 
@@ -97,7 +105,10 @@ def test_a_failure_in_between_closes_all_the_same() -> None:
     ):
         raise ZeroDivisionError
     assert connection.calls[-1] == "cdc_closesess"
-    with pytest.raises(ConnectionError), capture_session(connection, connection.read, [CAPTURE], server="s"):
+    with (
+        pytest.raises(ConnectionError),
+        capture_session(connection, connection.read, [CAPTURE], server="s"),
+    ):
         pass
     assert connection.calls[-1] == "cdc_closesess"
 
@@ -162,21 +173,32 @@ def test_reading_goes_on_from_a_token_after_the_session_was_lost() -> None:
     with capture_session(connection, connection.read, [CAPTURE], server="s") as session:
         pass
     start = open_work.begin_seq
-    with capture_session(connection, connection.read, [CAPTURE], server="s", position=start) as session:
+    with capture_session(
+        connection, connection.read, [CAPTURE], server="s", position=start
+    ) as session:
         open_work.insert(T1, {"c1": 7, "c2": None})
         insert(server, 8)
         first = [change for _ in range(2) for change in reader.feed(session.read())]
     open_work.commit()
     again = StreamReader(ReadOptions(labels={111: T1}, restart=reader.token.to_json()))
     position = reader.token.restart or 0
-    with capture_session(connection, connection.read, [CAPTURE], server="s", position=position) as session:
+    with capture_session(
+        connection, connection.read, [CAPTURE], server="s", position=position
+    ) as session:
         rest = list(again.feed(session.read()))
-    assert [change.after for change in first + rest] == [{"c1": 8, "c2": "x"}, {"c1": 7, "c2": None}]
+    assert [change.after for change in first + rest] == [
+        {"c1": 8, "c2": "x"},
+        {"c1": 7, "c2": None},
+    ]
 
 
 def test_the_emulator_answers_no_other_statement() -> None:
     connection = EmulatorConnection(new_server())
-    for statement in ("SELECT 1", "EXECUTE FUNCTION cdc_closesess(1)", "EXECUTE FUNCTION cdc_read(?)"):
+    for statement in (
+        "SELECT 1",
+        "EXECUTE FUNCTION cdc_closesess(1)",
+        "EXECUTE FUNCTION cdc_read(?)",
+    ):
         with pytest.raises(DatabaseError):
             connection.cursor().execute(statement, ())
     assert ALL in new_server().tables

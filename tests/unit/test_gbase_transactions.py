@@ -32,7 +32,15 @@ def commit(seq: int, tx: int) -> bytes:
 
 
 def row(number: int, seq: int, tx: int = 1, label: int = 1, value: int | None = None) -> bytes:
-    return records.row(number, BASE + seq, tx, label, (), struct.pack(">i", seq if value is None else value), "little")
+    return records.row(
+        number,
+        BASE + seq,
+        tx,
+        label,
+        (),
+        struct.pack(">i", seq if value is None else value),
+        "little",
+    )
 
 
 def discard(seq: int, tx: int = 1) -> bytes:
@@ -51,7 +59,7 @@ def in_short(changes: list[Change]) -> list[tuple[str, Any, Any]]:
     ]  # fmt: skip
 
 
-# --- pairs ------------------------------------------------------------------------------------------------------------
+# --- pairs ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -69,13 +77,23 @@ def in_short(changes: list[Change]) -> list[tuple[str, Any, Any]]:
             {},
             id="the nearest before image",
         ),
-        pytest.param(row(UPDAFT, 2), [("UPDATE", None, 2)], {"unpaired_updaft": 1}, id="after image alone"),
-        pytest.param(row(UPDBEF, 2), [("DELETE", 2, None)], {"unpaired_updbef": 1}, id="before image alone"),
         pytest.param(
-            row(INSERT, 2) + row(UPDBEF, 3), [("UPDATE", 3, 2)], {"unpaired_updbef": 1}, id="the insert before it"
+            row(UPDAFT, 2), [("UPDATE", None, 2)], {"unpaired_updaft": 1}, id="after image alone"
         ),
         pytest.param(
-            row(UPDBEF, 2) + row(INSERT, 3), [("UPDATE", 2, 3)], {"unpaired_updbef": 1}, id="the insert after it"
+            row(UPDBEF, 2), [("DELETE", 2, None)], {"unpaired_updbef": 1}, id="before image alone"
+        ),
+        pytest.param(
+            row(INSERT, 2) + row(UPDBEF, 3),
+            [("UPDATE", 3, 2)],
+            {"unpaired_updbef": 1},
+            id="the insert before it",
+        ),
+        pytest.param(
+            row(UPDBEF, 2) + row(INSERT, 3),
+            [("UPDATE", 2, 3)],
+            {"unpaired_updbef": 1},
+            id="the insert after it",
         ),
         pytest.param(
             row(INSERT, 2) + row(UPDBEF, 3) + row(INSERT, 4),
@@ -120,7 +138,9 @@ def test_updates_are_paired(work: bytes, expected: list[Any], counters: dict[str
     assert in_short(changes) == expected
     assert dict(reader.counters) == counters
     assert [change.event_number for change in changes] == list(range(1, len(changes) + 1))
-    assert [change.last_in_transaction for change in changes] == [False] * (len(changes) - 1) + [True]
+    assert [change.last_in_transaction for change in changes] == [False] * (len(changes) - 1) + [
+        True
+    ]
 
 
 class Kept(NamedTuple):
@@ -131,7 +151,9 @@ class Kept(NamedTuple):
 
 
 def expected_of(script: list[tuple[Any, ...]]) -> list[tuple[str, int | None, int | None]]:
-    """The rules of spec/gbase-cdc.md 4, followed word for word: what a transaction of these records gives."""
+    """The rules of spec/gbase-cdc.md 4, followed word for word: what a transaction of these records
+    gives.
+    """
     kept: list[Kept] = []
     pairs: dict[int, int] = {}  # UPDAFT -> UPDBEF, by places
     for place, (number, seq, label) in enumerate(script):
@@ -144,7 +166,9 @@ def expected_of(script: list[tuple[Any, ...]]) -> list[tuple[str, int | None, in
             free = [
                 record.place
                 for record in kept
-                if record.number == UPDBEF and record.label == label and record.place not in pairs.values()
+                if record.number == UPDBEF
+                and record.label == label
+                and record.place not in pairs.values()
             ]
             if free:
                 pairs[place] = free[-1]
@@ -156,7 +180,12 @@ def expected_of(script: list[tuple[Any, ...]]) -> list[tuple[str, int | None, in
             continue
         for beside in (index - 1, index + 1):
             other = kept[beside] if 0 <= beside < len(kept) else None
-            if other and other.number == INSERT and other.label == record.label and other.place not in inserted_by:
+            if (
+                other
+                and other.number == INSERT
+                and other.label == record.label
+                and other.place not in inserted_by
+            ):
                 inserted_by[other.place] = record
                 break
         else:
@@ -207,27 +236,43 @@ def test_any_transaction_gives_what_the_rules_say_in_memory_and_spilled(
     assert in_short(changes) == expected_of(script)
 
 
-# --- order, ends, ids -------------------------------------------------------------------------------------------------
+# --- order, ends, ids -----------------------------------------------------------------------------
 
 
 def test_transactions_come_in_the_order_of_their_commits() -> None:
-    data = begin(1, 1) + begin(2, 2) + row(INSERT, 3, 1) + row(INSERT, 4, 2) + commit(5, 2) + commit(6, 1)
+    data = (
+        begin(1, 1)
+        + begin(2, 2)
+        + row(INSERT, 3, 1)
+        + row(INSERT, 4, 2)
+        + commit(5, 2)
+        + commit(6, 1)
+    )
     changes, _ = read(data)
     assert [change.after for change in changes] == [{"c": 4}, {"c": 3}]
 
 
 def test_rolled_back_and_unfinished_work_gives_nothing() -> None:
-    data = begin(1, 1) + row(INSERT, 2) + records.control(records.RBTX, BASE + 3, 1) + begin(4, 1) + row(INSERT, 5)
+    data = (
+        begin(1, 1)
+        + row(INSERT, 2)
+        + records.control(records.RBTX, BASE + 3, 1)
+        + begin(4, 1)
+        + row(INSERT, 5)
+    )
     changes, reader = read(data)
     assert changes == []
     for _ in range(2):
         assert reader.token.to_json() == {"restart": f"{BASE + 4:016x}", "commit": None}
-        reader.finish()  # the end takes nothing from the token: who reads on begins with what was open
+        # the end takes nothing from the token: who reads on begins with what was open
+        reader.finish()
 
 
 def test_truncate_is_undone_by_a_rollback_and_needs_no_description() -> None:
     undone = (
-        begin(1, 1) + records.control(records.TRUNCATE, BASE + 2, 1, 9) + records.control(records.RBTX, BASE + 3, 1)
+        begin(1, 1)
+        + records.control(records.TRUNCATE, BASE + 2, 1, 9)
+        + records.control(records.RBTX, BASE + 3, 1)
     )
     data = undone + begin(4, 1) + records.control(records.TRUNCATE, BASE + 5, 1, 9) + commit(6, 1)
     (change,), _ = read(data, labels={"9": "shop:app.item"})
@@ -260,13 +305,19 @@ def test_orphans_are_counted_or_refused_and_after_a_restart_always_skipped(orpha
     assert reader.token == (None, None)
     with pytest.raises(OrphanRecord):
         read(orphan, orphans="raise")
-    _, reader = read(orphan, orphans="raise", restart={"restart": "0000000b00000018", "commit": None})
+    _, reader = read(
+        orphan, orphans="raise", restart={"restart": "0000000b00000018", "commit": None}
+    )
     assert reader.counters == {"orphan_records": 1}
 
 
-@pytest.mark.parametrize("end", [commit(1, 1), records.control(records.RBTX, BASE, 1)], ids=["commit", "rollback"])
+@pytest.mark.parametrize(
+    "end", [commit(1, 1), records.control(records.RBTX, BASE, 1)], ids=["commit", "rollback"]
+)
 @pytest.mark.parametrize("orphans", ["skip", "raise"])
-def test_the_end_of_a_transaction_that_never_began_is_skipped_and_counted(end: bytes, orphans: str) -> None:
+def test_the_end_of_a_transaction_that_never_began_is_skipped_and_counted(
+    end: bytes, orphans: str
+) -> None:
     changes, reader = read(end, orphans=orphans)
     assert changes == []
     assert reader.counters == {"orphan_records": 1}
@@ -287,7 +338,9 @@ def test_a_row_that_nothing_describes_is_refused() -> None:
         read(begin(1, 1) + row(INSERT, 2, label=3))
 
 
-def test_an_idle_mark_is_offered_and_an_error_record_ends_the_session(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_idle_mark_is_offered_and_an_error_record_ends_the_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     marks: list[int] = []
     reader = StreamReader(on_idle=marks.append)
     list(
@@ -306,7 +359,7 @@ def test_an_idle_mark_is_offered_and_an_error_record_ends_the_session(caplog: py
         list(reader.feed(SCHEM))
 
 
-# --- restart and memory -----------------------------------------------------------------------------------------------
+# --- restart and memory ---------------------------------------------------------------------------
 
 
 def test_a_token_from_anywhere_in_the_stream_loses_nothing_and_skips_what_was_delivered() -> None:
@@ -318,7 +371,12 @@ def test_a_token_from_anywhere_in_the_stream_loses_nothing_and_skips_what_was_de
             data.append((BASE + seq, begin(seq, tx)))
             open_ids.add(tx)
         elif rnd.random() < 0.4:
-            data.append((BASE + seq, rnd.choice([commit(seq, tx), records.control(records.RBTX, BASE + seq, tx)])))
+            data.append(
+                (
+                    BASE + seq,
+                    rnd.choice([commit(seq, tx), records.control(records.RBTX, BASE + seq, tx)]),
+                )
+            )
             open_ids.remove(tx)
         else:
             data.append((BASE + seq, row(INSERT, seq, tx)))
@@ -327,7 +385,8 @@ def test_a_token_from_anywhere_in_the_stream_loses_nothing_and_skips_what_was_de
         first, reader = read(b"".join(record for _, record in data[:stop]))
         token = reader.token
         rest, _ = read(
-            b"".join(record for sequence, record in data if sequence >= (token.restart or 0)), restart=token.to_json()
+            b"".join(record for sequence, record in data if sequence >= (token.restart or 0)),
+            restart=token.to_json(),
         )
         assert first + rest == whole
 
@@ -359,7 +418,9 @@ def test_a_transaction_beyond_the_limit_is_held_in_a_file() -> None:
     rows = b"".join(row(UPDBEF, seq) + row(UPDAFT, seq + 1) for seq in range(2, 6002, 2))
     short = begin(7000, 2) + row(INSERT, 7001, 2) + commit(7002, 2)
     in_memory, _ = read(begin(1, 1) + rows + short + discard(5000) + commit(8000, 1))
-    spilled, reader = read(begin(1, 1) + rows + short + discard(5000) + commit(8000, 1), max_open_bytes=10_000)
+    spilled, reader = read(
+        begin(1, 1) + rows + short + discard(5000) + commit(8000, 1), max_open_bytes=10_000
+    )
     assert spilled == in_memory
     assert len(spilled) == 1 + 2499
     reader.finish()

@@ -46,7 +46,7 @@ def written(spelled: str, value: Value, prefix: int = 2) -> str:
     return (null if value is None else write(value)).hex().upper()
 
 
-# --- one value --------------------------------------------------------------------------------------------------------
+# --- one value ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,8 @@ def written(spelled: str, value: Value, prefix: int = 2) -> str:
         ("decimal(16,255)", "C14D201E000000000000", Decimal("77.323")),
         ("datetime year to day", "C41418031B", date(2024, 3, 27)),
         ("datetime year to hour", "C51418031B0C", datetime(2024, 3, 27, 12)),
-        ("datetime year to fraction", "C71418031B0C22380A32", datetime(2024, 3, 27, 12, 34, 56, 105000)),
+        ("datetime year to "
+"fraction", "C71418031B0C22380A32", datetime(2024, 3, 27, 12, 34, 56, 105000)),
         ("datetime year to second", "0000000000000000", None),
         ("datetime year to second", "0014C7031B0C2238", None),
         ("datetime hour to minute", "C20C22", time(12, 34)),
@@ -139,11 +140,17 @@ def test_value_is_read(spelled: str, slot: str, value: Value) -> None:
 def test_value_that_is_none_names_its_place(spelled: str, slot: str, error: type[Any]) -> None:
     with pytest.raises(error) as caught:
         read(spelled, slot)
-    assert (caught.value.table, caught.value.sequence, caught.value.column) == ("app.item", 5, "app.item.c")
+    assert (caught.value.table, caught.value.sequence, caught.value.column) == (
+        "app.item",
+        5,
+        "app.item.c",
+    )
 
 
 def _outcome(read: Callable[[], Value]) -> tuple[str, str, Value]:
-    """What reading gives: the value, as the type and text that make ``1.50`` differ from ``1.5``, or the error."""
+    """What reading gives: the value, as the type and text that make ``1.50`` differ from ``1.5``,
+    or the error.
+    """
     try:
         value = read()
     except FormatError as error:
@@ -151,15 +158,24 @@ def _outcome(read: Callable[[], Value]) -> tuple[str, str, Value]:
     return type(value).__name__, str(value), value
 
 
-_FIRST_BYTES = st.sampled_from([0x00, 0x3F, 0x38, 0x40, 0x7F, 0x80, 0xBF, *range(0xC0, 0xC9)]) | st.integers(0, 255)
-_OTHER_BYTES = st.integers(0, 60) | st.sampled_from([0, 0, 99, 100, 0xC7, 0xFF]) | st.integers(0, 255)
+_FIRST_BYTES = st.sampled_from(
+    [0x00, 0x3F, 0x38, 0x40, 0x7F, 0x80, 0xBF, *range(0xC0, 0xC9)]
+) | st.integers(0, 255)
+_OTHER_BYTES = (
+    st.integers(0, 60) | st.sampled_from([0, 0, 99, 100, 0xC7, 0xFF]) | st.integers(0, 255)
+)
 
 
 @st.composite
 def _packed(draw: st.DrawFn, width: int, like: bytes) -> bytes:
     """Bytes of a packed number: any, or those of a good one with a few changed or two exchanged."""
     if draw(st.booleans()):
-        return bytes([draw(_FIRST_BYTES), *draw(st.lists(_OTHER_BYTES, min_size=width - 1, max_size=width - 1))])
+        return bytes(
+            [
+                draw(_FIRST_BYTES),
+                *draw(st.lists(_OTHER_BYTES, min_size=width - 1, max_size=width - 1)),
+            ]
+        )
     raw = bytearray(like)
     for _ in range(draw(st.integers(0, 3))):
         raw[draw(st.integers(0, width - 1))] = draw(_FIRST_BYTES | _OTHER_BYTES)
@@ -185,7 +201,9 @@ def test_common_datetimes_are_read_as_all_others(data: st.DataObject, last: str)
 
 @settings(max_examples=1000)
 @given(st.data(), st.integers(1, 12), st.integers(0, 12))
-def test_common_decimals_are_read_as_all_others(data: st.DataObject, precision: int, scale: int) -> None:
+def test_common_decimals_are_read_as_all_others(
+    data: st.DataObject, precision: int, scale: int
+) -> None:
     scale = min(scale, precision)
     width = decimal_width(precision, scale)
     like = decimal_writer(precision, scale)(Decimal("1234567890123"[:precision]).scaleb(-scale))
@@ -196,7 +214,9 @@ def test_common_decimals_are_read_as_all_others(data: st.DataObject, precision: 
         if number is None:
             return None
         negative, exponent, digits = number
-        value = Decimal(f"{'-' if negative else ''}{digits or '0'}").scaleb(2 * exponent - len(digits))
+        value = Decimal(f"{'-' if negative else ''}{digits or '0'}").scaleb(
+            2 * exponent - len(digits)
+        )
         shown = max(scale, -int(value.normalize().as_tuple().exponent))
         return value.quantize(Decimal(1).scaleb(-shown))
 
@@ -240,9 +260,11 @@ def test_a_lenient_datetime_is_counted() -> None:
         ("datetime year to second", "2024-03-27T12:34:56", "C71418031B0C2238"),
         ("datetime year to second", datetime(2024, 3, 27, 12, 34, 56, 999999), "C71418031B0C2238"),
         ("datetime year to second", date(2024, 3, 27), "C71418031B000000"),
-        ("datetime year to second", datetime(2024, 3, 27, 14, 34, 56, tzinfo=timezone(timedelta(hours=2))),
+        ("datetime year to "
+"second", datetime(2024, 3, 27, 14, 34, 56, tzinfo=timezone(timedelta(hours=2))),
          "C71418031B0C2238"),
-        ("datetime year to fraction(5)", datetime(2023, 12, 20, 15, 20, 10, 987659, UTC), "C714170C140F140A624C32"),
+        ("datetime year to "
+"fraction(5)", datetime(2023, 12, 20, 15, 20, 10, 987659, UTC), "C714170C140F140A624C32"),
         ("interval day(3) to second", "-123 04:05:06", "3A624C5F5E5E"),
         ("interval year to month", "-0-03", "3E610000"),
         ("char(3)", "A    ", "412020"),
@@ -293,15 +315,22 @@ def test_value_out_of_range_is_refused(spelled: str, value: Value) -> None:
 
 
 @pytest.mark.parametrize("value", [b"ab", Lob(b"ab"), ("a", "b")])
-@pytest.mark.parametrize("spelled", ["varchar(9)", "integer", "datetime year to second", "decimal(5)", "blob"])
+@pytest.mark.parametrize(
+    "spelled", ["varchar(9)", "integer", "datetime year to second", "decimal(5)", "blob"]
+)
 def test_bytes_and_several_values_cannot_be_written(spelled: str, value: Value) -> None:
     with pytest.raises(NotExpressible):
         written(spelled, value)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.integers(1, 32).flatmap(lambda p: st.tuples(st.just(p), st.none() | st.integers(0, p))), st.data())
-def test_every_decimal_that_fits_reads_back(declared: tuple[int, int | None], data: st.DataObject) -> None:
+@given(
+    st.integers(1, 32).flatmap(lambda p: st.tuples(st.just(p), st.none() | st.integers(0, p))),
+    st.data(),
+)
+def test_every_decimal_that_fits_reads_back(
+    declared: tuple[int, int | None], data: st.DataObject
+) -> None:
     precision, scale = declared
     number = data.draw(st.integers(-(10**precision) + 1, 10**precision - 1))
     exponent = -scale if scale is not None else data.draw(st.integers(-60, 60))
@@ -316,11 +345,20 @@ def test_every_decimal_that_fits_reads_back(declared: tuple[int, int | None], da
 
 
 QUALIFIERS = [
-    "datetime year to year", "datetime year to second", "datetime year to fraction(4)", "datetime hour to fraction(1)",
-    "datetime year to minute", "datetime day to second", "interval year(9) to month", "interval year to year",
-    "interval day(7) to fraction(5)", "interval hour(1) to second", "interval second to fraction(3)",
-    "interval fraction to fraction(5)", "interval month(3) to month",
-]  # fmt: skip
+    "datetime year to year",
+    "datetime year to second",
+    "datetime year to fraction(4)",
+    "datetime hour to fraction(1)",
+    "datetime year to minute",
+    "datetime day to second",
+    "interval year(9) to month",
+    "interval year to year",
+    "interval day(7) to fraction(5)",
+    "interval hour(1) to second",
+    "interval second to fraction(3)",
+    "interval fraction to fraction(5)",
+    "interval month(3) to month",
+]
 
 
 @settings(max_examples=200, deadline=None)

@@ -36,8 +36,9 @@ ROW = {"id": 7, "name": "nut", "price": Decimal("1.50")}
 LABELS = {1: "shop:app.item"}
 AT = datetime(2024, 5, 10, 12, tzinfo=UTC)
 EXAMPLE = Change(
-    "app", "item", ChangeOp.UPDATE, (("id", 7),), ROW, {**ROW, "price": Decimal("1.75")}, frozenset({"price"}),
-    "20240510120000000000000000000000012", "000000000000000000000000000000A1", 1, True, AT,
+    "app", "item", ChangeOp.UPDATE, (("id", 7),), ROW, {**ROW, "price": Decimal("1.75")},
+    frozenset({"price"}), "20240510120000000000000000000000012", "000000000000000000000000000000A1",
+    1, True, AT,
 )  # fmt: skip
 
 
@@ -51,7 +52,11 @@ def insert(number: int, transaction_id: str | None = "A", **fields: Any) -> Chan
 
 def written(changes: Iterable[Change], report: Report | None = None, **options: Any) -> bytes:
     options = {"tables": {"app.item": COLUMNS}, "labels": LABELS, **options}
-    return b"".join(write_stream(changes, WriteOptions(**options), Report(strict=True) if report is None else report))
+    return b"".join(
+        write_stream(
+            changes, WriteOptions(**options), Report(strict=True) if report is None else report
+        )
+    )
 
 
 def read(data: bytes, **options: Any) -> list[Change]:
@@ -69,7 +74,17 @@ def test_the_worked_example_is_an_update_pair() -> None:
     data = written([EXAMPLE])
     assert names(data) == ["TABSCHEM", "BEGINTX", "UPDBEF", "UPDAFT", "COMMTX"]
     (found,) = read(data, keys={"item": ["id"]})
-    same = ("schema", "table", "op", "key", "before", "after", "changed", "event_number", "last_in_transaction")
+    same = (
+        "schema",
+        "table",
+        "op",
+        "key",
+        "before",
+        "after",
+        "changed",
+        "event_number",
+        "last_in_transaction",
+    )
     assert [getattr(found, name) for name in same] == [getattr(EXAMPLE, name) for name in same]
     assert found.commit_time == AT
 
@@ -78,7 +93,9 @@ def test_the_worked_example_is_an_update_pair() -> None:
 @pytest.mark.parametrize("order", ["little", "big"])
 def test_what_is_written_reads_back(prefix: int, order: str) -> None:
     rnd = random.Random(8)
-    columns = [Column(name, parse_type(spelled, name)) for name, spelled in split_columns(ALL_TYPES)]
+    columns = [
+        Column(name, parse_type(spelled, name)) for name, spelled in split_columns(ALL_TYPES)
+    ]
 
     def row() -> dict[str, Any]:
         return {column.name: random_value(rnd, column) for column in columns}
@@ -93,7 +110,9 @@ def test_what_is_written_reads_back(prefix: int, order: str) -> None:
                 str(number // 7),
                 before=before if op in (ChangeOp.DELETE, ChangeOp.UPDATE) else None,
                 after=after if op in (ChangeOp.INSERT, ChangeOp.UPDATE) else None,
-                changed=frozenset(n for n in after if before[n] != after[n]) if op is ChangeOp.UPDATE else None,
+                changed=frozenset(n for n in after if before[n] != after[n])
+                if op is ChangeOp.UPDATE
+                else None,
                 event_number=number % 7 + 1,
                 last_in_transaction=number % 7 == 6 or number == 199,
                 commit_time=AT,
@@ -101,7 +120,10 @@ def test_what_is_written_reads_back(prefix: int, order: str) -> None:
             )
         )
     data = written(changes, tables={"item": ALL_TYPES}, varchar_prefix=prefix, size_order=order)
-    found = [one._replace(position=None, transaction_id=None) for one in read(data, varchar_prefix=prefix)]
+    found = [
+        one._replace(position=None, transaction_id=None)
+        for one in read(data, varchar_prefix=prefix)
+    ]
     assert found == [one._replace(transaction_id=None) for one in changes]
 
 
@@ -120,7 +142,12 @@ def test_a_transaction_is_written_when_its_last_change_is_known() -> None:
     assert names(next(pieces)) == ["BEGINTX", "INSERT", "INSERT", "COMMTX"]
     assert taken == [0, 1, 2]  # the change behind the transaction shows its end
     assert names(next(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
-    assert taken == [0, 1, 2, 3]  # behind the last flag a TRUNCATE of the same transaction may come, which none counts
+    assert taken == [
+        0,
+        1,
+        2,
+        3,
+    ]  # behind the last flag a TRUNCATE of the same transaction may come, which none counts
     assert names(next(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
     assert taken == [0, 1, 2, 3]  # without an id every change is a transaction
     assert names(b"".join(pieces)) == ["BEGINTX", "INSERT", "COMMTX"]
@@ -132,7 +159,9 @@ def test_a_truncate_that_is_not_counted_ends_the_transaction_before_it(truncates
         insert(1, "A", event_number=1, last_in_transaction=False),
         insert(2, "A", event_number=2, last_in_transaction=True),
         *[change(ChangeOp.TRUNCATE, "A")] * truncates,
-        insert(3, "A", event_number=1, last_in_transaction=True),  # the same id again: another transaction
+        insert(
+            3, "A", event_number=1, last_in_transaction=True
+        ),  # the same id again: another transaction
         change(ChangeOp.TRUNCATE, None),
     ]
     assert names(written(changes)) == [
@@ -156,7 +185,14 @@ def test_nothing_of_a_transaction_is_written_that_cannot_be_whole() -> None:
 def test_what_is_passed_over_is_counted_and_the_rest_of_its_transaction_written() -> None:
     report = Report()
     data = written(
-        [insert(1), insert(2**31), insert(3), insert(2**31, "B"), Change(None, "x", ChangeOp.TRUNCATE)], report
+        [
+            insert(1),
+            insert(2**31),
+            insert(3),
+            insert(2**31, "B"),
+            Change(None, "x", ChangeOp.TRUNCATE),
+        ],
+        report,
     )
     assert names(data) == ["TABSCHEM", "BEGINTX", "INSERT", "INSERT", "COMMTX"]
     assert report.written == 2
@@ -164,14 +200,18 @@ def test_what_is_passed_over_is_counted_and_the_rest_of_its_transaction_written(
 
 
 def test_missing_columns_are_completed_or_refused() -> None:
-    part = change(ChangeOp.UPDATE, key=(("id", 7),), before={"price": Decimal(1)}, after={"price": Decimal(2)})
+    part = change(
+        ChangeOp.UPDATE, key=(("id", 7),), before={"price": Decimal(1)}, after={"price": Decimal(2)}
+    )
     with pytest.raises(NotExpressible, match="lacks the columns id, name"):
         written([part._replace(key=None)])
     with pytest.raises(NotExpressible, match=r"id.*lacks the columns name"):
         written([part])
     with pytest.raises(NotExpressible, match="lacks the columns name"):
         written([part], complete=lambda schema, table, key: None)
-    (found,) = read(written([part], complete=lambda schema, table, key: {**ROW, "id": dict(key)["id"]}))
+    (found,) = read(
+        written([part], complete=lambda schema, table, key: {**ROW, "id": dict(key)["id"]})
+    )
     assert (found.before, found.after) == ({**ROW, "price": 1}, {**ROW, "price": 2})
     assert found.changed == {"price"}
 
@@ -214,9 +254,9 @@ def test_an_inserted_row_comes_from_complete() -> None:
 def test_a_large_object_cannot_be_written_even_as_a_locator() -> None:
     with pytest.raises(NotExpressible, match="large object"):
         written([change(ChangeOp.INSERT, after={"b": Lob(bytes(76))})], tables={"item": "b blob"})
-    assert read(written([change(ChangeOp.INSERT, after={"b": None})], tables={"item": "b blob"}))[0].after == {
-        "b": None
-    }
+    assert read(written([change(ChangeOp.INSERT, after={"b": None})], tables={"item": "b blob"}))[
+        0
+    ].after == {"b": None}
 
 
 def test_a_refreshed_row_is_an_insert_and_a_truncate_itself() -> None:
@@ -249,7 +289,11 @@ def test_what_is_cut_off_is_counted_by_column_and_times_are_whole_seconds() -> N
     columns = "id integer, at datetime year to fraction(5), day date"
     late = datetime(1969, 12, 31, 23, 59, 58, 500000, tzinfo=UTC)
     (found,) = read(
-        written([change(ChangeOp.INSERT, after=row, commit_time=late)], report, tables={"app.item": columns})
+        written(
+            [change(ChangeOp.INSERT, after=row, commit_time=late)],
+            report,
+            tables={"app.item": columns},
+        )
     )
     assert (found.after or {})["at"] == datetime(2024, 1, 1, 0, 0, 0, 123450)
     assert found.commit_time == late.replace(microsecond=0)
@@ -259,11 +303,17 @@ def test_what_is_cut_off_is_counted_by_column_and_times_are_whole_seconds() -> N
 
 def test_a_commit_time_is_never_rounded_up() -> None:
     last = datetime.max.replace(tzinfo=UTC)
-    assert read(written([insert(1)._replace(commit_time=last)]))[0].commit_time == last.replace(microsecond=0)
+    assert read(written([insert(1)._replace(commit_time=last)]))[0].commit_time == last.replace(
+        microsecond=0
+    )
 
 
 def test_labels_are_those_given_and_numbers_that_are_free() -> None:
-    changes = [insert(1), Change("app", "other", ChangeOp.TRUNCATE), Change(None, "third", ChangeOp.TRUNCATE)]
+    changes = [
+        insert(1),
+        Change("app", "other", ChangeOp.TRUNCATE),
+        Change(None, "third", ChangeOp.TRUNCATE),
+    ]
     data = written(
         changes,
         tables={"item": COLUMNS, "other": "c integer", "third": "c integer"},
@@ -284,19 +334,20 @@ def test_columns_come_from_a_catalog() -> None:
                 "columns": [
                     {"name": name, "type": spelled}
                     for name, spelled in [
-                        ("id", "bigint"), ("s", "smallint"), ("n", "decimal(12)"), ("p", "decimal(10,2)"),
-                        ("x", "decimal"), ("r", "real"), ("d", "double"), ("b", "boolean"), ("c", "char(3)"),
-                        ("v", "varchar(20)"), ("w", "varchar(20000)"), ("t", "text"), ("day", "date"),
-                        ("at", "timestamp"), ("tm", "time"), ("u", "uuid"), ("raw", "varbinary(9)"), ("j", "json"),
+                        ("id", "bigint"), ("s", "smallint"), ("n", "decimal(12)"), ("p",
+                        "decimal(10,2)"), ("x", "decimal"), ("r", "real"), ("d", "double"), ("b",
+                        "boolean"), ("c", "char(3)"), ("v", "varchar(20)"), ("w", "varchar(20000)"),
+                        ("t", "text"), ("day", "date"), ("at", "timestamp"), ("tm", "time"), ("u",
+                         "uuid"), ("raw", "varbinary(9)"), ("j", "json"),
                     ]
                 ],
             }
         ],
     }  # fmt: skip
     row = {
-        "id": 1, "s": 2, "n": 3, "p": Decimal("4.50"), "x": Decimal("5.5"), "r": 6.5, "d": 7.5, "b": True, "c": "数",
-        "v": "数" * 20, "w": "w", "t": "t", "day": AT.date(), "at": AT.replace(tzinfo=None), "tm": AT.time(),
-        "u": "0" * 36, "j": "{}",
+        "id": 1, "s": 2, "n": 3, "p": Decimal("4.50"), "x": Decimal("5.5"), "r": 6.5, "d": 7.5,
+        "b": True, "c": "数", "v": "数" * 20, "w": "w", "t": "t", "day": AT.date(),
+        "at": AT.replace(tzinfo=None), "tm": AT.time(), "u": "0" * 36, "j": "{}",
     }  # fmt: skip
     data = written([change(ChangeOp.INSERT, after=row)], tables={}, catalog=catalog)
     (found,) = read(data)
@@ -305,7 +356,7 @@ def test_columns_come_from_a_catalog() -> None:
         written([change(ChangeOp.INSERT, after={**row, "raw": b"x"})], tables={}, catalog=catalog)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 def test_a_file_is_written_whole_or_not_at_all_and_read(tmp_path: Path) -> None:
@@ -316,7 +367,9 @@ def test_a_file_is_written_whole_or_not_at_all_and_read(tmp_path: Path) -> None:
     assert report.written == 2
     before = target.read_bytes()
     with pytest.raises(ValueRange):
-        FORMAT.write([insert(3, "A"), insert(2**31, "B")], str(target), options, Report(strict=True))
+        FORMAT.write(
+            [insert(3, "A"), insert(2**31, "B")], str(target), options, Report(strict=True)
+        )
     assert target.read_bytes() == before
     assert list(tmp_path.iterdir()) == [target]
     report = Report()
@@ -327,13 +380,18 @@ def test_a_file_is_written_whole_or_not_at_all_and_read(tmp_path: Path) -> None:
     assert report.read == 2
 
 
-def test_a_row_that_cannot_be_read_is_passed_over_and_the_last_one_left_is_the_last(tmp_path: Path) -> None:
+def test_a_row_that_cannot_be_read_is_passed_over_and_the_last_one_left_is_the_last(
+    tmp_path: Path,
+) -> None:
     data = written([insert(number, event_number=number) for number in (1, 2, 3)])
     broken = data[: data.rindex(b"nut")] + b"\xff" + data[data.rindex(b"nut") + 1 :]
     (tmp_path / "a.cdc").write_bytes(broken)
     report = Report()
     changes = list(FORMAT.read(str(tmp_path), {"labels": LABELS}, report))
-    assert [(one.event_number, one.last_in_transaction) for one in changes] == [(1, False), (2, True)]
+    assert [(one.event_number, one.last_in_transaction) for one in changes] == [
+        (1, False),
+        (2, True),
+    ]
     assert report.counters == {"decode app.item.name": 1}
     with pytest.raises(DecodeError):
         list(FORMAT.read(str(tmp_path), {}, Report(strict=True)))
@@ -354,12 +412,15 @@ def test_what_cannot_be_read_or_written_is_an_error(tmp_path: Path) -> None:
         FORMAT.write([], str(tmp_path / "missing" / "out.cdc"), {}, Report())
     with pytest.raises(ConfigError, match="nearest known one is labels"):
         list(FORMAT.read(str(tmp_path), {"label": {}}, Report()))
-    with pytest.raises(ConfigError, match=r"size_order = .auto. is not allowed; legal: little \| big"):
+    with pytest.raises(
+        ConfigError, match=r"size_order = .auto. is not allowed; legal: little \| big"
+    ):
         FORMAT.write([], str(tmp_path / "out.cdc"), {"size_order": "auto"}, Report())
 
 
 @pytest.mark.parametrize(
-    "options", [{"tables": ["item"]}, {"user_ids": {"ann": "77"}}, {"complete": "yes"}, {"varchar_prefix": 4}]
+    "options",
+    [{"tables": ["item"]}, {"user_ids": {"ann": "77"}}, {"complete": "yes"}, {"varchar_prefix": 4}],
 )
 def test_wrong_option_of_the_writer_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):

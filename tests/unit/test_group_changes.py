@@ -27,7 +27,10 @@ BOTH = {"photo", "lname"}
 
 
 def change_of(
-    rows: Sequence[LogRow], current: CurrentRow | None = UNREAD, catalog: Catalog = CATALOG, **reading: Any
+    rows: Sequence[LogRow],
+    current: CurrentRow | None = UNREAD,
+    catalog: Catalog = CATALOG,
+    **reading: Any,
 ) -> Change | None:
     (group,) = fold(good(rows, catalog), 1000, 10000)
     log_rows = {one.record_id: one for one in rows}
@@ -56,7 +59,10 @@ def change_of(
             {"photo"},
         ),
         (
-            [row(1, 2, column="fname", old="a", new="b"), row(2, 2, column="fname", old="b", new=None)],
+            [
+                row(1, 2, column="fname", old="a", new="b"),
+                row(2, 2, column="fname", old="b", new=None),
+            ],
             UPDATE,
             KEY | {"fname": "a"},
             KEY | {"fname": None},
@@ -69,16 +75,28 @@ def change_of(
             KEY | {"fname": None, "lname": "x"},
             {"fname", "lname"},
         ),
-        ([row(1, 3, column="fname", old="a", new="b")], UPDATE, None, KEY | {"fname": "b"}, {"fname"}),
         (
-            [row(1, 2, column="fname", old="a", new="b"), row(2, 3, column="fname", old="b", new="c")],
+            [row(1, 3, column="fname", old="a", new="b")],
+            UPDATE,
+            None,
+            KEY | {"fname": "b"},
+            {"fname"},
+        ),
+        (
+            [
+                row(1, 2, column="fname", old="a", new="b"),
+                row(2, 3, column="fname", old="b", new="c"),
+            ],
             UPDATE,
             KEY | {"fname": "a"},
             KEY | {"fname": "c"},
             {"fname"},
         ),
         (
-            [row(1, 3, column="fname", old="a", new="b"), row(2, 2, column="lname", old="x", new="y")],
+            [
+                row(1, 3, column="fname", old="a", new="b"),
+                row(2, 2, column="lname", old="x", new="y"),
+            ],
             UPDATE,
             KEY | {"lname": "x"},
             KEY | {"fname": "b", "lname": "y"},
@@ -86,7 +104,13 @@ def change_of(
         ),
         ([row(1, 4, column="rubbish")], DELETE, KEY, None, None),
         # Child tables: values added, before those removed.
-        ([row(1, 2, column=PHONE, new="5")], UPDATE, KEY | {PHONE: ()}, KEY | {PHONE: ("5",)}, {PHONE}),
+        (
+            [row(1, 2, column=PHONE, new="5")],
+            UPDATE,
+            KEY | {PHONE: ()},
+            KEY | {PHONE: ("5",)},
+            {PHONE},
+        ),
         (
             [row(1, 2, table="usr_phone", column="phoneno", old="4")],
             UPDATE,
@@ -117,7 +141,9 @@ def change_of(
         ),
     ],
 )
-def test_rows_that_hold_their_values(rows: Any, op: ChangeOp, before: Any, after: Any, changed: Any) -> None:
+def test_rows_that_hold_their_values(
+    rows: Any, op: ChangeOp, before: Any, after: Any, changed: Any
+) -> None:
     change = change_of(rows)
     assert change is not None
     assert (change.op, change.before, change.after, change.changed) == (op, before, after, changed)
@@ -171,16 +197,24 @@ def test_a_mix_is_one_change_with_the_columns_of_the_surviving_rows() -> None:
         ([row(1, 8, column="fname"), row(2, 2, column="lname", old="x", new="y")], "y"),
     ],
 )
-def test_of_an_object_that_is_gone_only_logged_values_are_left(rows: Any, lname: str | None) -> None:
+def test_of_an_object_that_is_gone_only_logged_values_are_left(
+    rows: Any, lname: str | None
+) -> None:
     change = change_of(rows, None)
-    assert (None if change is None else change.after) == (None if lname is None else KEY | {"lname": lname})
+    assert (None if change is None else change.after) == (
+        None if lname is None else KEY | {"lname": lname}
+    )
 
 
 @pytest.mark.parametrize(
     ("rows", "changed", "extras"),
     [
         ([row(1, 5)], None, {"query_back": "row"}),
-        ([row(1, 7, column="fname")], None, {"query_back": "field", "columns": ["fname"], "known": {}}),
+        (
+            [row(1, 7, column="fname")],
+            None,
+            {"query_back": "field", "columns": ["fname"], "known": {}},
+        ),
         (
             [row(1, 8, column="fname"), row(2, 2, column="lname", old="x", new="y")],
             {"fname", "lname"},
@@ -188,7 +222,9 @@ def test_of_an_object_that_is_gone_only_logged_values_are_left(rows: Any, lname:
         ),
     ],
 )
-def test_without_a_connection_it_is_known_what_has_to_be_read(rows: Any, changed: Any, extras: Any) -> None:
+def test_without_a_connection_it_is_known_what_has_to_be_read(
+    rows: Any, changed: Any, extras: Any
+) -> None:
     change = change_of(rows)
     assert change is not None
     assert (change.after, change.changed) == (None, changed)
@@ -214,14 +250,24 @@ def at_time(one: LogRow, event_time: str) -> LogRow:
 
 
 TYPED = build_catalog(
-    database(table("t", "n bigint; d decimal(9,2); at time; ts timestamp; tz timestamptz; c char(4)", "n d"))
+    database(
+        table(
+            "t", "n bigint; d decimal(9,2); at time; ts timestamp; tz timestamptz; c char(4)", "n d"
+        )
+    )
 )
 
 
 def test_values_and_keys_have_the_types_of_their_columns() -> None:
-    texts = {"at": "01:02:03.25", "ts": "2024-05-10 12:00:00.123456", "tz": "2024-05-10 14:00:00+02", "c": "ab  "}
+    texts = {
+        "at": "01:02:03.25",
+        "ts": "2024-05-10 12:00:00.123456",
+        "tz": "2024-05-10 14:00:00+02",
+        "c": "ab  ",
+    }
     rows = [
-        row(number, 1, "d=01.50+n=7", name, new=text, table="t") for number, (name, text) in enumerate(texts.items(), 1)
+        row(number, 1, "d=01.50+n=7", name, new=text, table="t")
+        for number, (name, text) in enumerate(texts.items(), 1)
     ]
     change = change_of(rows, catalog=TYPED)
     assert change is not None
@@ -239,11 +285,12 @@ def test_values_and_keys_have_the_types_of_their_columns() -> None:
 @pytest.mark.parametrize(
     ("bits", "text", "value"),
     [
-        (16, "7", 7), (16, "007", 7), (16, " -7 ", -7), (16, "32767", 32767), (16, "-32768", -32768),
-        (16, "9999", 9999), (16, "32768", None), (16, "99999", None), (32, "999999999", 999_999_999),
-        (32, "2147483648", None), (64, "9223372036854775807", 2**63 - 1), (64, "9223372036854775808", None),
-        (0, "123456789012345678901", 123456789012345678901), (16, "", None), (16, "1_0", None), (16, "\u0663", None),
-        (16, "\u00b2", None), (0, "9" * 5000, None),
+        (16, "7", 7), (16, "007", 7), (16, " "
+"-7 ", -7), (16, "32767", 32767), (16, "-32768", -32768),
+        (16, "9999", 9999), (16, "32768", None), (16, "99999", None), (32, "999999999",
+        999_999_999), (32, "2147483648", None), (64, "9223372036854775807", 2**63 - 1), (64,
+        "9223372036854775808", None), (0, "123456789012345678901", 123456789012345678901), (16, "",
+        None), (16, "1_0", None), (16, "\u0663", None), (16, "\u00b2", None), (0, "9" * 5000, None),
     ],
 )  # fmt: skip
 def test_an_integer_is_in_the_range_of_its_column(bits: int, text: str, value: int | None) -> None:
@@ -278,7 +325,9 @@ def test_what_is_no_value_of_its_column_names_the_row(rows: Any, current: Any) -
 
 
 def test_a_special_time_of_the_log_is_its_text() -> None:
-    price = build_catalog(database(table("price", "id integer; day date; amount decimal(9,2)", "id")))
+    price = build_catalog(
+        database(table("price", "id integer; day date; amount decimal(9,2)", "id"))
+    )
     rows = [
         row(1, 2, "id=1", "day", "infinity", "0044-03-15 BC", table="price"),
         row(2, 2, "id=1", "amount", "Infinity", "1.50", table="price"),

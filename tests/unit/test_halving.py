@@ -1,4 +1,6 @@
-"""An envelope that is refused without a word of which event it was is sent in halves (spec/event-log.md 8.4)."""
+"""An envelope that is refused without a word of which event it was is sent in halves
+(spec/event-log.md 8.4).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ def deletes(count: int, objects: int = 1000) -> list[LogRow]:
 
 @dataclass
 class Whole(Receiver):
-    """Takes an envelope whole or not at all. ``refuses``: event-ids that it cannot take; ``requests``: all that came.
+    """Takes an envelope whole or not at all. ``refuses``: event-ids that it cannot take;
+    ``requests``: all that came.
 
     ``most``: events of the largest envelope that it takes.
     """
@@ -67,7 +70,9 @@ def test_one_bad_event_never_condemns_the_others(new_world: NewWorld, count: int
 
 
 @pytest.mark.parametrize("culprits", [{1, 128}, {64, 65}, {3, 50, 77, 101}, set(range(1, 129))])
-def test_each_of_several_culprits_costs_no_more_than_one(new_world: NewWorld, culprits: set[int]) -> None:
+def test_each_of_several_culprits_costs_no_more_than_one(
+    new_world: NewWorld, culprits: set[int]
+) -> None:
     fake = new_world(deletes(128))
     receiver = Whole(refuses=set(map(str, culprits)))
     fake.run(receiver)
@@ -96,7 +101,9 @@ def test_halves_go_under_the_numbers_of_their_envelope(new_world: NewWorld) -> N
     fake = new_world(deletes(6), batch_size=3)
     receiver = Whole(refuses={"5"})
     fake.run(receiver)
-    numbers = [(document.flight, document.envelope, *document.event_ids) for document in receiver.documents]
+    numbers = [
+        (document.flight, document.envelope, *document.event_ids) for document in receiver.documents
+    ]
     assert numbers == [(1, 1, "1", "2", "3"), (1, 2, "4"), (1, 2, "6")]
 
 
@@ -116,7 +123,12 @@ def test_what_is_decided_is_struck_off_before_the_next_half_is_sent(new_world: N
     def look(name: str) -> None:
         assert not fake.connection.in_transaction()
         if name == "before send":
-            left = [event[0] for envelopes in fake.in_flight().values() for _, events in envelopes for event in events]
+            left = [
+                event[0]
+                for envelopes in fake.in_flight().values()
+                for _, events in envelopes
+                for event in events
+            ]
             seen.append((receiver.requests[-1], left))
 
     receiver.step = look
@@ -148,11 +160,15 @@ def test_a_kill_between_two_halves_repeats_only_what_is_undecided(new_world: New
         assert repeated.isdisjoint(decided)
         assert fake.statuses() == {i: "E" if i == 7 else "S" for i in range(1, 17)}
         assert fake.errors() == [(7, "receiver", "no")]
-        assert [name for ids in receiver.sent for name in ids] == [str(i) for i in range(1, 17) if i != 7]
+        assert [name for ids in receiver.sent for name in ids] == [
+            str(i) for i in range(1, 17) if i != 7
+        ]
 
 
 @pytest.mark.parametrize("trouble", ["away", "retry"])
-def test_a_receiver_that_goes_away_between_halves_gets_the_rest_later(new_world: NewWorld, trouble: str) -> None:
+def test_a_receiver_that_goes_away_between_halves_gets_the_rest_later(
+    new_world: NewWorld, trouble: str
+) -> None:
     class Tired(Whole):
         def send(self, document: Document) -> Answer:
             if len(self.requests) == 2:
@@ -191,7 +207,9 @@ def test_answers_to_a_half_that_the_sink_has_lost_mark_nothing(new_world: NewWor
     assert fake.statuses() == {i: "E" if i == 3 else "S" for i in range(1, 9)}
 
 
-def test_a_publisher_that_is_told_to_stop_leaves_the_halves_that_are_left(new_world: NewWorld) -> None:
+def test_a_publisher_that_is_told_to_stop_leaves_the_halves_that_are_left(
+    new_world: NewWorld,
+) -> None:
     fake = new_world(deletes(8))
     receiver = Whole(refuses={"6"})
     ended = fake.cycle(fake.start(), receiver, lambda: len(receiver.requests) == 2)
@@ -200,8 +218,12 @@ def test_a_publisher_that_is_told_to_stop_leaves_the_halves_that_are_left(new_wo
 
 
 @pytest.mark.parametrize("park", [True, False])
-def test_a_retry_in_a_half_holds_back_what_follows_of_its_object(new_world: NewWorld, park: bool) -> None:
-    """The receiver may have applied the later ones before it refused the whole: they come under a new event-id."""
+def test_a_retry_in_a_half_holds_back_what_follows_of_its_object(
+    new_world: NewWorld, park: bool
+) -> None:
+    """The receiver may have applied the later ones before it refused the whole: they come under a
+    new event-id.
+    """
 
     class Choosy(Whole):
         told = False
@@ -229,7 +251,9 @@ def test_a_retry_in_a_half_holds_back_what_follows_of_its_object(new_world: NewW
     assert fake.statuses() == {i: "E" if i == 8 else "S" for i in range(1, 9)}
 
 
-def test_rows_that_make_no_event_any_more_do_not_keep_halving_from_its_end(new_world: NewWorld) -> None:
+def test_rows_that_make_no_event_any_more_do_not_keep_halving_from_its_end(
+    new_world: NewWorld,
+) -> None:
     fake = new_world(deletes(6))
     receiver, state = Whole(refuses={"5"}), fake.start()
 
@@ -238,7 +262,9 @@ def test_rows_that_make_no_event_any_more_do_not_keep_halving_from_its_end(new_w
             raise ReceiverAway("gone")
 
     fake.cycle(state, Gone())
-    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'X' WHERE record_id IN (1, 2, 3, 6)")
+    fake.connection.exec_driver_sql(
+        "UPDATE eventlog SET status = 'X' WHERE record_id IN (1, 2, 3, 6)"
+    )
     fake.connection.commit()
     fake.run(receiver)
     assert receiver.requests == [["4", "5"], ["4"], ["5"]]
@@ -288,7 +314,11 @@ def test_the_log_says_of_halves_what_status_came_and_quotes_nothing(
         def send(self, document: Document) -> Answer:
             answer = super().send(document)
             said = Verdict(Level.ERROR, "the receiver answers 422; no Jack of idu=7")
-            return replace(answer, general=said, in_short="the receiver answers 422") if answer.general else answer
+            return (
+                replace(answer, general=said, in_short="the receiver answers 422")
+                if answer.general
+                else answer
+            )
 
     with caplog.at_level("INFO", "eventlog"):
         new_world(deletes(4)).run(Answering(refuses={"2"}))
@@ -296,13 +326,17 @@ def test_the_log_says_of_halves_what_status_came_and_quotes_nothing(
     assert lines == ["envelope 1 is sent in halves: the receiver answers 422"]
 
 
-# --- streams ----------------------------------------------------------------------------------------------------------
+# --- streams --------------------------------------------------------------------------------------
 
 
 class Sink:
-    """Of a stream: refuses an envelope whole that holds one of these; ``before`` is called with each before that."""
+    """Of a stream: refuses an envelope whole that holds one of these; ``before`` is called with
+    each before that.
+    """
 
-    def __init__(self, *refuses: str, before: Callable[[list[str]], None] = lambda said: None) -> None:
+    def __init__(
+        self, *refuses: str, before: Callable[[list[str]], None] = lambda said: None
+    ) -> None:
         self.refuses, self.before = set(refuses), before
         self.taken: list[str] = []
         self.requests: list[list[str]] = []
@@ -323,7 +357,9 @@ class Sink:
 
 
 def publish(source: OpenedStream, position: Path, sink: Sink, **options: Any) -> None:
-    follow(following(source, **options), position_at(position), lambda: sink, StopRequest(), once=True)
+    follow(
+        following(source, **options), position_at(position), lambda: sink, StopRequest(), once=True
+    )
 
 
 def test_a_stream_is_halved_too_and_records_the_culprit_alone(tmp_path: Path) -> None:
@@ -342,7 +378,9 @@ class Numbered:
     def steps(self, token: Any, *, once: bool) -> Iterator[Step]:
         for number in range(token or 0, 16):
             key = number + 1
-            change = Change("s", "t", ChangeOp.INSERT, (("id", key),), None, {"id": key, "name": "new"})
+            change = Change(
+                "s", "t", ChangeOp.INSERT, (("id", key),), None, {"id": key, "name": "new"}
+            )
             yield Read(change, str(number))
             yield Mark(number + 1)
         yield Mark(16, is_idle=True)
@@ -368,7 +406,9 @@ def test_a_kill_between_halves_of_a_stream_repeats_only_what_is_undecided(tmp_pa
 
 
 @pytest.mark.parametrize("last", range(1, 14))
-def test_a_kill_between_halves_loses_nothing_of_the_envelopes_beside_them(tmp_path: Path, last: int) -> None:
+def test_a_kill_between_halves_loses_nothing_of_the_envelopes_beside_them(
+    tmp_path: Path, last: int
+) -> None:
     place, sink, lock = tmp_path / "position", Sink("add 3 new", "add 10 new"), threading.Lock()
 
     class Locked(Sink):

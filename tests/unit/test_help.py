@@ -1,4 +1,6 @@
-"""What ``--help`` says: purpose, options in groups, examples that can be run; what a shell completes; near names."""
+"""What ``--help`` says: purpose, options in groups, examples that can be run; what a shell
+completes; near names.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ every_command = pytest.mark.parametrize("name", COMMANDS, ids=lambda name: name 
 
 def help_of(name: str, width: int = 80) -> str:
     arguments = [*name.split(), "--help"]
-    shown = CliRunner().invoke(cli.cli, arguments, prog_name="eventlog", env={"COLUMNS": str(width)})
+    shown = CliRunner().invoke(
+        cli.cli, arguments, prog_name="eventlog", env={"COLUMNS": str(width)}
+    )
     assert shown.exit_code == 0, shown.output
     return shown.output
 
@@ -51,18 +55,26 @@ def test_a_command_says_its_purpose(name: str) -> None:
 def test_a_command_shows_two_examples(name: str) -> None:
     lines = help_of(name).partition("Examples:\n")[2].splitlines()
     assert len(examples_of(name)) >= 2
-    assert lines == [text for line, purpose in examples_of(name).items() for text in (f"  {line}", f"      {purpose}")]
+    assert lines == [
+        text
+        for line, purpose in examples_of(name).items()
+        for text in (f"  {line}", f"      {purpose}")
+    ]
 
 
 def test_examples_are_of_commands_that_there_are() -> None:
-    assert EXAMPLES.keys() == {name for name, one in COMMANDS.items() if not name or not isinstance(one, click.Group)}
+    assert EXAMPLES.keys() == {
+        name for name, one in COMMANDS.items() if not name or not isinstance(one, click.Group)
+    }
 
 
 @every_command
 def test_every_option_stands_in_one_group_and_says_what_it_does(name: str) -> None:
     command = COMMANDS[name]
     context = click.Context(command)
-    grouped = [option for options in grouped_options(command, context).values() for option in options]
+    grouped = [
+        option for options in grouped_options(command, context).values() for option in options
+    ]
     options = [one for one in command.get_params(context) if isinstance(one, click.Option)]
     assert sorted(one.opts for one in grouped) == sorted(one.opts for one in options)
     for option in options:
@@ -77,12 +89,21 @@ def test_a_metavar_says_what_a_value_is(name: str) -> None:
     for option in COMMANDS[name].params:
         if isinstance(option, click.Option) and not option.is_flag and not option.count:
             shown = option.make_metavar(context)
-            assert shown not in ("TEXT", "INTEGER", "FLOAT", "PATH", "INTEGER RANGE", "FLOAT RANGE"), option.opts
+            assert shown not in (
+                "TEXT",
+                "INTEGER",
+                "FLOAT",
+                "PATH",
+                "INTEGER RANGE",
+                "FLOAT RANGE",
+            ), option.opts
 
 
 def test_every_group_of_options_is_shown_somewhere() -> None:
     shown = {flag for one in COMMANDS.values() for param in one.params for flag in param.opts}
-    assert [flag for flags in OPTIONS.values() for flag in flags if flag not in shown | {"--help"}] == []
+    assert [
+        flag for flags in OPTIONS.values() for flag in flags if flag not in shown | {"--help"}
+    ] == []
 
 
 @every_command
@@ -108,19 +129,21 @@ def test_help_says_where_the_options_of_all_commands_stand(name: str) -> None:
         (["--databas-url", "x", "status"], "--database-url"),
     ],
 )
-def test_a_mistyped_name_is_answered_with_the_nearest(run: Run, arguments: list[str], hint: str) -> None:
+def test_a_mistyped_name_is_answered_with_the_nearest(
+    run: Run, arguments: list[str], hint: str
+) -> None:
     code, out, err = run(*arguments)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert hint in err
 
 
-# --- completion -------------------------------------------------------------------------------------------------------
+# --- completion -----------------------------------------------------------------------------------
 
 
 def completed(*words: str) -> list[str]:
     """What is offered for the last word."""
-    environment = {"_EVENTLOG_COMPLETE": "bash_complete", "COMP_WORDS": shlex.join(["eventlog", *words]),
-                   "COMP_CWORD": str(len(words))}  # fmt: skip
+    environment = {"_EVENTLOG_COMPLETE": "bash_complete", "COMP_WORDS": shlex.join(["eventlog",
+                   *words]), "COMP_CWORD": str(len(words))}  # fmt: skip
     shown = CliRunner().invoke(cli.cli, prog_name="eventlog", env=environment)
     return [line.partition(",")[2] for line in shown.output.splitlines()]
 
@@ -135,18 +158,32 @@ def completed(*words: str) -> list[str]:
         (("publsh", ""), sorted(cli.COMMANDS)),
     ],
 )
-def test_a_shell_completes_commands_options_and_values(words: tuple[str, ...], offered: list[str]) -> None:
+def test_a_shell_completes_commands_options_and_values(
+    words: tuple[str, ...], offered: list[str]
+) -> None:
     assert sorted(completed(*words)) == offered
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="no bash here")
 def test_the_line_of_the_page_makes_bash_complete(tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
-    line = next(line for line in page.splitlines() if line.startswith('eval "$(_EVENTLOG_COMPLETE=bash_source'))
-    script = f"{line}\nCOMP_WORDS=(eventlog heal); COMP_CWORD=1; _eventlog_completion eventlog; echo ${{COMPREPLY[@]}}"
+    line = next(
+        line
+        for line in page.splitlines()
+        if line.startswith('eval "$(_EVENTLOG_COMPLETE=bash_source')
+    )
+    script = (
+        f"{line}\nCOMP_WORDS=(eventlog heal); COMP_CWORD=1; _eventlog_completion eventlog; echo "
+        "${COMPREPLY[@]}"
+    )
     path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
     done = subprocess.run(
-        ["bash", "-c", script], cwd=tmp_path, env={"PATH": path}, capture_output=True, text=True, check=False
+        ["bash", "-c", script],
+        cwd=tmp_path,
+        env={"PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.stdout.split(), done.stderr) == (["health"], "")
 
@@ -156,7 +193,11 @@ def test_an_example_is_a_command_line(line: str) -> None:
     words = shlex.split(line.partition(" >")[0].partition(" <")[0])[1:]
     context = cli.cli.make_context("eventlog", words)
     command: click.Command = cli.cli
-    rest = [*context._protected_args, *context.args] if hasattr(context, "_protected_args") else context.args
+    rest = (
+        [*context._protected_args, *context.args]
+        if hasattr(context, "_protected_args")
+        else context.args
+    )
     while isinstance(command, click.Group):
         _, below, rest = command.resolve_command(context, rest)
         assert below is not None

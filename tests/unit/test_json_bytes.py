@@ -13,7 +13,11 @@ from eventlog.core.json_bytes import JsonText, _plain_text, escaped_json_bytes, 
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | TEXTS,
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=12,
 )
@@ -50,8 +54,13 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 
 def test_half_a_surrogate_pair_is_escaped_where_that_is_asked_for() -> None:
     value = {"t": "a\ud800", "other": "é", "n": 2**64}
-    assert escaped_json_bytes(value) == b'{"t":"a\\ud800","other":"\\u00e9","n":18446744073709551616}'
-    assert escaped_json_bytes({"d": JsonText('["é\ud800", 1.10]')}) == b'{"d":["\\u00e9\\ud800", 1.10]}'
+    assert (
+        escaped_json_bytes(value) == b'{"t":"a\\ud800","other":"\\u00e9","n":18446744073709551616}'
+    )
+    assert (
+        escaped_json_bytes({"d": JsonText('["é\ud800", 1.10]')})
+        == b'{"d":["\\u00e9\\ud800", 1.10]}'
+    )
     assert escaped_json_bytes({"t": "é"}) == '{"t":"é"}'.encode()
 
 

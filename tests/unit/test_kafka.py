@@ -1,4 +1,6 @@
-"""Producing to topics and reading them, with the mock cluster of librdkafka; the converter's messages on Kafka."""
+"""Producing to topics and reading them, with the mock cluster of librdkafka; the converter's
+messages on Kafka.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,9 @@ def test_a_topic_or_broker_that_is_not_there_is_an_error(brokers: Cluster) -> No
 
 def test_what_librdkafka_repeats_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     log, record_of = logging.getLogger("eventlog.kafka"), logging.LogRecord
-    said = "%s [rdkafka#consumer-%d] [thrd:h:1/1]: h:1/1: Connect failed (after %dms in state CONNECT)"
+    said = (
+        "%s [rdkafka#consumer-%d] [thrd:h:1/1]: h:1/1: Connect failed (after %dms in state CONNECT)"
+    )
     log.handle(record_of(log.name, logging.ERROR, "", 0, said, ("FAIL", 1, 0), None))
     for client in (1, 2):
         log.handle(record_of(log.name, logging.ERROR, "", 0, said, ("FAIL", client, 4), None))
@@ -113,7 +117,11 @@ def test_what_librdkafka_repeats_is_logged_once_a_minute(caplog: pytest.LogCaptu
     late = record_of(log.name, logging.ERROR, "", 0, said, ("FAIL", 1, 0), None)
     late.created += 61
     log.handle(late)
-    assert [record.args[0] for record in caplog.records if record.args] == ["FAIL", "MAXPOLL", "FAIL"]  # type: ignore[index]
+    assert [record.args[0] for record in caplog.records if record.args] == [
+        "FAIL",
+        "MAXPOLL",
+        "FAIL",
+    ]  # type: ignore[index]
 
 
 def test_settings_that_are_ours_or_wrong_are_refused() -> None:
@@ -158,8 +166,12 @@ def test_what_does_not_fit_into_the_queue_is_abandoned_too() -> None:
     transmitter.close()
 
 
-def test_what_was_abandoned_is_fenced_by_what_is_sent_again(brokers: Cluster, caplog: pytest.LogCaptureFixture) -> None:
-    """Real brokers take no record of an epoch that is over; the mock ones do not look, so the epochs are looked at."""
+def test_what_was_abandoned_is_fenced_by_what_is_sent_again(
+    brokers: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Real brokers take no record of an epoch that is over; the mock ones do not look, so the
+    epochs are looked at.
+    """
     transmitter = kafka.Transmitter(brokers.brokers, {"debug": "eos"}, timeout=1)
 
     def deliver(*values: bytes) -> None:
@@ -203,7 +215,9 @@ def test_changes_go_to_topics_and_come_back(brokers: Cluster) -> None:
         assert report.read == 2
 
 
-def test_a_message_that_cannot_be_read_is_named_by_its_topic_partition_and_offset(brokers: Cluster) -> None:
+def test_a_message_that_cannot_be_read_is_named_by_its_topic_partition_and_offset(
+    brokers: Cluster,
+) -> None:
     send(brokers, "nonsense", b"nonsense")
     report = Report()
     assert list(FORMAT.read(f"kafka://{brokers.brokers}/nonsense", {}, report)) == []
@@ -212,12 +226,23 @@ def test_a_message_that_cannot_be_read_is_named_by_its_topic_partition_and_offse
 
 
 def test_messages_without_their_metadata_are_waited_for_and_then_unknown(brokers: Cluster) -> None:
-    FORMAT.write([UPDATE], f"kafka://{brokers.brokers}", {"columns": COLUMNS, "metadata_topic": "about"}, Report())
+    FORMAT.write(
+        [UPDATE],
+        f"kafka://{brokers.brokers}",
+        {"columns": COLUMNS, "metadata_topic": "about"},
+        Report(),
+    )
     url = f"kafka://{brokers.brokers}/app.item"
     with pytest.raises(UnknownSchema):
         list(FORMAT.read(url, {"metadata_topic": None}, Report(strict=True)))
     with pytest.raises(UnknownSchema, match="metadata_wait"):
-        list(FORMAT.read(url, {"metadata_topic": "order_of_metadata", "metadata_wait": 0}, Report(strict=True)))
+        list(
+            FORMAT.read(
+                url,
+                {"metadata_topic": "order_of_metadata", "metadata_wait": 0},
+                Report(strict=True),
+            )
+        )
     assert list(FORMAT.read(url, {"metadata_topic": "about"}, Report())) == [UPDATE]
 
 

@@ -17,7 +17,16 @@ from eventlog.core.options import parse_boolean, toml
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1", True), ("yes", True), ("TRUE", True), ("0", False), ("No", False), ("false", False), (1, True), (0, False)],
+    [
+        ("1", True),
+        ("yes", True),
+        ("TRUE", True),
+        ("0", False),
+        ("No", False),
+        ("false", False),
+        (1, True),
+        (0, False),
+    ],
 )
 def test_booleans_are_written_in_any_case(text: Any, value: bool) -> None:
     assert parse_boolean(text) is value
@@ -80,8 +89,13 @@ def test_statements_without_quotes_come_back_as_they_were(statements: list[str])
 
 
 VALUES = st.recursive(
-    st.text(alphabet=st.characters(exclude_categories=["Cs"])) | st.booleans() | st.integers(-(2**63), 2**63 - 1),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet=st.characters(exclude_categories=["Cs"])), inner),
+    st.text(alphabet=st.characters(exclude_categories=["Cs"]))
+    | st.booleans()
+    | st.integers(-(2**63), 2**63 - 1),
+    lambda inner: (
+        st.lists(inner)
+        | st.dictionaries(st.text(alphabet=st.characters(exclude_categories=["Cs"])), inner)
+    ),
     max_leaves=5,
 )
 

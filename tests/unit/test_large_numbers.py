@@ -1,4 +1,6 @@
-"""Numbers with huge exponents: a few bytes of which digits would fill gigabytes (spec/change-model.md 5.1)."""
+"""Numbers with huge exponents: a few bytes of which digits would fill gigabytes
+(spec/change-model.md 5.1).
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,13 @@ from shared import rows_of_objects
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError, NotExpressible
-from eventlog.linter.dispatch_tables import ATTRS_COLUMNS, QUEUE_COLUMNS, DispatchRow, MissingColumn, column_values
+from eventlog.linter.dispatch_tables import (
+    ATTRS_COLUMNS,
+    QUEUE_COLUMNS,
+    DispatchRow,
+    MissingColumn,
+    column_values,
+)
 from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.format import FORMAT, create_tables
 from eventlog.linter.reader import QueueReader, ReaderOptions
@@ -29,7 +35,10 @@ EMULATOR = {"codec": "eventlog-emulator-1"}
 WRITER: dict[str, Any] = {
     "tables": {7: "APP.ITEM", 8: "APP.READING", 9: "APP.DOCUMENT"},
     "dispatch_attrs": {
-        table.tabnum: [{"name": one.name, "typ": one.typ, "pkey": one.pkey, "len": one.length} for one in table.columns]
+        table.tabnum: [
+            {"name": one.name, "typ": one.typ, "pkey": one.pkey, "len": one.length}
+            for one in table.columns
+        ]
         for table in (ITEM, READING, DOCUMENT)
     },
 }
@@ -42,7 +51,9 @@ def read(source: object, report: Report | None = None, **options: Any) -> list[C
     return list(FORMAT.read(str(source), {**EMULATOR, **options}, report or Report()))
 
 
-def write(target: object, changes: list[Change] = CHANGES, *, strict: bool = False, **options: Any) -> Report:
+def write(
+    target: object, changes: list[Change] = CHANGES, *, strict: bool = False, **options: Any
+) -> Report:
     report = Report(strict=strict)
     FORMAT.write(iter(changes), str(target), {**WRITER, **options}, report)
     return report
@@ -78,7 +89,9 @@ def test_exports_of_one_queue_in_several_files_are_one_capture(tmp_path: Path) -
 
 
 def test_what_is_open_at_the_end_of_an_export_is_dropped_and_counted(tmp_path: Path) -> None:
-    rows = [row for step in emulate(Workload(5, transactions=40, unfinished=True)) for row in step.rows]
+    rows = [
+        row for step in emulate(Workload(5, transactions=40, unfinished=True)) for row in step.rows
+    ]
     lines = [dict(zip(QUEUE_COLUMNS, column_values(row), strict=True)) for row in rows]
     table = pyarrow.Table.from_pylist(lines)
     pyarrow.parquet.write_table(table, tmp_path / "q.parquet")
@@ -88,7 +101,9 @@ def test_what_is_open_at_the_end_of_an_export_is_dropped_and_counted(tmp_path: P
     assert report.counters["open_transactions"] > 0
 
 
-def test_attrs_are_taken_from_the_file_beside_from_another_or_from_the_option(tmp_path: Path) -> None:
+def test_attrs_are_taken_from_the_file_beside_from_another_or_from_the_option(
+    tmp_path: Path,
+) -> None:
     write(tmp_path / "q.csv")
     whole = read(tmp_path / "q.csv")
     (tmp_path / "dispatch_attrs.csv").rename(tmp_path / "q.jsonl.txt")
@@ -150,7 +165,11 @@ def test_tables_are_found_in_any_case(tmp_path: Path) -> None:
     ("name", "content", "error"),
     [
         ("q.csv", "OPER_DATE,TYP\n000000000000,1\n", "column EXTDATA of DISPATCH_QUEUE is missing"),
-        ("q.csv", ",".join(QUEUE_COLUMNS) + "\n1,2\n", "q.csv, line 2: 2 fields, the first line names 16"),
+        (
+            "q.csv",
+            ",".join(QUEUE_COLUMNS) + "\n1,2\n",
+            "q.csv, line 2: 2 fields, the first line names 16",
+        ),
         ("q.csv", b"\xff\xfe", "q.csv, line 1: not UTF-8"),
         ("q.jsonl", "{", "q.jsonl, line 1: no JSON"),
         ("q.jsonl", "[1]", "q.jsonl, line 1: no JSON object"),
@@ -160,7 +179,9 @@ def test_tables_are_found_in_any_case(tmp_path: Path) -> None:
         ("none.csv", None, "cannot be read"),
     ],
 )
-def test_files_that_are_no_export_are_named(name: str, content: str | bytes | None, error: str, tmp_path: Path) -> None:
+def test_files_that_are_no_export_are_named(
+    name: str, content: str | bytes | None, error: str, tmp_path: Path
+) -> None:
     if content is not None:
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(FormatError, match=error):
@@ -182,7 +203,9 @@ def test_a_directory_without_exports_is_named(tmp_path: Path) -> None:
         ({"batch_row": 1}, "not known"),
     ],
 )
-def test_options_that_are_not_known_are_refused(options: dict[str, Any], error: str, tmp_path: Path) -> None:
+def test_options_that_are_not_known_are_refused(
+    options: dict[str, Any], error: str, tmp_path: Path
+) -> None:
     with pytest.raises(ConfigError, match=error):
         read(tmp_path, **options)
     with pytest.raises(ConfigError):
@@ -211,11 +234,12 @@ def test_created_tables_have_the_columns_of_the_manual() -> None:
     engine.dispose()
 
 
-# --- fuzz: a clear error or a clean result, nothing else --------------------------------------------------------------
+# --- fuzz: a clear error or a clean result, nothing else ------------------------------------------
 
 JUNK = st.one_of(
     st.none(), st.booleans(), st.integers(-(1 << 70), 1 << 70), st.floats(), st.text(max_size=12),
-    st.text("0123456789abcdef", max_size=14), st.just([]), st.just({"a": 1}), st.sampled_from([0, 1, 3400, 3401, -1]),
+    st.text("0123456789abcdef", max_size=14), st.just([]), st.just({"a": 1}), st.sampled_from([0, 1,
+    3400, 3401, -1]),
 )  # fmt: skip
 
 
@@ -247,9 +271,16 @@ def test_a_damaged_queue_gives_a_clear_error_or_clean_changes() -> None:
     )
     @settings(max_examples=300, deadline=None)
     def read(
-        lines: list[dict[str, Any]], typ_table: str, destinations: str, codec: str, on_row_error: str, final: bool
+        lines: list[dict[str, Any]],
+        typ_table: str,
+        destinations: str,
+        codec: str,
+        on_row_error: str,
+        final: bool,
     ) -> None:
-        options = ReaderOptions(typ_table=typ_table, destinations=destinations, codec=codec, on_row_error=on_row_error)
+        options = ReaderOptions(
+            typ_table=typ_table, destinations=destinations, codec=codec, on_row_error=on_row_error
+        )
         reader = QueueReader(ATTRS, options)
         try:
             for part in (lines[: len(lines) // 2], lines):
@@ -271,7 +302,9 @@ def test_a_damaged_file_gives_a_clear_error_or_clean_changes(
     directory = tmp_path_factory.getbasetemp() / f"linter-{suffix}"
     if not directory.exists():
         write(directory, CHANGES[:12], files=suffix)
-    path = directory / data.draw(st.sampled_from([f"dispatch_queue.{suffix}", f"dispatch_attrs.{suffix}"]))
+    path = directory / data.draw(
+        st.sampled_from([f"dispatch_queue.{suffix}", f"dispatch_attrs.{suffix}"])
+    )
     whole = path.read_bytes()
     damaged = bytearray(whole)
     for _ in range(data.draw(st.integers(0, 3))):

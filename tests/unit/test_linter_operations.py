@@ -15,7 +15,8 @@ from eventlog.linter.dispatch_tables import BadColumnValue, Destination, Dispatc
 from eventlog.linter.operations import FIELDS, BadLength, MissingPart, TypContradiction, parts
 from eventlog.linter.writer import SystemLog
 
-# TYP, LEN1, LEN2 of a row, and what each table says: an operation (op), the end of a transaction, or an error.
+# TYP, LEN1, LEN2 of a row, and what each table says: an operation (op), the end of a transaction,
+# or an error.
 CODES = [
     (1, 2, 0, "op", "op"),
     (2, 2, 0, "op", "op"),
@@ -55,7 +56,9 @@ CODES = [
 
 @pytest.mark.parametrize("table", ["fields", "prose"])
 @pytest.mark.parametrize(("typ", "len1", "len2", "fields", "prose"), CODES)
-def test_code_and_lengths(table: str, typ: int, len1: int, len2: int, fields: Any, prose: Any) -> None:
+def test_code_and_lengths(
+    table: str, typ: int, len1: int, len2: int, fields: Any, prose: Any
+) -> None:
     expected = fields if table == "fields" else prose
     given = row(typ, 100, b"ab", len1=len1, len2=len2)
     end = commit(200, typ=4 if table == "fields" else 5)
@@ -80,7 +83,10 @@ def test_an_unknown_table_of_codes_is_refused() -> None:
 
 
 def rows_of(*shapes: tuple[int, int, int, int, bytes]) -> list[DispatchRow]:
-    return [row(typ, 100, data, extdata=extdata, len1=len1, len2=len2) for typ, extdata, len1, len2, data in shapes]
+    return [
+        row(typ, 100, data, extdata=extdata, len1=len1, len2=len2)
+        for typ, extdata, len1, len2, data in shapes
+    ]
 
 
 FULL = bytes(range(250)) * 14  # 3500 bytes, cut to 3400 below
@@ -110,7 +116,10 @@ def test_rows_that_are_no_operation(rows: list[DispatchRow], error: type[Excepti
 
 
 def test_under_totals_rows_are_padded_and_other_lengths_ignored() -> None:
-    assert parts(rows_of((3, 0, 3402, 2, b"a"), (3, 1, -7, 99, b"bcde"))) == (b"a" + b"\0" * 3399 + b"bc", b"de")
+    assert parts(rows_of((3, 0, 3402, 2, b"a"), (3, 1, -7, 99, b"bcde"))) == (
+        b"a" + b"\0" * 3399 + b"bc",
+        b"de",
+    )
 
 
 def test_exactly_3400_bytes_are_per_row() -> None:
@@ -128,23 +137,30 @@ def test_an_empty_first_row_may_go_on() -> None:
     st.sampled_from(["per_row", "total"]),
     st.booleans(),
 )
-def test_what_is_written_in_rows_is_assembled_again(old: bytes, new: bytes, lengths: str, update: bool) -> None:
+def test_what_is_written_in_rows_is_assembled_again(
+    old: bytes, new: bytes, lengths: str, update: bool
+) -> None:
     log = SystemLog("N", lengths)
     written = (old, new) if update else (old, b"")
-    rows = list(log.operation(1, 1, bytes(6), 3 if update else 2, 7, 1, written, [Destination("", "", "T")]))
+    rows = list(
+        log.operation(1, 1, bytes(6), 3 if update else 2, 7, 1, written, [Destination("", "", "T")])
+    )
     assert all(len(row.data) == 3400 and row.extdata == number for number, row in enumerate(rows))
     assert parts(rows, FIELDS) == written
 
 
 @pytest.mark.parametrize(
-    "bad", [row(2, 100, b"a", len1=5), row(2, 100, b"a", extdata=1), row(1, 100, b"ab", len1=1, len2=1)]
+    "bad",
+    [row(2, 100, b"a", len1=5), row(2, 100, b"a", extdata=1), row(1, 100, b"ab", len1=1, len2=1)],
 )
 def test_what_is_rolled_back_raises_nothing(bad: DispatchRow) -> None:
     assert read(bad, rollback(200)) == []
     assert len(read(bad, rollback(200), row(2, 300, b"a"), commit(400))) == 1
 
 
-def test_an_empty_four_is_judged_at_the_end_of_its_transaction(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_empty_four_is_judged_at_the_end_of_its_transaction(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     empty = row(4, 100, b"ab", len1=0, len2=0)
     with pytest.raises(TypContradiction, match="is typ_table prose right here"):
         read(empty, commit(200, typ=5), typ_table="prose")
@@ -154,7 +170,10 @@ def test_an_empty_four_is_judged_at_the_end_of_its_transaction(caplog: pytest.Lo
 
 
 def test_a_clear_blob_in_parts_may_begin_without_data() -> None:
-    rows = [row(4, 100, b"", extdata=0, len1=0, len2=0), row(4, 100, b"ab", extdata=1, len1=2, len2=0)]
+    rows = [
+        row(4, 100, b"", extdata=0, len1=0, len2=0),
+        row(4, 100, b"ab", extdata=1, len1=2, len2=0),
+    ]
     assert len(read(*rows, commit(200, typ=5), typ_table="prose")) == 1
 
 

@@ -1,4 +1,6 @@
-"""Order, transactions, destinations, restart, and what becomes of operations (spec/linter-queue.md 5, 6)."""
+"""Order, transactions, destinations, restart, and what becomes of operations (spec/linter-queue.md
+5, 6).
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,18 @@ def of(address: int, transaction: int = 1, **given: Any) -> DispatchRow:
     return row(2, address, b"a", transaction=transaction, **given)
 
 
-# --- order and transactions -------------------------------------------------------------------------------------------
+# --- order and transactions -----------------------------------------------------------------------
 
 
 def test_transactions_come_in_order_of_their_commits_each_whole() -> None:
-    rows = [of(1, 1), of(2, 2), of(3, 1), commit(4, transact_id=2), of(5, 1), commit(6, transact_id=1)]
+    rows = [
+        of(1, 1),
+        of(2, 2),
+        of(3, 1),
+        commit(4, transact_id=2),
+        of(5, 1),
+        commit(6, transact_id=1),
+    ]
     assert addresses(read(*rows)) == [2, 1, 3, 5]
 
 
@@ -73,7 +82,13 @@ def test_oper_date_orders_where_file_numbers_wrap() -> None:
 
 
 def test_late_dates_are_counted_and_warned_of_once(caplog: pytest.LogCaptureFixture) -> None:
-    rows = [of(1, oper_date=LATER), of(2, oper_date=bytes(6)), of(3), of(4, oper_date=bytes(6)), commit(5)]
+    rows = [
+        of(1, oper_date=LATER),
+        of(2, oper_date=bytes(6)),
+        of(3),
+        of(4, oper_date=bytes(6)),
+        commit(5),
+    ]
     with caplog.at_level(logging.WARNING):
         assert counted(*rows) == {"log_order": 2}
     assert len(caplog.records) == 1
@@ -88,7 +103,7 @@ def test_the_tolerance_is_in_seconds() -> None:
     assert counted(of(1, oper_date=LATER), commit(2, oper_date=a_bit_more)) == {"log_order": 1}
 
 
-# --- several reads ----------------------------------------------------------------------------------------------------
+# --- several reads --------------------------------------------------------------------------------
 
 
 def test_open_operations_are_kept_for_the_next_read_and_no_row_is_taken_twice() -> None:
@@ -108,7 +123,9 @@ def test_rows_left_behind_by_their_commit_do_not_join_a_later_transaction() -> N
 
 
 def test_final_drops_open_transactions_and_counts_them() -> None:
-    assert counted(of(1), of(2), of(3, 2), of(4, 3), commit(5, transact_id=3)) == {"open_transactions": 2}
+    assert counted(of(1), of(2), of(3, 2), of(4, 3), commit(5, transact_id=3)) == {
+        "open_transactions": 2
+    }
 
 
 def test_a_read_after_an_error_in_a_row_goes_on_from_the_token() -> None:
@@ -119,18 +136,28 @@ def test_a_read_after_an_error_in_a_row_goes_on_from_the_token() -> None:
         made.extend(reader.read(rows))
     assert reader.restart_token == "0000000000000002"
     rows[2] = of(3)
-    assert addresses(list(QueueReader(ATTRS, ReaderOptions(restart=reader.restart_token)).read(rows))) == [3]
+    assert addresses(
+        list(QueueReader(ATTRS, ReaderOptions(restart=reader.restart_token)).read(rows))
+    ) == [3]
 
 
-@given(st.integers(0, 50), st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 30))
+@given(
+    st.integers(0, 50), st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 30)
+)
 @settings(max_examples=40, deadline=None)
-def test_any_split_and_any_order_give_the_same_changes(seed: int, sizes: list[int], again: int) -> None:
+def test_any_split_and_any_order_give_the_same_changes(
+    seed: int, sizes: list[int], again: int
+) -> None:
     servers = ("B", "A") if seed % 3 == 0 else ("S",)
-    steps = list(emulate(Workload(seed, transactions=25, servers=servers, unfinished=seed % 2 == 0)))
+    steps = list(
+        emulate(Workload(seed, transactions=25, servers=servers, unfinished=seed % 2 == 0))
+    )
     rows = [one for step in steps for one in step.rows]
     expected = [change for step in steps for change in step.changes]
     shuffled = Random(seed).sample(rows, len(rows))
-    assert list(QueueReader(ATTRS, ReaderOptions(**EMULATOR)).read(shuffled, final=True)) == expected
+    assert (
+        list(QueueReader(ATTRS, ReaderOptions(**EMULATOR)).read(shuffled, final=True)) == expected
+    )
     reader = QueueReader(ATTRS, ReaderOptions(**EMULATOR))
     made: list[Change] = []
     at = 0
@@ -151,10 +178,12 @@ def test_a_reader_that_starts_from_a_token_gives_what_came_after_it(seed: int, c
     first = QueueReader(ATTRS, ReaderOptions(**options))
     before = list(first.read(rows[:cut]))
     second = QueueReader(ATTRS, ReaderOptions(restart=first.restart_token, **options))
-    assert before + list(second.read(rows, final=True)) == [change for step in steps for change in step.changes]
+    assert before + list(second.read(rows, final=True)) == [
+        change for step in steps for change in step.changes
+    ]
 
 
-# --- restart tokens ---------------------------------------------------------------------------------------------------
+# --- restart tokens -------------------------------------------------------------------------------
 
 
 def token(*rows: DispatchRow, **options: Any) -> str | None:
@@ -175,11 +204,15 @@ def test_transactions_up_to_the_token_are_skipped_in_the_order_in_force() -> Non
     assert addresses(read(*rows, restart="0000000000000002")) == [3]
     assert token(*rows, restart="0000000000000004") == "0000000000000004"
     wrapped = [of(8), commit(9), of(1, oper_date=LATER), commit(2, oper_date=LATER)]
-    assert addresses(read(*wrapped, order_by="oper_date", restart=f"{DATE.hex()}:0000000000000009")) == [1]
+    assert addresses(
+        read(*wrapped, order_by="oper_date", restart=f"{DATE.hex()}:0000000000000009")
+    ) == [1]
 
 
 def test_an_operation_before_the_token_is_handed_out_with_a_commit_behind_it() -> None:
-    assert addresses(read(of(1), of(3, 2), commit(4, transact_id=2), commit(5), restart="0000000000000004")) == [1]
+    assert addresses(
+        read(of(1), of(3, 2), commit(4, transact_id=2), commit(5), restart="0000000000000004")
+    ) == [1]
 
 
 def test_a_token_does_not_go_with_several_databases() -> None:
@@ -194,13 +227,20 @@ def test_a_token_does_not_go_with_several_databases() -> None:
         list(reader.read(rows))
 
 
-# --- destinations -----------------------------------------------------------------------------------------------------
+# --- destinations ---------------------------------------------------------------------------------
 
-SERVERS = [Destination("Z", "APP", "T"), Destination("A", "APP", "T2"), Destination("A", "APP", "Ä")]
+SERVERS = [
+    Destination("Z", "APP", "T"),
+    Destination("A", "APP", "T2"),
+    Destination("A", "APP", "Ä"),
+]
 
 
 def sent(*data: bytes) -> list[DispatchRow]:
-    parts = [of(1, destination=to)._replace(data=part) for to, part in zip(SERVERS, data or [b"a"] * 3, strict=False)]
+    parts = [
+        of(1, destination=to)._replace(data=part)
+        for to, part in zip(SERVERS, data or [b"a"] * 3, strict=False)
+    ]
     return [*parts, commit(2)]
 
 
@@ -212,7 +252,10 @@ def test_first_takes_the_smallest_destination_in_byte_order() -> None:
 def test_all_gives_a_change_for_each_in_byte_order() -> None:
     made = read(*sent(b"a", b"b"), destinations="all")
     assert [change.table for change in made] == ["T2", "T"]
-    assert [(change.event_number, change.last_in_transaction) for change in made] == [(1, False), (2, True)]
+    assert [(change.event_number, change.last_in_transaction) for change in made] == [
+        (1, False),
+        (2, True),
+    ]
 
 
 def test_parts_that_differ_between_destinations_are_an_error_of_first() -> None:
@@ -222,13 +265,20 @@ def test_parts_that_differ_between_destinations_are_an_error_of_first() -> None:
 
 @pytest.mark.parametrize(
     ("wanted", "tables"),
-    [(("Z", None, None), ["T"]), ((None, "APP", "T2"), ["T2"]), (("A", None, None), ["T2"]), (("X", None, None), [])],
+    [
+        (("Z", None, None), ["T"]),
+        ((None, "APP", "T2"), ["T2"]),
+        (("A", None, None), ["T2"]),
+        (("X", None, None), []),
+    ],
 )
-def test_a_filter_takes_rows_of_its_destination_only(wanted: tuple[str | None, ...], tables: list[str]) -> None:
+def test_a_filter_takes_rows_of_its_destination_only(
+    wanted: tuple[str | None, ...], tables: list[str]
+) -> None:
     assert [change.table for change in read(*sent(), destination=wanted)] == tables
 
 
-# --- changes ----------------------------------------------------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 BEFORE: dict[str, Value] = {"ID": 1, "NAME": "a", "PRICE": None, "NOTE": "n"}
 AFTER: dict[str, Value] = {"ID": 2, "NAME": "a", "PRICE": None, "NOTE": None}
@@ -258,8 +308,8 @@ def test_fields_of_a_change() -> None:
         datetime(2025, 3, 23, 7, 57, 52, tzinfo=UTC),
     )
     assert change.extras == {
-        "dbnode": "SRCDB", "oper_date": DATE.hex(), "table_number": 7, "destination": ("DSTSRV", "APP", "ITEM"),
-        "syslog_addr": 5, "channel": 3, "row_id": 1,
+        "dbnode": "SRCDB", "oper_date": DATE.hex(), "table_number": 7, "destination": ("DSTSRV",
+        "APP", "ITEM"), "syslog_addr": 5, "channel": 3, "row_id": 1,
     }  # fmt: skip
 
 
@@ -270,7 +320,8 @@ def test_what_is_not_known_of_a_row_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "schema", "table"), [("app.item", "app", "item"), ("item", None, "item"), ("a.b.c", "a", "b.c")]
+    ("name", "schema", "table"),
+    [("app.item", "app", "item"), ("item", None, "item"), ("a.b.c", "a", "b.c")],
 )
 def test_tables_are_named_by_option(name: str, schema: str | None, table: str) -> None:
     (change,) = read(of(1), commit(2), tables={"7": name})
@@ -312,7 +363,8 @@ def test_a_table_that_is_not_described_stops_a_reader_with_codec() -> None:
 
 def test_a_row_that_cannot_be_decoded_stops_or_goes_on_raw() -> None:
     with pytest.raises(
-        RowDecodeError, match=r"SYSLOG_ADDR 0:1 of 'SRCDB': row of APP\.ITEM \(table 7\): column 'ID'"
+        RowDecodeError,
+        match=r"SYSLOG_ADDR 0:1 of 'SRCDB': row of APP\.ITEM \(table 7\): column 'ID'",
     ) as caught:
         read(of(1), commit(2), **EMULATOR)
     assert caught.value.column == "APP.ITEM.ID"
@@ -343,10 +395,11 @@ def test_a_codec_of_the_users_own() -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"order_by": "time"}, {"destinations": "some"}, {"on_row_error": "skip"}, {"blob_operations": "keep"},
-        {"codec": "linter"}, {"timezone": "Nowhere"}, {"restart": "12"}, {"restart": f"{DATE.hex()}:{1:016x}"},
-        {"restart": f"{1:016x}", "order_by": "oper_date"}, {"destination": "ABC"}, {"destination": 5},
-        {"destination": [1, 2, 3]}, {"tables": ["a"]}, {"order_by": []}, {"tables": {"x": "a.b"}},
+        {"order_by": "time"}, {"destinations": "some"}, {"on_row_error": "skip"},
+        {"blob_operations": "keep"}, {"codec": "linter"}, {"timezone": "Nowhere"},
+        {"restart": "12"}, {"restart": f"{DATE.hex()}:{1:016x}"}, {"restart": f"{1:016x}",
+        "order_by": "oper_date"}, {"destination": "ABC"}, {"destination": 5}, {"destination": [1, 2,
+        3]}, {"tables": ["a"]}, {"order_by": []}, {"tables": {"x": "a.b"}},
         {"order_tolerance": "long"}, {"charset": "klingon", "codec": "eventlog-emulator-1"},
     ],
 )  # fmt: skip

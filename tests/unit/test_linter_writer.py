@@ -29,7 +29,8 @@ from eventlog.model import Change, ChangeOp, Lob, Row, Value
 TABLES = {7: "APP.ITEM", 8: "APP.READING", 9: "APP.DOCUMENT"}
 DESCRIBED = {
     table.tabnum: [
-        {"name": column.name, "typ": column.typ, "pkey": column.pkey, "len": column.length} for column in table.columns
+        {"name": column.name, "typ": column.typ, "pkey": column.pkey, "len": column.length}
+        for column in table.columns
     ]
     for table in (ITEM, READING, DOCUMENT)
 }
@@ -37,7 +38,9 @@ ITEM_ROW: Row = {"ID": 1, "NAME": "a", "PRICE": Decimal("1.5"), "NOTE": "n"}
 
 
 def writer(report: Report | None = None, **options: Any) -> QueueWriter:
-    return QueueWriter(WriterOptions(**{"tables": TABLES, "dispatch_attrs": DESCRIBED, **options}), report)
+    return QueueWriter(
+        WriterOptions(**{"tables": TABLES, "dispatch_attrs": DESCRIBED, **options}), report
+    )
 
 
 def written(*changes: Change, **options: Any) -> list[DispatchRow]:
@@ -66,11 +69,13 @@ def kinds(rows: Iterable[DispatchRow]) -> list[int]:
     return [row.typ for row in rows]
 
 
-# --- operations and transactions --------------------------------------------------------------------------------------
+# --- operations and transactions ------------------------------------------------------------------
 
 
 def test_each_operation_and_the_end_of_its_transaction() -> None:
-    insert, refresh, update, delete = map(item, (ChangeOp.INSERT, ChangeOp.REFRESH, ChangeOp.UPDATE, ChangeOp.DELETE))
+    insert, refresh, update, delete = map(
+        item, (ChangeOp.INSERT, ChangeOp.REFRESH, ChangeOp.UPDATE, ChangeOp.DELETE)
+    )
     changes = [change._replace(transaction_id="A1") for change in (insert, update, delete, refresh)]
     rows = written(*changes)
     assert kinds(rows) == [2, 3, 1, 2, 4]
@@ -87,10 +92,14 @@ def test_each_operation_and_the_end_of_its_transaction() -> None:
 @pytest.mark.parametrize("servers", [("S",), ("B", "A")])
 @pytest.mark.parametrize("lengths", ["per_row", "total"])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_committed_work_of_an_emulator_is_written_and_read_back(seed: int, lengths: str, servers: Any) -> None:
+def test_the_committed_work_of_an_emulator_is_written_and_read_back(
+    seed: int, lengths: str, servers: Any
+) -> None:
     workload = Workload(seed, servers=servers, continuation_lengths=lengths)
     changes = [change for step in emulate(workload) for change in step.changes]
-    assert any(len(step.rows) > 2 * len(servers) for step in emulate(workload)), "no row of several parts"
+    assert any(len(step.rows) > 2 * len(servers) for step in emulate(workload)), (
+        "no row of several parts"
+    )
     report = Report()
     rows = list(
         writer(
@@ -111,7 +120,9 @@ def test_the_committed_work_of_an_emulator_is_written_and_read_back(seed: int, l
 def test_transactions_end_with_their_last_change_or_with_another_id() -> None:
     insert = item(ChangeOp.INSERT)
     ids = [("A", None), ("A", True), ("B", None), ("C", False), (None, None), (None, None)]
-    changes = [insert._replace(transaction_id=number, last_in_transaction=last) for number, last in ids]
+    changes = [
+        insert._replace(transaction_id=number, last_in_transaction=last) for number, last in ids
+    ]
     assert kinds(written(*changes)) == [2, 2, 4, 2, 4, 2, 4, 2, 4, 2, 4]
 
 
@@ -150,12 +161,20 @@ def test_an_update_that_changes_nothing_is_written() -> None:
 
 
 def test_destinations_take_owner_and_table_of_the_change_unless_named() -> None:
-    rows = written(item(ChangeOp.INSERT), destinations=[("S", None, None), ("T", "O", "X"), ("S", None, None)])
-    assert [row.destination for row in rows] == [("S", "APP", "ITEM"), ("T", "O", "X"), ("", "", "")]
+    rows = written(
+        item(ChangeOp.INSERT), destinations=[("S", None, None), ("T", "O", "X"), ("S", None, None)]
+    )
+    assert [row.destination for row in rows] == [
+        ("S", "APP", "ITEM"),
+        ("T", "O", "X"),
+        ("", "", ""),
+    ]
     assert rows[0].syslog_addr == rows[1].syslog_addr
 
 
-@pytest.mark.parametrize("options", [{"destinations": [("SERVER789", None, None)]}, {"dbnode": "NÖDENAME"}])
+@pytest.mark.parametrize(
+    "options", [{"destinations": [("SERVER789", None, None)]}, {"dbnode": "NÖDENAME"}]
+)
 def test_names_that_are_too_wide_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValueRange):
         written(item(ChangeOp.INSERT), **options)
@@ -167,7 +186,7 @@ def test_the_log_goes_on_in_the_next_file() -> None:
     assert [row.syslog_addr for row in rows] == [start, 6 << 32 | 24]
 
 
-# --- truncate ---------------------------------------------------------------------------------------------------------
+# --- truncate -------------------------------------------------------------------------------------
 
 
 def test_truncate_is_refused_or_written_as_deletes_of_the_known_rows() -> None:
@@ -183,7 +202,10 @@ def test_truncate_is_refused_or_written_as_deletes_of_the_known_rows() -> None:
         truncate,
     ]
     made = read_back(written(*changes, truncate="deletes"))
-    assert [change.key for change in made if change.op is ChangeOp.DELETE] == [(("ID", 2),), (("ID", 3),)]
+    assert [change.key for change in made if change.op is ChangeOp.DELETE] == [
+        (("ID", 2),),
+        (("ID", 3),),
+    ]
 
 
 def test_a_truncate_that_is_not_counted_is_of_the_transaction_before_it() -> None:
@@ -200,18 +222,23 @@ def test_what_cannot_be_written_is_passed_over_and_counted_or_stops() -> None:
     report = Report()
     assert kinds(writer(report).rows(changes)) == [2, 2, 4]
     assert report.written == 2
-    assert report.counters == {"not_expressible": 1, "row_encode APP.ITEM.NAME": 1, "value_range": 1}
+    assert report.counters == {
+        "not_expressible": 1,
+        "row_encode APP.ITEM.NAME": 1,
+        "value_range": 1,
+    }
     assert len(report.problems) == 3
     with pytest.raises(NotExpressible):
         list(writer(Report(strict=True)).rows(changes))
 
 
-# --- columns that are not known ---------------------------------------------------------------------------------------
+# --- columns that are not known -------------------------------------------------------------------
 
 
 def test_a_row_that_is_not_whole_is_refused_naming_key_and_columns() -> None:
     with pytest.raises(
-        NotExpressible, match=r"INSERT of 'APP.ITEM' with key \{'ID': 1\} lacks the columns NOTE, PRICE"
+        NotExpressible,
+        match=r"INSERT of 'APP.ITEM' with key \{'ID': 1\} lacks the columns NOTE, PRICE",
     ):
         written(item(ChangeOp.INSERT, after={"NAME": "a"}))
     with pytest.raises(NotExpressible, match="NAME"):
@@ -230,7 +257,9 @@ def test_complete_fills_rows_before_and_after() -> None:
         return {**ITEM_ROW, "NAME": "now"}
 
     (change,) = read_back(
-        written(item(ChangeOp.UPDATE, before={"PRICE": None}, after={"NAME": "b"}), complete=complete)
+        written(
+            item(ChangeOp.UPDATE, before={"PRICE": None}, after={"NAME": "b"}), complete=complete
+        )
     )
     assert change.before == {**ITEM_ROW, "NAME": "now", "PRICE": None}
     assert change.after == {**ITEM_ROW, "NAME": "b"}
@@ -247,13 +276,18 @@ def test_a_row_that_is_to_be_queried_back_comes_from_complete() -> None:
 
 def test_a_row_before_has_the_key_of_its_change() -> None:
     before = {name: value for name, value in ITEM_ROW.items() if name != "ID"}
-    (change,) = read_back(written(item(ChangeOp.UPDATE, before=before, after={**ITEM_ROW, "NAME": "b"})))
+    (change,) = read_back(
+        written(item(ChangeOp.UPDATE, before=before, after={**ITEM_ROW, "NAME": "b"}))
+    )
     assert (change.before, change.changed) == (ITEM_ROW, {"NAME"})
 
 
 def test_unknown_columns_of_a_deleted_row_are_null_and_never_completed() -> None:
     (change,) = read_back(
-        written(item(ChangeOp.DELETE, before={"NAME": "a"}), complete=lambda *_: pytest.fail("the row is gone"))
+        written(
+            item(ChangeOp.DELETE, before={"NAME": "a"}),
+            complete=lambda *_: pytest.fail("the row is gone"),
+        )
     )
     assert change.before == {"ID": 1, "NAME": "a", "PRICE": None, "NOTE": None}
 
@@ -272,7 +306,7 @@ def test_changes_without_their_row_are_refused() -> None:
         written(item(ChangeOp.INSERT, after=None, extras={"query_back": "row"}))
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 VALUES: list[tuple[int, int, Any, Value]] = [
     (Typ.VARCHAR, 20, "", ""),
@@ -291,7 +325,12 @@ VALUES: list[tuple[int, int, Any, Value]] = [
     (Typ.BOOLEAN, 1, 1, True),
     (Typ.DATE, 16, date(2024, 2, 29), datetime(2024, 2, 29)),
     (Typ.DATE, 16, "2024-02-29 01:02:03.5", datetime(2024, 2, 29, 1, 2, 3, 500_000)),
-    (Typ.DATE, 16, datetime(2024, 2, 29, 1, tzinfo=timezone(timedelta(hours=3))), datetime(2024, 2, 28, 22)),
+    (
+        Typ.DATE,
+        16,
+        datetime(2024, 2, 29, 1, tzinfo=timezone(timedelta(hours=3))),
+        datetime(2024, 2, 28, 22),
+    ),
     (Typ.BLOB, 2, Lob(b"ab"), b"ab"),
     (Typ.VARBYTE, 2, Lob(b"ab"), b"ab"),
     (Typ.NVARCHAR, 8, "漢字", "漢字"),
@@ -299,16 +338,23 @@ VALUES: list[tuple[int, int, Any, Value]] = [
 
 
 def one_column(typ: int, length: int) -> dict[str, Any]:
-    columns = [{"name": "K", "typ": 2, "len": 4, "pkey": 1}, {"name": "C", "typ": typ, "len": length}]
+    columns = [
+        {"name": "K", "typ": 2, "len": 4, "pkey": 1},
+        {"name": "C", "typ": typ, "len": length},
+    ]
     return {"tables": {3: "T"}, "dispatch_attrs": {"3": columns}}
 
 
 @pytest.mark.parametrize(("typ", "length", "value", "stored"), VALUES)
-def test_values_become_those_of_their_columns(typ: int, length: int, value: Any, stored: Value) -> None:
+def test_values_become_those_of_their_columns(
+    typ: int, length: int, value: Any, stored: Value
+) -> None:
     options = one_column(typ, length)
     made = writer(**options)
     rows = list(made.rows([Change(None, "T", ChangeOp.INSERT, None, None, {"K": 1, "C": value})]))
-    (change,) = QueueReader(made.attrs, ReaderOptions(codec="eventlog-emulator-1")).read(rows, final=True)
+    (change,) = QueueReader(made.attrs, ReaderOptions(codec="eventlog-emulator-1")).read(
+        rows, final=True
+    )
     assert change.after == {"K": 1, "C": stored}
     assert type(change.after["C"]) is type(stored)
 
@@ -331,7 +377,9 @@ def test_values_become_those_of_their_columns(typ: int, length: int, value: Any,
         (Typ.VARCHAR, 2, "abc", RowEncodeError),
     ],
 )
-def test_values_that_a_column_cannot_hold_are_refused(typ: int, length: int, value: Any, error: Any) -> None:
+def test_values_that_a_column_cannot_hold_are_refused(
+    typ: int, length: int, value: Any, error: Any
+) -> None:
     change = Change(None, "T", ChangeOp.INSERT, None, None, {"K": 1, "C": value})
     with pytest.raises(error, match="'C'"):
         written(change, **one_column(typ, length))
@@ -339,12 +387,14 @@ def test_values_that_a_column_cannot_hold_are_refused(typ: int, length: int, val
 
 def test_truncated_times_are_counted_by_column() -> None:
     report = Report()
-    change = Change(None, "T", ChangeOp.INSERT, None, None, {"K": 1, "C": datetime(2024, 1, 1, 0, 0, 0, 19_999)})
+    change = Change(
+        None, "T", ChangeOp.INSERT, None, None, {"K": 1, "C": datetime(2024, 1, 1, 0, 0, 0, 19_999)}
+    )
     list(writer(report, **one_column(Typ.DATE, 16)).rows([change]))
     assert report.counters == {"truncated T.C": 1}
 
 
-# --- descriptions -----------------------------------------------------------------------------------------------------
+# --- descriptions ---------------------------------------------------------------------------------
 
 CATALOG = {
     "dialect": "postgresql",
@@ -357,9 +407,10 @@ CATALOG = {
             "columns": [
                 {"name": name, "type": kind}
                 for name, kind in {
-                    "a": "integer", "b": "varchar(10)", "c": "smallint", "d": "bigint", "e": "decimal(9,2)",
-                    "f": "real", "g": "double", "h": "boolean", "i": "char(3)", "j": "text", "k": "varbinary(16)",
-                    "l": "blob", "m": "date", "n": "timestamp", "o": "timestamptz", "p": "uuid", "q": "decimal(9)",
+                    "a": "integer", "b": "varchar(10)", "c": "smallint", "d": "bigint",
+                    "e": "decimal(9,2)", "f": "real", "g": "double", "h": "boolean", "i": "char(3)",
+                    "j": "text", "k": "varbinary(16)", "l": "blob", "m": "date", "n": "timestamp",
+                    "o": "timestamptz", "p": "uuid", "q": "decimal(9)",
                 }.items()
             ],
         }
@@ -371,8 +422,8 @@ CATALOG = {
 def test_tables_of_the_catalog_are_described(catalog: Any) -> None:
     made = writer(tables={}, dispatch_attrs={}, catalog=catalog)
     assert [(one.typ, one.length) for one in made.attrs[1].columns] == [
-        (2, 4), (8, 40), (2, 2), (2, 8), (5, 16), (3, 4), (3, 8), (10, 1), (1, 12), (8, 4000), (9, 16), (9, 4000),
-        (4, 16), (4, 16), (4, 16), (1, 36), (5, 16),
+        (2, 4), (8, 40), (2, 2), (2, 8), (5, 16), (3, 4), (3, 8), (10, 1), (1, 12), (8, 4000), (9,
+        16), (9, 4000), (4, 16), (4, 16), (4, 16), (1, 36), (5, 16),
     ]  # fmt: skip
     assert made.attrs[1].key == ("b", "a")
 
@@ -404,9 +455,10 @@ def test_a_table_is_found_without_its_schema_where_its_name_is_unique() -> None:
     "options",
     [
         {"codec": "none"}, {"truncate": "skip"}, {"continuation_lengths": "both"}, {"complete": 1},
-        {"destinations": []}, {"destinations": ["ABC"]}, {"destinations": 1}, {"dispatch_attrs": []},
-        {"tables": []}, {"tables": {}}, {"dispatch_attrs": {"7": [{"name": "A"}]}},
-        {"dispatch_attrs": {"7": [{"name": "A", "typ": 1, "len": 1, "size": 1}]}}, {"dispatch_attrs": {"x": []}},
+        {"destinations": []}, {"destinations": ["ABC"]}, {"destinations": 1},
+        {"dispatch_attrs": []}, {"tables": []}, {"tables": {}},
+        {"dispatch_attrs": {"7": [{"name": "A"}]}}, {"dispatch_attrs": {"7": [{"name": "A",
+         "typ": 1, "len": 1, "size": 1}]}}, {"dispatch_attrs": {"x": []}},
     ],
 )  # fmt: skip
 def test_options_that_are_wrong_are_configuration_errors(options: dict[str, Any]) -> None:

@@ -50,10 +50,18 @@ def test_without_a_health_file_there_is_nothing_to_touch() -> None:
 def test_the_file_is_old_at_first_young_after_a_beat_and_gone_at_the_end(tmp_path: Path) -> None:
     path = tmp_path / "health"
     with liveness_file(path, 120) as beat:
-        assert read_health(path, now=1e9).reason == "the publisher has started and has done nothing yet"
+        assert (
+            read_health(path, now=1e9).reason
+            == "the publisher has started and has done nothing yet"
+        )
         beat()
         touched = path.stat().st_mtime
-        assert read_health(path, touched + 5) == (True, "last progress 5 s ago, a sign is due within 120 s", 5.0, 120.0)
+        assert read_health(path, touched + 5) == (
+            True,
+            "last progress 5 s ago, a sign is due within 120 s",
+            5.0,
+            120.0,
+        )
         assert not read_health(path, touched + 121).is_healthy
     assert read_health(path, touched).reason.startswith("there is no ")
 
@@ -165,8 +173,8 @@ def log(database: sa.Engine) -> sa.Engine:
 def write(log: sa.Engine) -> None:
     with log.begin() as conn:
         conn.exec_driver_sql(
-            "INSERT INTO eventlog (event_type, perpetrator, table_name, table_key, column_name, new_value) "
-            "VALUES (1, 'hr', 'usr', 'idu=1', 'fname', 'Jack')"
+            "INSERT INTO eventlog (event_type, perpetrator, table_name, table_key, column_name, "
+            "new_value) VALUES (1, 'hr', 'usr', 'idu=1', 'fname', 'Jack')"
         )
 
 
@@ -205,12 +213,16 @@ def test_cycles_that_end_because_the_receiver_is_away_are_no_progress(log: sa.En
 
 
 def test_a_fatal_answer_ends_the_file_with_the_publisher(
-    log: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    log: sa.Engine,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     write(log)
     path = tmp_path / "health"
     (tmp_path / "receiver_of_health.py").write_text(
-        "def receive(document, events):\n    return '<nds><output><status level=\"fatal\"/></output></nds>'\n"
+        "def receive(document, events):\n    return '<nds><output><status "
+        'level="fatal"/></output></nds>\'\n'
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
@@ -223,10 +235,16 @@ def test_a_fatal_answer_ends_the_file_with_the_publisher(
 # The command.
 
 
-def test_health_is_0_while_there_is_progress_and_1_when_there_is_none(run: Run, tmp_path: Path) -> None:
+def test_health_is_0_while_there_is_progress_and_1_when_there_is_none(
+    run: Run, tmp_path: Path
+) -> None:
     path = tmp_path / "health"
     asked = ("--set", f"publisher.health_file={path}", "health")
-    assert run(*asked) == (1, f"not healthy: there is no {path}: no publisher with this health_file runs\n", "")
+    assert run(*asked) == (
+        1,
+        f"not healthy: there is no {path}: no publisher with this health_file runs\n",
+        "",
+    )
     with liveness_file(path, 60) as beat:
         assert run(*asked)[0] == 1
         beat()

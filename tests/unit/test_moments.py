@@ -31,17 +31,30 @@ from eventlog.errors import BadValue, ConfigError
         ("time", "23:59:59.999999999", "86399", "235959", "23:59:59"),
         ("time", "07:08:09Z", "25689", "070809", "07:08:09"),
         ("time", "01:00:00+02", "82800", "230000", "23:00:00"),
-        ("timestamp", "1969-12-31 23:59:58.500", "-2", "19691231235958500000000", "1969-12-31 23:59:58.5"),
-        ("timestamp", "2000-02-29", "951782400", "20000229000000000000000", "2000-02-29 00:00:00.0"),
-        ("timestamp", "2024-05-06T07:08:09Z", "1714979289", "20240506070809000000000", "2024-05-06 07:08:09.0"),
-        ("timestamp", "2024-05-06 07:08:09.", "1714979289", "20240506070809000000000", "2024-05-06 07:08:09.0"),
+        ("timestamp", "1969-12-31 "
+"23:59:58.500", "-2", "19691231235958500000000", "1969-12-31 "
+"23:59:58.5"),
+        ("timestamp", "2000-02-29", "951782400", "20000229000000000000000", "2000-02-29 "
+"00:00:00.0"),
+        ("timestamp", "2024-05-06T07:08:09Z", "1714979289", "20240506070809000000000", "2024-05-06 "
+"07:08:09.0"),
+        ("timestamp", "2024-05-06 "
+"07:08:09.", "1714979289", "20240506070809000000000", "2024-05-06 "
+"07:08:09.0"),
         ("timestamp", "2024-05-06 07:08:09.123456789", "1714979289", "20240506070809123456789",
          "2024-05-06 07:08:09.123456789"),
-        ("timestamptz", "2001-09-09 03:46:40+02", "1000000000", "20010909014640000000000", "2001-09-09 01:46:40.0"),
-        ("timestamptz", "2001-09-09 03:46:40.0000000 +02:00", "1000000000", "20010909014640000000000",
+        ("timestamptz", "2001-09-09 "
+"03:46:40+02", "1000000000", "20010909014640000000000", "2001-09-09 "
+"01:46:40.0"),
+        ("timestamptz", "2001-09-09 03:46:40.0000000 "
+"+02:00", "1000000000", "20010909014640000000000",
          "2001-09-09 01:46:40.0"),
-        ("timestamptz", "2001-09-08T20:16:40-0530", "1000000000", "20010909014640000000000", "2001-09-09 01:46:40.0"),
-        ("timestamptz", "0001-01-01 00:00:00-01", "-62135593200", "00010101010000000000000", "0001-01-01 01:00:00.0"),
+        ("timestamptz", "2001-09-08T20:16:40-0530", "1000000000", "20010909014640000000000",
+         "2001-09-09 "
+"01:46:40.0"),
+        ("timestamptz", "0001-01-01 "
+"00:00:00-01", "-62135593200", "00010101010000000000000", "0001-01-01 "
+"01:00:00.0"),
     ],
 )  # fmt: skip
 def test_dates_and_times_in_the_three_syntaxes(type_name, text, integer, canonical, java):
@@ -54,24 +67,52 @@ def test_dates_and_times_in_the_three_syntaxes(type_name, text, integer, canonic
 def test_text_that_is_read_again_has_the_fraction_of_a_time_of_day(text):
     assert written("time", text, time_syntax="full") == (text if "." in text else f"{text}.0")
     moment = f"2024-02-29 {text}"
-    assert written("timestamp", moment, time_syntax="full") == written("timestamp", moment, time_syntax="java")
+    assert written("timestamp", moment, time_syntax="full") == written(
+        "timestamp", moment, time_syntax="java"
+    )
 
 
 @pytest.mark.parametrize(
     ("type_name", "text"),
     [
-        *(("date", text) for text in ("", "2024-02-30", "2023-02-29", "0000-01-01", "10000-01-01", "2024-2-3")),
-        *(("date", text) for text in ("2024-02-29 00:00:01", "2024-02-29 00:00:00Z", "20240229", "2024-02-29\n")),
+        *(
+            ("date", text)
+            for text in ("", "2024-02-30", "2023-02-29", "0000-01-01", "10000-01-01", "2024-2-3")
+        ),
+        *(
+            ("date", text)
+            for text in ("2024-02-29 00:00:01", "2024-02-29 00:00:00Z", "20240229", "2024-02-29\n")
+        ),
         *(("date", text) for text in ("infinity", "٢٠٢٤-02-29", "2024-13-01", "2024-02-29 ")),
         *(
             ("time", text)
-            for text in ("", "24:00:00", "23:59:60", "7:08:09", "07:08", "07:08:09.1234567890", "-01:00:00")
+            for text in (
+                "",
+                "24:00:00",
+                "23:59:60",
+                "7:08:09",
+                "07:08",
+                "07:08:09.1234567890",
+                "-01:00:00",
+            )
         ),
         *(("time", text) for text in ("838:59:59", "07:08:09\n", "07:08:09+16")),
-        *(("timestamp", text) for text in ("", "2024-05-06 24:00:00", "2024-05-06 23:59:60", "2024-05-06Z")),
-        *(("timestamp", text) for text in ("2024-05-06  07:08:09", "2024-05-06t07:08:09", "2024-05-06 07:08:09z")),
-        *(("timestamp", text) for text in ("2024-05-06 07:08:09.1234567890", "2024-05-06 07:08:09+16", "infinity")),
-        *(("timestamp", text) for text in ("0044-03-15 00:00:00 BC", "2024-05-06 07:08:09+2", "2024-05-06 07:08:09\n")),
+        *(
+            ("timestamp", text)
+            for text in ("", "2024-05-06 24:00:00", "2024-05-06 23:59:60", "2024-05-06Z")
+        ),
+        *(
+            ("timestamp", text)
+            for text in ("2024-05-06  07:08:09", "2024-05-06t07:08:09", "2024-05-06 07:08:09z")
+        ),
+        *(
+            ("timestamp", text)
+            for text in ("2024-05-06 07:08:09.1234567890", "2024-05-06 07:08:09+16", "infinity")
+        ),
+        *(
+            ("timestamp", text)
+            for text in ("0044-03-15 00:00:00 BC", "2024-05-06 07:08:09+2", "2024-05-06 07:08:09\n")
+        ),
         ("timestamptz", "0001-01-01 00:00:00+01"),
         ("timestamptz", "9999-12-31 23:30:00-01"),
     ],
@@ -89,15 +130,32 @@ def special(type_name, **options):
 
 
 SPECIAL = [
-    *(("date", text) for text in ("infinity", "-infinity", "10000-01-01", "5874897-12-31", "12345-02-28")),
-    *(("date", text) for text in ("0044-03-15 BC", "0001-12-31 BC", "0001-02-29 BC", "4714-11-24 BC")),
+    *(
+        ("date", text)
+        for text in ("infinity", "-infinity", "10000-01-01", "5874897-12-31", "12345-02-28")
+    ),
+    *(
+        ("date", text)
+        for text in ("0044-03-15 BC", "0001-12-31 BC", "0001-02-29 BC", "4714-11-24 BC")
+    ),
     ("time", "24:00:00"),
     *(
         ("timestamp", text)
-        for text in ("infinity", "-infinity", "10000-01-01 00:00:00", "294276-12-31 23:59:59.999999")
+        for text in (
+            "infinity",
+            "-infinity",
+            "10000-01-01 00:00:00",
+            "294276-12-31 23:59:59.999999",
+        )
     ),
-    *(("timestamp", text) for text in ("0044-03-15 10:00:00 BC", "4714-11-24 00:00:00 BC", "12345-01-01T01:02:03.5")),
-    *(("timestamptz", text) for text in ("infinity", "12345-01-01 00:00:00Z", "0044-03-15 10:00:00+05:30 BC")),
+    *(
+        ("timestamp", text)
+        for text in ("0044-03-15 10:00:00 BC", "4714-11-24 00:00:00 BC", "12345-01-01T01:02:03.5")
+    ),
+    *(
+        ("timestamptz", text)
+        for text in ("infinity", "12345-01-01 00:00:00Z", "0044-03-15 10:00:00+05:30 BC")
+    ),
 ]
 
 
@@ -110,7 +168,9 @@ def test_a_special_time_is_written_as_its_text(type_name, text, time_syntax):
 
 
 @pytest.mark.parametrize(("type_name", "text"), SPECIAL)
-def test_a_special_time_is_bad_where_it_is_not_wanted_and_where_the_database_has_none(type_name, text):
+def test_a_special_time_is_bad_where_it_is_not_wanted_and_where_the_database_has_none(
+    type_name, text
+):
     unwanted = special(type_name, special_times="error")
     elsewhere = with_special_values(parse_type(type_name), "oracle", ValueOptions())
     for type in (unwanted, elsewhere):
@@ -122,12 +182,36 @@ def test_a_special_time_is_bad_where_it_is_not_wanted_and_where_the_database_has
 @pytest.mark.parametrize(
     ("type_name", "text"),
     [
-        *(("date", text) for text in ("Infinity", "infinity BC", "infinity ", "x BC", " BC", "2024-02-29 BC BC")),
-        *(("date", text) for text in ("12345-02-29", "12345-13-01", "0044-02-29 BC", "4714-11-23 BC", "0000-01-01 BC")),
-        *(("date", text) for text in ("5874898-01-01", "012345-01-01", "12345-01-01 10:00:00", "24:00:00")),
-        *(("time", text) for text in ("24:00:01", "24:00:00.5", "25:00:00", "infinity", "24:00:00 BC")),
-        *(("timestamp", text) for text in ("2024-05-06 24:00:00", "12345-01-01 24:00:00", "294277-01-01 00:00:00")),
-        *(("timestamp", text) for text in ("12345-01-01 00:00:00.1234567", "infinityZ", "4714-11-23 23:59:59 BC")),
+        *(
+            ("date", text)
+            for text in ("Infinity", "infinity BC", "infinity ", "x BC", " BC", "2024-02-29 BC BC")
+        ),
+        *(
+            ("date", text)
+            for text in (
+                "12345-02-29",
+                "12345-13-01",
+                "0044-02-29 BC",
+                "4714-11-23 BC",
+                "0000-01-01 BC",
+            )
+        ),
+        *(
+            ("date", text)
+            for text in ("5874898-01-01", "012345-01-01", "12345-01-01 10:00:00", "24:00:00")
+        ),
+        *(
+            ("time", text)
+            for text in ("24:00:01", "24:00:00.5", "25:00:00", "infinity", "24:00:00 BC")
+        ),
+        *(
+            ("timestamp", text)
+            for text in ("2024-05-06 24:00:00", "12345-01-01 24:00:00", "294277-01-01 00:00:00")
+        ),
+        *(
+            ("timestamp", text)
+            for text in ("12345-01-01 00:00:00.1234567", "infinityZ", "4714-11-23 23:59:59 BC")
+        ),
         ("timestamptz", "294276-12-31 23:59:59-01"),
         ("timestamptz", "4714-11-24 00:00:00+01 BC"),
     ],
@@ -156,7 +240,8 @@ def test_an_unknown_special_times_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("text", "word"), [("nan", "NaN"), (" NaN", "NaN"), ("INFINITY", "Infinity"), ("-infinity", "-Infinity")]
+    ("text", "word"),
+    [("nan", "NaN"), (" NaN", "NaN"), ("INFINITY", "Infinity"), ("-infinity", "-Infinity")],
 )
 def test_words_of_exact_numbers_are_values_where_the_database_has_them(text, word):
     assert converter(special("decimal(10,2)"), ValueOptions())(text) == word
@@ -173,7 +258,9 @@ def test_other_words_are_no_exact_numbers(text):
 
 def test_exact_numbers_beside_their_words_are_as_ever():
     for text in ("01.50", "1E2", "-0", "1.50", "  7 "):
-        assert converter(special("decimal(10,2)"), ValueOptions())(text) == written("decimal(10,2)", text)
+        assert converter(special("decimal(10,2)"), ValueOptions())(text) == written(
+            "decimal(10,2)", text
+        )
         assert key_normalizer(special("decimal(10,2)"))(text) == key("decimal(10,2)", text)
 
 
@@ -193,7 +280,9 @@ def test_exact_numbers_beside_their_words_are_as_ever():
         ("time", "07:08:09", "25689", "07:08:09"),
     ],
 )
-def test_values_without_a_zone_are_in_time_zone_and_the_others_are_brought_there(type_name, text, integer, java):
+def test_values_without_a_zone_are_in_time_zone_and_the_others_are_brought_there(
+    type_name, text, integer, java
+):
     assert written(type_name, text, time_zone="Europe/Berlin") == integer
     assert written(type_name, text, time_zone="Europe/Berlin", time_syntax="java") == java
 
@@ -217,7 +306,9 @@ def test_utc_is_named_in_any_case(zone):
     assert str(moment_reader(zone)("2024-05-10 12:00:00")) == "2024-05-10 12:00:00+00:00"
 
 
-@pytest.mark.parametrize("name", ["Europe/Atlantis", "", "../etc/passwd", "/etc/passwd", "Europe", "a\x00b"])
+@pytest.mark.parametrize(
+    "name", ["Europe/Atlantis", "", "../etc/passwd", "/etc/passwd", "Europe", "a\x00b"]
+)
 def test_an_unknown_time_zone_is_refused(name):
     with pytest.raises(ConfigError):
         converter(parse_type("timestamp"), ValueOptions(time_zone=name))

@@ -25,7 +25,16 @@ from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
 from eventlog.publisher.monitor.status import answers_data, process_status, shape
-from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor, _Several, join_observers
+from eventlog.publisher.observer import (
+    SILENT,
+    Doing,
+    Looked,
+    Observer,
+    ParkedObject,
+    WaitFor,
+    _Several,
+    join_observers,
+)
 
 
 @dataclass
@@ -59,7 +68,9 @@ def activity(clock: Clock) -> Activity:
 LABELS = {"log": "indirect.eventlog", "sink": "files"}
 
 
-def monitor_of(activity: Activity, listen: str = "127.0.0.1:0", questions: Any = None, **settings: Any) -> Monitor:
+def monitor_of(
+    activity: Activity, listen: str = "127.0.0.1:0", questions: Any = None, **settings: Any
+) -> Monitor:
     def status() -> dict[str, Any]:
         return process_status(activity, "indirect.eventlog", "files", "xds", shows_values=False)
 
@@ -77,10 +88,17 @@ def asking(monitor: Monitor) -> Iterator[Callable[..., tuple[int, dict[str, str]
             connection = http.client.HTTPConnection(address.host, address.port, timeout=10)
             try:
                 connection.request(
-                    method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+                    method,
+                    path,
+                    body,
+                    {name.replace("_", "-"): value for name, value in headers.items()},
                 )
                 answer = connection.getresponse()
-                return answer.status, {key.lower(): value for key, value in answer.getheaders()}, answer.read().decode()
+                return (
+                    answer.status,
+                    {key.lower(): value for key, value in answer.getheaders()},
+                    answer.read().decode(),
+                )
             finally:
                 connection.close()
 
@@ -98,7 +116,9 @@ def test_an_address_that_others_can_reach_needs_a_token(activity: Activity) -> N
         pass
 
 
-@pytest.mark.parametrize("listen", ["9464", "host", "host:port", "user@host:1", "http://host:1", "host:1/path", ""])
+@pytest.mark.parametrize(
+    "listen", ["9464", "host", "host:port", "user@host:1", "http://host:1", "host:1/path", ""]
+)
 def test_what_is_no_address_is_refused_by_name(listen: str) -> None:
     with pytest.raises(ConfigError, match="host:port"):
         parse_address(listen)
@@ -136,7 +156,15 @@ def test_with_a_token_only_the_two_words_of_health_are_told_without_it(activity:
     with asking(monitor_of(activity, token="secret")) as ask:
         assert ask("/livez")[::2] == (200, "ok\n")
         assert ask("/readyz")[::2] == (200, "ready\n")
-        for path in ("/metrics", "/status.json", "/history.json", "/errors.json", "/rows/1.json", "/app.js", "/"):
+        for path in (
+            "/metrics",
+            "/status.json",
+            "/history.json",
+            "/errors.json",
+            "/rows/1.json",
+            "/app.js",
+            "/",
+        ):
             status, _, body = ask(path)
             assert status == 401, path
             assert "indirect" not in body
@@ -146,7 +174,9 @@ def test_with_a_token_only_the_two_words_of_health_are_told_without_it(activity:
         assert ask("/metrics", Authorization="Basic secret")[0] == 401
 
 
-def test_the_page_is_opened_by_a_form_and_a_cookie_that_scripts_and_other_sites_cannot_use(activity: Activity) -> None:
+def test_the_page_is_opened_by_a_form_and_a_cookie_that_scripts_and_other_sites_cannot_use(
+    activity: Activity,
+) -> None:
     with asking(monitor_of(activity, token="secret")) as ask:
         status, _, page = ask("/login", "POST", "token=wrong")
         assert status == 403
@@ -176,9 +206,13 @@ def test_every_page_forbids_whatever_comes_from_elsewhere(activity: Activity) ->
     with asking(monitor_of(activity)) as ask:
         for path in ("/", "/app.js", "/style.css", "/status.json"):
             _, headers, body = ask(path)
-            assert headers["content-security-policy"].startswith("default-src 'none'; script-src 'self'")
+            assert headers["content-security-policy"].startswith(
+                "default-src 'none'; script-src 'self'"
+            )
             assert headers["x-content-type-options"] == "nosniff"
-            assert "//" not in body.replace("http://www.w3.org/2000/svg", "").replace("// ", ""), path
+            assert "//" not in body.replace("http://www.w3.org/2000/svg", "").replace("// ", ""), (
+                path
+            )
         assert ask("/nothing")[0] == 404
         assert ask("/status.json", "POST")[0] == 405
 
@@ -200,7 +234,10 @@ def test_a_receiver_that_is_away_is_not_death(activity: Activity, clock: Clock) 
     clock.now += 500
     activity.does(Doing.PUBLISHING)  # a try
     assert activity.is_alive
-    assert activity.in_words() == "waiting for 500 s: the receiver: connection refused; next try in 500 s"
+    assert (
+        activity.in_words()
+        == "waiting for 500 s: the receiver: connection refused; next try in 500 s"
+    )
     activity.progressed()
     assert activity.in_words() == "publishing"
 
@@ -223,7 +260,11 @@ def scrape(activity: Activity) -> dict[tuple[str, ...], float]:
     return {
         (
             sample.name,
-            *(value for name, value in sorted(sample.labels.items()) if name not in ("log", "sink")),
+            *(
+                value
+                for name, value in sorted(sample.labels.items())
+                if name not in ("log", "sink")
+            ),
         ): sample.value
         for family in families
         for sample in family.samples
@@ -259,13 +300,18 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
 @pytest.mark.parametrize(
     ("accept", "media_type"),
     [
-        ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5", "application/openmetrics-text"),
+        (
+            "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5",
+            "application/openmetrics-text",
+        ),
         ("text/plain;version=0.0.4", "text/plain"),
         ("text/html,*/*;q=0.8", "text/plain"),
         ("", "text/plain"),
     ],
 )
-def test_a_scrape_is_in_the_format_that_is_asked_for(activity: Activity, accept: str, media_type: str) -> None:
+def test_a_scrape_is_in_the_format_that_is_asked_for(
+    activity: Activity, accept: str, media_type: str
+) -> None:
     with asking(monitor_of(activity)) as ask:
         status, headers, body = ask("/metrics", Accept=accept)
     assert status == 200
@@ -285,7 +331,9 @@ def test_a_histogram_counts_a_time_in_every_bucket_from_its_own_on() -> None:
     assert histogram.buckets() == [("0.1", 2), ("1", 3), ("+Inf", 4)]
 
 
-def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(activity: Activity) -> None:
+def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(
+    activity: Activity,
+) -> None:
     activity.looked(Looked(1, 100, None, parked=[parked("Alice is locked")]))
     activity.answered(Document(1, 1, ("5",), b"<nds/>"), said("retry", "Alice is locked"), 0.1)
     hidden = json.dumps(process_status(activity, "log", "http", "xds", shows_values=False))
@@ -296,7 +344,9 @@ def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(activ
     assert "idu=17" in shown
 
 
-def test_a_flight_is_seen_as_soon_as_it_begins_and_until_it_has_ended(activity: Activity, clock: Clock) -> None:
+def test_a_flight_is_seen_as_soon_as_it_begins_and_until_it_has_ended(
+    activity: Activity, clock: Clock
+) -> None:
     activity.looked(Looked(3, 100, flights=[FlightInfo(4, 1, 2)]))
     activity.flight_begins(FlightInfo(5, 1, 3), {})
     clock.now += 7
@@ -313,16 +363,25 @@ def test_a_flight_that_is_sent_again_is_as_old_as_it_was(activity: Activity, clo
         activity.flight_ended(5, "retry", FlightInfo(5, 1, 2))
         activity.looked(Looked(2, 100, flights=[FlightInfo(5, 1, 2)], oldest_flight_seconds=3.0))
     values = scrape(activity)
-    assert (values["eventlog_oldest_flight_seconds",], values["eventlog_in_flight_rows",]) == (80, 2)
+    assert (values["eventlog_oldest_flight_seconds",], values["eventlog_in_flight_rows",]) == (
+        80,
+        2,
+    )
 
 
-def test_the_oldest_row_grows_older_while_the_publisher_waits(activity: Activity, clock: Clock) -> None:
+def test_the_oldest_row_grows_older_while_the_publisher_waits(
+    activity: Activity, clock: Clock
+) -> None:
     activity.looked(Looked(3, 100, 2.0))
     clock.now += 10
-    assert scrape(activity)["eventlog_queue_oldest_seconds",] == 2, "it may have been answered since"
+    assert scrape(activity)["eventlog_queue_oldest_seconds",] == 2, (
+        "it may have been answered since"
+    )
     activity.waits(WaitFor.RECEIVER, "away", 1100.0, "away")
     assert scrape(activity)["eventlog_queue_oldest_seconds",] == 12
-    assert process_status(activity, "log", "http", "xds", shows_values=False)["oldest_seconds"] == 12
+    assert (
+        process_status(activity, "log", "http", "xds", shows_values=False)["oldest_seconds"] == 12
+    )
     activity.add_sample()
     assert activity.history[-1].oldest_seconds == 12
 
@@ -333,14 +392,22 @@ def test_a_flight_that_was_there_before_is_as_old_as_its_line_says(activity: Act
     assert scrape(activity)["eventlog_oldest_flight_seconds",] == 82
 
 
-def test_a_reason_is_told_without_the_receivers_words_if_it_has_such_a_text(activity: Activity) -> None:
+def test_a_reason_is_told_without_the_receivers_words_if_it_has_such_a_text(
+    activity: Activity,
+) -> None:
     activity.waits(WaitFor.RECEIVER, "http://r: 503; Jack is locked", 1010.0, "http://r: 503")
     told = process_status(activity, "log", "http", "xds", shows_values=False)["state"]
     assert told["words"] == "waiting for 0 s: the receiver: http://r: 503; next try in 10 s"
     assert told["reason"] == "the receiver: http://r: 503"
     activity.waits(WaitFor.RECEIVER, "Jack is locked", 1010.0)
-    assert process_status(activity, "log", "http", "xds", shows_values=False)["state"]["reason"] == "the receiver"
-    assert "Jack" in process_status(activity, "log", "http", "xds", shows_values=True)["state"]["words"]
+    assert (
+        process_status(activity, "log", "http", "xds", shows_values=False)["state"]["reason"]
+        == "the receiver"
+    )
+    assert (
+        "Jack"
+        in process_status(activity, "log", "http", "xds", shows_values=True)["state"]["words"]
+    )
 
 
 def test_questions_wait_for_each_other(activity: Activity) -> None:
@@ -355,25 +422,35 @@ def test_questions_wait_for_each_other(activity: Activity) -> None:
 
 
 def delays(activity: Activity) -> dict[tuple[str, ...], float]:
-    return {key: value for key, value in scrape(activity).items() if key[0].startswith("eventlog_delay_seconds")}
+    return {
+        key: value
+        for key, value in scrape(activity).items()
+        if key[0].startswith("eventlog_delay_seconds")
+    }
 
 
 NOON = datetime(2026, 3, 1, 12, 0, 0)
 
 
-def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(activity: Activity, clock: Clock) -> None:
+def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(
+    activity: Activity, clock: Clock
+) -> None:
     assert delays(activity) == {}
     activity.looked(Looked(1, 100, clock=NOON))
     clock.now += 3
     activity.flight_begins(FlightInfo(1, 2, 2), {"1": "2026-03-01 11:59:58.5", "7": None})
     activity.answered(Document(1, 1, ("1", "2"), b""), Answer(), 0.1)  # at 12:00:03 by that clock
-    activity.answered(Document(1, 2, ("4", "5"), b""), Answer(), 0.1)  # whose first row is not known
+    activity.answered(
+        Document(1, 2, ("4", "5"), b""), Answer(), 0.1
+    )  # whose first row is not known
     activity.answered(Document(1, 3, ("7",), b""), Answer(), 0.1)
     assert delays(activity)["eventlog_delay_seconds_sum",] == 4.5
     assert delays(activity)["eventlog_delay_seconds_count",] == 1
 
 
-def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(activity: Activity, clock: Clock) -> None:
+def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(
+    activity: Activity, clock: Clock
+) -> None:
     activity.looked(Looked(1, 100, clock=NOON))
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), said("retry"), 0.1)
@@ -384,7 +461,9 @@ def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(activity: Activity, 
     assert delays(activity)["eventlog_delay_seconds_sum",] == 60
 
 
-def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(activity: Activity, clock: Clock) -> None:
+def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(
+    activity: Activity, clock: Clock
+) -> None:
     activity.looked(Looked(1, 100, clock=NOON))
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), Answer(is_pending=True), 0.1)
@@ -405,20 +484,30 @@ def test_what_the_receiver_said_of_an_event_is_known_for_a_while(activity: Activ
         (2, "warning", "done"), (1, "retry", "Alice is locked"),
     ]  # fmt: skip
     assert "Alice" not in json.dumps(answers_data(activity, "5", shows_values=False))
-    assert answers_data(activity, "4", shows_values=True) == answers_data(activity, None, shows_values=True) == []
+    assert (
+        answers_data(activity, "4", shows_values=True)
+        == answers_data(activity, None, shows_values=True)
+        == []
+    )
     for flight in range(10):
         event_ids = tuple(str(flight * 10_000 + number) for number in range(10_000))
-        activity.answered(Document(flight, 1, event_ids, b""), Answer(general=Verdict(Level.ERROR, "no")), 0.1)
+        activity.answered(
+            Document(flight, 1, event_ids, b""), Answer(general=Verdict(Level.ERROR, "no")), 0.1
+        )
     assert answers_data(activity, "5.2", shows_values=True) == [], "old answers are forgotten"
 
 
 def test_a_status_has_every_name_of_the_shape_and_no_other(activity: Activity) -> None:
-    assert process_status(activity, "log", "http", "xds", shows_values=False).keys() == shape().keys()
+    assert (
+        process_status(activity, "log", "http", "xds", shows_values=False).keys() == shape().keys()
+    )
     with pytest.raises(TypeError, match="colour"):
         shape(colour="red")
 
 
-def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(activity: Activity, clock: Clock) -> None:
+def test_the_curves_hold_rates_and_the_middle_time_of_an_envelope(
+    activity: Activity, clock: Clock
+) -> None:
     for seconds in (0.1, 0.2, 0.9):
         activity.answered(Document(1, 1, ("1",), b"<nds/>"), Answer(), seconds)
     activity.counters.rows_success = 50
@@ -453,11 +542,16 @@ def test_what_the_database_refuses_is_told_with_its_code(activity: Activity) -> 
 
     with asking(monitor_of(activity, questions=Refusing())) as ask:
         status, _, body = ask("/errors.json")
-        assert (status, json.loads(body)["error"]) == (502, "canceling statement due to statement timeout")
+        assert (status, json.loads(body)["error"]) == (
+            502,
+            "canceling statement due to statement timeout",
+        )
 
 
 def test_several_observers_are_told_everything() -> None:
-    told = {name for name in vars(Observer) if not name.startswith("_") and name != "wants_event_times"}
+    told = {
+        name for name in vars(Observer) if not name.startswith("_") and name != "wants_event_times"
+    }
     assert told <= vars(_Several).keys()
     assert join_observers(SILENT, SILENT) is SILENT
 

@@ -1,4 +1,6 @@
-"""The monitor's server and those who take its connections and send nothing: a probe is answered all the same."""
+"""The monitor's server and those who take its connections and send nothing: a probe is answered all
+the same.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def is_closed_by_the_server(client: socket.socket, within: float) -> bool:
     return True
 
 
-@pytest.mark.parametrize("said", [b"", b"GET /status.json HTT", b"POST /login HTTP/1.1\r\nHost: localhost\r\n"])
+@pytest.mark.parametrize(
+    "said", [b"", b"GET /status.json HTT", b"POST /login HTTP/1.1\r\nHost: localhost\r\n"]
+)
 def test_sockets_that_never_finish_a_request_take_no_health_away(said: bytes) -> None:
     with served(token="secret") as address, ExitStack() as opened:
         for _ in range(66):
@@ -69,7 +73,9 @@ def test_health_is_answered_while_as_many_requests_as_may_be_are_worked_on() -> 
     with served(token="secret") as address, ExitStack() as opened:
         for _ in range(64):
             client = opened.enter_context(socket.create_connection(address))
-            client.sendall(b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken=")
+            client.sendall(
+                b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken="
+            )
         deadline = time.monotonic() + 10
         while probe(address, "/status.json") != 503 and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -79,7 +85,10 @@ def test_health_is_answered_while_as_many_requests_as_may_be_are_worked_on() -> 
 
 def test_more_connections_than_there_may_be_close_the_oldest_and_let_a_probe_in() -> None:
     with served() as address, ExitStack() as opened:
-        silent = [opened.enter_context(socket.create_connection(address)) for _ in range(MOST_CONNECTIONS + 20)]
+        silent = [
+            opened.enter_context(socket.create_connection(address))
+            for _ in range(MOST_CONNECTIONS + 20)
+        ]
         assert probe(address) == 200
         assert is_closed_by_the_server(silent[0], 5)
         assert not is_closed_by_the_server(silent[-1], 0.2)

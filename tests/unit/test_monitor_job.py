@@ -42,28 +42,45 @@ def activity(clock: Clock) -> JobActivity:
 def metrics(activity: JobActivity) -> dict[str, float]:
     text = exposition(JobMetrics(activity, {"log": "eventlog", "format": "xds"}))[0].decode()
     return {
-        sample.name + "".join(value for name, value in sample.labels.items() if name == "stage"): sample.value
+        sample.name
+        + "".join(value for name, value in sample.labels.items() if name == "stage"): sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
     }
 
 
-def test_a_stage_shows_how_far_it_is_and_how_long_it_will_take(activity: JobActivity, clock: Clock) -> None:
+def test_a_stage_shows_how_far_it_is_and_how_long_it_will_take(
+    activity: JobActivity, clock: Clock
+) -> None:
     progress = Progress()
     assert not activity.is_ready
     with activity.during("converting", lambda: progress):
         clock.now += 5
-        progress.share, progress.rows, progress.events, progress.parts = 0.25, 250, 100, "1 of 4 parts"
+        progress.share, progress.rows, progress.events, progress.parts = (
+            0.25,
+            250,
+            100,
+            "1 of 4 parts",
+        )
         activity.add_sample()
         status = job_status(activity, "eventlog", "/out", "xds")
         assert status.keys() == shape().keys()
         assert status["job"] == {
-            "stage": "converting", "share": 0.25, "rows": 250, "events": 100, "total": 1000, "parts": "1 of 4 parts",
+            "stage": "converting",
+            "share": 0.25,
+            "rows": 250,
+            "events": 100,
+            "total": 1000,
+            "parts": "1 of 4 parts",
             "seconds_left": 15.0,
-        }  # fmt: skip
+        }
         assert status["state"]["words"] == "converting: 25%, about 15 s left"
         (sample,) = activity.history
-        assert (sample.rows_per_second, sample.events_per_second, sample.queue_rows) == (50, 20, 750)
+        assert (sample.rows_per_second, sample.events_per_second, sample.queue_rows) == (
+            50,
+            20,
+            750,
+        )
         told = metrics(activity)
         assert told["eventlog_backlog_rows_read_total"] == 250
         assert told["eventlog_backlog_stage_ratio"] == 0.25
@@ -92,7 +109,9 @@ def test_a_job_without_progress_is_not_alive_for_ever(activity: JobActivity, clo
         assert not activity.is_alive
 
 
-def test_a_progress_that_cannot_be_asked_for_leaves_the_job_and_its_error_alone(activity: JobActivity) -> None:
+def test_a_progress_that_cannot_be_asked_for_leaves_the_job_and_its_error_alone(
+    activity: JobActivity,
+) -> None:
     def gone() -> Progress:
         raise ConnectionError("Spark is gone")
 

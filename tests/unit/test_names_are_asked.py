@@ -1,4 +1,6 @@
-"""Code asks formats, sinks and sources what they can do, and compares no name of theirs: they are open to others."""
+"""Code asks formats, sinks and sources what they can do, and compares no name of theirs: they are
+open to others.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,8 @@ OTHER_MEANINGS: Final = {
     ("eventlog/transport/http.py", "http"),
     ("eventlog/transport/kafka.py", "kafka"),
 }
-"""Comparisons with a word that is a name, and means something else: the default source, a kind of file, the scope and
-the scheme of a URL, the place of an answer.
+"""Comparisons with a word that is a name, and means something else: the default source, a kind of
+file, the scope and the scheme of a URL, the place of an answer.
 """
 
 
@@ -38,7 +40,11 @@ def constants(tree: ast.Module) -> dict[str, str]:
     found = {}
     for node in tree.body:
         targets = (
-            node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
+            node.targets
+            if isinstance(node, ast.Assign)
+            else [node.target]
+            if isinstance(node, ast.AnnAssign)
+            else []
         )
         value = getattr(node, "value", None)
         if isinstance(value, ast.Constant) and isinstance(value.value, str):
@@ -65,8 +71,8 @@ DATABASES_ELSEWHERE: Final = {
     ("eventlog/core/values.py", "postgresql"),
     ("eventlog/qlik/database_tables.py", "sqlite"),
 }
-"""Comparisons with a database's name: a URL of change tables, which may be of any database that SQLAlchemy knows; what
-the types of a catalogue mean, which may be a file that names the database.
+"""Comparisons with a database's name: a URL of change tables, which may be of any database that
+SQLAlchemy knows; what the types of a catalogue mean, which may be a file that names the database.
 """
 
 
@@ -78,7 +84,9 @@ def comparisons(names: Set[str]) -> set[tuple[str, str]]:
     }
     shared: dict[str, str] = {}
     for tree in files.values():
-        shared |= {name: text for name, text in constants(tree).items() if name.isupper() and text in names}
+        shared |= {
+            name: text for name, text in constants(tree).items() if name.isupper() and text in names
+        }
     found = set()
     for place, tree in files.items():
         known = {**shared, **constants(tree)}
@@ -96,7 +104,9 @@ def comparisons(names: Set[str]) -> set[tuple[str, str]]:
 def test_no_name_of_a_format_a_sink_or_a_source_is_compared_outside_its_own_package() -> None:
     names = {name for group in (FORMATS, SINKS, SOURCES) for name in own_names(group)}
     found = {
-        (place, name) for place, name in comparisons(names) if not place.startswith(OWN.get(name, f"eventlog/{name}/"))
+        (place, name)
+        for place, name in comparisons(names)
+        if not place.startswith(OWN.get(name, f"eventlog/{name}/"))
     }
     assert found - OTHER_MEANINGS == set()
 

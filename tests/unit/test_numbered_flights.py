@@ -1,4 +1,6 @@
-"""Formats that number their output: in-flight line, events as Qlik messages (spec/event-log.md 10, spec/qlik.md 5)."""
+"""Formats that number their output: in-flight line, events as Qlik messages (spec/event-log.md 10,
+spec/qlik.md 5).
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,10 @@ def test_what_is_left_of_a_flight_keeps_its_numbers(sizes: list[int], data: st.D
     whole = numbered(flight(*sizes), FIRST)
     assert places(whole) == list(range(1, sum(sizes) + 1))
     kept = data.draw(st.sets(st.sampled_from(places(whole)), min_size=1))
-    left = {number: [event for event in events if event.place in kept] for number, events in whole.envelopes.items()}
+    left = {
+        number: [event for event in events if event.place in kept]
+        for number, events in whole.envelopes.items()
+    }
     rest = whole._replace(envelopes={number: events for number, events in left.items() if events})
     again = decode(3, encode(rest))
     assert (list(again.envelopes), again.first, places(again)) == (
@@ -75,7 +80,13 @@ def test_lines_of_other_formats_have_no_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ['{"first":"1"}', '{"envelopes":[]}', '{"line_format":1,"kind":"publisher","first":"1"}', '{"first":1']
+    "line",
+    [
+        '{"first":"1"}',
+        '{"envelopes":[]}',
+        '{"line_format":1,"kind":"publisher","first":"1"}',
+        '{"first":1',
+    ],
 )
 def test_a_numbered_line_that_is_not_ours_is_refused(line: str) -> None:
     with pytest.raises(DatabaseError, match="in-flight line 3"):
@@ -83,7 +94,9 @@ def test_a_numbered_line_that_is_not_ours_is_refused(line: str) -> None:
 
 
 def messages(**options: Any) -> QlikWriter:
-    return QlikWriter(WriteOptions(**options), Publishing(ValueOptions("java"), utc_now=lambda: NOW))
+    return QlikWriter(
+        WriteOptions(**options), Publishing(ValueOptions("java"), utc_now=lambda: NOW)
+    )
 
 
 def document(format: QlikWriter, *events: Outgoing, of: Catalog = CATALOG) -> Document:
@@ -125,9 +138,18 @@ TYPED = build_catalog(
                     "columns": [
                         {"name": name, "type": type}
                         for name, type in (
-                            ("id", "integer"), ("code", "varchar(9)"), ("name", "varchar(40)"), ("note", "text"),
-                            ("price", "numeric(10,2)"), ("day", "date"), ("at", "timestamp"), ("clock", "time"),
-                            ("is_new", "boolean"), ("data", "bytea"), ("ratio", "double precision"), ("n", "smallint"),
+                            ("id", "integer"),
+                            ("code", "varchar(9)"),
+                            ("name", "varchar(40)"),
+                            ("note", "text"),
+                            ("price", "numeric(10,2)"),
+                            ("day", "date"),
+                            ("at", "timestamp"),
+                            ("clock", "time"),
+                            ("is_new", "boolean"),
+                            ("data", "bytea"),
+                            ("ratio", "double precision"),
+                            ("n", "smallint"),
                             ("part", "bigint"),
                         )
                     ],
@@ -144,7 +166,7 @@ TYPED = build_catalog(
     ),
     referential="dn",
     values=ValueOptions("full"),
-)  # fmt: skip
+)
 ITEM = TYPED.class_named("item")
 TEXTS = {
     "name": st.sampled_from(["a", "", 'b"\\\n%s%%', "Müller ž", "\ud800"]),
@@ -164,12 +186,20 @@ TEXTS = {
 @st.composite
 def typed_events(draw: st.DrawFn) -> Outgoing:
     number = draw(st.integers(1, 99))
-    key = table_key.key_text([("code", draw(st.sampled_from(["a", "+,", "ä"]))), ("id", str(number))])
+    key = table_key.key_text(
+        [("code", draw(st.sampled_from(["a", "+,", "ä"]))), ("id", str(number))]
+    )
     object_id = ITEM, ITEM.canonical_key(key)
     operation = draw(st.sampled_from([Operation.ADD, Operation.MODIFY, Operation.DELETE]))
-    names = [] if operation == Operation.DELETE else draw(st.lists(st.sampled_from(sorted(TEXTS)), max_size=4))
+    names = (
+        []
+        if operation == Operation.DELETE
+        else draw(st.lists(st.sampled_from(sorted(TEXTS)), max_size=4))
+    )
     steps: list[Any] = []
-    for attribute in sorted((a for name in names for a in ITEM.attributes if a.name == name), key=lambda a: a.name):
+    for attribute in sorted(
+        (a for name in names for a in ITEM.attributes if a.name == name), key=lambda a: a.name
+    ):
         texts = st.none() | TEXTS[attribute.name]
         old = draw(st.just(ALL) | texts) if operation == Operation.MODIFY else None
         steps.append((number, 2, object_id, attribute, old, draw(texts)))
@@ -186,8 +216,13 @@ MESSAGE_OPTIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("options", MESSAGE_OPTIONS)
 @given(events=st.lists(typed_events(), min_size=1, max_size=8))
-def test_steps_make_the_messages_that_their_changes_make(options: dict[str, Any], events: list[Outgoing]) -> None:
-    columns = {"app.item": class_columns(ITEM), "app.part": class_columns(TYPED.class_named("part"))}
+def test_steps_make_the_messages_that_their_changes_make(
+    options: dict[str, Any], events: list[Outgoing]
+) -> None:
+    columns = {
+        "app.item": class_columns(ITEM),
+        "app.part": class_columns(TYPED.class_named("part")),
+    }
     writer = MessageWriter(WriteOptions(**options), columns=columns, utc_now=lambda: NOW)
     read_change, sequence_of = outgoing_reader(TYPED, ValueOptions("java")), sequences(FIRST)
     written = document(messages(**options), *events, of=TYPED).records
@@ -196,7 +231,9 @@ def test_steps_make_the_messages_that_their_changes_make(options: dict[str, Any]
         try:
             expected = writer.messages(read_change(event, time, None), sequence_of(event.place))
         except (FormatError, RowError):  # perhaps of an old value that is not written anyway
-            is_left_out = options.get("encoding") == "avro" and any(step[4] is ALL for step in event.steps or ())
+            is_left_out = options.get("encoding") == "avro" and any(
+                step[4] is ALL for step in event.steps or ()
+            )
             assert is_left_out or isinstance(records, Verdict)
         else:
             assert not isinstance(records, Verdict), records.message
@@ -205,7 +242,8 @@ def test_steps_make_the_messages_that_their_changes_make(options: dict[str, Any]
 
 def _readable(records: Any) -> list[Any]:
     return [
-        record._replace(value=json.loads(record.value)) if record.value[:1] == b"{" else record for record in records
+        record._replace(value=json.loads(record.value)) if record.value[:1] == b"{" else record
+        for record in records
     ]
 
 
@@ -240,7 +278,10 @@ def test_an_event_that_a_message_cannot_hold_is_an_error() -> None:
 
 
 def test_a_preview_shows_records_as_lines() -> None:
-    lines = [json.loads(line) for line in messages().preview(CATALOG, Flight(1, {}), [EVENT]).splitlines()]
+    lines = [
+        json.loads(line)
+        for line in messages().preview(CATALOG, Flight(1, {}), [EVENT]).splitlines()
+    ]
     assert [line["topic"] for line in lines] == ["eventlog.metadata", "indirect.usr"]
 
 
@@ -257,7 +298,8 @@ KEYED = build_catalog(
                 },
                 {
                     "name": "w", "kind": "view",
-                    "columns": [{"name": "pk_id", "type": "integer"}, {"name": "sv_name", "type": "text"}],
+                    "columns": [{"name": "pk_id", "type": "integer"}, {"name": "sv_name",
+                    "type": "text"}],
                 },
             ],
         }
@@ -293,7 +335,9 @@ def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
     values = value_options(load(None, {}, flags))
     classes = build_catalog(database(table("times", "id integer; at time", "id")), values=values)
     checked = check_rows(
-        queue_rows([row(1, 2, "id=1", "at", "10:00:00.25", "10:00:00.5", table="times")]), classes, None
+        queue_rows([row(1, 2, "id=1", "at", "10:00:00.25", "10:00:00.5", table="times")]),
+        classes,
+        None,
     )
     assert not checked.remarks
     (group,) = fold(checked.good, 1000, 10000)
@@ -304,8 +348,12 @@ def test_a_message_has_the_fraction_of_a_time_of_day() -> None:
     assert message["message"]["data"]["at"] == "10:00:00.500000"
 
 
-def test_a_flight_of_an_epoch_begins_not_before_the_raise_also_where_the_clock_has_gone_back() -> None:
-    output = QlikWriter(WriteOptions(), Publishing(value_options(load(None, {})), utc_now=lambda: NOW))
+def test_a_flight_of_an_epoch_begins_not_before_the_raise_also_where_the_clock_has_gone_back() -> (
+    None
+):
+    output = QlikWriter(
+        WriteOptions(), Publishing(value_options(load(None, {})), utc_now=lambda: NOW)
+    )
     raised = datetime(2024, 5, 11, tzinfo=UTC)
     assert output.first(1, "", None)[:16] == time_prefix(NOW)
     assert output.first(1, "", raised)[:16] == time_prefix(raised)

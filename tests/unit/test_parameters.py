@@ -1,4 +1,6 @@
-"""Every line of the table of parameters: its option, alias, profile idm and default (spec/event-log.md 9)."""
+"""Every line of the table of parameters: its option, alias, profile idm and default
+(spec/event-log.md 9).
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,14 @@ File = Callable[[str], Config]
 
 # option, its aliases, profile idm, our default, a value as the vendor writes it, what it means
 TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
-    ("database.log_table", ("log-table",), "eventlog", "eventlog", '"indirect_process"', "indirect_process"),
+    (
+        "database.log_table",
+        ("log-table",),
+        "eventlog",
+        "eventlog",
+        '"indirect_process"',
+        "indirect_process",
+    ),
     ("database.schema_name", ("sync-schema",), None, None, '"indirect"', "indirect"),
     ("database.tables", ("sync-tables",), None, None, '"usr; grp,  emp"', ("usr", "grp", "emp")),
     ("publisher.publisher_disabled", ("disable",), False, False, '"1"', True),
@@ -30,10 +39,23 @@ TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
     ("publisher.handle_future_events", ("handle-future-events",), False, False, "1", True),
     ("publisher.event_time_zone", (), "utc", "utc", '"local"', "local"),
     ("publisher.polling_interval", ("polling-interval",), 10, 10, "604800", 604800),
-    ("publisher.time_of_day", ("time-of-day",), None, None, '"18:30:00, 06:00:00"', (time(6), time(18, 30))),
+    (
+        "publisher.time_of_day",
+        ("time-of-day",),
+        None,
+        None,
+        '"18:30:00, 06:00:00"',
+        (time(6), time(18, 30)),
+    ),
     ("publisher.notify", (), False, True, "1", True),
-    ("publisher.post_poll_statements", ("post-poll-stmt",), (), (), "[\"SELECT ';'\", 'SELECT 2']",
-     ("SELECT ';'", "SELECT 2")),
+    (
+        "publisher.post_poll_statements",
+        ("post-poll-stmt",),
+        (),
+        (),
+        "[\"SELECT ';'\", 'SELECT 2']",
+        ("SELECT ';'", "SELECT 2"),
+    ),
     ("publisher.batch_size", ("batch-size",), 1, 128, "16", 16),
     ("publisher.query_limit", ("query-limit", "query limit"), 10000, 10000, "0", 0),
     ("publisher.heartbeat_interval", ("pub-heartbeat-interval",), 0, 0, "10", 10),
@@ -42,7 +64,14 @@ TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
     ("format.referential", ("enable-refs",), "value", "value", "1", "dn"),
     ("publisher.layout", (), "2.x", "2.x", '"3.5"', "3.5"),
     ("publisher.column_map", (), None, None, "", None),
-    ("publisher.column_sort", ("column-position-comparator",), "bytes", "bytes", '"collation"', "collation"),
+    (
+        "publisher.column_sort",
+        ("column-position-comparator",),
+        "bytes",
+        "bytes",
+        '"collation"',
+        "collation",
+    ),
     ("format.xds.insert_query_back", (), "modify", "modify", '"add"', "add"),
     ("publisher.loopback_rows", (), "consume", "consume", '"leave"', "leave"),
     ("publisher.fold_distance", (), 1000, 1000, "0", 0),
@@ -63,8 +92,12 @@ TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
     ("publisher.mark_interval", (), 1.0, 1.0, "0.5", 0.5),
     ("format.xds.product_name", (), "eventlog", "eventlog", '"IDM"', "IDM"),
     ("format.xds.product_version", (), __version__, __version__, '"4.8"', "4.8"),
-]  # fmt: skip
-NAMED = [(option, name) for option, aliases, *_ in TABLE for name in (option.rpartition(".")[2], *aliases)]
+]
+NAMED = [
+    (option, name)
+    for option, aliases, *_ in TABLE
+    for name in (option.rpartition(".")[2], *aliases)
+]
 LEGAL = {option: (text, value) for option, _, _, _, text, value in TABLE if text}
 
 
@@ -93,28 +126,40 @@ def test_default_and_profile(file: File, option: str, idm: Any, default: Any) ->
     assert setting(file('[publisher]\nprofile = "idm"\n'), option) == idm
 
 
-@pytest.mark.parametrize(("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL])
+@pytest.mark.parametrize(
+    ("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL]
+)
 def test_option_and_alias_mean_the_same(file: File, option: str, name: str) -> None:
     text, value = LEGAL[option]
-    if name == option.rpartition(".")[2] and option in ("format.xds.time_syntax", "format.referential"):
+    if name == option.rpartition(".")[2] and option in (
+        "format.xds.time_syntax",
+        "format.referential",
+    ):
         text = f'"{value}"'  # the vendor's numbers are values of the aliases
     assert setting(file(f'[publisher]\n"{name}" = {text}\n'), option) == value
 
 
-@pytest.mark.parametrize(("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL])
+@pytest.mark.parametrize(
+    ("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL]
+)
 def test_what_is_given_counts_more_than_the_profile(file: File, option: str, name: str) -> None:
     text, value = LEGAL[option]
-    if name == option.rpartition(".")[2] and option in ("format.xds.time_syntax", "format.referential"):
+    if name == option.rpartition(".")[2] and option in (
+        "format.xds.time_syntax",
+        "format.referential",
+    ):
         text = f'"{value}"'
     assert setting(file(f'[publisher]\nprofile = "idm"\n"{name}" = {text}\n'), option) == value
 
 
 @pytest.mark.parametrize(
     ("alias", "text", "value"),
-    [("time-syntax", "1", "integer"), ("time-syntax", '"3"', "java"), ("enable-refs", '"0"', "value"),
-     ("enable-refs", '"yes"', "dn"), ("enable-refs", "false", "value")],
+    [("time-syntax", "1", "integer"), ("time-syntax", '"3"', "java"), ("enable-refs", '"0"',
+     "value"), ("enable-refs", '"yes"', "dn"), ("enable-refs", "false", "value")],
 )  # fmt: skip
-def test_the_vendors_numbers_are_words_of_ours(file: File, alias: str, text: str, value: str) -> None:
+def test_the_vendors_numbers_are_words_of_ours(
+    file: File, alias: str, text: str, value: str
+) -> None:
     config = file(f'[publisher]\n"{alias}" = {text}\n')
     assert value in (setting(config, "format.xds.time_syntax"), config.format.referential)
 
@@ -198,9 +243,10 @@ def test_whose_rows_are_loopback(file: File, lines: str, loopback_user: str | No
 def test_what_the_cycle_is_given(file: File) -> None:
     options = publisher_options(
         file(
-            "[publisher]\nheartbeat_interval = 5\ntime_of_day = '06:00:00'\npost_poll_statements = ['SELECT 1']\n"
-            "handle_future_events = true\nevent_time_zone = 'local'\nnotify = false\nconcurrency = 8\n"
-            "loopback_rows = 'leave'\non_retry = 'stop'\n[sink]\ntype = 'python'\nfunction = 'x:y'\n"
+            "[publisher]\nheartbeat_interval = 5\ntime_of_day = '06:00:00'\npost_poll_statements "
+            "= ['SELECT 1']\nhandle_future_events = true\nevent_time_zone = 'local'\nnotify = "
+            "false\nconcurrency = 8\nloopback_rows = 'leave'\non_retry = 'stop'\n[sink]\ntype = "
+            "'python'\nfunction = 'x:y'\n"
         ),
         "asked",
     )
@@ -208,4 +254,9 @@ def test_what_the_cycle_is_given(file: File) -> None:
     assert options.time_of_day == (time(6),)
     assert options.post_poll_statements == ("SELECT 1",)
     assert (options.handle_future_events, options.event_time_zone) == (True, "local")
-    assert (options.notify, options.concurrency, options.leave_loopback, options.park) == (False, 8, True, False)
+    assert (options.notify, options.concurrency, options.leave_loopback, options.park) == (
+        False,
+        8,
+        True,
+        False,
+    )

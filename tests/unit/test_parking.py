@@ -33,7 +33,9 @@ BACK_OFFS = [
 
 
 @pytest.mark.parametrize(("attempts", "initial", "most", "seconds"), BACK_OFFS)
-def test_a_back_off_doubles_from_initial_to_max(attempts: int, initial: float, most: float, seconds: float) -> None:
+def test_a_back_off_doubles_from_initial_to_max(
+    attempts: int, initial: float, most: float, seconds: float
+) -> None:
     assert back_off(attempts, initial, most) == seconds
 
 
@@ -46,7 +48,9 @@ def test_chance_takes_away_up_to_a_half(chance: float, seconds: float) -> None:
 
 
 @pytest.mark.parametrize(("asked", "pause"), [(None, 1.5), (0, 1), (17.5, 17.5), (3600, 60)])
-def test_a_receiver_that_says_how_long_is_left_alone_within_the_bounds(asked: float | None, pause: float) -> None:
+def test_a_receiver_that_says_how_long_is_left_alone_within_the_bounds(
+    asked: float | None, pause: float
+) -> None:
     class Stop:
         waited: float | None = None
 
@@ -65,7 +69,11 @@ def test_a_receiver_that_says_how_long_is_left_alone_within_the_bounds(asked: fl
 def test_only_the_parked_object_waits() -> None:
     parked = parking()
     parked.park(A, 100)
-    assert (parked.is_waiting(A), parked.is_waiting(B), parked.is_waiting(None)) == (True, False, False)
+    assert (parked.is_waiting(A), parked.is_waiting(B), parked.is_waiting(None)) == (
+        True,
+        False,
+        False,
+    )
     assert (A in parked, B in parked, len(parked), list(parked)) == (True, False, 1, [A])
 
 
@@ -143,7 +151,9 @@ def test_who_is_parked_again_waits_again_and_so_does_who_is_not_woken() -> None:
     assert parked.is_waiting(B)
 
 
-def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_longest_come_first() -> None:
+def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_longest_come_first() -> (
+    None
+):
     parked: Parking[ObjectId] = Parking(1, 60, random=lambda: 1.0)
     pending = Pending(parked)
 
@@ -160,7 +170,9 @@ def test_of_a_stream_half_of_what_is_sent_at_a_time_are_retries_and_those_due_lo
     (envelope,) = pending.envelopes(4, 1, now=100)
     assert [each.object_id for each in envelope] == [("b",), ("c",), ("e",), ("f",)]
     pending.put_back_unanswered()
-    assert [[each.object_id for each in one] for one in pending.envelopes(1, 1, now=100)] == [[("b",)]]
+    assert [[each.object_id for each in one] for one in pending.envelopes(1, 1, now=100)] == [
+        [("b",)]
+    ]
 
 
 def test_of_a_stream_all_that_is_sent_are_retries_while_nothing_else_is_there() -> None:
@@ -176,7 +188,7 @@ def test_of_a_stream_all_that_is_sent_are_retries_while_nothing_else_is_there() 
     assert [each.object_id for each in envelope] == [("a",), ("b",)]
 
 
-# --- events of several objects ----------------------------------------------------------------------------------------
+# --- events of several objects --------------------------------------------------------------------
 
 
 def taken(pending: Pending, size: int = 8, now: float = 0) -> list[str]:
@@ -249,7 +261,9 @@ def test_an_event_of_all_objects_is_in_the_air_alone() -> None:
     assert taken(pending, now=4) == ["3"]
 
 
-def test_answers_that_are_forgotten_bring_an_event_of_all_objects_back_before_those_behind_it() -> None:
+def test_answers_that_are_forgotten_bring_an_event_of_all_objects_back_before_those_behind_it() -> (
+    None
+):
     pending, parked = pending_of(("1", ()), ("2", (("a",),)))
     (every,) = pending.envelopes(8, 1, 0)
     answer(pending, list(every))

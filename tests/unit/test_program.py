@@ -85,7 +85,9 @@ def test_a_publisher_may_run_again_and_goes_on_counting(shop: dict[str, Any]) ->
 def test_a_daemon_runs_until_the_event_is_set(shop: dict[str, Any]) -> None:
     change("INSERT INTO customer VALUES (1, 'Ada')")
     received = Received()
-    thread = threading.Thread(target=Publisher.from_config(shop, sink=received, environ={}).run, args=[received.stop])
+    thread = threading.Thread(
+        target=Publisher.from_config(shop, sink=received, environ={}).run, args=[received.stop]
+    )
     thread.start()
     thread.join(60)
     assert not thread.is_alive()
@@ -121,7 +123,9 @@ def test_what_a_function_could_not_receive_is_raised_and_sent_again(shop: dict[s
 
 def test_all_that_is_wrong_with_a_mapping_is_named_without_a_file(shop: dict[str, Any]) -> None:
     with pytest.raises(ConfigError) as error:
-        Publisher.from_config({**shop, "publisher": {"batch_size": 0, "batchsize": 1}, "sink": 7}, environ={})
+        Publisher.from_config(
+            {**shop, "publisher": {"batch_size": 0, "batchsize": 1}, "sink": 7}, environ={}
+        )
     assert "the configuration: publisher.batch_size" in str(error.value)
     assert "the configuration: publisher.batchsize is not known" in str(error.value)
     assert "the configuration: sink is to be a section" in str(error.value)
@@ -144,7 +148,11 @@ def test_the_environment_overrides_a_mapping(shop: dict[str, Any]) -> None:
 def test_messages_go_to_no_function(shop: dict[str, Any]) -> None:
     kafka = {"type": "kafka", "brokers": "localhost:1"}
     with pytest.raises(ConfigError, match="qlik-messages"):
-        Publisher.from_config({**shop, "format": {"type": "qlik-messages"}, "sink": kafka}, sink=Received(), environ={})
+        Publisher.from_config(
+            {**shop, "format": {"type": "qlik-messages"}, "sink": kafka},
+            sink=Received(),
+            environ={},
+        )
 
 
 def test_a_source_that_is_no_log_is_followed_to_where_it_ends(tmp_path: Path) -> None:
@@ -167,7 +175,11 @@ def test_a_source_that_is_no_log_is_followed_to_where_it_ends(tmp_path: Path) ->
 
 
 def test_changes_are_read_filtered_and_written(shop: dict[str, Any], tmp_path: Path) -> None:
-    change("INSERT INTO customer VALUES (1, 'Ada')", "UPDATE customer SET name = 'Eve'", "DELETE FROM customer")
+    change(
+        "INSERT INTO customer VALUES (1, 'Ada')",
+        "UPDATE customer SET name = 'Eve'",
+        "DELETE FROM customer",
+    )
     changes = list(read_changes("eventlog", shop["database"]["url"]))
     assert [one.op for one in changes] == ["INSERT", "UPDATE", "DELETE"]
     report = write_changes("jsonl", iter(changes[1:]), tmp_path / "out.jsonl")

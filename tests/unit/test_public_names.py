@@ -14,7 +14,9 @@ HEAVY = ("sqlalchemy", "lxml", "pyarrow", "psycopg")
 
 def run(code: str) -> str:
     """What a fresh interpreter prints."""
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
 
 
 def test_importing_eventlog_loads_nothing_heavy() -> None:
@@ -25,9 +27,15 @@ def test_importing_eventlog_loads_nothing_heavy() -> None:
 
 
 def test_every_public_name_resolves_in_a_fresh_interpreter() -> None:
-    resolved = run("import eventlog\nfor name in eventlog.__all__: print(name, getattr(eventlog, name) is not None)")
+    resolved = run(
+        "import eventlog\nfor name in eventlog.__all__: print(name, getattr(eventlog, name) is "
+        "not None)"
+    )
     assert resolved.splitlines() == [f"{name} True" for name in eventlog.__all__]
-    assert run("from eventlog import *; print(Change.__name__, convert.__name__)") == "Change convert\n"
+    assert (
+        run("from eventlog import *; print(Change.__name__, convert.__name__)")
+        == "Change convert\n"
+    )
 
 
 def test_names_are_listed_and_others_are_refused() -> None:
@@ -37,5 +45,7 @@ def test_names_are_listed_and_others_are_refused() -> None:
 
 
 def test_the_classes_of_the_model_load_nothing_heavy_either() -> None:
-    loaded = run("import sys; from eventlog import Answer, Change, Event, EventlogError; print(*sys.modules)").split()
+    loaded = run(
+        "import sys; from eventlog import Answer, Change, Event, EventlogError; print(*sys.modules)"
+    ).split()
     assert not {name.partition(".")[0] for name in loaded} & set(HEAVY)

@@ -19,12 +19,19 @@ PAGE = ROOT / "docs" / "spark.md"
 
 def run(code: str, cwd: Path | None = None) -> str:
     """What a fresh interpreter prints."""
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=cwd).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, cwd=cwd
+    ).stdout
 
 
 def test_importing_it_loads_no_pyspark() -> None:
     loaded = run("import eventlog.spark, sys; print(*sys.modules)").split()
-    assert not {name.partition(".")[0] for name in loaded} & {"pyspark", "pyarrow", "pandas", "sqlalchemy"}
+    assert not {name.partition(".")[0] for name in loaded} & {
+        "pyspark",
+        "pyarrow",
+        "pandas",
+        "sqlalchemy",
+    }
     assert [name for name in loaded if name.startswith("eventlog.spark.")] == []
 
 
@@ -52,8 +59,17 @@ def test_the_page_has_every_name_with_its_signature() -> None:
             assert signature(public).return_annotation is not signature(public).empty
 
 
-@pytest.mark.parametrize("hiding", ["spark", "fold", "session", "backlog", "output", "job", "write"])
+@pytest.mark.parametrize(
+    "hiding", ["spark", "fold", "session", "backlog", "output", "job", "write"]
+)
 def test_a_module_of_the_users_directory_hides_none_of_ours(hiding: str, tmp_path: Path) -> None:
     (tmp_path / f"{hiding}.py").write_text("raise SystemExit('the module of the user')\n")
-    ours = "import eventlog.spark.backlog, eventlog.spark.convert, eventlog.spark.output.tables as last"
-    assert run(f"{ours}; print(last.__file__)", cwd=tmp_path).strip().endswith("eventlog/spark/output/tables.py")
+    ours = (
+        "import eventlog.spark.backlog, eventlog.spark.convert, eventlog.spark.output.tables as "
+        "last"
+    )
+    assert (
+        run(f"{ours}; print(last.__file__)", cwd=tmp_path)
+        .strip()
+        .endswith("eventlog/spark/output/tables.py")
+    )

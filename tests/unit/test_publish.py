@@ -39,7 +39,9 @@ class Stop:
 
 @contextmanager
 def world_of(rows: list[Any], **options: Any) -> Iterator[FakePublisher]:
-    fake = FakePublisher(with_options(**{"retry_initial": 1, "retry_max": 60, "polling_interval": 7, **options}))
+    fake = FakePublisher(
+        with_options(**{"retry_initial": 1, "retry_max": 60, "polling_interval": 7, **options})
+    )
     fake.log(rows)
     try:
         with fake.numbering_flights():
@@ -119,7 +121,9 @@ def test_what_is_wrong_at_the_start_ends_it(error: DatabaseError, match: str) ->
         publish(refuse, Receiver, Stop(3))
 
 
-@pytest.mark.parametrize("then", [DatabaseAway("down"), AnotherPublisher("our own session"), DatabaseError("starting")])
+@pytest.mark.parametrize(
+    "then", [DatabaseAway("down"), AnotherPublisher("our own session"), DatabaseError("starting")]
+)
 def test_once_it_has_begun_it_connects_again(then: DatabaseError) -> None:
     with world_of(deletes("1", "2"), batch_size=1) as fake:
         tried: list[int] = []
@@ -153,7 +157,9 @@ def test_once_it_has_begun_it_connects_again(then: DatabaseError) -> None:
     ("sink", "concurrency"),
     [("stdout", 1), ("files", 1), ("http", 8), ("python", 8)],
 )
-def test_files_and_streams_are_written_by_one_thread(tmp_path: Path, sink: str, concurrency: int) -> None:
+def test_files_and_streams_are_written_by_one_thread(
+    tmp_path: Path, sink: str, concurrency: int
+) -> None:
     settings = 'directory = "d"\nurl = "http://localhost"\nfunction = "a:b"'
     file = tmp_path / "eventlog.toml"
     file.write_text(f'[publisher]\nconcurrency = 8\n[sink]\ntype = "{sink}"\n{settings}')

@@ -1,7 +1,8 @@
 """The promises of spec/event-log.md 12 on random histories, answers and crashes, without a server.
 
-Each history is played into tables, logged as triggers would, and published while it is still going on. A receiver that
-remembers the event-ids it has applied must end with exactly what is in the tables.
+Each history is played into tables, logged as triggers would, and published while it is still going
+on. A receiver that remembers the event-ids it has applied must end with exactly what is in the
+tables.
 """
 
 from __future__ import annotations
@@ -44,7 +45,12 @@ options = st.fixed_dictionaries(
     }
 )
 
-TYPES = {"field": (1, 2), "remove_all": (1, 3), "field_query_back": (7, 8), "row_query_back": (5, 6)}
+TYPES = {
+    "field": (1, 2),
+    "remove_all": (1, 3),
+    "field_query_back": (7, 8),
+    "row_query_back": (5, 6),
+}
 
 
 class Tables:
@@ -81,11 +87,19 @@ class Tables:
             if insert == 5:
                 yield row(self._next(gap), 5, key)
                 return
-            named = [(column, new) for column, new in zip(COLUMNS, values, strict=True) if new is not None]
+            named = [
+                (column, new)
+                for column, new in zip(COLUMNS, values, strict=True)
+                if new is not None
+            ]
             for column, new in named or [("fname", None)]:
                 yield row(self._next(gap), insert, key, column, None, new if insert == 1 else None)
         else:
-            changed = [(c, before[c][0], new) for c, new in zip(COLUMNS, values, strict=True) if before[c][0] != new]
+            changed = [
+                (c, before[c][0], new)
+                for c, new in zip(COLUMNS, values, strict=True)
+                if before[c][0] != new
+            ]
             for column, _, new in changed:
                 before[column] = [new]
             if changed and update == 6:
@@ -93,9 +107,18 @@ class Tables:
                 return
             for column, old, new in changed:
                 by_value = update in (2, 3)
-                yield row(self._next(gap), update, key, column, old if by_value else None, new if by_value else None)
+                yield row(
+                    self._next(gap),
+                    update,
+                    key,
+                    column,
+                    old if by_value else None,
+                    new if by_value else None,
+                )
 
-    def _child(self, gap: int, key: str, old: str | None, new: str | None, by_value: bool) -> LogRow:
+    def _child(
+        self, gap: int, key: str, old: str | None, new: str | None, by_value: bool
+    ) -> LogRow:
         return row(self._next(gap), 2 if by_value else 8, key, PHONE, old, new)
 
     def _next(self, gap: int) -> int:
@@ -107,14 +130,18 @@ def state_of(contents: Contents) -> dict[str, dict[str, set[str]]]:
     """What a receiver should have of these objects."""
     return {
         f"{key},table=usr,schema=indirect": {
-            name: present for name, values in columns.items() if (present := {v for v in values if v is not None})
+            name: present
+            for name, values in columns.items()
+            if (present := {v for v in values if v is not None})
         }
         for key, columns in contents.items()
     }
 
 
 def publish(fake: FakePublisher, receiver: Receiver, history: list[Any], pace: int) -> None:
-    """Play the history, a few changes between any two cycles, until everything is done; begin anew when killed."""
+    """Play the history, a few changes between any two cycles, until everything is done; begin anew
+    when killed.
+    """
     tables = Tables(fake.contents)
     waiting = list(history)
     state = None
@@ -131,7 +158,12 @@ def publish(fake: FakePublisher, receiver: Receiver, history: list[Any], pace: i
             state = None
             continue
         assert ended.result in (FlightResult.DONE, FlightResult.AWAY, FlightResult.RETRY)
-        if not waiting and ended.result is FlightResult.DONE and not ended.more and not state.flights:
+        if (
+            not waiting
+            and ended.result is FlightResult.DONE
+            and not ended.more
+            and not state.flights
+        ):
             return
     raise AssertionError("not done")
 
@@ -175,7 +207,9 @@ def test_whenever_the_publisher_is_killed_the_receiver_ends_with_what_is_in_the_
             raise Killed
 
     fake.step = kill
-    receiver = Receiver(lambda event: str(random.choice(["success", "success", "success", "away", "lost"])))
+    receiver = Receiver(
+        lambda event: str(random.choice(["success", "success", "success", "away", "lost"]))
+    )
     receiver.step = kill
     publish(fake, receiver, history, pace)
     check_end(fake, receiver, chosen["delete_from_log"])

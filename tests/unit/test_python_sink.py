@@ -45,7 +45,9 @@ def test_what_the_function_returns_is_the_answer(returned: object, verdict: Verd
     assert sink(lambda *_: returned).send(DOCUMENT).verdict("2") == verdict
 
 
-@pytest.mark.parametrize("returned", [XDS.replace('"2"', '"9"'), Answer({"9": Verdict(Level.ERROR)})])
+@pytest.mark.parametrize(
+    "returned", [XDS.replace('"2"', '"9"'), Answer({"9": Verdict(Level.ERROR)})]
+)
 def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
     answer = sink(lambda *_: returned).send(DOCUMENT)
     assert (answer.unknown_ids, answer.verdict("2").level) == (("9",), Level.SUCCESS)
@@ -77,7 +79,9 @@ def test_what_is_no_answer_means_that_the_receiver_is_away(returned: object, mes
         (FatalAnswer("out"), "hr:receive raised FatalAnswer: out ("),
     ],
 )
-def test_exception_of_the_function_means_that_the_receiver_is_away(error: Exception, message: str) -> None:
+def test_exception_of_the_function_means_that_the_receiver_is_away(
+    error: Exception, message: str
+) -> None:
     def receive(_body: bytes, _events: Sequence[Event]) -> None:
         raise error
 
@@ -143,7 +147,9 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         del sys.modules[name]
 
 
-@pytest.mark.parametrize("target", ["el_receivers.hr:receive", "el_receivers.hr:room", "el_receivers.hr:room.receive"])
+@pytest.mark.parametrize(
+    "target", ["el_receivers.hr:receive", "el_receivers.hr:room", "el_receivers.hr:room.receive"]
+)
 def test_function_is_found_by_its_name(target: str, directory: Path) -> None:
     loaded = load_callable(target, directory)
     assert loaded.target == target
@@ -170,21 +176,36 @@ def test_directory_is_searched_last_and_once(directory: Path) -> None:
         ("a:b:c", "is to be module:function"),
         ("..hr:receive", "is to be module:function"),
         ("el_absent:receive", "module el_absent is neither installed nor in {directory}"),
-        ("el_receivers.it:receive", "module el_receivers.it is neither installed nor in {directory}"),
+        (
+            "el_receivers.it:receive",
+            "module el_receivers.it is neither installed nor in {directory}",
+        ),
         ("el_absent.hr:receive", "module el_absent is neither installed nor in {directory}"),
-        ("el_missing:receive", "importing el_missing raised ModuleNotFoundError: No module named 'el_nowhere'"),
+        (
+            "el_missing:receive",
+            "importing el_missing raised ModuleNotFoundError: No module named 'el_nowhere'",
+        ),
         (
             "el_broken:receive",
-            "importing el_broken raised ZeroDivisionError: division by zero ({directory}/el_broken.py, line 2)",
+            "importing el_broken raised ZeroDivisionError: division by zero "
+            "({directory}/el_broken.py, line 2)",
         ),
-        ("el_syntax:receive", "importing el_syntax raised SyntaxError: invalid syntax (el_syntax.py, line 1)"),
-        ("el_receivers.hr:recieve", "el_receivers.hr ({directory}/el_receivers/hr.py) has no recieve"),
+        (
+            "el_syntax:receive",
+            "importing el_syntax raised SyntaxError: invalid syntax (el_syntax.py, line 1)",
+        ),
+        (
+            "el_receivers.hr:recieve",
+            "el_receivers.hr ({directory}/el_receivers/hr.py) has no recieve",
+        ),
         ("el_receivers.hr:room.door", "el_receivers.hr.room has no door"),
         ("el_receivers.hr:sent", "is a list and cannot be called"),
         ("el_receivers.hr:later", "is a coroutine"),
     ],
 )
-def test_what_cannot_be_called_is_refused_at_the_start(target: str, message: str, directory: Path) -> None:
+def test_what_cannot_be_called_is_refused_at_the_start(
+    target: str, message: str, directory: Path
+) -> None:
     with pytest.raises(ConfigError) as caught:
         load_callable(target, directory)
     assert str(caught.value).startswith(f"sink.function {target!r}")
@@ -192,5 +213,7 @@ def test_what_cannot_be_called_is_refused_at_the_start(target: str, message: str
 
 
 def test_module_that_is_not_installed_is_named_without_a_directory_too() -> None:
-    with pytest.raises(ConfigError, match=r"'el_absent:receive': module el_absent is not installed"):
+    with pytest.raises(
+        ConfigError, match=r"'el_absent:receive': module el_absent is not installed"
+    ):
         load_callable("el_absent:receive")

@@ -36,11 +36,13 @@ DEARER: Row = {"id": 7, "name": "nut", "price": Decimal("1.75")}
 COLUMNS = [*(f"header__{name}" for name in DEFAULT_HEADERS), "id", "name", "price"]
 
 
-# --- stored values ----------------------------------------------------------------------------------------------------
+# --- stored values --------------------------------------------------------------------------------
 
 
 def stored(row: ChangeRow, **options: Any) -> list[Any]:
-    layout = new_layout(["id", "name", "price"], what="item", partitioned=bool(options.pop("partitioned", False)))
+    layout = new_layout(
+        ["id", "name", "price"], what="item", partitioned=bool(options.pop("partitioned", False))
+    )
     return row_writer(layout, what="app.item", **{"mask_form": "binary"} | options)(row)
 
 
@@ -58,7 +60,18 @@ U_ROW = ChangeRow(SEQ, "U", frozenset({"price"}), "p:12", "a1", NOON, "P", DEARE
 )
 def test_a_row_as_it_is_stored(options: dict[str, Any], mask: Any) -> None:
     moment = datetime(2024, 5, 10, 12)
-    assert stored(U_ROW, **options) == [SEQ, "U", mask, "p:12", "UPDATE", A1, moment, 7, "nut", Decimal("1.75")]
+    assert stored(U_ROW, **options) == [
+        SEQ,
+        "U",
+        mask,
+        "p:12",
+        "UPDATE",
+        A1,
+        moment,
+        7,
+        "nut",
+        Decimal("1.75"),
+    ]
 
 
 def test_what_is_not_known_is_stored_in_its_own_forms() -> None:
@@ -67,7 +80,9 @@ def test_what_is_not_known_is_stored_in_its_own_forms() -> None:
     assert stored(row) == [SEQ, "T", b"", None, "TRUNCATE", "0" * 32, epoch, None, None, None]
     assert stored(row, empty_mask="null")[2] is None
     assert stored(row, mask_form="text")[2] == "00"
-    back = row_reader(read_layout(COLUMNS, what="item"), counters=Counter(), what="item")(stored(row))
+    back = row_reader(read_layout(COLUMNS, what="item"), counters=Counter(), what="item")(
+        stored(row)
+    )
     assert back == row._replace(data={"id": None, "name": None, "price": None})
 
 
@@ -76,7 +91,14 @@ def test_partition_name_is_the_last_column() -> None:
 
 
 def test_a_table_that_is_there_keeps_its_own_order() -> None:
-    columns = ["id", "HEADER__CHANGE_SEQ", "price", "Header__Change_Oper", "header__change_mask", "name"]
+    columns = [
+        "id",
+        "HEADER__CHANGE_SEQ",
+        "price",
+        "Header__Change_Oper",
+        "header__change_mask",
+        "name",
+    ]
     layout = read_layout(columns, what="item")
     write = row_writer(layout, mask_form="binary", what="item")
     # place 2 of the real column list is price
@@ -98,9 +120,13 @@ def test_a_long_stream_position_is_refused() -> None:
 
 
 def read_stored(**given: Any) -> ChangeRow:
-    values = dict(zip(COLUMNS, stored(U_ROW), strict=True)) | {f"header__{name}": v for name, v in given.items()}
+    values = dict(zip(COLUMNS, stored(U_ROW), strict=True)) | {
+        f"header__{name}": v for name, v in given.items()
+    }
     counters: Counter[str] = Counter()
-    row = row_reader(read_layout(COLUMNS, what="item"), counters=counters, what="app.item")(list(values.values()))
+    row = row_reader(read_layout(COLUMNS, what="item"), counters=counters, what="app.item")(
+        list(values.values())
+    )
     assert not counters
     return row
 
@@ -151,7 +177,7 @@ def test_an_operation_that_is_not_the_letters_names_the_sequence() -> None:
         read_stored(operation="INSERT")
 
 
-# --- layouts ----------------------------------------------------------------------------------------------------------
+# --- layouts --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -167,9 +193,13 @@ def test_a_table_without_a_needed_header_is_refused(columns: list[str], missing:
 
 
 def test_only_the_eight_names_are_headers() -> None:
-    layout = read_layout(["header__change_seq", "header__operation", "header__colour", "timestamp"], what="item")
+    layout = read_layout(
+        ["header__change_seq", "header__operation", "header__colour", "timestamp"], what="item"
+    )
     assert layout.names == ("header__colour", "timestamp")
-    bare = read_layout(["change_seq", "change_oper", "timestamp", "id"], header_prefix="", what="item")
+    bare = read_layout(
+        ["change_seq", "change_oper", "timestamp", "id"], header_prefix="", what="item"
+    )
     assert bare.names == ("id",)
 
 
@@ -180,8 +210,8 @@ def test_a_header_may_not_stand_twice() -> None:
 
 def test_headers_prefix_and_offset_can_be_chosen() -> None:
     layout = new_layout(
-        ["id", "name"], headers=["change_oper", "change_seq"], header_prefix="h_", mask_offset=5, partitioned=True,
-        what="item",
+        ["id", "name"], headers=["change_oper", "change_seq"], header_prefix="h_", mask_offset=5,
+        partitioned=True, what="item",
     )  # fmt: skip
     assert layout.columns == ("h_change_oper", "h_change_seq", "id", "name", "h_partition_name")
     assert layout.masks.bits({"id"}) == 1 << 5

@@ -1,4 +1,6 @@
-"""Change tables in files: CSV, JSON lines, Parquet, whole or not at all, read back (spec/qlik.md 1.1, 3, 4)."""
+"""Change tables in files: CSV, JSON lines, Parquet, whole or not at all, read back (spec/qlik.md
+1.1, 3, 4).
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ from eventlog.qlik.stored_tables import ReadOptions, WriteOptions
 @pytest.mark.parametrize("partitioned", [False, True])
 @pytest.mark.parametrize("file_format", FILE_FORMATS)
 def test_what_is_written_is_read(tmp_path: Path, file_format: str, partitioned: bool) -> None:
-    report = put(tmp_path, file_format=file_format, partitioned=partitioned, close_partitions=partitioned)
+    report = put(
+        tmp_path, file_format=file_format, partitioned=partitioned, close_partitions=partitioned
+    )
     assert report.written == len(CHANGES)
     back = get(tmp_path, partitioned=partitioned, absent_nulls="null")
     assert unnumbered(back) == expected(CHANGES)
@@ -80,19 +84,33 @@ def test_nothing_is_there_if_writing_fails(tmp_path: Path) -> None:
 @pytest.mark.parametrize("file_format", FILE_FORMATS)
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("id", 2**31), ("name", "\ud800"), ("price", "dear"), ("day", "2024-02-30"), ("sold", 7), ("raw", "0G")],
+    [
+        ("id", 2**31),
+        ("name", "\ud800"),
+        ("price", "dear"),
+        ("day", "2024-02-30"),
+        ("sold", 7),
+        ("raw", "0G"),
+    ],
 )
 def test_a_value_that_is_not_of_its_column_is_refused(
     tmp_path: Path, file_format: str, column: str, value: Any
 ) -> None:
     with pytest.raises(ValueRange, match=repr(column)) as caught:
-        put(tmp_path, [item(ChangeOp.INSERT, after={"id": 1, column: value})], file_format=file_format)
+        put(
+            tmp_path,
+            [item(ChangeOp.INSERT, after={"id": 1, column: value})],
+            file_format=file_format,
+        )
     assert caught.value.column == f"app.item.{column}"
 
 
 def test_a_change_that_cannot_be_written_is_passed_over_and_counted(tmp_path: Path) -> None:
     report = Report()
-    bad = [item(ChangeOp.INSERT, after={"id": "seven"}), item(ChangeOp.INSERT, after={"id": 1, "colour": 2})]
+    bad = [
+        item(ChangeOp.INSERT, after={"id": "seven"}),
+        item(ChangeOp.INSERT, after={"id": 1, "colour": 2}),
+    ]
     FORMAT.write([tag(0), *bad, tag(0)], str(tmp_path), {"tables": TABLES}, report)
     assert report.counters == {"value_range app.item.id": 1, "not_expressible": 1}
     assert report.written == 2
@@ -116,8 +134,16 @@ def test_files_are_what_the_specification_says(tmp_path: Path) -> None:
         seq, "U", "FF00", "", "UPDATE", "A1".zfill(32), "2024-05-10 12:00:00.123456",
     ]  # fmt: skip
     assert lines[1][7:] == [
-        "7", FULL["name"], "1.50", "2024-01-02 03:04:05.006000", "2024-01-02", "03:04:05.000006", "00FF", "0.1", "true",
-    ]  # fmt: skip
+        "7",
+        FULL["name"],
+        "1.50",
+        "2024-01-02 03:04:05.006000",
+        "2024-01-02",
+        "03:04:05.000006",
+        "00FF",
+        "0.1",
+        "true",
+    ]
     assert [line[2] for line in lines[1:]] == ["FF80", "00", "FF00"]
 
 
@@ -125,15 +151,20 @@ def test_json_holds_text(tmp_path: Path) -> None:
     put(tmp_path, CHANGES[:1], file_format="json")
     (part,) = (tmp_path / "app.item__ct").iterdir()
     row = json.loads(part.read_text(encoding="utf-8"))
-    assert (row["header__change_mask"], row["id"], row["price"], row["header__stream_position"]) == (
+    assert (row["header__change_mask"], row["id"], row["price"],
+        row["header__stream_position"]) == (
         "FF80", "7", "1.50", None,
     )  # fmt: skip
 
 
 def test_parquet_holds_types(tmp_path: Path) -> None:
-    columns = [{"name": "id", "type": "INT8"}, {"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2}]
-    put(tmp_path, [item(ChangeOp.INSERT, after={"id": 1, "price": Decimal("1.5")})], file_format="parquet",
-        tables={"app.item": {"columns": columns, "key": ["id"]}})  # fmt: skip
+    columns = [
+        {"name": "id", "type": "INT8"},
+        {"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2},
+    ]
+    put(tmp_path, [item(ChangeOp.INSERT, after={"id": 1, "price": Decimal("1.5")})],
+        file_format="parquet", tables={"app.item": {"columns": columns,
+        "key": ["id"]}})  # fmt: skip
     (part,) = (tmp_path / "app.item__ct").iterdir()
     table = pq.read_table(part)
     types = dict(zip(table.column_names, table.schema.types, strict=True))
@@ -148,10 +179,15 @@ def test_parquet_holds_types(tmp_path: Path) -> None:
 def test_a_value_that_parquet_cannot_hold_is_refused(tmp_path: Path) -> None:
     tables = {"app.item": {"columns": [{"name": "id", "type": "INT2"}]}}
     with pytest.raises(ValueRange, match="'id'"):
-        put(tmp_path, [item(ChangeOp.INSERT, after={"id": 2**20})], file_format="parquet", tables=tables)
+        put(
+            tmp_path,
+            [item(ChangeOp.INSERT, after={"id": 2**20})],
+            file_format="parquet",
+            tables=tables,
+        )
 
 
-# --- columns ----------------------------------------------------------------------------------------------------------
+# --- columns --------------------------------------------------------------------------------------
 
 
 def test_columns_that_nothing_describes_are_those_that_are_seen(tmp_path: Path) -> None:
@@ -171,7 +207,8 @@ def test_columns_that_nothing_describes_are_those_that_are_seen(tmp_path: Path) 
 def test_a_catalogue_describes_tables(tmp_path: Path) -> None:
     catalog = {"dialect": "postgresql", "schema": "app", "tables": [
         {"name": "item", "kind": "table", "primary_key": ["id"],
-         "columns": [{"name": "id", "type": "integer"}, {"name": "price", "type": "decimal(9,2)"}]}]}  # fmt: skip
+         "columns": [{"name": "id", "type": "integer"}, {"name": "price",
+         "type": "decimal(9,2)"}]}]}  # fmt: skip
     changes = [item(ChangeOp.INSERT, after={"id": 1, "price": Decimal("1.50")})]
     put(tmp_path, changes, tables={}, catalog=catalog)
     (back,) = get(tmp_path, tables={}, catalog=catalog)
@@ -217,10 +254,12 @@ def test_headers_can_be_left_out_and_renamed(tmp_path: Path) -> None:
     put(tmp_path, CHANGES[:2], headers=["operation", "change_seq"], mask_offset=3, **names)
     first, second = get(tmp_path, **names)
     assert (first.transaction_id, first.commit_time, first.event_number) == (None, None, None)
-    assert second.changed == frozenset(FULL.keys() - {"id"})  # from the images, since there is no mask
+    assert second.changed == frozenset(
+        FULL.keys() - {"id"}
+    )  # from the images, since there is no mask
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
+# --- options --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -240,8 +279,14 @@ def test_headers_can_be_left_out_and_renamed(tmp_path: Path) -> None:
         ({"byteorder": "auto"}, "byteorder"),
         ({"empty_mask": "none"}, "empty_mask"),
         ({"refresh": "keep"}, "refresh"),
-        *(({"partition_seconds": seconds}, "partition_seconds") for seconds in (0, -1, True, "3600")),
-        *(({"partition_base": base}, "partition_base") for base in ("noon", "2017-03-13T12:30:00.5", "2017-03-13T12Z")),
+        *(
+            ({"partition_seconds": seconds}, "partition_seconds")
+            for seconds in (0, -1, True, "3600")
+        ),
+        *(
+            ({"partition_base": base}, "partition_base")
+            for base in ("noon", "2017-03-13T12:30:00.5", "2017-03-13T12Z")
+        ),
         ({"file_format": "xml"}, "file_format"),
         ({"tables": []}, "tables"),
         ({"tables": {"t": []}}, "'t'"),
@@ -250,7 +295,9 @@ def test_headers_can_be_left_out_and_renamed(tmp_path: Path) -> None:
         ({"task": 1}, "task"),
     ],
 )
-def test_wrong_options_of_the_writer_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_wrong_options_of_the_writer_are_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         FORMAT.write([], str(tmp_path), options, Report())
     assert files(tmp_path) == []
@@ -268,7 +315,9 @@ def test_wrong_options_of_the_writer_are_refused(tmp_path: Path, options: dict[s
         ({"mask_offset": 1024}, "mask_offset"),
     ],
 )
-def test_wrong_options_of_the_reader_are_refused(tmp_path: Path, options: dict[str, Any], message: str) -> None:
+def test_wrong_options_of_the_reader_are_refused(
+    tmp_path: Path, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         list(FORMAT.read(str(tmp_path), options, Report()))
 
@@ -277,16 +326,39 @@ def test_wrong_options_of_the_reader_are_refused(tmp_path: Path, options: dict[s
 def test_options_of_wrong_types_are_named(kind: type[Any]) -> None:
     good = kind()
     for name in kind.__dataclass_fields__:
-        for value in (7, 1.5, True, "text", [1], {"a": 1}, [[]], None, float("nan"), -1, {}, [], {"t": {"key": 7}}):
+        for value in (
+            7,
+            1.5,
+            True,
+            "text",
+            [1],
+            {"a": 1},
+            [[]],
+            None,
+            float("nan"),
+            -1,
+            {},
+            [],
+            {"t": {"key": 7}},
+        ):
             try:
                 kind(**{name: value})
             except ConfigError as error:
                 assert name.removesuffix("s") in str(error) or name == "tables"  # noqa: PT017 - raised or not
             else:
                 default = getattr(good, name)
-                fits = isinstance(value, type(default)) or (default is None and isinstance(value, str | None))
-                fits = fits or (name == "headers" and value == []) or (name == "mask_offset" and value == 7)
-                assert fits or name == "catalog", (name, value)  # which is looked at when it is read
+                fits = isinstance(value, type(default)) or (
+                    default is None and isinstance(value, str | None)
+                )
+                fits = (
+                    fits
+                    or (name == "headers" and value == [])
+                    or (name == "mask_offset" and value == 7)
+                )
+                assert fits or name == "catalog", (
+                    name,
+                    value,
+                )  # which is looked at when it is read
 
 
 def test_a_damaged_state_is_not_passed_over(tmp_path: Path) -> None:
@@ -300,9 +372,13 @@ def test_a_multi_valued_attribute_is_refused(tmp_path: Path) -> None:
         put(tmp_path, [item(ChangeOp.INSERT, after={"id": 1, "phone.no": ("1", "2")})], tables={})
 
 
-# --- CSV --------------------------------------------------------------------------------------------------------------
+# --- CSV ------------------------------------------------------------------------------------------
 
-TEXTS = st.none() | st.text(st.characters(codec="utf-8"), max_size=8) | st.sampled_from(['"', ",", "\r\n", "\n", " a "])
+TEXTS = (
+    st.none()
+    | st.text(st.characters(codec="utf-8"), max_size=8)
+    | st.sampled_from(['"', ",", "\r\n", "\n", " a "])
+)
 
 
 @given(st.lists(st.lists(TEXTS, min_size=2, max_size=4), max_size=6))

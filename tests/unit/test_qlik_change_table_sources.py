@@ -1,4 +1,6 @@
-"""Change tables in files as others write them: what is read of them, and what is refused (spec/qlik.md 1.1, 1.3, 4)."""
+"""Change tables in files as others write them: what is read of them, and what is refused
+(spec/qlik.md 1.1, 1.3, 4).
+"""
 
 from __future__ import annotations
 
@@ -37,21 +39,35 @@ LINE = "20240510120000000000000000000000{:03},{},{},{},{}\n"
 ROW_1 = LINE.format(1, "I", "18", 1, "a").encode()
 
 
-def table_file(directory: Path, *lines: tuple[int, str, str, Any, Any], name: str = "item__ct.csv") -> Path:
+def table_file(
+    directory: Path, *lines: tuple[int, str, str, Any, Any], name: str = "item__ct.csv"
+) -> Path:
     path = directory / name
     path.write_text(HEAD + "".join(LINE.format(*line) for line in lines), encoding="utf-8")
     return path
 
 
 def test_one_file_is_a_table_and_rows_may_come_in_any_order(tmp_path: Path) -> None:
-    path = table_file(tmp_path, (3, "U", "10", 1, "b"), (3, "B", "00", 1, "a"), (1, "I", "18", 1, "a"))
+    path = table_file(
+        tmp_path, (3, "U", "10", 1, "b"), (3, "B", "00", 1, "a"), (1, "I", "18", 1, "a")
+    )
     for source in (path, tmp_path):
         first, second = get(source, tables={})
-        assert (first.op, second.op, second.before) == ("INSERT", "UPDATE", {"id": "1", "name": "a"})
+        assert (first.op, second.op, second.before) == (
+            "INSERT",
+            "UPDATE",
+            {"id": "1", "name": "a"},
+        )
 
 
 def test_bad_rows_stop_the_strict_and_are_passed_over_by_others(tmp_path: Path) -> None:
-    table_file(tmp_path, (1, "I", "18", 1, "a"), (2, "X", "18", 1, "a"), (3, "B", "00", 1, "a"), (4, "I", "zz", 1, "a"))
+    table_file(
+        tmp_path,
+        (1, "I", "18", 1, "a"),
+        (2, "X", "18", 1, "a"),
+        (3, "B", "00", 1, "a"),
+        (4, "I", "zz", 1, "a"),
+    )
     with pytest.raises(FormatError):
         get(tmp_path, tables={})
     report = Report()
@@ -96,7 +112,9 @@ def test_a_file_that_is_not_of_its_format_is_refused(tmp_path: Path, name: str, 
 
 @pytest.mark.parametrize("ending", [".gz", ".zst"])
 @pytest.mark.parametrize("file_format", ["csv", "json"])
-def test_compressed_files_are_read_beside_others(tmp_path: Path, file_format: str, ending: str) -> None:
+def test_compressed_files_are_read_beside_others(
+    tmp_path: Path, file_format: str, ending: str
+) -> None:
     put(tmp_path, file_format=file_format)
     plain = get(tmp_path)
     for part in [tmp_path / name for name in files(tmp_path) if "item__ct" in name]:
@@ -115,7 +133,9 @@ def test_one_compressed_file_is_a_table(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.csv.bz2", "a.csv.GZ", "a.parquet.gz", "b.jsonl.snappy"])
-def test_a_file_of_a_compression_that_is_not_read_is_refused_beside_others(tmp_path: Path, name: str) -> None:
+def test_a_file_of_a_compression_that_is_not_read_is_refused_beside_others(
+    tmp_path: Path, name: str
+) -> None:
     table_file(tmp_path, (1, "I", "18", 1, "a"))
     (tmp_path / "item__ct").mkdir()
     (tmp_path / "item__ct" / "part.csv").write_text(HEAD, encoding="utf-8")
@@ -129,7 +149,9 @@ def test_a_table_of_which_no_file_is_read_is_an_error(tmp_path: Path, name: str 
     (tmp_path / "app.item__ct").mkdir()
     if name is not None:
         (tmp_path / "app.item__ct" / name).write_text("", encoding="utf-8")
-    with pytest.raises(FormatError, match=r"app\.item has no file that is read: looked for csv, json, parquet"):
+    with pytest.raises(
+        FormatError, match=r"app\.item has no file that is read: looked for csv, json, parquet"
+    ):
         get(tmp_path, tables={})
 
 
@@ -141,7 +163,9 @@ def test_a_compressed_file_that_is_cut_is_refused(tmp_path: Path) -> None:
             get(tmp_path, tables={})
 
 
-def test_a_record_that_is_none_is_passed_over_and_what_stands_behind_it_is_read(tmp_path: Path) -> None:
+def test_a_record_that_is_none_is_passed_over_and_what_stands_behind_it_is_read(
+    tmp_path: Path,
+) -> None:
     rows = f'{HEAD}1,2\n{ROW_1.decode()}a"b",2,3,4,5\n{ROW_1.decode()}"'
     (tmp_path / "item__ct.csv").write_text(rows, encoding="utf-8")
     report = Report()
@@ -165,14 +189,18 @@ def test_a_mask_that_is_no_text_is_a_bad_mask(tmp_path: Path, mask: Any) -> None
         get(tmp_path, tables={})
 
 
-@pytest.mark.parametrize("moment", [1, 1.5, True, ["2024-01-01"], {"a": 1}, "0001-01-01T00:00:00+14:00", 2**63])
+@pytest.mark.parametrize(
+    "moment", [1, 1.5, True, ["2024-01-01"], {"a": 1}, "0001-01-01T00:00:00+14:00", 2**63]
+)
 def test_a_timestamp_that_is_no_text_is_refused(tmp_path: Path, moment: Any) -> None:
     json_table(tmp_path, {"header__timestamp": moment})
     with pytest.raises(FormatError, match="timestamp"):
         get(tmp_path, tables={})
 
 
-@pytest.mark.parametrize("value", [-1, 1.5, 2**63, True, [7], "1e9999999", "Infinity", "1e99999999999999999999"])
+@pytest.mark.parametrize(
+    "value", [-1, 1.5, 2**63, True, [7], "1e9999999", "Infinity", "1e99999999999999999999"]
+)
 def test_a_change_seq_that_is_no_sequence_is_refused_at_once(tmp_path: Path, value: Any) -> None:
     path = json_table(tmp_path, {"header__change_seq": "SEQ"})
     text = value if isinstance(value, str) else json.dumps(value)
@@ -186,7 +214,9 @@ def test_numbers_of_json_are_exact_where_their_columns_say_so(tmp_path: Path) ->
     number = "12345678901234567890.12"
     path.write_text(path.read_text(encoding="utf-8").replace('"VALUE"', number), encoding="utf-8")
     columns = {"item": {"columns": ["id", {"name": "name", "type": "NUMERIC"}]}}
-    assert [one.after["name"] for one in get(tmp_path, tables=columns) if one.after] == [Decimal(number)]
+    assert [one.after["name"] for one in get(tmp_path, tables=columns) if one.after] == [
+        Decimal(number)
+    ]
     assert [one.after["name"] for one in get(tmp_path, tables={}) if one.after] == [float(number)]
 
 
@@ -195,7 +225,12 @@ def test_values_that_python_does_not_have_cost_their_rows_of_parquet_alone(tmp_p
     day = pa.array([1, 2**31 - 1, 3, 4], pa.int32()).cast(pa.date32())
     offsets = pa.py_buffer(struct.pack("<5i", 0, 1, 2, 3, 4))
     text = pa.StringArray.from_buffers(4, offsets, pa.py_buffer(b"ab\xffd"))
-    columns = {"header__change_seq": seq, "header__change_oper": ["I"] * 4, "day": day, "name": text}
+    columns = {
+        "header__change_seq": seq,
+        "header__change_oper": ["I"] * 4,
+        "day": day,
+        "name": text,
+    }
     pq.write_table(pa.table(columns), tmp_path / "item__ct.parquet")
     report = Report()
     found = [one.after for one in FORMAT.read(str(tmp_path), {}, report)]
@@ -213,14 +248,27 @@ def test_the_time_of_a_field_grows_with_its_lines(tmp_path: Path) -> None:
 
 
 def metadata_file(version: int = 1, **types: str) -> str:
-    """What Qlik Replicate writes beside a data file, of the columns of HEAD; the first two are the key, id last."""
+    """What Qlik Replicate writes beside a data file, of the columns of HEAD; the first two are the
+    key, id last.
+    """
     types = {"id": "INT4", "name": "NUMERIC"} | types
     headers = [{"name": name, "type": "STRING", "primaryKeyPos": 0} for name in HEAD.split(",")[:3]]
     data = [{"name": name, "type": types[name], "precision": 9, "scale": 2, "primaryKeyPos": place}
             for name, place in (("id", 2), ("name", 1))]  # fmt: skip
-    columns = [{"ordinal": ordinal, "length": 10, **one} for ordinal, one in enumerate([*headers, *data], 1)]
-    about = {"sourceSchema": "app", "sourceTable": "item", "tableVersion": version, "columns": columns[::-1]}
-    return json.dumps({"dfmVersion": "1.1", "fileInfo": {"name": "1", "extension": "csv"}, "dataInfo": about}, indent=4)
+    columns = [
+        {"ordinal": ordinal, "length": 10, **one}
+        for ordinal, one in enumerate([*headers, *data], 1)
+    ]
+    about = {
+        "sourceSchema": "app",
+        "sourceTable": "item",
+        "tableVersion": version,
+        "columns": columns[::-1],
+    }
+    return json.dumps(
+        {"dfmVersion": "1.1", "fileInfo": {"name": "1", "extension": "csv"}, "dataInfo": about},
+        indent=4,
+    )
 
 
 @pytest.mark.parametrize("name", ["1.csv", "1.csv.gz"])
@@ -232,8 +280,13 @@ def test_metadata_beside_the_data_give_types_and_key(tmp_path: Path, name: str) 
     assert [one.after for one in get(tmp_path, tables={})] == [{"id": "1", "name": "1.50"}]
     (place / "1.dfm").write_text(metadata_file(), encoding="utf-8")
     (change,) = get(tmp_path, tables={})
-    assert (change.after, change.key) == ({"id": 1, "name": Decimal("1.50")}, (("name", Decimal("1.50")), ("id", 1)))
-    (change,) = get(tmp_path, tables={"app.item": {"columns": ["id", "name"], "key": ["id"]}})  # which come first
+    assert (change.after, change.key) == (
+        {"id": 1, "name": Decimal("1.50")},
+        (("name", Decimal("1.50")), ("id", 1)),
+    )
+    (change,) = get(
+        tmp_path, tables={"app.item": {"columns": ["id", "name"], "key": ["id"]}}
+    )  # which come first
     assert (change.after, change.key) == ({"id": "1", "name": "1.50"}, (("id", "1"),))
     (change,) = get(tmp_path, tables={"app.item": {"key": ["id"]}})
     assert (change.after, change.key) == ({"id": 1, "name": Decimal("1.50")}, (("id", 1),))
@@ -242,9 +295,16 @@ def test_metadata_beside_the_data_give_types_and_key(tmp_path: Path, name: str) 
 def test_the_metadata_of_the_latest_version_of_a_table_count(tmp_path: Path) -> None:
     place = tmp_path / "app.item__ct"
     place.mkdir()
-    for number, version, type in ((1, 2, "INT8"), (2, 1, "INT2")):  # written in another order than their names
-        (place / f"{number}.dfm").write_text(metadata_file(version, id=type, name="STRING"), encoding="utf-8")
-        (place / f"{number}.csv").write_text(HEAD + LINE.format(number, "I", "18", 2**40, "a"), encoding="utf-8")
+    for number, version, type in (
+        (1, 2, "INT8"),
+        (2, 1, "INT2"),
+    ):  # written in another order than their names
+        (place / f"{number}.dfm").write_text(
+            metadata_file(version, id=type, name="STRING"), encoding="utf-8"
+        )
+        (place / f"{number}.csv").write_text(
+            HEAD + LINE.format(number, "I", "18", 2**40, "a"), encoding="utf-8"
+        )
     assert [one.after for one in get(tmp_path, tables={})] == [{"id": 2**40, "name": "a"}] * 2
 
 
@@ -256,20 +316,22 @@ def test_the_metadata_of_the_latest_version_of_a_table_count(tmp_path: Path) -> 
      '{"dataInfo":{"columns":[{"ordinal":1,"name":[]}]}}',
      "[" * 2000],
 )  # fmt: skip
-def test_metadata_that_are_none_are_passed_over_and_the_data_read(tmp_path: Path, content: str) -> None:
+def test_metadata_that_are_none_are_passed_over_and_the_data_read(
+    tmp_path: Path, content: str
+) -> None:
     table_file(tmp_path, (1, "I", "18", 1, "a"))
     (tmp_path / "item__ct.dfm").write_text(content, encoding="utf-8")
     report = Report()
-    assert [one.after for one in FORMAT.read(str(tmp_path), {}, report)] == [{"id": "1", "name": "a"}]
+    assert [one.after for one in FORMAT.read(str(tmp_path), {}, report)] == [
+        {"id": "1", "name": "a"}
+    ]
     assert report.counters == {"bad_metadata": 1}
     with pytest.raises(FormatError, match=r"item__ct\.dfm"):
         get(tmp_path, tables={})
 
 
 def test_operations_that_disagree_are_refused(tmp_path: Path) -> None:
-    text = (
-        "header__change_seq,header__change_oper,header__operation,id\n20240510120000000000000000000000001,I,DELETE,1\n"
-    )
+    text = "header__change_seq,header__change_oper,header__operation,id\n20240510120000000000000000000000001,I,DELETE,1\n"
     (tmp_path / "item__ct.csv").write_text(text, encoding="utf-8")
     with pytest.raises(OperationMismatch, match="000001"):
         get(tmp_path, tables={})
@@ -278,10 +340,17 @@ def test_operations_that_disagree_are_refused(tmp_path: Path) -> None:
 def test_masks_are_read_with_the_column_list_of_their_time(tmp_path: Path) -> None:
     table_file(tmp_path, (1, "I", "08", 1, ""), (5, "U", "08", 1, "a"), (6, "U", "10", 1, "b"))
     details = json.dumps({"columns": {"id": {"action": "ADD", "ordinal": 1}}})
-    history = {"CHANGE_SEQ": "20240510120000000000000000000000006", "TABLE_NAME": "item", "DETAILS": details}
+    history = {
+        "CHANGE_SEQ": "20240510120000000000000000000000006",
+        "TABLE_NAME": "item",
+        "DETAILS": details,
+    }
     (tmp_path / "attrep_ddl_history.jsonl").write_text(json.dumps(history), encoding="utf-8")
     assert [one.changed for one in get(tmp_path, tables={})[1:]] == [{"id"}, {"name"}]
-    assert [one.changed for one in get(tmp_path, tables={}, ddl_history=True)[1:]] == [{"name"}, {"name"}]
+    assert [one.changed for one in get(tmp_path, tables={}, ddl_history=True)[1:]] == [
+        {"name"},
+        {"name"},
+    ]
 
 
 def test_only_partitions_that_have_ended_are_listed_and_read(tmp_path: Path) -> None:
@@ -295,25 +364,42 @@ def test_only_partitions_that_have_ended_are_listed_and_read(tmp_path: Path) -> 
     assert len(get(tmp_path, partitioned=True)) == 3
     put(tmp_path, [], close_partitions=True, **options)
     assert len(get(tmp_path, partitioned=True)) == 4
-    listed = [path.read_text().splitlines()[1:] for path in (tmp_path / "attrep_cdc_partitions").iterdir()]
+    listed = [
+        path.read_text().splitlines()[1:] for path in (tmp_path / "attrep_cdc_partitions").iterdir()
+    ]
     rows = list(csv.reader(line for lines in listed for line in lines))
     assert sorted(row[2:] for row in rows)[0] == [
-        "20240510T120000_20240510T130000", "2024-05-10 12:00:00.000000", "2024-05-10 13:00:00.000000", "app", "tag",
-    ]  # fmt: skip
+        "20240510T120000_20240510T130000",
+        "2024-05-10 12:00:00.000000",
+        "2024-05-10 13:00:00.000000",
+        "app",
+        "tag",
+    ]
     assert len(rows) == 3
 
 
 @pytest.mark.parametrize("column", ["partition_name", "header__partition_name"])
 def test_folders_of_partitions_may_stand_for_the_column(tmp_path: Path, column: str) -> None:
     """As Spark writes: the column is in the folder's name alone, marker files beside."""
-    for number, name in enumerate(["20240510T120000_20240510T130000", "20240510T130000_20240510T140000"], 1):
+    for number, name in enumerate(
+        ["20240510T120000_20240510T130000", "20240510T130000_20240510T140000"], 1
+    ):
         folder = tmp_path / "item__ct" / f"{column}={name}"
         folder.mkdir(parents=True)
         table_file(folder, (number, "I", "18", 1, "a"), name="part-0.csv")
         (folder / "_SUCCESS").touch()
     for source in (tmp_path, tmp_path / "item__ct"):
-        assert [one.extras["partition_name"][9:15] for one in get(source, tables={})] == ["120000", "130000"]
-    listed = {"PARTITION_NAME": "20240510T130000_20240510T140000", "TABLE_OWNER": None, "TABLE_NAME": "item"}
+        assert [one.extras["partition_name"][9:15] for one in get(source, tables={})] == [
+            "120000",
+            "130000",
+        ]
+    listed = {
+        "PARTITION_NAME": "20240510T130000_20240510T140000",
+        "TABLE_OWNER": None,
+        "TABLE_NAME": "item",
+    }
     (tmp_path / "attrep_cdc_partitions.jsonl").write_text(json.dumps(listed), encoding="utf-8")
     for source in (tmp_path, tmp_path / "item__ct"):
-        assert [(one.position or "")[-1] for one in get(source, tables={}, partitioned=True)] == ["2"]
+        assert [(one.position or "")[-1] for one in get(source, tables={}, partitioned=True)] == [
+            "2"
+        ]

@@ -12,7 +12,14 @@ from eventlog.core.catalog import Column, Table
 from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp, Lob, Value
-from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json, columns_of, key_of, lobs_of
+from eventlog.qlik.columns import (
+    ColumnsSeen,
+    QlikColumn,
+    columns_from_json,
+    columns_of,
+    key_of,
+    lobs_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -64,18 +71,26 @@ def test_spellings_of_databases(type: ColumnType, expected: tuple[str, int]) -> 
 
 def test_the_key_is_in_its_own_order() -> None:
     integer = parse_type("integer")
-    columns = columns_of(Table("t", "table", (Column("a", integer), Column("b", integer)), primary_key=("b", "a")))
+    columns = columns_of(
+        Table("t", "table", (Column("a", integer), Column("b", integer)), primary_key=("b", "a"))
+    )
     assert key_of(columns) == ("b", "a")
     assert [column.nullable for column in columns] == [False, False]
 
 
 def test_columns_of_options() -> None:
-    given = ["a", {"name": "b", "type": "NUMERIC", "precision": 9, "scale": 2}, {"name": "c", "type": "CLOB"}]
+    given = [
+        "a",
+        {"name": "b", "type": "NUMERIC", "precision": 9, "scale": 2},
+        {"name": "c", "type": "CLOB"},
+    ]
     columns = columns_from_json(given, ["b", "a"], what="t")
     assert key_of(columns) == ("b", "a")
     assert lobs_of(columns) == {"c"}
     assert columns[1] == QlikColumn("b", "NUMERIC", 0, 9, 2, 1)
-    assert key_of(columns_from_json([{"name": "a", "pk": 2}, {"name": "b", "pk": 1}], what="t")) == ("b", "a")
+    assert key_of(
+        columns_from_json([{"name": "a", "pk": 2}, {"name": "b", "pk": 1}], what="t")
+    ) == ("b", "a")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Change tables in databases: created, appended, numbered in one transaction, read back (spec/qlik.md 1.1, 3, 4)."""
+"""Change tables in databases: created, appended, numbered in one transaction, read back
+(spec/qlik.md 1.1, 3, 4).
+"""
 
 from __future__ import annotations
 
@@ -24,25 +26,50 @@ from eventlog.sql.connection import connect_any
 
 NOON = datetime(2024, 5, 10, 12, 0, 0, 123456, UTC)
 FULL: Row = {
-    "id": 7, "Größe; DROP": "x\t\\N\n", "price": Decimal("1.50"), "made": datetime(2024, 1, 2, 3, 4, 5, 6000),
-    "day": date(2024, 1, 2), "at": time(3, 4, 5, 6), "raw": b"\x00\xff", "weight": 0.1, "sold": True, "big": 2**64 - 1,
+    "id": 7,
+    "Größe; DROP": "x\t\\N\n",
+    "price": Decimal("1.50"),
+    "made": datetime(2024, 1, 2, 3, 4, 5, 6000),
+    "day": date(2024, 1, 2),
+    "at": time(3, 4, 5, 6),
+    "raw": b"\x00\xff",
+    "weight": 0.1,
+    "sold": True,
+    "big": 2**64 - 1,
     'a "quoted" %(x)s :name': "",
-}  # fmt: skip
+}
 NULLS: Row = dict.fromkeys(FULL) | {"id": 7}
 TYPES = dict(
     zip(
         FULL,
-        ["INT4", "STRING", "NUMERIC", "DATETIME", "DATE", "TIME", "BYTES", "REAL8", "BOOLEAN", "UINT8", "STRING"],
+        [
+            "INT4",
+            "STRING",
+            "NUMERIC",
+            "DATETIME",
+            "DATE",
+            "TIME",
+            "BYTES",
+            "REAL8",
+            "BOOLEAN",
+            "UINT8",
+            "STRING",
+        ],
         strict=True,
     )
 )
 TABLES = {
-    "app.item": {"columns": [{"name": name, "type": type} for name, type in TYPES.items()], "key": ["id"]},
+    "app.item": {
+        "columns": [{"name": name, "type": type} for name, type in TYPES.items()],
+        "key": ["id"],
+    },
     "app.tag": {"columns": [{"name": "id", "type": "STRING", "length": 20}], "key": ["id"]},
 }
 
 
-def item(op: ChangeOp, before: Row | None = None, after: Row | None = None, **fields: Any) -> Change:
+def item(
+    op: ChangeOp, before: Row | None = None, after: Row | None = None, **fields: Any
+) -> Change:
     image = after or before
     key = None if image is None else (("id", image["id"]),)
     fields = {"key": key, "transaction_id": "A1".zfill(32), "commit_time": NOON} | fields
@@ -82,7 +109,8 @@ def put(url: str, changes: list[Change] = CHANGES, **options: Any) -> Report:
 
 
 def get(url: str, **options: Any) -> list[Change]:
-    # SQLite has no schemas, so the option says what the changes bear; the tables hold whole rows, so a NULL is one.
+    # SQLite has no schemas, so the option says what the changes bear; the tables hold whole rows,
+    # so a NULL is one.
     reading = {"tables": TABLES, "schema": "app", "absent_nulls": "null"}
     return list(FORMAT.read(url, reading | options, Report(strict=True)))
 
@@ -144,7 +172,10 @@ def test_rows_and_numbers_are_there_together_or_not_at_all(url: str) -> None:
 
 def test_many_rows_are_read_in_the_order_of_change_seq(url: str) -> None:
     tables = {"app.tag": TABLES["app.tag"], "app.other": TABLES["app.tag"]}
-    changes = [tag(id=str(number))._replace(table=("tag", "other")[number % 3 == 0]) for number in range(6000)]
+    changes = [
+        tag(id=str(number))._replace(table=("tag", "other")[number % 3 == 0])
+        for number in range(6000)
+    ]
     put(url, changes, tables=tables)
     assert [one.key for one in get(url, tables=tables)] == [one.key for one in changes]
 
@@ -153,7 +184,8 @@ def test_a_table_that_is_there_is_appended_to_in_its_own_order(url: str) -> None
     if schema_of(url):
         query(url, "CREATE SCHEMA app")
     columns = (
-        "id varchar(20), header__change_oper varchar(1), header__change_seq varchar(35), header__change_mask bytea"
+        "id varchar(20), header__change_oper varchar(1), header__change_seq varchar(35), "
+        "header__change_mask bytea"
     )
     query(url, f"CREATE TABLE {schema_of(url)}tag__ct ({columns})")
     put(url, [tag()])
@@ -195,7 +227,11 @@ def test_a_delete_without_mask_does_not_hide_the_key(url: str) -> None:
     deleted = tag()._replace(op=ChangeOp.DELETE, before={"id": "x"}, after=None)
     put(url, [deleted, deleted])
     stored, seq = f"{schema_of(url)}tag__ct", "header__change_seq"
-    query(url, f"UPDATE {stored} SET header__change_mask = NULL WHERE {seq} = (SELECT min({seq}) FROM {stored})")
+    query(
+        url,
+        f"UPDATE {stored} SET header__change_mask = NULL WHERE {seq} = (SELECT min({seq}) FROM "
+        f"{stored})",
+    )
     assert [one.key for one in get(url, tables={"app.tag": {}})] == [(("id", "x"),)] * 2
 
 
@@ -216,7 +252,9 @@ def test_the_schema_is_that_of_the_table(url: str) -> None:
 def test_only_listed_partitions_are_read(url: str) -> None:
     put(url, [tag(0), tag(1)], partitioned=True)
     assert len(get(url)) == 2
-    assert [one.extras["partition_name"] for one in get(url, partitioned=True)] == ["20240510T120000_20240510T130000"]
+    assert [one.extras["partition_name"] for one in get(url, partitioned=True)] == [
+        "20240510T120000_20240510T130000"
+    ]
     put(url, [tag(2)], partitioned=True)
     put(url, [], partitioned=True)
     assert len(get(url, partitioned=True)) == 2
@@ -229,7 +267,11 @@ def test_only_listed_partitions_are_read(url: str) -> None:
 
 def test_partitions_of_a_table_without_new_rows_end_too(url: str) -> None:
     put(url, [tag(0)], partitioned=True)
-    put(url, [item(ChangeOp.INSERT, after=FULL, commit_time=NOON + timedelta(hours=1))], partitioned=True)
+    put(
+        url,
+        [item(ChangeOp.INSERT, after=FULL, commit_time=NOON + timedelta(hours=1))],
+        partitioned=True,
+    )
     assert [one.table for one in get(url, partitioned=True)] == ["tag"]
 
 
@@ -242,11 +284,27 @@ def test_partitions_that_nobody_lists_cannot_be_read(url: str) -> None:
 def test_masks_are_read_with_the_column_list_of_their_time(url: str) -> None:
     columns = [{"name": "id", "type": "STRING"}, {"name": "name", "type": "STRING"}]
     tables = {"app.tag": {"columns": columns, "key": ["id"]}}
-    update = Change("app", "tag", ChangeOp.UPDATE, (("id", "x"),), None, {"id": "x", "name": "a"}, frozenset({"name"}))
+    update = Change(
+        "app",
+        "tag",
+        ChangeOp.UPDATE,
+        (("id", "x"),),
+        None,
+        {"id": "x", "name": "a"},
+        frozenset({"name"}),
+    )
     put(url, [update], tables=tables)
-    query(url, 'CREATE TABLE attrep_ddl_history ("CHANGE_SEQ" varchar(35), "TABLE_NAME" text, "DETAILS" text)')
+    query(
+        url,
+        'CREATE TABLE attrep_ddl_history ("CHANGE_SEQ" varchar(35), "TABLE_NAME" text, "DETAILS" '
+        "text)",
+    )
     details = '{"columns": {"old": {"action": "DROP", "ordinal": 1}}}'
-    query(url, f"INSERT INTO attrep_ddl_history VALUES ('{'2024051012000000' + '1'.zfill(19)}', 'tag', '{details}')")
+    query(
+        url,
+        f"INSERT INTO attrep_ddl_history VALUES ('{'2024051012000000' + '1'.zfill(19)}', 'tag', "
+        f"'{details}')",
+    )
     (now,) = get(url, tables=tables)
     (then,) = get(url, tables=tables, ddl_history=True)
     assert (now.changed, then.changed) == ({"name"}, {"id"})
@@ -261,7 +319,11 @@ def test_what_the_database_refuses_is_told_without_secrets(url: str, tmp_path: P
     if url.startswith("sqlite"):
         unusable = f"sqlite:///{tmp_path}/no/such/directory/changes.db"
     else:
-        unusable = sa.make_url(url).set(password="secret", port=1, host="127.0.0.1").render_as_string(False)
+        unusable = (
+            sa.make_url(url)
+            .set(password="secret", port=1, host="127.0.0.1")
+            .render_as_string(False)
+        )
     with pytest.raises(DatabaseError) as caught:
         put(unusable)
     assert "secret" not in str(caught.value)
@@ -283,14 +345,18 @@ def test_what_the_database_refuses_at_the_commit_does_not_count(database: sa.Eng
     url = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
     query(url, "CREATE SCHEMA app")
     headers = "header__change_seq varchar(35), header__change_oper varchar(1)"
-    query(url, f"CREATE TABLE app.tag__ct ({headers}, id varchar(20) UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    query(
+        url,
+        f"CREATE TABLE app.tag__ct ({headers}, id varchar(20) UNIQUE DEFERRABLE INITIALLY "
+        "DEFERRED)",
+    )
     report = Report()
     with pytest.raises(DatabaseError):
         FORMAT.write([tag(), tag()], url, {"tables": TABLES}, report)
     assert report.written == 0
 
 
-# --- types ------------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 
 DIALECTS: dict[str, Any] = {
     "postgresql": postgresql.dialect,
@@ -310,13 +376,17 @@ EXPECTED = {
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_types_by_dialect(name: str) -> None:
-    columns = columns_from_json([{"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2}], what="item")
+    columns = columns_from_json(
+        [{"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2}], what="item"
+    )
     headers = ["change_seq", "change_mask", "timestamp"]
     layout = new_layout(["price"], headers=headers, what="item")
     table = change_table(None, "item__ct", layout, columns)
     ddl = str(CreateTable(table).compile(dialect=DIALECTS[name]()))
     lines = [line.strip(" \t,") for line in ddl.splitlines()]
-    found = [line.split(" ", 1)[1] for line in lines if line.startswith(("header__", '"', "[", "`"))]
+    found = [
+        line.split(" ", 1)[1] for line in lines if line.startswith(("header__", '"', "[", "`"))
+    ]
     assert tuple(type.removesuffix(" NULL") for type in found) == EXPECTED[name]
     assert "NOT NULL" not in ddl
 

@@ -24,7 +24,9 @@ BASE: list[Row] = [{"id": 1, "name": "a", "price": 1}, {"id": 2, "name": "b", "p
 
 def row(number: int, oper: str, data: Row, mask: str = "", seconds: int = 0) -> ChangeRow:
     prefix = (NOON + timedelta(seconds=seconds)).strftime("%Y%m%d%H%M%S00")
-    return ChangeRow(f"{prefix}{number:019}", oper, frozenset(mask.split()), None, None, NOON, None, data)
+    return ChangeRow(
+        f"{prefix}{number:019}", oper, frozenset(mask.split()), None, None, NOON, None, data
+    )
 
 
 def view(*rows: ChangeRow, as_of: datetime | None = None) -> list[Row]:
@@ -34,15 +36,27 @@ def view(*rows: ChangeRow, as_of: datetime | None = None) -> list[Row]:
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([row(1, "I", {"id": 1, "name": "x", "price": 9}, "id name")], [{"id": 1, "name": "x", "price": 9}, BASE[1]]),
+        (
+            [row(1, "I", {"id": 1, "name": "x", "price": 9}, "id name")],
+            [{"id": 1, "name": "x", "price": 9}, BASE[1]],
+        ),
         ([row(1, "D", {"id": 1, "name": None, "price": None}, "id")], [BASE[1]]),
         ([row(1, "D", {"id": 9, "name": None, "price": None}, "id")], BASE),
         ([row(1, "T", {"id": None, "name": None, "price": None})], []),
         # changed to NULL, not captured, changed, captured though not changed
-        ([row(1, "U", {"id": 1, "name": None, "price": None}, "name")], [{"id": 1, "name": None, "price": 1}, BASE[1]]),
-        ([row(1, "U", {"id": 1, "name": "z", "price": 7}, "name")], [{"id": 1, "name": "z", "price": 7}, BASE[1]]),
+        (
+            [row(1, "U", {"id": 1, "name": None, "price": None}, "name")],
+            [{"id": 1, "name": None, "price": 1}, BASE[1]],
+        ),
+        (
+            [row(1, "U", {"id": 1, "name": "z", "price": 7}, "name")],
+            [{"id": 1, "name": "z", "price": 7}, BASE[1]],
+        ),
         # an object that is not there has no previous values
-        ([row(1, "U", {"id": 9, "name": None, "price": 7}, "price")], [*BASE, {"id": 9, "name": None, "price": 7}]),
+        (
+            [row(1, "U", {"id": 9, "name": None, "price": 7}, "price")],
+            [*BASE, {"id": 9, "name": None, "price": 7}],
+        ),
         # the key moves, onto another object
         (
             [row(1, "B", BASE[0]), row(1, "U", {"id": 2, "name": None, "price": 3}, "id price")],
@@ -68,7 +82,9 @@ def test_as_of_is_the_last_hundredth_that_counts() -> None:
 
 
 def test_the_key_may_come_from_the_masks_of_deletes() -> None:
-    assert live_view(BASE, [row(1, "D", {"id": 1, "name": "a", "price": 1}, "id")]) == {(2,): BASE[1]}
+    assert live_view(BASE, [row(1, "D", {"id": 1, "name": "a", "price": 1}, "id")]) == {
+        (2,): BASE[1]
+    }
     with pytest.raises(FormatError, match="key"):
         live_view(BASE, [row(1, "T", {})])
 
@@ -77,11 +93,21 @@ IDS = st.integers(1, 4)
 VALUES = st.none() | st.sampled_from(["", "a", "b"])
 
 
-@given(st.lists(st.tuples(st.sampled_from("IUUKD"), IDS, IDS, VALUES, VALUES), max_size=40), st.booleans())
-def test_the_view_is_the_table(steps: list[tuple[str, int, int, str | None, str | None]], before_images: bool) -> None:
-    """A table is changed at random, its changes are written as rows: the view of the rows is the table."""
+@given(
+    st.lists(st.tuples(st.sampled_from("IUUKD"), IDS, IDS, VALUES, VALUES), max_size=40),
+    st.booleans(),
+)
+def test_the_view_is_the_table(
+    steps: list[tuple[str, int, int, str | None, str | None]], before_images: bool
+) -> None:
+    """A table is changed at random, its changes are written as rows: the view of the rows is the
+    table.
+    """
     table: dict[int, Row] = {}
-    target, state = TargetTable("item", COLUMNS, WriteOptions(before_images=before_images)), WriterState()
+    target, state = (
+        TargetTable("item", COLUMNS, WriteOptions(before_images=before_images)),
+        WriterState(),
+    )
     rows: list[ChangeRow] = []
     for step, id, other, name, price in steps:
         old, new = table.get(id), {"id": id, "name": name, "price": price}

@@ -33,7 +33,10 @@ def test_every_form_reads_back(given: tuple[MaskLayout, frozenset[str]]) -> None
     for order in orders:
         assert masks.read_bytes(own, masks.message_bytes(own, value, order), order) == mask
         assert masks.read_bytes(own, masks.table_bytes(own, value, order), order) == mask
-        assert masks.read_bytes(own, masks.table_bytes(own, value, order) + b"\0", "little") == mask or order == "big"
+        assert (
+            masks.read_bytes(own, masks.table_bytes(own, value, order) + b"\0", "little") == mask
+            or order == "big"
+        )
 
 
 @given(layouts_with_columns())
@@ -61,7 +64,16 @@ def test_the_last_header_column_may_stand_beyond_the_mask() -> None:
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("0x216", 0x216), ("0X0a", 10), ("216", 0x216), ("0216", 0x216), ("", 0), (None, 0), ("0x", 0), ("0" * 999, 0)],
+    [
+        ("0x216", 0x216),
+        ("0X0a", 10),
+        ("216", 0x216),
+        ("0216", 0x216),
+        ("", 0),
+        (None, 0),
+        ("0x", 0),
+        ("0" * 999, 0),
+    ],
 )
 def test_text_is_read_tolerantly(text: str | None, value: int) -> None:
     assert masks.parse_text(text) == value
@@ -81,7 +93,12 @@ def test_what_is_no_hex_digit_is_refused(text: str) -> None:
         (b"\x16\x02", "auto", "c02 c03 c05 c10", 0),  # only little fits
         (b"\x02\x16", "auto", "c02 c03 c05 c10", 0),  # only big fits
         (b"\x01\x01", "auto", "c01 c09", 0),  # both fit: little
-        (b"\xff\xff\xff", "auto", "c01 c02 c03 c04 c05 c06 c07 c08 c09 c10", 14),  # neither fits: little
+        (
+            b"\xff\xff\xff",
+            "auto",
+            "c01 c02 c03 c04 c05 c06 c07 c08 c09 c10",
+            14,
+        ),  # neither fits: little
         (b"\x00\x04", "little", "", 1),
         (None, "little", "", 0),
         (b"", "auto", "", 0),

@@ -1,4 +1,6 @@
-"""The format ``qlik-messages`` of the converter: files, whole or not at all, and their lines (message_format)."""
+"""The format ``qlik-messages`` of the converter: files, whole or not at all, and their lines
+(message_format).
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,8 @@ def test_bare_messages_and_empty_lines_are_read(tmp_path: Path) -> None:
     record = envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS})
     bare = {"data": DATA, "beforeData": BEFORE, "headers": HEADERS}
     path.write_text(
-        f"{json.dumps(record)}\n\n{json.dumps(bare)}\nnull\n" + json.dumps({"topic": "x", "value": None}),
+        f"{json.dumps(record)}\n\n{json.dumps(bare)}\nnull\n"
+        + json.dumps({"topic": "x", "value": None}),
         encoding="utf-8",
     )
     report = Report()
@@ -101,8 +104,12 @@ def test_lines_that_are_no_records_are_named(tmp_path: Path, line: str, why: str
         found(path)
 
 
-@pytest.mark.parametrize(("value", "filter"), [({"a": {"b": 1}}, "-c ."), ([{"a": {"b": 1}}], "-c '.[]'")])
-def test_a_file_that_is_printed_for_people_gets_one_hint(tmp_path: Path, value: Any, filter: str) -> None:
+@pytest.mark.parametrize(
+    ("value", "filter"), [({"a": {"b": 1}}, "-c ."), ([{"a": {"b": 1}}], "-c '.[]'")]
+)
+def test_a_file_that_is_printed_for_people_gets_one_hint(
+    tmp_path: Path, value: Any, filter: str
+) -> None:
     (tmp_path / "a.jsonl").write_text(json.dumps(value, indent=2), encoding="utf-8")
     good = json.dumps(envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS}))
     (tmp_path / "b.jsonl").write_text(good, encoding="utf-8")
@@ -118,13 +125,17 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
         found(tmp_path / "none")
 
 
-def test_what_cannot_be_read_is_passed_over_and_what_stands_behind_it_is_read(tmp_path: Path) -> None:
+def test_what_cannot_be_read_is_passed_over_and_what_stands_behind_it_is_read(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "m.jsonl"
     good = json.dumps(envelope({"data": DATA, "beforeData": BEFORE, "headers": HEADERS}))
     bad = json.dumps(envelope({"data": DATA, "headers": {**HEADERS, "changeSequence": "7"}}))
     value = envelope({"data": DATA, "headers": HEADERS}, messageSchemaId="AB" * 16)
     waiting = json.dumps({"topic": "app.other", "value": value})
-    path.write_text("\n".join([good, "{", "7", bad, good, waiting, good, waiting, good]), encoding="utf-8")
+    path.write_text(
+        "\n".join([good, "{", "7", bad, good, waiting, good, waiting, good]), encoding="utf-8"
+    )
     report = Report()
     assert found(path, report, schema="app", table="item", columns=COLUMNS) == [UPDATE] * 4
     assert (report.read, report.counters) == (
@@ -160,7 +171,9 @@ def test_the_files_of_a_directory_continue_one_another(tmp_path: Path) -> None:
         ({"metadata": "registry", "encoding": "avro"}, "needs the option registry"),
     ],
 )
-def test_options_that_are_not_known_or_do_not_go_together(tmp_path: Path, options: dict[str, Any], why: str) -> None:
+def test_options_that_are_not_known_or_do_not_go_together(
+    tmp_path: Path, options: dict[str, Any], why: str
+) -> None:
     with pytest.raises(ConfigError, match=why):
         FORMAT.write([UPDATE], str(tmp_path / "m"), options, Report())
 
@@ -183,15 +196,16 @@ def test_changes_of_a_change_table_get_event_counters(tmp_path: Path) -> None:
     def change(number: int, transaction: str | None, **more: Any) -> Change:
         sequence = f"{SEQUENCE[:-2]}{number:02}"
         return UPDATE._replace(
-            position=sequence, transaction_id=transaction, event_number=None, last_in_transaction=None,
-            extras={"change_seq": sequence}, **more,
+            position=sequence, transaction_id=transaction, event_number=None,
+            last_in_transaction=None, extras={"change_seq": sequence}, **more,
         )  # fmt: skip
 
     def counters(**options: Any) -> list[tuple[int | None, bool | None]]:
         changes = [change(1, "A" * 32), change(2, "A" * 32), change(3, None), change(4, "B" * 32)]
         path = tmp_path / "m.jsonl"
         headers = [record["value"]["message"]["headers"]
-                   for record in written(path, changes, columns=COLUMNS, metadata="none", **options)]  # fmt: skip
+                   for record in written(path, changes, columns=COLUMNS, metadata="none",
+                   **options)]  # fmt: skip
         return [(one["transactionEventCounter"], one["transactionLastEvent"]) for one in headers]
 
     assert counters() == [(1, False), (2, True), (None, None), (1, True)]
@@ -202,7 +216,9 @@ def test_changes_of_a_change_table_get_event_counters(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 10**8), st.integers(1, 10**6), st.integers(0, 10**4))
-def test_flights_are_numbered_upwards_whatever_the_clock_says(flight: int, places: int, back: int) -> None:
+def test_flights_are_numbered_upwards_whatever_the_clock_says(
+    flight: int, places: int, back: int
+) -> None:
     from datetime import UTC, datetime, timedelta
 
     now = datetime(2024, 5, 10, 12, tzinfo=UTC)

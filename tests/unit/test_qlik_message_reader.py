@@ -9,7 +9,19 @@ from time import process_time
 from typing import Any
 
 import pytest
-from message_samples import BEFORE, COLUMNS, DATA, HEADERS, SEQUENCE, UPDATE, envelope, read, read_item, records, write
+from message_samples import (
+    BEFORE,
+    COLUMNS,
+    DATA,
+    HEADERS,
+    SEQUENCE,
+    UPDATE,
+    envelope,
+    read,
+    read_item,
+    records,
+    write,
+)
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, InvalidChange, UnknownOperation
@@ -36,13 +48,21 @@ PREFIXED = {f"headers_{name}": value for name, value in HEADERS.items()}
         {**ROWS, **PREFIXED},
         {"magic": "xxMSG", **ROWS, "headers": HEADERS},  # no message member: magic is not asked for
         envelope(
-            {**ROWS, "headers": {"operation": "update", **{n: v for n, v in HEADERS.items() if n != "operation"}}}
+            {
+                **ROWS,
+                "headers": {
+                    "operation": "update",
+                    **{n: v for n, v in HEADERS.items() if n != "operation"},
+                },
+            }
         ),
         envelope({**ROWS, "headers": {"operation": "UPDATE"}, **HEADERS}),  # header by header
         envelope({**ROWS, "headers": HEADERS, "unknown": {"a": 1}}, unknown=1),
         envelope({**ROWS, "headers": {**HEADERS, "columnMask": None}}),
         envelope({**ROWS, "headers": {**HEADERS, "changeMask": "0x4", "columnMask": "0X0007"}}),
-        envelope({**ROWS, "headers": {**HEADERS, "timestamp": "2024-05-10 14:00:00.000000001+02:00"}}),
+        envelope(
+            {**ROWS, "headers": {**HEADERS, "timestamp": "2024-05-10 14:00:00.000000001+02:00"}}
+        ),
         json.dumps(envelope({**ROWS, "headers": HEADERS})).encode(),
         b" \n" + json.dumps({**ROWS, "headers": HEADERS}).encode(),
     ],
@@ -55,7 +75,9 @@ def test_every_shape_is_the_same_change(record: Any) -> None:
 
 def test_the_first_place_wins_even_with_null() -> None:
     headers = {**HEADERS, "streamPosition": None, "transactionId": None}
-    (change,) = read_item(envelope({**ROWS, "headers": headers, "streamPosition": "p:12", "transactionId": "A1"}))
+    (change,) = read_item(
+        envelope({**ROWS, "headers": headers, "streamPosition": "p:12", "transactionId": "A1"})
+    )
     assert (change.transaction_id, change.extras) == (None, {})
 
 
@@ -71,7 +93,11 @@ def test_the_first_place_wins_even_with_null() -> None:
         ({"transactionEventCounter": None, "transactionLastEvent": None}, "event_number", None),
         ({"transactionLastEvent": False}, "last_in_transaction", False),
         ({"streamPosition": ""}, "extras", {}),
-        ({"externalSchemaId": "x"}, "extras", {"stream_position": "p:12", "external_schema_id": "x"}),
+        (
+            {"externalSchemaId": "x"},
+            "extras",
+            {"stream_position": "p:12", "external_schema_id": "x"},
+        ),
         ({"changeMask": None}, "changed", {"price"}),  # the columns that differ
         ({"changeMask": "00"}, "changed", set()),
         ({"changeMask": ""}, "changed", set()),
@@ -79,10 +105,15 @@ def test_the_first_place_wins_even_with_null() -> None:
     ],
 )
 def test_headers_that_are_not_known(change: dict[str, Any], field: str, expected: Any) -> None:
-    assert getattr(read_item(envelope({**ROWS, "headers": {**HEADERS, **change}}))[0], field) == expected
+    assert (
+        getattr(read_item(envelope({**ROWS, "headers": {**HEADERS, **change}}))[0], field)
+        == expected
+    )
 
 
-@pytest.mark.parametrize("name", ["transactionEventCounter", "transactionLastEvent", "streamPosition", "timestamp"])
+@pytest.mark.parametrize(
+    "name", ["transactionEventCounter", "transactionLastEvent", "streamPosition", "timestamp"]
+)
 def test_optional_headers_may_be_missing(name: str) -> None:
     headers = {key: value for key, value in HEADERS.items() if key != name}
     assert read_item(envelope({**ROWS, "headers": headers}))[0].after == UPDATE.after
@@ -118,7 +149,9 @@ def test_optional_headers_may_be_missing(name: str) -> None:
         ({"transactionLastEvent": "maybe"}, BadEnvelope),
     ],
 )
-def test_headers_that_cannot_be_read_are_errors_by_their_names(headers: dict[str, Any], error: type[Exception]) -> None:
+def test_headers_that_cannot_be_read_are_errors_by_their_names(
+    headers: dict[str, Any], error: type[Exception]
+) -> None:
     with pytest.raises(error) as caught:
         read_item(envelope({**ROWS, "headers": {**HEADERS, **headers}}))
     assert type(caught.value) is error
@@ -156,13 +189,19 @@ def test_records_that_are_no_messages(record: Any, error: type[Exception]) -> No
 
 @pytest.mark.parametrize("operation", ["READ", "read", "Refresh"])
 def test_read_is_refresh_and_has_no_sequence(operation: str) -> None:
-    (change,) = read_item(envelope({"data": DATA, "headers": {"operation": operation, "changeSequence": ""}}))
+    (change,) = read_item(
+        envelope({"data": DATA, "headers": {"operation": operation, "changeSequence": ""}})
+    )
     assert (change.op, change.position, change.after) == (ChangeOp.REFRESH, None, UPDATE.after)
 
 
 def test_the_row_of_a_delete_is_data_before_before_data() -> None:
     headers = {**HEADERS, "operation": "DELETE"}
-    for rows in ({"data": DATA, "beforeData": BEFORE}, {"data": None, "beforeData": DATA}, {"beforeData": DATA}):
+    for rows in (
+        {"data": DATA, "beforeData": BEFORE},
+        {"data": None, "beforeData": DATA},
+        {"beforeData": DATA},
+    ):
         (change,) = read_item(envelope({**rows, "headers": headers}))
         assert (change.before, change.after) == (UPDATE.after, None)
 
@@ -170,7 +209,9 @@ def test_the_row_of_a_delete_is_data_before_before_data() -> None:
 def test_column_mask_tells_null_from_not_known() -> None:
     report = Report()
     rows = {"data": {"id": 7, "name": None, "price": None}, "beforeData": {"id": 7, "name": "nut"}}
-    (change,) = read_item(envelope({**rows, "headers": {**HEADERS, "columnMask": "04"}}), report=report)
+    (change,) = read_item(
+        envelope({**rows, "headers": {**HEADERS, "columnMask": "04"}}), report=report
+    )
     assert change.after == {"id": 7, "price": None}
     assert change.before == {"id": 7, "name": "nut"}
     assert report.counters == {"mask_contradictions": 3}
@@ -179,7 +220,9 @@ def test_column_mask_tells_null_from_not_known() -> None:
 def test_bits_beyond_the_last_column_and_fields_beyond_the_columns_are_counted() -> None:
     report = Report()
     rows = {"data": {**DATA, "more": 1}, "beforeData": None}
-    (change,) = read_item(envelope({**rows, "headers": {**HEADERS, "columnMask": "1F"}}), report=report)
+    (change,) = read_item(
+        envelope({**rows, "headers": {**HEADERS, "columnMask": "1F"}}), report=report
+    )
     assert change.after == UPDATE.after
     assert report.counters == {"mask_extra_bits": 2, "unknown_fields": 1}
 
@@ -254,7 +297,9 @@ def test_a_message_waits_for_its_metadata_and_holds_what_is_behind_it(encoding: 
 def test_a_message_whose_metadata_do_not_come_in_time_has_an_unknown_schema(encoding: str) -> None:
     _, data = written(encoding)
     now = 0.0
-    reader = MessageReader(ReadOptions(columns={"app.other": ["id"]}, metadata_wait=30), clock=lambda: now)
+    reader = MessageReader(
+        ReadOptions(columns={"app.other": ["id"]}, metadata_wait=30), clock=lambda: now
+    )
     assert list(reader.changes(Message(*data[:3]))) == []
     now = 29.9
     assert list(reader.overdue()) == []
@@ -279,7 +324,9 @@ def test_avro_may_bring_its_schema_along() -> None:
     about = open_avro(metadata.value)
     assert about.schema is not None
     _, schema = read_metadata(from_bytes(about.schema, about.message))
-    (change,) = read(avro_envelope("DT", None, schema)(open_avro(data.value).message), columns=COLUMNS)
+    (change,) = read(
+        avro_envelope("DT", None, schema)(open_avro(data.value).message), columns=COLUMNS
+    )
     assert change == UPDATE
 
 
@@ -290,9 +337,17 @@ def test_json_without_id_takes_the_columns_of_the_newest_metadata() -> None:
 
 
 def test_columns_get_the_names_back_that_avro_does_not_know() -> None:
-    columns = {"app.item": [{"name": "the id", "type": "INT4", "pk": 1}, {"name": "größe", "type": "STRING"}]}
+    columns = {
+        "app.item": [
+            {"name": "the id", "type": "INT4", "pk": 1},
+            {"name": "größe", "type": "STRING"},
+        ]
+    }
     change = UPDATE._replace(
-        key=(("the id", 1),), before=None, after={"the id": 1, "größe": "x"}, changed=frozenset({"größe"})
+        key=(("the id", 1),),
+        before=None,
+        after={"the id": 1, "größe": "x"},
+        changed=frozenset({"größe"}),
     )
     for encoding in ("json", "avro"):
         messages = write([change], encoding=encoding, columns=columns)
@@ -330,9 +385,13 @@ def test_nullable_that_is_missing_is_true_and_unknown_types_are_text() -> None:
         lambda message: message["lineage"].update(tableVersion=Decimal("1e9999999")),
         lambda message: message.update(schemaId=["A"]),
         lambda message: message.update(dataSchema={"type": "record"}),
-        lambda message: message["tableStructure"]["tableColumns"]["id"].update(ordinal=float("inf")),
+        lambda message: message["tableStructure"]["tableColumns"]["id"].update(
+            ordinal=float("inf")
+        ),
         lambda message: message["tableStructure"]["tableColumns"]["id"].update(length=float("nan")),
-        lambda message: message["tableStructure"]["tableColumns"]["id"].update(primaryKeyPosition=[1]),
+        lambda message: message["tableStructure"]["tableColumns"]["id"].update(
+            primaryKeyPosition=[1]
+        ),
     ],
 )
 def test_metadata_that_cannot_be_read_are_an_error(spoil: Callable[[dict[str, Any]], Any]) -> None:
@@ -348,8 +407,8 @@ def number_columns(*types: str) -> dict[str, Any]:
 
 LEAST_AND_MOST = {
     "INT1": (-(2**7), 2**7 - 1), "INT2": (-(2**15), 2**15 - 1), "INT4": (-(2**31), 2**31 - 1),
-    "INT8": (-(2**63), 2**63 - 1), "UINT1": (0, 2**8 - 1), "UINT2": (0, 2**16 - 1), "UINT4": (0, 2**32 - 1),
-    "UINT8": (0, 2**64 - 1),
+    "INT8": (-(2**63), 2**63 - 1), "UINT1": (0, 2**8 - 1), "UINT2": (0, 2**16 - 1), "UINT4": (0,
+    2**32 - 1), "UINT8": (0, 2**64 - 1),
 }  # fmt: skip
 
 
@@ -364,14 +423,25 @@ def test_integers_are_read_within_the_range_of_their_column(type: str) -> None:
     for number in (least, most):
         assert [value(text) for text in (str(number), f'"{number}"', f"{number}.0")] == [number] * 3
     assert [value(text) for text in ("0e99", "1e2", '"1E+2"')] == [0, 100, 100]
-    for text in (least - 1, most + 1, "1e99999", "1e9999999", '"1e9999999"', "-1e9999999", "1e-9999999", "Infinity"):
+    for text in (
+        least - 1,
+        most + 1,
+        "1e99999",
+        "1e9999999",
+        '"1e9999999"',
+        "-1e9999999",
+        "1e-9999999",
+        "Infinity",
+    ):
         begun = process_time()
         with pytest.raises(BadMessageValue):
             value(str(text))
         assert process_time() - begun < 0.2  # an exponent of seven digits took ten minutes
 
 
-@pytest.mark.parametrize("number", ["1e300000000", "-1e300000000", "1e-300000000", '"1e300000000"', "0e300000000"])
+@pytest.mark.parametrize(
+    "number", ["1e300000000", "-1e300000000", "1e-300000000", '"1e300000000"', "0e300000000"]
+)
 def test_a_numeric_whose_exponent_is_out_of_all_reason_is_refused(number: str) -> None:
     data = f'{{"data":{{"numeric":{number}}},"headers":{json.dumps(INSERT)}}}'.encode()
     with pytest.raises(BadMessageValue, match="no NUMERIC"):
@@ -379,7 +449,11 @@ def test_a_numeric_whose_exponent_is_out_of_all_reason_is_refused(number: str) -
 
 
 def test_a_number_that_no_real_holds_is_not_infinite() -> None:
-    for columns, text in ((number_columns("REAL8"), "1e400"), (number_columns("REAL8"), '"1e400"'), ({}, "1e400")):
+    for columns, text in (
+        (number_columns("REAL8"), "1e400"),
+        (number_columns("REAL8"), '"1e400"'),
+        ({}, "1e400"),
+    ):
         data = f'{{"data":{{"real8":{text}}},"headers":{json.dumps(INSERT)}}}'.encode()
         with pytest.raises(BadMessageValue):
             read(data, schema="app", table="item", columns=columns)
@@ -392,7 +466,9 @@ def test_columns_of_the_options_are_enough_for_messages_whose_metadata_do_not_co
     record = envelope({**ROWS, "headers": HEADERS}, messageSchemaId="AB" * 16)
     (change,) = read_item(record)
     assert (change, change.extras["schema_id"]) == (UPDATE, "AB" * 16)
-    with pytest.raises(UnknownSchema, match=r"or, of messages in JSON, .* option columns = .* and schema and table"):
+    with pytest.raises(
+        UnknownSchema, match=r"or, of messages in JSON, .* option columns = .* and schema and table"
+    ):
         read(record, schema="app", table="item")
 
 
@@ -404,7 +480,11 @@ def test_a_new_version_of_a_table_that_was_described_waits_for_its_metadata() ->
 
 
 def test_options_are_checked() -> None:
-    for options in ({"byteorder": "middle"}, {"columns": ["id"]}, {"columns": {"t": [{"name": "a", "type": "INT3"}]}}):
+    for options in (
+        {"byteorder": "middle"},
+        {"columns": ["id"]},
+        {"columns": {"t": [{"name": "a", "type": "INT3"}]}},
+    ):
         with pytest.raises(ConfigError):
             ReadOptions(**options)  # type: ignore[arg-type]
 
@@ -423,15 +503,18 @@ def test_options_of_wrong_types_are_named(kind: type[Any]) -> None:
                 assert name in str(error) or name == "columns"  # noqa: PT017 - whether it is raised is left open
             else:
                 default = getattr(good, name)
-                fits = isinstance(value, type(default)) or (default is None and isinstance(value, str | None))
+                fits = isinstance(value, type(default)) or (
+                    default is None and isinstance(value, str | None)
+                )
                 optional = value is None and name == "metadata_topic" and kind is ReadOptions
                 assert fits or optional or (name == "metadata_wait" and value == 7), (name, value)
 
 
 @pytest.mark.parametrize(
     "column",
-    [{"name": "a", "type": 7}, {"name": "a", "type": []}, {"name": "a", "precision": -1}, {"name": "a", "pk": 1.0},
-     {"name": "a", "precision": 10**9}, {"name": "a", "nullable": "no"}, {"name": 7}, 7, [], None],
+    [{"name": "a", "type": 7}, {"name": "a", "type": []}, {"name": "a", "precision": -1},
+     {"name": "a", "pk": 1.0}, {"name": "a", "precision": 10**9}, {"name": "a", "nullable": "no"},
+     {"name": 7}, 7, [], None],
 )  # fmt: skip
 def test_columns_of_wrong_types_are_refused(column: Any) -> None:
     for kind in (ReadOptions, WriteOptions):

@@ -21,11 +21,12 @@ from eventlog.qlik.message_writer import MessageWriter
 
 COLUMNS = (
     {"name": "id", "type": "INT8", "pk": 2}, {"name": "100%", "type": "STRING", "pk": 1},
-    {"name": "%s", "type": "WSTRING"}, {"name": "small", "type": "UINT1"}, {"name": "huge", "type": "UINT8"},
-    {"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2}, {"name": "any", "type": "NUMERIC"},
-    {"name": "day", "type": "DATE"}, {"name": "clock", "type": "TIME"}, {"name": "moment", "type": "DATETIME"},
-    {"name": "single", "type": "REAL4"}, {"name": "double", "type": "REAL8"}, {"name": "flag", "type": "BOOLEAN"},
-    {"name": "raw", "type": "BYTES"}, {"name": "doc", "type": "CLOB"},
+    {"name": "%s", "type": "WSTRING"}, {"name": "small", "type": "UINT1"}, {"name": "huge",
+    "type": "UINT8"}, {"name": "price", "type": "NUMERIC", "precision": 9, "scale": 2},
+    {"name": "any", "type": "NUMERIC"}, {"name": "day", "type": "DATE"}, {"name": "clock",
+    "type": "TIME"}, {"name": "moment", "type": "DATETIME"}, {"name": "single", "type": "REAL4"},
+    {"name": "double", "type": "REAL8"}, {"name": "flag", "type": "BOOLEAN"}, {"name": "raw",
+    "type": "BYTES"}, {"name": "doc", "type": "CLOB"},
 )  # fmt: skip
 VALUES: dict[str, st.SearchStrategy[Value]] = {
     "id": st.integers(-(2**63), 2**63 - 1),
@@ -57,18 +58,23 @@ def rows(draw: st.DrawFn) -> dict[str, Value]:
 
 @st.composite
 def changes(draw: st.DrawFn) -> Change:
-    op = draw(st.sampled_from([ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.REFRESH]))
+    op = draw(
+        st.sampled_from([ChangeOp.INSERT, ChangeOp.UPDATE, ChangeOp.DELETE, ChangeOp.REFRESH])
+    )
     row = draw(rows())
     before = draw(st.none() | rows()) if op is ChangeOp.UPDATE else None
-    changed = draw(st.none() | st.sets(st.sampled_from(sorted(row)))) if op is ChangeOp.UPDATE else None
+    changed = (
+        draw(st.none() | st.sets(st.sampled_from(sorted(row)))) if op is ChangeOp.UPDATE else None
+    )
     is_delete = op is ChangeOp.DELETE
     return Change(
         draw(st.sampled_from(["app", None])), "item", op,
         tuple((name, row[name]) for name in NAMES[1::-1]),
         row if is_delete else before, None if is_delete else row,
         None if changed is None else frozenset(changed), SEQUENCE,
-        draw(st.none() | st.text("0123456789abcdefxyz", min_size=1)), draw(st.none() | st.integers(1, 2**40)),
-        draw(st.none() | st.booleans()), draw(st.none() | st.datetimes(timezones=st.just(UTC))),
+        draw(st.none() | st.text("0123456789abcdefxyz", min_size=1)),
+        draw(st.none() | st.integers(1, 2**40)), draw(st.none() | st.booleans()),
+        draw(st.none() | st.datetimes(timezones=st.just(UTC))),
         extras={"stream_position": draw(st.text(max_size=3))},
     )  # fmt: skip
 
@@ -88,24 +94,31 @@ SHAPES = [
 @pytest.mark.parametrize("encoding", ["json", "avro"])
 @settings(max_examples=15, deadline=None)
 @given(st.lists(changes(), min_size=2, max_size=5))
-def test_a_message_does_not_depend_on_those_before_it(encoding: str, given_changes: list[Change]) -> None:
+def test_a_message_does_not_depend_on_those_before_it(
+    encoding: str, given_changes: list[Change]
+) -> None:
     options = WriteOptions(columns=given_columns(), encoding=encoding, metadata="none")
     writer = MessageWriter(options)
     together = [message for change in given_changes * 2 for message in writer.messages(change)]
-    alone = [message for change in given_changes for message in MessageWriter(options).messages(change)]
+    alone = [
+        message for change in given_changes for message in MessageWriter(options).messages(change)
+    ]
     assert together == alone * 2
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @settings(max_examples=25, deadline=None)
 @given(changes())
-def test_avro_messages_are_whole_records_of_their_schemas(shape: dict[str, Any], change: Change) -> None:
+def test_avro_messages_are_whole_records_of_their_schemas(
+    shape: dict[str, Any], change: Change
+) -> None:
     options = WriteOptions(columns=given_columns(), encoding="avro", **shape)
     message = write([change], columns=given_columns(), encoding="avro", **shape)[-1]
     table = MessageTable(change.schema, "item", columns_from_json(COLUMNS, what="item"))
     opened = open_avro(message.value)
-    envelope = {"magic": MAGIC.encode(), "type": "DT", "headers": None, "messageSchemaId": opened.schema_id,
-                "messageSchema": None, "message": opened.message}  # fmt: skip
+    envelope = {"magic": MAGIC.encode(), "type": "DT", "headers": None,
+                "messageSchemaId": opened.schema_id, "messageSchema": None,
+                "message": opened.message}  # fmt: skip
     assert avro.bytes_writer(ENVELOPE_SCHEMA)(envelope) == message.value
     assert message.key is not None
     for schema, data in (
@@ -135,10 +148,11 @@ def union(kind: str) -> list[str]:
 )
 def test_a_record_is_written_as_fastavro_writes_it(record: dict[str, Any]) -> None:
     fields = [
-        {"name": "op", "type": {"type": "enum", "name": "operation", "symbols": ["INSERT", "REFRESH"]}},
-        {"name": "text", "type": "string"}, {"name": "data", "type": union("bytes")}, {"name": "small", "type": "int"},
-        {"name": "large", "type": union("long")}, {"name": "name", "type": union("string")},
-        {"name": "flag", "type": union("boolean")}, {"name": "real", "type": union("double")},
+        {"name": "op", "type": {"type": "enum", "name": "operation", "symbols": ["INSERT",
+        "REFRESH"]}}, {"name": "text", "type": "string"}, {"name": "data", "type": union("bytes")},
+        {"name": "small", "type": "int"}, {"name": "large", "type": union("long")}, {"name": "name",
+        "type": union("string")}, {"name": "flag", "type": union("boolean")}, {"name": "real",
+        "type": union("double")},
     ]  # fmt: skip
     schema = json.dumps({"type": "record", "name": "R", "fields": fields})
     assert avro.record_writer(fields)(record) == avro.bytes_writer(schema)(record)
@@ -157,7 +171,9 @@ def test_a_float_that_json_has_no_number_for_is_a_word(number: float) -> None:
 
 def test_integers_beyond_64_bits_keep_their_digits() -> None:
     row: dict[str, Value] = {"100%": "a", "id": 2**63 - 1, "huge": 2**64 - 1, "any": Decimal(2**64)}
-    value = write([Change("app", "item", ChangeOp.INSERT, after=row)], columns=given_columns())[-1].value
+    value = write([Change("app", "item", ChangeOp.INSERT, after=row)], columns=given_columns())[
+        -1
+    ].value
     data = json.loads(value)["message"]["data"]
     assert (data["id"], data["huge"], data["any"]) == (2**63 - 1, str(2**64 - 1), str(2**64))
 
@@ -167,7 +183,11 @@ def test_integers_beyond_64_bits_keep_their_digits() -> None:
 def test_behind_a_registry_s_prefix_stands_the_same_record(change: Change) -> None:
     bare = write([change], columns=given_columns(), encoding="avro", metadata="none")[-1]
     registered = write(
-        [change], registry=MemoryRegistry(), columns=given_columns(), encoding="avro", metadata="registry"
+        [change],
+        registry=MemoryRegistry(),
+        columns=given_columns(),
+        encoding="avro",
+        metadata="registry",
     )[-1]
     assert registered.value[5:] == open_avro(bare.value).message
     assert registered.key is not None
@@ -176,21 +196,33 @@ def test_behind_a_registry_s_prefix_stands_the_same_record(change: Change) -> No
 
 def test_more_shapes_than_are_kept_are_written_all_the_same() -> None:
     columns = [QlikColumn("id", "INT4", pk=1), *(QlikColumn(f"c{n}", "DATE") for n in range(10))]
-    writer = MessageWriter(WriteOptions(metadata="none"), columns={"item": tuple(columns)}, utc_now=lambda: NOW)
+    writer = MessageWriter(
+        WriteOptions(metadata="none"), columns={"item": tuple(columns)}, utc_now=lambda: NOW
+    )
     for number in range(600):
         known = {f"c{bit}": date(2024, 1, 2) for bit in range(10) if number >> bit & 1}
-        change = Change(None, "item", ChangeOp.INSERT, (("id", number),), after={"id": number, **known})
+        change = Change(
+            None, "item", ChangeOp.INSERT, (("id", number),), after={"id": number, **known}
+        )
         (message,) = writer.messages(change)
         data = json.loads(message.value)["message"]["data"]
         assert {name for name, value in data.items() if value is not None} == {"id", *known}
 
 
 def test_what_is_written_is_the_type_of_the_column_not_of_the_value() -> None:
-    row: dict[str, Any] = {"id": "7", "100%": 5, "price": 1, "flag": 1, "day": datetime(2024, 1, 2), "clock": "01:02"}
+    row: dict[str, Any] = {
+        "id": "7",
+        "100%": 5,
+        "price": 1,
+        "flag": 1,
+        "day": datetime(2024, 1, 2),
+        "clock": "01:02",
+    }
     change = Change("app", "item", ChangeOp.INSERT, after=row)
     data = json.loads(write([change], columns=given_columns())[-1].value)["message"]["data"]
     assert {name: value for name, value in data.items() if value is not None} == {
-        "id": 7, "_00_": "5", "price": "1", "flag": True, "day": "2024-01-02", "clock": "01:02:00.000000",
+        "id": 7, "_00_": "5", "price": "1", "flag": True, "day": "2024-01-02",
+        "clock": "01:02:00.000000",
     }  # fmt: skip
     typed = row | {
         "id": 7,
@@ -200,4 +232,6 @@ def test_what_is_written_is_the_type_of_the_column_not_of_the_value() -> None:
         "day": date(2024, 1, 2),
         "clock": time(1, 2),
     }
-    assert write([change._replace(after=typed)], columns=given_columns()) == write([change], columns=given_columns())
+    assert write([change._replace(after=typed)], columns=given_columns()) == write(
+        [change], columns=given_columns()
+    )

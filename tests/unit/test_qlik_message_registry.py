@@ -98,9 +98,12 @@ def http_client(url: str) -> Iterator[Registry]:
 @pytest.mark.parametrize("client", [http_client])
 def test_messages_go_through_a_registry(client: Client) -> None:
     with serving() as server, client(server.url) as writing, client(server.url) as reading:
-        (message,) = write([UPDATE], registry=writing, encoding="avro", metadata="registry", columns=COLUMNS)
+        (message,) = write(
+            [UPDATE], registry=writing, encoding="avro", metadata="registry", columns=COLUMNS
+        )
         assert read(message, registry=reading, columns=COLUMNS) == [UPDATE]
-        assert {path.partition("?")[0] for method, path, _ in server.requests if method == "POST"} >= {
+        assert {path.partition("?")[0] for method, path,
+            _ in server.requests if method == "POST"} >= {
             "/subjects/app.item-key/versions", "/subjects/app.item-value/versions",
         }  # fmt: skip
         with pytest.raises(UnknownSchema):
@@ -123,7 +126,10 @@ def test_what_was_asked_once_is_remembered() -> None:
         for _ in range(3):
             assert registry.register("a b/c-value", '"string"') == 1
             assert registry.schema(1) == '"string"'
-        assert [path for _, path, _ in server.requests] == ["/subjects/a%20b%2Fc-value/versions", "/schemas/ids/1"]
+        assert [path for _, path, _ in server.requests] == [
+            "/subjects/a%20b%2Fc-value/versions",
+            "/schemas/ids/1",
+        ]
 
 
 def test_credentials_are_sent_and_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +154,9 @@ def test_credentials_may_come_from_a_file(tmp_path: Path, monkeypatch: pytest.Mo
         open_registry(server.url).register("s", '"string"')
         assert server.requests[0][2] == "Basic dTpodXNo"
     monkeypatch.setenv("EVENTLOG_REGISTRY_AUTH", "u:other")
-    with pytest.raises(ConfigError, match="REGISTRY_AUTH_FILE and EVENTLOG_REGISTRY_AUTH exclude each other"):
+    with pytest.raises(
+        ConfigError, match="REGISTRY_AUTH_FILE and EVENTLOG_REGISTRY_AUTH exclude each other"
+    ):
         open_registry(server.url)
 
 
@@ -160,9 +168,12 @@ def test_what_is_no_url_of_a_registry_is_refused(url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "raw"), [(409, None), (500, None), (302, None), (200, b"[]"), (200, b"{"), (200, b"{}")]
+    ("status", "raw"),
+    [(409, None), (500, None), (302, None), (200, b"[]"), (200, b"{"), (200, b"{}")],
 )
-def test_a_registry_that_refuses_or_answers_nonsense_is_an_error(status: int, raw: bytes | None) -> None:
+def test_a_registry_that_refuses_or_answers_nonsense_is_an_error(
+    status: int, raw: bytes | None
+) -> None:
     with serving() as server:
         server.status, server.raw = status, raw
         registry = HttpRegistry(server.url)
@@ -189,7 +200,11 @@ def test_the_wire_format() -> None:
 
 def test_in_memory_a_schema_has_one_id() -> None:
     registry = MemoryRegistry()
-    assert [registry.register("a", "x"), registry.register("b", "x"), registry.register("a", "y")] == [1, 1, 2]
+    assert [
+        registry.register("a", "x"),
+        registry.register("b", "x"),
+        registry.register("a", "y"),
+    ] == [1, 1, 2]
     assert registry.subjects == {"a": [1, 2], "b": [1]}
     with pytest.raises(UnknownSchema):
         registry.schema(3)

@@ -1,4 +1,6 @@
-"""Changes as Qlik messages: masks, headers, keys, topics, metadata, back (spec/qlik.md 5, spec/change-model.md 4)."""
+"""Changes as Qlik messages: masks, headers, keys, topics, metadata, back (spec/qlik.md 5,
+spec/change-model.md 4).
+"""
 
 from __future__ import annotations
 
@@ -10,14 +12,30 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from message_samples import COLUMNS, NOW, SEQUENCE, UPDATE, MemoryRegistry, data_records, read, records, write
+from message_samples import (
+    COLUMNS,
+    NOW,
+    SEQUENCE,
+    UPDATE,
+    MemoryRegistry,
+    data_records,
+    read,
+    records,
+    write,
+)
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible, ValueRange
 from eventlog.model import Change, ChangeOp, Lob
 from eventlog.qlik.envelope import open_avro
 from eventlog.qlik.message_records import json_key
-from eventlog.qlik.message_tables import WriteOptions, avro_name, checked_topic, field_names, topic_of
+from eventlog.qlik.message_tables import (
+    WriteOptions,
+    avro_name,
+    checked_topic,
+    field_names,
+    topic_of,
+)
 
 INSERT = Change("app", "item", ChangeOp.INSERT, (("id", 7),), None, {"id": 7, "name": None})
 DELETE = Change("app", "item", ChangeOp.DELETE, (("id", 7),), {"id": 7})
@@ -52,7 +70,9 @@ def test_a_delete_without_key_marks_all_columns() -> None:
 
 
 def test_lobs_have_no_bit_but_are_present() -> None:
-    columns = {"app.page": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "doc", "type": "CLOB"}]}
+    columns = {
+        "app.page": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "doc", "type": "CLOB"}]
+    }
     change = INSERT._replace(table="page", after={"id": 7, "doc": Lob("tëxt".encode())})
     record = data_records(write([change], **{**PLAIN, "columns": columns}))[0]
     assert record["data"]["doc"] == "tëxt"
@@ -60,7 +80,11 @@ def test_lobs_have_no_bit_but_are_present() -> None:
 
 
 def test_columns_that_are_not_known_are_null_without_a_bit_or_left_out() -> None:
-    assert data_records(write([DELETE], **PLAIN))[0]["data"] == {"id": 7, "name": None, "price": None}
+    assert data_records(write([DELETE], **PLAIN))[0]["data"] == {
+        "id": 7,
+        "name": None,
+        "price": None,
+    }
     refresh = data_records(write([INSERT._replace(op=ChangeOp.REFRESH)], **PLAIN))[0]
     assert refresh["data"] == {"id": 7, "name": None}
     assert all(not value for value in refresh["headers"].values() if value != "REFRESH")
@@ -75,17 +99,27 @@ def test_columns_that_are_not_known_are_null_without_a_bit_or_left_out() -> None
 def test_a_position_that_is_a_sequence_is_kept_and_others_become_the_stream_position() -> None:
     kept, new = (headers(c) for c in (UPDATE, UPDATE._replace(position="0:7", extras={})))
     assert (kept["changeSequence"], kept["streamPosition"]) == (SEQUENCE, "p:12")
-    assert (new["changeSequence"], new["streamPosition"]) == ("20240510120000000000000000000000002", "0:7")
-    both = data_records(write([UPDATE, INSERT._replace(position="x", commit_time=NOW - timedelta(days=1))], **PLAIN))
+    assert (new["changeSequence"], new["streamPosition"]) == (
+        "20240510120000000000000000000000002",
+        "0:7",
+    )
+    both = data_records(
+        write([UPDATE, INSERT._replace(position="x", commit_time=NOW - timedelta(days=1))], **PLAIN)
+    )
     assert both[1]["headers"]["changeSequence"] == "20240510120000000000000000000000013"
     assert headers(INSERT)["changeSequence"] == "19700101000000000000000000000000001"
-    assert headers(INSERT, last_sequence=SEQUENCE)["changeSequence"] == "20240510120000000000000000000000013"
+    assert (
+        headers(INSERT, last_sequence=SEQUENCE)["changeSequence"]
+        == "20240510120000000000000000000000013"
+    )
 
 
 def test_skipped_changes_take_no_number() -> None:
     report = Report()
     truncate = Change("app", "item", ChangeOp.TRUNCATE)
-    written = data_records(write([truncate, INSERT._replace(op=ChangeOp.REFRESH), INSERT], report, **PLAIN))
+    written = data_records(
+        write([truncate, INSERT._replace(op=ChangeOp.REFRESH), INSERT], report, **PLAIN)
+    )
     assert [record["headers"]["changeSequence"][-2:] for record in written] == ["", "01"]
     assert report.counters == {"truncate_skipped": 1}
     with pytest.raises(NotExpressible, match="on_truncate"):
@@ -116,7 +150,10 @@ def test_a_change_without_its_row_is_refused_by_what_it_needs() -> None:
 @pytest.mark.parametrize("names", ["message", "headers", "off"])
 def test_names_stand_where_the_option_says(names: str) -> None:
     (record,) = data_records(write([UPDATE], metadata="none", names=names))
-    assert ("table" in record, "table" in record["headers"]) == (names == "message", names == "headers")
+    assert ("table" in record, "table" in record["headers"]) == (
+        names == "message",
+        names == "headers",
+    )
     for encoding in ("json", "avro"):
         assert read(*write([UPDATE], encoding=encoding, names=names, columns=COLUMNS)) == [UPDATE]
 
@@ -125,10 +162,14 @@ def test_external_schema_id_changes_with_the_structure() -> None:
     assert "externalSchemaId" not in headers(UPDATE)
     wider = {"app.item": [*COLUMNS["app.item"], {"name": "more", "type": "STRING"}]}
     ids = {
-        headers(UPDATE, external_schema_id=True, columns=columns)["externalSchemaId"] for columns in (COLUMNS, wider)
+        headers(UPDATE, external_schema_id=True, columns=columns)["externalSchemaId"]
+        for columns in (COLUMNS, wider)
     }
     assert len(ids) == 2
-    assert headers(INSERT._replace(op=ChangeOp.REFRESH), external_schema_id=True)["externalSchemaId"] is None
+    assert (
+        headers(INSERT._replace(op=ChangeOp.REFRESH), external_schema_id=True)["externalSchemaId"]
+        is None
+    )
 
 
 # Keys and topics.
@@ -154,7 +195,11 @@ def test_key_in_json(values: list[Any], text: str) -> None:
 @pytest.mark.parametrize(
     ("change", "option", "key"),
     [
-        (UPDATE._replace(key=(("id", 8),), after={"id": 8, "name": "x"}, changed=None), "primary_key", b"8"),
+        (
+            UPDATE._replace(key=(("id", 8),), after={"id": 8, "name": "x"}, changed=None),
+            "primary_key",
+            b"8",
+        ),
         (DELETE, "primary_key", b"7"),
         (UPDATE, "table", b"app+item"),
         (UPDATE._replace(schema=None), "table", b"item"),
@@ -210,12 +255,12 @@ def test_metadata_come_before_the_first_message_of_each_structure() -> None:
     metadata = [record["message"] for record in records(written) if record["type"] == "MD"]
     assert [one["lineage"]["tableVersion"] for one in metadata] == [1, 2]
     assert metadata[0]["lineage"] == {
-        "server": "eventlog", "task": "eventlog", "schema": "app", "table": "item", "tableVersion": 1,
-        "timestamp": "2024-05-10T12:00:00.000",
+        "server": "eventlog", "task": "eventlog", "schema": "app", "table": "item",
+        "tableVersion": 1, "timestamp": "2024-05-10T12:00:00.000",
     }  # fmt: skip
     assert metadata[1]["tableStructure"]["tableColumns"]["size"] == {
-        "ordinal": 3, "type": "INT8", "length": 0, "precision": 0, "scale": 0, "primaryKeyPosition": 0,
-        "nullable": True,
+        "ordinal": 3, "type": "INT8", "length": 0, "precision": 0, "scale": 0,
+        "primaryKeyPosition": 0, "nullable": True,
     }  # fmt: skip
     ids = [record["messageSchemaId"] for record in records(written) if record["type"] == "DT"]
     assert ids == [metadata[0]["schemaId"]] * 2 + [metadata[1]["schemaId"]] * 2
@@ -247,7 +292,16 @@ def test_avro_envelope_begins_as_the_specification_says() -> None:
 
 
 def test_a_column_named_as_a_record_of_the_metadata_is_written() -> None:
-    rows = [{"Lineage": 1, "Lineage_": 2, "TableColumns": None, "Data": "x", "Headers": 1.5, "operation": True}]
+    rows = [
+        {
+            "Lineage": 1,
+            "Lineage_": 2,
+            "TableColumns": None,
+            "Data": "x",
+            "Headers": 1.5,
+            "operation": True,
+        }
+    ]
     changes = [INSERT._replace(key=None, after=row) for row in rows]
     for encoding in ("json", "avro"):
         assert [change.after for change in read(*write(changes, encoding=encoding))] == rows
@@ -303,7 +357,11 @@ def test_registry_form_is_for_avro_only() -> None:
 def test_half_a_character_is_refused() -> None:
     for encoding in ("json", "avro"):
         with pytest.raises(NotExpressible, match=r"half a character|surrogates"):
-            write([INSERT._replace(after={"id": 7, "name": "\ud800"})], encoding=encoding, columns=COLUMNS)
+            write(
+                [INSERT._replace(after={"id": 7, "name": "\ud800"})],
+                encoding=encoding,
+                columns=COLUMNS,
+            )
 
 
 def test_times_keep_milliseconds_in_avro_which_is_counted() -> None:
@@ -333,37 +391,63 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     **{f"INT{n}": st.integers(-(2 ** (8 * n - 1)), 2 ** (8 * n - 1) - 1) for n in (1, 2, 4, 8)},
     **{f"UINT{n}": st.integers(0, 2 ** (8 * n) - 1) for n in (1, 2, 4, 8)},
 }
-WIDE = [{"name": kind.lower(), "type": kind, "precision": 9 * (kind == "NUMERIC"), "scale": 2 * (kind == "NUMERIC")}
+WIDE = [{"name": kind.lower(), "type": kind, "precision": 9 * (kind == "NUMERIC"),
+        "scale": 2 * (kind == "NUMERIC")}
         for kind in VALUES]  # fmt: skip
 
 
 @given(
-    row=st.fixed_dictionaries({kind.lower(): st.none() | values for kind, values in VALUES.items()}),
+    row=st.fixed_dictionaries(
+        {kind.lower(): st.none() | values for kind, values in VALUES.items()}
+    ),
     known=st.sets(st.sampled_from([kind.lower() for kind in VALUES]), min_size=1),
     op=st.sampled_from([ChangeOp.INSERT, ChangeOp.DELETE]),
     encoding=st.sampled_from(["json", "avro"]),
 )
-def test_rows_of_every_type_come_back(row: dict[str, Any], known: set[str], op: ChangeOp, encoding: str) -> None:
+def test_rows_of_every_type_come_back(
+    row: dict[str, Any], known: set[str], op: ChangeOp, encoding: str
+) -> None:
     image = {name: value for name, value in row.items() if name in known}
-    change = Change("s", "t", op, None, *((None, image) if op is ChangeOp.INSERT else (image, None)), position=SEQUENCE)
+    change = Change(
+        "s",
+        "t",
+        op,
+        None,
+        *((None, image) if op is ChangeOp.INSERT else (image, None)),
+        position=SEQUENCE,
+    )
     assert read(*write([change], encoding=encoding, columns={"s.t": WIDE})) == [change]
 
 
 @given(
-    row=st.fixed_dictionaries({kind.lower(): st.none() | values for kind, values in VALUES.items() if kind != "UINT8"})
+    row=st.fixed_dictionaries(
+        {kind.lower(): st.none() | values for kind, values in VALUES.items() if kind != "UINT8"}
+    )
 )
 def test_rows_of_every_type_come_back_without_logical_types(row: dict[str, Any]) -> None:
     change = INSERT._replace(schema="s", table="t", key=None, after=row, position=SEQUENCE)
-    assert read(*write([change], encoding="avro", logical_types=False, columns={"s.t": WIDE})) == [change]
+    assert read(*write([change], encoding="avro", logical_types=False, columns={"s.t": WIDE})) == [
+        change
+    ]
 
 
 NAMES = st.text(string.ascii_letters, min_size=1, max_size=3)
-SCALARS = st.none() | st.integers(-(2**62), 2**62) | st.text() | st.booleans() | st.dates() | st.binary()
+SCALARS = (
+    st.none() | st.integers(-(2**62), 2**62) | st.text() | st.booleans() | st.dates() | st.binary()
+)
 
 
-@given(st.lists(st.dictionaries(NAMES, SCALARS, min_size=1), min_size=1, max_size=5), st.sampled_from(["json", "avro"]))
-def test_tables_that_nothing_describes_come_back_by_their_metadata(rows: list[dict[str, Any]], encoding: str) -> None:
-    changes = [INSERT._replace(key=None, after=row, position=f"{SEQUENCE[:-1]}{n}") for n, row in enumerate(rows)]
+@given(
+    st.lists(st.dictionaries(NAMES, SCALARS, min_size=1), min_size=1, max_size=5),
+    st.sampled_from(["json", "avro"]),
+)
+def test_tables_that_nothing_describes_come_back_by_their_metadata(
+    rows: list[dict[str, Any]], encoding: str
+) -> None:
+    changes = [
+        INSERT._replace(key=None, after=row, position=f"{SEQUENCE[:-1]}{n}")
+        for n, row in enumerate(rows)
+    ]
     kinds: dict[str, set[type]] = {}
     for row in rows:
         for name, value in row.items():
@@ -371,20 +455,25 @@ def test_tables_that_nothing_describes_come_back_by_their_metadata(rows: list[di
     if all(len(types) <= 1 for types in kinds.values()):
         assert read(*write(changes, encoding=encoding)) == changes
     else:
-        assert [change.present for change in read(*write(changes, encoding=encoding))] == [c.present for c in changes]
+        assert [change.present for change in read(*write(changes, encoding=encoding))] == [
+            c.present for c in changes
+        ]
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
     [
-        ("INT1", 128), ("UINT1", -1), ("INT4", 2**31), ("UINT8", 2**64), ("INT4", "seven"), ("INT4", Decimal("1.5")),
-        ("BOOLEAN", "yes"), ("DATE", "2024-02-30"), ("TIME", "25:00:00"), ("BYTES", "0G"), ("REAL8", "x"),
-        ("REAL8", True), ("NUMERIC", "1,5"), ("DATETIME", 1),
+        ("INT1", 128), ("UINT1", -1), ("INT4", 2**31), ("UINT8", 2**64), ("INT4", "seven"), ("INT4",
+        Decimal("1.5")), ("BOOLEAN", "yes"), ("DATE", "2024-02-30"), ("TIME", "25:00:00"), ("BYTES",
+        "0G"), ("REAL8", "x"), ("REAL8", True), ("NUMERIC", "1,5"), ("DATETIME", 1),
     ],
 )  # fmt: skip
 def test_values_that_are_not_of_their_type_are_refused(kind: str, value: Any) -> None:
     with pytest.raises(ValueRange, match=r"INSERT of 'item', position None: .*'c'"):
-        write([INSERT._replace(key=None, after={"c": value})], columns={"app.item": [{"name": "c", "type": kind}]})
+        write(
+            [INSERT._replace(key=None, after={"c": value})],
+            columns={"app.item": [{"name": "c", "type": kind}]},
+        )
 
 
 @pytest.mark.parametrize(
@@ -395,7 +484,9 @@ def test_values_that_are_not_of_their_type_are_refused(kind: str, value: Any) ->
         ({"type": "NUMERIC", "precision": 4, "scale": 2}, Decimal("NaN")),
     ],
 )
-def test_numbers_that_an_avro_decimal_cannot_hold_are_refused(column: dict[str, Any], value: Any) -> None:
+def test_numbers_that_an_avro_decimal_cannot_hold_are_refused(
+    column: dict[str, Any], value: Any
+) -> None:
     change = INSERT._replace(key=None, after={"c": value})
     with pytest.raises(ValueRange):
         write([change], encoding="avro", columns={"app.item": [{"name": "c", **column}]})
@@ -415,7 +506,11 @@ def test_a_long_that_is_no_long_needs_logical_types() -> None:
         ("DATE", date(2024, 2, 29), "2024-02-29"),
         ("TIME", time(1, 2, 3), "01:02:03.000000"),
         ("DATETIME", datetime(2024, 2, 29, 1, 2, 3, 4), "2024-02-29 01:02:03.000004"),
-        ("DATETIME", datetime(2024, 2, 29, 1, tzinfo=timezone(timedelta(hours=1))), "2024-02-29 00:00:00.000000"),
+        (
+            "DATETIME",
+            datetime(2024, 2, 29, 1, tzinfo=timezone(timedelta(hours=1))),
+            "2024-02-29 00:00:00.000000",
+        ),
         ("NUMERIC", Decimal("1E+3"), "1000"),
         ("NUMERIC", 7, "7"),
         ("BYTES", b"\x00\xff", "00FF"),
@@ -467,7 +562,14 @@ def test_values_that_are_read(kind: str, written: Any, value: Any) -> None:
 @pytest.mark.parametrize("encoding", ["json", "avro"])
 def test_a_refresh_carries_no_counters(encoding: str) -> None:
     change = Change(
-        "app", "item", ChangeOp.REFRESH, (("id", 7),), None, {"id": 7}, event_number=3, last_in_transaction=True
+        "app",
+        "item",
+        ChangeOp.REFRESH,
+        (("id", 7),),
+        None,
+        {"id": 7},
+        event_number=3,
+        last_in_transaction=True,
     )
     (back,) = read(*write([change], encoding=encoding, columns=COLUMNS))
     assert (back.event_number, back.last_in_transaction) == (None, None)

@@ -51,7 +51,9 @@ def test_other_texts_are_no_sequences(text: str) -> None:
 def test_the_writer_gives_ever_greater_sequences(steps: list[tuple[datetime | None, bool]]) -> None:
     state, last = WriterState(), ""
     for commit_time, with_before in steps:
-        state, change_seq = sequence.next_sequence(state, sequence.time_prefix(commit_time), with_before=with_before)
+        state, change_seq = sequence.next_sequence(
+            state, sequence.time_prefix(commit_time), with_before=with_before
+        )
         assert sequence.check(change_seq) > last
         assert sequence.resume(change_seq) == state
         last = change_seq
@@ -65,7 +67,9 @@ def test_a_writer_that_resumes_from_what_is_stored_goes_on(
     def written(state: WriterState, steps: list[tuple[datetime | None, bool]]) -> list[str]:
         texts = []
         for commit_time, with_before in steps:
-            state, text = sequence.next_sequence(state, sequence.time_prefix(commit_time), with_before=with_before)
+            state, text = sequence.next_sequence(
+                state, sequence.time_prefix(commit_time), with_before=with_before
+            )
             texts.append(text)
         return texts
 
@@ -106,11 +110,13 @@ def test_prefix_of_a_time(time: datetime | None, prefix: str) -> None:
     assert sequence.time_prefix(time) == prefix
 
 
-# --- partitions -------------------------------------------------------------------------------------------------------
+# --- partitions -----------------------------------------------------------------------------------
 
 
 @given(TIMES, st.integers(1, 10**7), st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)))
-def test_every_time_is_in_one_half_open_partition(time: datetime, seconds: int, base: datetime) -> None:
+def test_every_time_is_in_one_half_open_partition(
+    time: datetime, seconds: int, base: datetime
+) -> None:
     try:
         start, end = found = partition_at(time, seconds, base.replace(microsecond=0))
     except ValueRange:
@@ -129,24 +135,32 @@ def test_a_partition_ends_when_the_prefix_reaches_its_end() -> None:
     assert has_ended(partition, WriterState("2024051013000000", 1))
 
 
-@pytest.mark.parametrize("name", ["", "20240510T120000", "20240510T120000-20240510T130000", "20240510_20240511", "a_b"])
+@pytest.mark.parametrize(
+    "name", ["", "20240510T120000", "20240510T120000-20240510T130000", "20240510_20240511", "a_b"]
+)
 def test_other_names_are_no_partitions(name: str) -> None:
     with pytest.raises(FormatError):
         parse_partition_name(name)
 
 
-# --- the epoch of a log -----------------------------------------------------------------------------------------------
+# --- the epoch of a log ---------------------------------------------------------------------------
 
 RAISED = datetime(2026, 11, 21, 20, 45, tzinfo=UTC)
 
 
 @pytest.mark.parametrize("last", [None, "20261121204459990000000000000000007"])
-def test_a_new_epoch_numbers_on_from_its_time_and_far_behind_what_was_given_before(last: str | None) -> None:
+def test_a_new_epoch_numbers_on_from_its_time_and_far_behind_what_was_given_before(
+    last: str | None,
+) -> None:
     before = sequence.resume(last)
-    assert sequence.raised_to(before, RAISED) == WriterState("2026112120450000", before.number + 10**12)
+    assert sequence.raised_to(before, RAISED) == WriterState(
+        "2026112120450000", before.number + 10**12
+    )
 
 
 def test_what_was_numbered_under_the_epoch_is_followed_without_a_jump() -> None:
     state = WriterState("2026112120450001", 10**12 + 7)
     assert sequence.raised_to(state, RAISED) == state
-    assert sequence.raised_to(WriterState("2020010100000000", 3), None) == WriterState("2020010100000000", 3)
+    assert sequence.raised_to(WriterState("2020010100000000", 3), None) == WriterState(
+        "2020010100000000", 3
+    )

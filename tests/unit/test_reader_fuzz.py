@@ -1,4 +1,6 @@
-"""Whatever comes, readers give changes or pass it over, and go on, in time: damaged bytes, values of other types."""
+"""Whatever comes, readers give changes or pass it over, and go on, in time: damaged bytes, values
+of other types.
+"""
 
 from __future__ import annotations
 
@@ -30,11 +32,17 @@ def lines(path: Path, format: str, name: str, **writer: Any) -> list[bytes]:
     """The lines of a good file of a format."""
     SAMPLES["E"](path / "log.jsonl")
     if format != "eventlog" or name != "log.jsonl":
-        convert("eventlog", format, str(path / "log.jsonl"), str(path / name), {"catalog": CATALOG, "writer": writer})
+        convert(
+            "eventlog",
+            format,
+            str(path / "log.jsonl"),
+            str(path / name),
+            {"catalog": CATALOG, "writer": writer},
+        )
     return (path / name).read_bytes().splitlines()
 
 
-# --- exports of a log -------------------------------------------------------------------------------------------------
+# --- exports of a log -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cases", CASES)
@@ -46,8 +54,17 @@ def test_no_row_of_a_json_export_stops_the_reader(tmp_path: Path, cases: int) ->
     def row(number: int) -> bytes:
         return json.dumps({**rows[number % len(rows)], "record_id": number}).encode()
 
-    options = [*({**one, "sort": True} for one in OPTIONS), {}, {"layout": "3.5", "sort": True, "fold_distance": 0}]
-    run(cases, path, lambda rnd: lines_of(rnd, row), lambda rnd: read(format, path, rnd.choice(options)))
+    options = [
+        *({**one, "sort": True} for one in OPTIONS),
+        {},
+        {"layout": "3.5", "sort": True, "fold_distance": 0},
+    ]
+    run(
+        cases,
+        path,
+        lambda rnd: lines_of(rnd, row),
+        lambda rnd: read(format, path, rnd.choice(options)),
+    )
 
 
 def csv_export(rnd: Random, good: list[bytes]) -> bytes:
@@ -68,10 +85,15 @@ def test_no_row_of_a_csv_export_stops_the_reader(tmp_path: Path, cases: int) -> 
     good = lines(tmp_path, "eventlog", "log.csv")
     path, format = tmp_path / "in.csv", format_named("eventlog")
     options = [{**one, "sort": True} for one in OPTIONS]
-    run(cases, path, lambda rnd: csv_export(rnd, good), lambda rnd: read(format, path, rnd.choice(options)))
+    run(
+        cases,
+        path,
+        lambda rnd: csv_export(rnd, good),
+        lambda rnd: read(format, path, rnd.choice(options)),
+    )
 
 
-# --- changes, documents -----------------------------------------------------------------------------------------------
+# --- changes, documents ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cases", CASES)
@@ -82,7 +104,13 @@ def test_no_line_of_changes_stops_the_reader(tmp_path: Path, cases: int) -> None
     def line(number: int) -> bytes:
         return good[number % len(good)]
 
-    run(cases, path, lambda rnd: lines_of(rnd, line), lambda rnd: read(format, path, rnd.choice(OPTIONS)), 0.9)
+    run(
+        cases,
+        path,
+        lambda rnd: lines_of(rnd, line),
+        lambda rnd: read(format, path, rnd.choice(OPTIONS)),
+        0.9,
+    )
 
 
 @pytest.mark.parametrize("cases", CASES)
@@ -94,7 +122,13 @@ def test_no_cloudevent_stops_the_reader(tmp_path: Path, cases: int) -> None:
         one = good[number % len(good)]
         return b"[" + one + b"]" if number % 5 == 0 else one
 
-    run(cases, path, lambda rnd: lines_of(rnd, line), lambda rnd: read(format, path, rnd.choice(OPTIONS)), 0.9)
+    run(
+        cases,
+        path,
+        lambda rnd: lines_of(rnd, line),
+        lambda rnd: read(format, path, rnd.choice(OPTIONS)),
+        0.9,
+    )
 
 
 def documents(rnd: Random, good: list[bytes]) -> bytes:
@@ -104,7 +138,9 @@ def documents(rnd: Random, good: list[bytes]) -> bytes:
         parts = line.split(b"value>")
         at = rnd.randrange(len(parts))
         parts[at] = str(rnd.choice(ODD)).encode("utf-8", "surrogatepass") + b"</"
-        bad.append(b"value>".join(parts) if rnd.random() < 0.3 else damaged(rnd, line).replace(b"\n", b" "))
+        bad.append(
+            b"value>".join(parts) if rnd.random() < 0.3 else damaged(rnd, line).replace(b"\n", b" ")
+        )
     return b"\n".join([*good, *bad, *good])
 
 
@@ -112,11 +148,20 @@ def documents(rnd: Random, good: list[bytes]) -> bytes:
 def test_no_document_stops_the_reader(tmp_path: Path, cases: int) -> None:
     good = lines(tmp_path, "xds", "documents.xmll", batch_size=2)
     path, format = tmp_path / "in.xmll", format_named("xds")
-    options = [*OPTIONS, {"catalog": CATALOG, "time_syntax": "java"}, {"meta_identifiers": False, "limit": 400}]
-    run(cases, path, lambda rnd: documents(rnd, good), lambda rnd: read(format, path, rnd.choice(options)))
+    options = [
+        *OPTIONS,
+        {"catalog": CATALOG, "time_syntax": "java"},
+        {"meta_identifiers": False, "limit": 400},
+    ]
+    run(
+        cases,
+        path,
+        lambda rnd: documents(rnd, good),
+        lambda rnd: read(format, path, rnd.choice(options)),
+    )
 
 
-# --- queues -----------------------------------------------------------------------------------------------------------
+# --- queues ---------------------------------------------------------------------------------------
 
 QUEUE_OPTIONS: list[dict[str, Any]] = [
     {"codec": "eventlog-emulator-1", "on_row_error": "raw", "timezone": "Europe/Berlin"},
@@ -151,14 +196,22 @@ def test_no_row_of_a_queue_gives_anything_but_a_clear_error(
             lines[at] = replaced(rnd, lines[at])
         else:
             fields = lines[at].split(b",")
-            fields[rnd.randrange(len(fields))] = str(rnd.choice(ODD)).encode("utf-8", "surrogatepass")
+            fields[rnd.randrange(len(fields))] = str(rnd.choice(ODD)).encode(
+                "utf-8", "surrogatepass"
+            )
             lines[at] = b",".join(fields)
         return b"\n".join(lines)
 
-    run(cases * OF_A_FILE, path, case, lambda rnd: read(format, export, rnd.choice(QUEUE_OPTIONS)), least=0)
+    run(
+        cases * OF_A_FILE,
+        path,
+        case,
+        lambda rnd: read(format, export, rnd.choice(QUEUE_OPTIONS)),
+        least=0,
+    )
 
 
-# --- catalogues, configuration ----------------------------------------------------------------------------------------
+# --- catalogues, configuration --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cases", CASES)
@@ -197,27 +250,51 @@ def toml_value(rnd: Random) -> str:
     with contextlib.suppress(ValueError):  # None, and half a surrogate pair
         text.encode()
         return text if odd is not None and tomllib.loads(f"a = {text}") else "0"
-    return rnd.choice((
-        "9" * 5000, "0x" + "F" * 5000, "[" * 3000 + "]" * 3000, "{a=" * 3000, "1e400", "-nan", "1979-05-27",
-        "07:32:00", "1979-05-27T07:32:00Z", '"\\ud800"', "[[1], {a = 1}]", "{ a.b.c = 1 }", "'''\n'''",
-        "{ " + ".".join("a" * 3000) + " = 1 }",
-    ))  # fmt: skip
+    return rnd.choice(
+        (
+            "9" * 5000,
+            "0x" + "F" * 5000,
+            "[" * 3000 + "]" * 3000,
+            "{a=" * 3000,
+            "1e400",
+            "-nan",
+            "1979-05-27",
+            "07:32:00",
+            "1979-05-27T07:32:00Z",
+            '"\\ud800"',
+            "[[1], {a = 1}]",
+            "{ a.b.c = 1 }",
+            "'''\n'''",
+            "{ " + ".".join("a" * 3000) + " = 1 }",
+        )
+    )
 
 
 @pytest.mark.parametrize("cases", CASES)
 def test_any_configuration_is_read_or_refused(tmp_path: Path, cases: int) -> None:
     path, known = tmp_path / "eventlog.toml", settings()
-    watch = {"table": '"usr"', "style": '"field"', "columns": '["fname"]', "always": "true", "exclude": '["x"]'}
+    watch = {
+        "table": '"usr"',
+        "style": '"field"',
+        "columns": '["fname"]',
+        "always": "true",
+        "exclude": '["x"]',
+    }
 
     def case(rnd: Random) -> bytes:
         written = []
         for section in rnd.sample(sorted(known), 2):
             names = rnd.sample(sorted(known[section]), min(4, len(known[section])))
-            values = [f"{name} = {known[section][name] if rnd.random() < 0.6 else toml_value(rnd)}" for name in names]
+            values = [
+                f"{name} = {known[section][name] if rnd.random() < 0.6 else toml_value(rnd)}"
+                for name in names
+            ]
             written += [f"[{section}]", *values]
         if rnd.random() < 0.5:
-            values = [f"{name} = {watch[name] if rnd.random() < 0.7 else toml_value(rnd)}" for name in rnd.sample(
-                sorted(watch), 2)]  # fmt: skip
+            values = [
+                (f"{name} = {watch[name] if rnd.random() < 0.7 else toml_value(rnd)}")
+                for name in rnd.sample(sorted(watch), 2)
+            ]
             written += ["[[watch]]", *values]
         content = "\n".join(written).encode()
         return damaged(rnd, content) if rnd.random() < 0.3 else content
@@ -234,13 +311,18 @@ def test_any_configuration_is_read_or_refused(tmp_path: Path, cases: int) -> Non
 @pytest.mark.parametrize("name", ["map.toml", "map.json"])
 def test_any_map_is_read_or_refused(tmp_path: Path, cases: int, name: str) -> None:
     path = tmp_path / name
-    good = {"reader": {"keys": {"item": ["id"]}, "charset": "utf-8"}, "writer": {"tables": {"item": "id int"}}}
+    good = {
+        "reader": {"keys": {"item": ["id"]}, "charset": "utf-8"},
+        "writer": {"tables": {"item": "id int"}},
+    }
 
     def case(rnd: Random) -> bytes:
         if name.endswith(".json"):
             value = changed(rnd, json.loads(json.dumps(good)))
             return dumped(value) if rnd.random() < 0.8 else damaged(rnd, dumped(good))
-        content = f"[reader]\nkeys = {toml_value(rnd)}\n[writer]\ntables = {toml_value(rnd)}\n".encode()
+        content = (
+            f"[reader]\nkeys = {toml_value(rnd)}\n[writer]\ntables = {toml_value(rnd)}\n".encode()
+        )
         return damaged(rnd, content) if rnd.random() < 0.3 else content
 
     def reading(_rnd: Random) -> int:

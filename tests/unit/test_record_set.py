@@ -20,7 +20,8 @@ def _members(record_set: RecordSet, most: int = 80) -> set[int]:
 def _is_normal(record_set: RecordSet) -> bool:
     ends = [record_set.floor, *(last for _, last in record_set.ranges)]
     return all(
-        first > before + 1 and first <= last for (first, last), before in zip(record_set.ranges, ends, strict=False)
+        first > before + 1 and first <= last
+        for (first, last), before in zip(record_set.ranges, ends, strict=False)
     )
 
 
@@ -46,9 +47,9 @@ def test_what_is_discarded_is_no_longer_in_it(floor: int, ids: set[int], out: se
 def test_gaps_are_what_is_not_in_it(floor: int, ids: set[int], last: int) -> None:
     record_set = RecordSet(floor, to_ranges(sorted(ids)))
     gaps = record_set.gaps(last)
-    assert {one for first, end in gaps for one in range(first, end + 1)} == set(range(1, last + 1)) - _members(
-        record_set
-    )
+    assert {one for first, end in gaps for one in range(first, end + 1)} == set(
+        range(1, last + 1)
+    ) - _members(record_set)
     assert all(first <= end for first, end in gaps)
 
 
@@ -70,7 +71,9 @@ def test_a_copy_is_a_set_of_its_own(floor: int, ids: set[int], more: set[int]) -
 
 
 @given(_floor, _ids, st.integers(0, 70), _ids)
-def test_what_a_snapshot_does_not_show_is_decided(floor: int, ids: set[int], last: int, visible: set[int]) -> None:
+def test_what_a_snapshot_does_not_show_is_decided(
+    floor: int, ids: set[int], last: int, visible: set[int]
+) -> None:
     record_set = RecordSet(floor, to_ranges(sorted(ids)))
     before = _members(record_set)
     shown = sorted(one for one in visible if one <= last and one not in record_set)

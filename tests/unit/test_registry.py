@@ -1,4 +1,6 @@
-"""Names of formats, sinks and sources: ours, and what packages bring by entry points (docs/extend.md)."""
+"""Names of formats, sinks and sources: ours, and what packages bring by entry points
+(docs/extend.md).
+"""
 
 from __future__ import annotations
 
@@ -70,8 +72,12 @@ def test_a_format_of_a_package_is_found_by_its_name(install: Install) -> None:
     check_name(FORMATS, "acme")
 
 
-def test_names_of_ours_are_known_without_looking_through_packages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "_brought", lambda group: pytest.fail("packages were looked through"))
+def test_names_of_ours_are_known_without_looking_through_packages(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        registry, "_brought", lambda group: pytest.fail("packages were looked through")
+    )
     check_name(FORMATS, "debezium")
     assert format_named("debezium").name == "debezium"
 
@@ -79,13 +85,19 @@ def test_names_of_ours_are_known_without_looking_through_packages(monkeypatch: p
 @pytest.mark.parametrize(
     ("group", "name", "message"),
     [
-        (FORMATS, "cloudevnts", "format 'cloudevnts' is not known; the nearest known one is cloudevents"),
+        (
+            FORMATS,
+            "cloudevnts",
+            "format 'cloudevnts' is not known; the nearest known one is cloudevents",
+        ),
         (FORMATS, "messagepack", "the package eventlog-messagepack brings messagepack: install it"),
         (SINKS, "sqlite", "the package eventlog-sqlite-sink brings sqlite: install it"),
         (SINKS, "xds", "xds is the name of a format"),
     ],
 )
-def test_an_unknown_name_says_the_nearest_one_and_what_would_bring_it(group: str, name: str, message: str) -> None:
+def test_an_unknown_name_says_the_nearest_one_and_what_would_bring_it(
+    group: str, name: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         check_name(group, name)
 
@@ -123,13 +135,17 @@ def test_options_of_a_sink_of_a_package_are_like_ours(install: Install, tmp_path
     install("acme-queue", "acme_queue", SINK, sinks="acme = acme_queue:Acme")
     text = '[sink]\ntype = "acme"\nqueue = "q"\nurl = "https://of.another.type/"\n'
     (tmp_path / "eventlog.toml").write_text(text)
-    config = load(tmp_path / "eventlog.toml", {"EVENTLOG_SINK_LANES": "3", "EVENTLOG_SINK_PIN": "1234"})
+    config = load(
+        tmp_path / "eventlog.toml", {"EVENTLOG_SINK_LANES": "3", "EVENTLOG_SINK_PIN": "1234"}
+    )
     assert (config.sink.options.queue, config.sink.options.lanes) == ("q", 3)
     shown = {one.key: one.value for one in effective(config) if one.section == "sink"}
     assert (shown["lanes"], shown["pin"]) == (3, "***")
     assert "#lanes = 1" in template()
     assert "# acme: lanes to drive on: 1..8" in template()
-    completed = [one.value for one in cli.cli.params[4].shell_complete(click.Context(cli.cli), "sink.l")]
+    completed = [
+        one.value for one in cli.cli.params[4].shell_complete(click.Context(cli.cli), "sink.l")
+    ]
     assert sorted(completed) == ["sink.lanes=", "sink.location="]
     for wrong, message in (
         ("lanes = 9", r"sink\.lanes = 9 is not allowed; legal: 1\.\.8"),
@@ -151,15 +167,29 @@ def test_a_sink_of_a_package_is_opened_by_its_name(install: Install) -> None:
 def test_a_broken_package_does_not_keep_a_publisher_from_starting_that_does_not_use_it(
     install: Install, caplog: pytest.LogCaptureFixture
 ) -> None:
-    install("acme-queue", "acme_queue", "1 / 0", sinks="acme = acme_queue:Acme", formats="acme = acme_queue:F")
-    config = load({"sink": {"type": "stdout", "url": "https://of.another.type/"}, "format": {"acme": {"x": 1}}}, {})
+    install(
+        "acme-queue",
+        "acme_queue",
+        "1 / 0",
+        sinks="acme = acme_queue:Acme",
+        formats="acme = acme_queue:F",
+    )
+    config = load(
+        {
+            "sink": {"type": "stdout", "url": "https://of.another.type/"},
+            "format": {"acme": {"x": 1}},
+        },
+        {},
+    )
     open_sink(config, StringIO()).close()
     assert [record.levelname for record in caplog.records] == ["WARNING"] * 2
     with pytest.raises(ConfigError, match="sink 'acme' of the package acme-queue cannot be used"):
         load({"sink": {"type": "acme"}}, {})
 
 
-def test_a_package_cannot_take_a_name_of_ours(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_package_cannot_take_a_name_of_ours(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
     install("acme-msg", "acme_msg", FORMAT.format(name="xds"), formats="xds = acme_msg:FORMAT")
     with caplog.at_level(logging.WARNING):
         assert names(FORMATS).count("xds") == 1
@@ -169,7 +199,9 @@ def test_a_package_cannot_take_a_name_of_ours(install: Install, caplog: pytest.L
     assert "acme-msg" in record.getMessage()
 
 
-def test_of_two_packages_with_one_name_one_counts_always(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+def test_of_two_packages_with_one_name_one_counts_always(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
     install("b-second", "second", FORMAT.format(name="acme"), formats="acme = second:FORMAT")
     install("a-first", "first", FORMAT.format(name="acme"), formats="acme = first:FORMAT")
     with caplog.at_level(logging.WARNING):
@@ -195,14 +227,18 @@ def test_a_broken_package_costs_one_warning_that_names_it(
     with caplog.at_level(logging.WARNING):
         for _ in range(2):
             assert "acme" not in dict(installed(FORMATS))
-            with pytest.raises(ConfigError, match=f"of the package acme-msg cannot be used: .*{why}"):
+            with pytest.raises(
+                ConfigError, match=f"of the package acme-msg cannot be used: .*{why}"
+            ):
                 format_named("acme")
     (record,) = caplog.records
     assert "acme-msg" in record.getMessage()
     assert record.exc_info is None
 
 
-def test_entry_points_that_cannot_be_read_cost_one_warning(install: Install, caplog: pytest.LogCaptureFixture) -> None:
+def test_entry_points_that_cannot_be_read_cost_one_warning(
+    install: Install, caplog: pytest.LogCaptureFixture
+) -> None:
     install("acme-msg", "acme_msg", "", formats="no line of an entry point")
     with caplog.at_level(logging.WARNING):
         assert "xds" in names(FORMATS)

@@ -1,4 +1,6 @@
-"""Retry: which objects are parked, what is sent again under which id, and when (spec/event-log.md 8.4, 10)."""
+"""Retry: which objects are parked, what is sent again under which id, and when (spec/event-log.md
+8.4, 10).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from fake_publisher import Answering, FakePublisher, Killed, NewWorld, Receiver, deletes, flights_of, judge
+from fake_publisher import (
+    Answering,
+    FakePublisher,
+    Killed,
+    NewWorld,
+    Receiver,
+    deletes,
+    flights_of,
+    judge,
+)
 from samples import row, usr
 
 from eventlog.model import Answer, Level, Verdict
@@ -32,7 +43,9 @@ def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:
     assert receiver.sent[4:] == [["1"], ["3"], ["5"]]
 
 
-def test_a_parked_object_is_sent_again_when_it_is_due_and_then_its_later_rows(new_world: NewWorld) -> None:
+def test_a_parked_object_is_sent_again_when_it_is_due_and_then_its_later_rows(
+    new_world: NewWorld,
+) -> None:
     fake = new_world(deletes("1", "2"), batch_size=1)
     receiver, state = Receiver(judge(e1="retry retry")), fake.start()
     fake.cycle(state, receiver)
@@ -46,13 +59,17 @@ def test_a_parked_object_is_sent_again_when_it_is_due_and_then_its_later_rows(ne
     assert set(fake.statuses().values()) == {"S"}
 
 
-def test_a_later_event_of_the_object_in_the_envelope_goes_out_again_under_a_new_id(new_world: NewWorld) -> None:
+def test_a_later_event_of_the_object_in_the_envelope_goes_out_again_under_a_new_id(
+    new_world: NewWorld,
+) -> None:
     fake = new_world(deletes("1", "1", "2", "1"))
     receiver, state = Receiver(judge(e1="retry retry")), fake.start()
     fake.cycle(state, receiver)
     assert receiver.sent == [["1", "2", "3", "4"]]
     assert fake.statuses() == {1: "N", 2: "N", 3: "S", 4: "N"}
-    assert fake.in_flight() == {1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]], [], 2], ["4", [[4, 4]], [], 2]]]]}
+    assert fake.in_flight() == {
+        1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]], [], 2], ["4", [[4, 4]], [], 2]]]]
+    }
     fake.cycle(state, receiver)
     assert receiver.sent[1:] == [["1", "2.2", "4.2"]]
     # The number is in the line: a restart knows it.
@@ -62,8 +79,12 @@ def test_a_later_event_of_the_object_in_the_envelope_goes_out_again_under_a_new_
 
 
 @pytest.mark.parametrize("park", [True, False])
-def test_the_new_id_is_in_the_line_before_anything_else_is_sent(new_world: NewWorld, park: bool) -> None:
-    """Sent again under the old one it would be known to the receiver, and what came behind it would be its end."""
+def test_the_new_id_is_in_the_line_before_anything_else_is_sent(
+    new_world: NewWorld, park: bool
+) -> None:
+    """Sent again under the old one it would be known to the receiver, and what came behind it would
+    be its end.
+    """
     fake = new_world(deletes("1", "1", "2", "3"), batch_size=2, mark_interval=1000, park=park)
     receiver = Receiver(judge(e1="retry"))
 
@@ -109,7 +130,9 @@ def test_two_retries_of_one_object_in_an_envelope_are_one_attempt(new_world: New
     assert parked.attempts == 1
 
 
-def test_an_object_is_released_when_what_was_to_be_sent_again_has_lost_its_effect(new_world: NewWorld) -> None:
+def test_an_object_is_released_when_what_was_to_be_sent_again_has_lost_its_effect(
+    new_world: NewWorld,
+) -> None:
     fake = new_world([row(1, 8, "idu=1", "fname")])
     fake.contents["idu=1"] = {"fname": ["a"]}
     receiver, state = Receiver(judge(e1="retry")), fake.start()
@@ -118,7 +141,11 @@ def test_an_object_is_released_when_what_was_to_be_sent_again_has_lost_its_effec
     del fake.contents["idu=1"]
     fake.log([row(2, 4, "idu=1")])
     fake.run(receiver, state)
-    assert (receiver.sent, fake.statuses(), len(state.parking)) == ([["1"], ["2"]], {1: "S", 2: "S"}, 0)
+    assert (receiver.sent, fake.statuses(), len(state.parking)) == (
+        [["1"], ["2"]],
+        {1: "S", 2: "S"},
+        0,
+    )
 
 
 def test_an_event_before_the_retry_is_done(new_world: NewWorld) -> None:
@@ -129,7 +156,11 @@ def test_an_event_before_the_retry_is_done(new_world: NewWorld) -> None:
 
 
 def test_a_dropped_row_of_an_event_that_is_sent_again_stays_new(new_world: NewWorld) -> None:
-    fake = new_world([row(1, 2, column="fname", new="x"), row(2, 8, column="fname")], retry_initial=99, retry_max=99)
+    fake = new_world(
+        [row(1, 2, column="fname", new="x"), row(2, 8, column="fname")],
+        retry_initial=99,
+        retry_max=99,
+    )
     fake.contents["idu=1"] = {"fname": ["x"]}
     fake.cycle(fake.start(), Receiver(judge(e1="retry")))
     assert fake.statuses() == {1: "N", 2: "N"}
@@ -163,7 +194,14 @@ def test_on_retry_stop_stops_the_cycle(new_world: NewWorld) -> None:
 
 def test_more_than_max_parked_objects_stop_the_cycle(new_world: NewWorld) -> None:
     names = [str(i) for i in range(1, 8)]
-    fake = new_world(deletes(*names), batch_size=1, flight_rows=3, max_parked=2, retry_initial=1000, retry_max=1000)
+    fake = new_world(
+        deletes(*names),
+        batch_size=1,
+        flight_rows=3,
+        max_parked=2,
+        retry_initial=1000,
+        retry_max=1000,
+    )
     receiver, state = Receiver(lambda event: "retry"), fake.start()
     assert fake.cycle(state, receiver).result is FlightResult.RETRY
     assert receiver.sent == [["1"], ["2"], ["3"]]
@@ -200,20 +238,31 @@ def test_rows_that_a_pass_left_behind_while_their_object_was_parked_come_before_
     assert [one for one in receiver.applied if one in ("1", "3", "5")] == ["1", "3", "5"]
 
 
-# --- many parked objects ----------------------------------------------------------------------------------------------
+# --- many parked objects --------------------------------------------------------------------------
 
 MANY = 3000
 NEW = 100_000
 
 
-def many_parked(new_world: NewWorld, **options: Any) -> tuple[FakePublisher, State, Receiver, set[str]]:
-    """A publisher with many parked objects, the receiver that refuses them, and their event-ids, for it to forget."""
+def many_parked(
+    new_world: NewWorld, **options: Any
+) -> tuple[FakePublisher, State, Receiver, set[str]]:
+    """A publisher with many parked objects, the receiver that refuses them, and their event-ids,
+    for it to forget.
+    """
     fake = new_world(
-        deletes(*(str(i) for i in range(MANY))), batch_size=100, flight_rows=500, max_parked=MANY, **options
+        deletes(*(str(i) for i in range(MANY))),
+        batch_size=100,
+        flight_rows=500,
+        max_parked=MANY,
+        **options,
     )
     fake.connection.exec_driver_sql("CREATE INDEX ix_record_id ON eventlog (record_id)")
     refused = {str(i) for i in range(1, MANY + 1)}
-    receiver, state = Receiver(lambda event: "retry" if event.event_id in refused else "success"), fake.start()
+    receiver, state = (
+        Receiver(lambda event: "retry" if event.event_id in refused else "success"),
+        fake.start(),
+    )
     while fake.cycle(state, receiver).more:
         pass
     assert len(state.parking) == MANY
@@ -255,7 +304,9 @@ def test_however_many_objects_are_parked_a_cycle_sends_half_a_window_of_them_and
     assert Counter(fake.statuses().values()) == {"N": MANY, "S": 1000}
 
 
-def test_an_object_with_more_recorded_events_than_a_cycle_tries_is_sent_whole(new_world: NewWorld) -> None:
+def test_an_object_with_more_recorded_events_than_a_cycle_tries_is_sent_whole(
+    new_world: NewWorld,
+) -> None:
     fake = new_world(deletes("1", "1", "1", "2"), query_limit=4)
     receiver, state = Receiver(judge(e1="retry", e4="retry")), fake.start()
     fake.cycle(state, receiver)
@@ -268,7 +319,9 @@ def test_an_object_with_more_recorded_events_than_a_cycle_tries_is_sent_whole(ne
 def test_of_objects_that_are_freed_one_after_the_other_no_more_is_read_past_than_taken(
     new_world: NewWorld, rows_read: list[int]
 ) -> None:
-    """A pass that began anew with each of them would read past all that still are parked, window by window."""
+    """A pass that began anew with each of them would read past all that still are parked, window by
+    window.
+    """
     fake, state, receiver, refused = many_parked(new_world, query_limit=200)
     later = [row(MANY + i, 4, f"idu={i - 1}") for i in range(1, MANY + 1)]
     fake.log([*later, *(row(2 * MANY + i, 4, f"idu={NEW + i}") for i in range(1, MANY + 1))])
@@ -277,18 +330,33 @@ def test_of_objects_that_are_freed_one_after_the_other_no_more_is_read_past_than
     fake.run(receiver, state)
     assert set(fake.statuses().values()) == {"S"}
     assert sum(rows_read) < 12 * MANY  # of a pass that begins anew each time: 33 times
-    order = {event_id: number for number, event_id in enumerate(e for ids in receiver.sent for e in ids)}
+    order = {
+        event_id: number for number, event_id in enumerate(e for ids in receiver.sent for e in ids)
+    }
     assert all(order[str(i)] < order[str(MANY + i)] for i in range(1, MANY + 1))
 
 
-def test_rows_of_a_freed_object_on_both_sides_of_the_pass_keep_their_order(new_world: NewWorld) -> None:
-    fake = new_world(deletes(*(str(i) for i in range(50)), "900"), query_limit=4, batch_size=1, max_parked=60)
+def test_rows_of_a_freed_object_on_both_sides_of_the_pass_keep_their_order(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(
+        deletes(*(str(i) for i in range(50)), "900"), query_limit=4, batch_size=1, max_parked=60
+    )
     refused = {str(i) for i in range(1, 52)}
-    receiver, state = Receiver(lambda event: "retry" if event.event_id in refused else "success"), fake.start()
+    receiver, state = (
+        Receiver(lambda event: "retry" if event.event_id in refused else "success"),
+        fake.start(),
+    )
     while fake.cycle(state, receiver).more:
         pass
     # A pass has read past row 52 when its object is freed, and is to come to row 70.
-    fake.log([row(52, 4, "idu=900"), *(row(52 + i, 4, f"idu={NEW + i}") for i in range(1, 18)), row(70, 4, "idu=900")])
+    fake.log(
+        [
+            row(52, 4, "idu=900"),
+            *(row(52 + i, 4, f"idu={NEW + i}") for i in range(1, 18)),
+            row(70, 4, "idu=900"),
+        ]
+    )
     fake.log([row(70 + i, 4, f"idu={2 * NEW + i}") for i in range(1, 100)])
     for _ in range(3):
         fake.cycle(state, receiver)
@@ -307,7 +375,11 @@ def test_rows_of_a_freed_object_on_both_sides_of_the_pass_keep_their_order(new_w
 def test_where_few_objects_are_parked_the_rows_of_one_that_is_freed_come_with_the_next_window(
     new_world: NewWorld,
 ) -> None:
-    fake = new_world(deletes("1", "2", "8", "9", "1", *map(str, range(NEW, NEW + 40))), query_limit=4, batch_size=1)
+    fake = new_world(
+        deletes("1", "2", "8", "9", "1", *map(str, range(NEW, NEW + 40))),
+        query_limit=4,
+        batch_size=1,
+    )
     receiver, state = Receiver(judge(e1="retry retry", e2=" ".join(["retry"] * 20))), fake.start()
     while "1" not in receiver.applied:
         fake.cycle(state, receiver)
@@ -317,7 +389,9 @@ def test_where_few_objects_are_parked_the_rows_of_one_that_is_freed_come_with_th
     assert "45" not in receiver.applied
 
 
-def test_after_a_restart_all_that_was_parked_is_sent_once_and_then_in_turns(new_world: NewWorld) -> None:
+def test_after_a_restart_all_that_was_parked_is_sent_once_and_then_in_turns(
+    new_world: NewWorld,
+) -> None:
     fake, _, receiver, _ = many_parked(new_world, query_limit=200)
     fake.log([row(MANY + i, 4, f"idu={i - 1}") for i in range(1, 11)])
     fake.log([row(2 * MANY + i, 4, f"idu={NEW + i}") for i in range(1, 11)])

@@ -27,7 +27,9 @@ def at(text: str) -> datetime:
         ([time(23, 59, 59)], "31 00:00:00", "31 23:59:59"),
     ],
 )
-def test_the_next_start_is_the_first_time_of_the_day_to_come(times: list[time], after: str, start: str) -> None:
+def test_the_next_start_is_the_first_time_of_the_day_to_come(
+    times: list[time], after: str, start: str
+) -> None:
     assert next_start(times, at(after)) == at(start)
 
 
@@ -72,9 +74,12 @@ def test_a_time_that_comes_twice_is_due_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("now", "seconds"), [("01 05:59:00", 60), ("01 06:00:00", 0), ("01 06:00:01", 0), ("01 05:00:00", LONGEST_REST)]
+    ("now", "seconds"),
+    [("01 05:59:00", 60), ("01 06:00:00", 0), ("01 06:00:01", 0), ("01 05:00:00", LONGEST_REST)],
 )
-def test_the_rest_ends_at_the_next_time_or_to_read_the_clock_again(now: str, seconds: float) -> None:
+def test_the_rest_ends_at_the_next_time_or_to_read_the_clock_again(
+    now: str, seconds: float
+) -> None:
     assert Timetable(at("01 00:00:00")).seconds_left([SIX], at(now)) == seconds
 
 

@@ -36,9 +36,9 @@ def test_another_owner_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as refused:
         claim(tmp_path, OTHERS, never)
     assert str(refused.value) == (
-        f"sink directory {tmp_path} is that of the log hr.eventlog, not of the log pay.eventlog: their documents would "
-        f"replace one another; name another directory, or delete {tmp_path / MARKER} if it is the same one, moved or "
-        "restored"
+        f"sink directory {tmp_path} is that of the log hr.eventlog, not of the log pay.eventlog: "
+        "their documents would replace one another; name another directory, or delete "
+        f"{tmp_path / MARKER} if it is the same one, moved or restored"
     )
     claim(tmp_path, OURS, never)
 
@@ -70,14 +70,21 @@ def test_documents_of_flights_that_are_still_to_come_are_not_the_owners(
         claim(tmp_path, OURS, never)
     (tmp_path / "000000000003-000001.xml").touch()
     (tmp_path / document).touch()
-    with pytest.raises(ConfigError, match=r"documents of flight 12, but the log hr.eventlog has only come to 11"):
+    with pytest.raises(
+        ConfigError, match=r"documents of flight 12, but the log hr.eventlog has only come to 11"
+    ):
         claim(tmp_path, OURS, lambda _: 11)
     claim(tmp_path, OURS, lambda _: 12)
     assert MARKER in names(tmp_path)
 
 
 def test_what_is_no_document_does_not_count(tmp_path: Path) -> None:
-    for name in ("999999999999.txt", "x000000000012-000001.xml", ".000000000012-000001.xml.part", "notes"):
+    for name in (
+        "999999999999.txt",
+        "x000000000012-000001.xml",
+        ".000000000012-000001.xml.part",
+        "notes",
+    ):
         (tmp_path / name).touch()
     claim(tmp_path, OURS, never)
 
@@ -105,7 +112,9 @@ def test_a_marker_that_says_nothing_is_not_guessed_at(tmp_path: Path, content: s
 def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(ConfigError, match=r"sink directory .*: (File exists|Not a directory); name one"):
+        with pytest.raises(
+            ConfigError, match=r"sink directory .*: (File exists|Not a directory); name one"
+        ):
             claim(place, OURS, never)
 
 
@@ -135,13 +144,21 @@ def follow(tmp_path: Path) -> Callable[[str], None]:
 def test_a_source_has_its_directory_alone(tmp_path: Path, follow: Callable[[str], None]) -> None:
     follow("a.db")
     follow("a.db")
-    with pytest.raises(ConfigError, match=r"is that of the source gbase with its position in .*/a\.db', not of .*/b\."):
+    with pytest.raises(
+        ConfigError,
+        match=r"is that of the source gbase with its position in .*/a\.db', not of .*/b\.",
+    ):
         follow("b.db")
     follow("a.db")
-    assert names(tmp_path / "documents") == [MARKER, *(f"{flight:012d}-000001.xmll" for flight in (1, 2, 3))]
+    assert names(tmp_path / "documents") == [
+        MARKER,
+        *(f"{flight:012d}-000001.xmll" for flight in (1, 2, 3)),
+    ]
 
 
-def test_a_source_that_begins_anew_needs_a_new_directory(tmp_path: Path, follow: Callable[[str], None]) -> None:
+def test_a_source_that_begins_anew_needs_a_new_directory(
+    tmp_path: Path, follow: Callable[[str], None]
+) -> None:
     follow("a.db")
     (tmp_path / "a.db").unlink()
     with pytest.raises(ConfigError, match=r"documents of flight 1, but .* has only come to 0"):
@@ -169,5 +186,7 @@ def test_a_position_is_known_by_its_database_however_that_is_named(tmp_path: Pat
     first, second = (f"sqlite:///{tmp_path / name}" for name in ("one.db", "two.db"))
     claimed(first, **of_file)
     claimed("", position_url=first)
-    with pytest.raises(ConfigError, match=r"is that of the source linter .*one\.db', not of .*two\.db'"):
+    with pytest.raises(
+        ConfigError, match=r"is that of the source linter .*one\.db', not of .*two\.db'"
+    ):
         claimed(second, **of_file)

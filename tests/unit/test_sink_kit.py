@@ -47,6 +47,10 @@ def sink_case(request: pytest.FixtureRequest, tmp_path: Path) -> SinkCase:
 
     def received() -> list[str]:
         files = sorted(file for file in tmp_path.iterdir() if not file.name.startswith("."))
-        return [one for file in files for one in re.findall(r'event-id="([^"]+)"', file.read_text(encoding="utf-8"))]
+        return [
+            one
+            for file in files
+            for one in re.findall(r'event-id="([^"]+)"', file.read_text(encoding="utf-8"))
+        ]
 
     return SinkCase(FilesSink, FileOptions(directory=tmp_path, file_layout=request.param), received)

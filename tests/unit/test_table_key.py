@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventlog.core.table_key import Part, canonicalizer, grammar_canonicalizer, key_text, parse, parts_text, quote
+from eventlog.core.table_key import (
+    Part,
+    canonicalizer,
+    grammar_canonicalizer,
+    key_text,
+    parse,
+    parts_text,
+    quote,
+)
 from eventlog.core.values import parse_type
 from eventlog.errors import BadTableKey
 
@@ -47,7 +55,10 @@ def test_a_key_is_columns_and_values(text, parts):
 
 
 def test_offsets_are_code_points_and_a_quote_counts():
-    assert parse('"\U0001f600" = "x" + b= 2') == (Part("\U0001f600", "x", 0, 6), Part("b", "2", 12, 15))
+    assert parse('"\U0001f600" = "x" + b= 2') == (
+        Part("\U0001f600", "x", 0, 6),
+        Part("b", "2", 12, 15),
+    )
 
 
 @pytest.mark.parametrize(
@@ -131,7 +142,10 @@ def test_without_key_columns_the_parts_keep_their_order():
 
 
 def test_key_text_joins_columns_and_normal_values():
-    assert key_text([("branch", "North West"), ("n,o", "7"), ("k", "qqo=")]) == 'branch=North West+"n,o"=7+k="qqo="'
+    assert (
+        key_text([("branch", "North West"), ("n,o", "7"), ("k", "qqo=")])
+        == 'branch=North West+"n,o"=7+k="qqo="'
+    )
 
 
 # --- keys of a class
@@ -258,7 +272,9 @@ VALUES = {
     "json": r"[a\[][ ]?(\]|\n)?",
 }
 COLUMNS = st.lists(
-    st.tuples(st.sampled_from(["a", "A", "b", "a.b", "n,o", "x y"]), st.sampled_from(sorted(VALUES))),
+    st.tuples(
+        st.sampled_from(["a", "A", "b", "a.b", "n,o", "x y"]), st.sampled_from(sorted(VALUES))
+    ),
     min_size=1,
     max_size=3,
     unique_by=lambda column: column[0],
@@ -267,7 +283,9 @@ COLUMNS = st.lists(
 
 @st.composite
 def keys(draw, columns):
-    """Texts of such columns: names and values quoted or not, sometimes in another order, incomplete, or with a tail."""
+    """Texts of such columns: names and values quoted or not, sometimes in another order,
+    incomplete, or with a tail.
+    """
     chosen = draw(st.sampled_from([columns, columns, columns[::-1], columns[:1]]))
     parts = []
     for name, type_name in chosen:

@@ -26,7 +26,9 @@ def test_no_more_than_the_longest_line_is_held() -> None:
 @pytest.mark.parametrize(
     ("line", "text"), [(b"\xef\xbb\xbf{}", "{}"), ("ж".encode(), "ж"), (b"\xed\xa0\x80", "\ud800")]
 )
-def test_text_is_utf_8_with_surrogates_and_without_a_byte_order_mark(line: bytes, text: str) -> None:
+def test_text_is_utf_8_with_surrogates_and_without_a_byte_order_mark(
+    line: bytes, text: str
+) -> None:
     assert text_of(line) == text
 
 

@@ -1,4 +1,6 @@
-"""What a watch compiles to and how its objects are called, without a database (spec/triggers.md 1, 2, 9)."""
+"""What a watch compiles to and how its objects are called, without a database (spec/triggers.md 1,
+2, 9).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def column(name: str, type: ColumnType = TEXT) -> Column:
     return Column(name, type)
 
 
-USR = Table("usr", "table", (column("idu", INTEGER), column("fname"), column("lname")), primary_key=("idu",))
+USR = Table(
+    "usr", "table", (column("idu", INTEGER), column("fname"), column("lname")), primary_key=("idu",)
+)
 PHONE = Table(
     "usr_phone",
     "table",
@@ -44,11 +48,15 @@ def usr(database: Database = DATABASE) -> ObjectClass:
 
 
 def with_unique_keys(*keys: tuple[str, ...]) -> ObjectClass:
-    phone = Table("usr_phone", "table", PHONE.columns, foreign_keys=PHONE.foreign_keys, unique_keys=keys)
+    phone = Table(
+        "usr_phone", "table", PHONE.columns, foreign_keys=PHONE.foreign_keys, unique_keys=keys
+    )
     return usr(Database("postgresql", "indirect", (USR, phone)))
 
 
-def compiled(watch: WatchedTable, cls: ObjectClass | None = None) -> tuple[ClassTriggers, list[ChildTriggers]]:
+def compiled(
+    watch: WatchedTable, cls: ObjectClass | None = None
+) -> tuple[ClassTriggers, list[ChildTriggers]]:
     own, *children = compile_watch(cls or usr(), watch, exclusions(DATABASE, [watch], ["usr"]))
     assert isinstance(own, ClassTriggers)
     return own, [child for child in children if isinstance(child, ChildTriggers)]
@@ -56,7 +64,12 @@ def compiled(watch: WatchedTable, cls: ObjectClass | None = None) -> tuple[Class
 
 @pytest.mark.parametrize(
     ("style", "insert", "update", "child"),
-    [("field", 1, 2, 2), ("remove_all", 1, 3, 2), ("field_query_back", 7, 8, 8), ("row_query_back", 5, 6, 8)],
+    [
+        ("field", 1, 2, 2),
+        ("remove_all", 1, 3, 2),
+        ("field_query_back", 7, 8, 8),
+        ("row_query_back", 5, 6, 8),
+    ],
 )
 def test_each_style_has_its_event_types(style: Style, insert: int, update: int, child: int) -> None:
     own, (phone,) = compiled(WatchedTable("usr", style))
@@ -80,7 +93,9 @@ def test_an_insert_into_a_class_of_key_columns_alone_is_a_row(style: Style) -> N
         ([("idu", "phoneno", "kind")], 8),
     ],
 )
-def test_a_child_that_may_hold_a_value_twice_is_read_back(unique_keys: list[tuple[str, ...]], event_type: int) -> None:
+def test_a_child_that_may_hold_a_value_twice_is_read_back(
+    unique_keys: list[tuple[str, ...]], event_type: int
+) -> None:
     _, (phone,) = compiled(WatchedTable("usr"), with_unique_keys(*unique_keys))
     assert phone.event_type == event_type
 
@@ -91,17 +106,25 @@ def test_a_child_that_may_hold_a_value_twice_is_read_back(unique_keys: list[tupl
         (WatchedTable("usr"), ["fname", "lname"], ["usr_phone.phoneno"]),
         (WatchedTable("usr", exclude=("LNAME",)), ["fname"], ["usr_phone.phoneno"]),
         (WatchedTable("usr", columns=("lname",)), ["lname"], []),
-        (WatchedTable("usr", columns=("idu", "lname", "usr_phone.phoneno")), ["lname"], ["usr_phone.phoneno"]),
+        (
+            WatchedTable("usr", columns=("idu", "lname", "usr_phone.phoneno")),
+            ["lname"],
+            ["usr_phone.phoneno"],
+        ),
         (WatchedTable("usr", exclude=("usr_phone.phoneno",)), ["fname", "lname"], []),
         (WatchedTable("USR", exclude=("fname",)), ["lname"], ["usr_phone.phoneno"]),
     ],
 )
-def test_what_is_excluded_is_not_logged(watch: WatchedTable, columns: Sequence[str], children: Sequence[str]) -> None:
+def test_what_is_excluded_is_not_logged(
+    watch: WatchedTable, columns: Sequence[str], children: Sequence[str]
+) -> None:
     own, of_children = compiled(watch)
     assert [each.name for each in own.columns] == columns
     assert [each.attribute for each in of_children] == children
     # The same from a catalog that was built without what is excluded.
-    catalog = build_catalog(DATABASE, tables=["usr"], exclude=exclusions(DATABASE, [watch], ["usr"]))
+    catalog = build_catalog(
+        DATABASE, tables=["usr"], exclude=exclusions(DATABASE, [watch], ["usr"])
+    )
     first, *rest = compile_watch(catalog.class_named("usr"), watch)
     assert isinstance(first, ClassTriggers)
     assert [each.name for each in first.columns] == columns
@@ -133,12 +156,20 @@ def test_a_view_is_watched_by_its_base_tables() -> None:
 
 @pytest.mark.parametrize(
     ("name", "is_secret"),
-    [("password_hash", True), ("PWD", True), ("apiToken", True), ("salt", True), ("fname", False), ("passport", False)],
+    [
+        ("password_hash", True),
+        ("PWD", True),
+        ("apiToken", True),
+        ("salt", True),
+        ("fname", False),
+        ("passport", False),
+    ],
 )
 def test_columns_that_look_like_secrets_are_named(name: str, is_secret: bool) -> None:
     triggers = ClassTriggers(
-        watch=WatchedTable("usr"), class_name="t", table=USR, key=USR.columns[:1], columns=(column(name),),
-        insert_type=EventType.INSERT_FIELD, update_type=EventType.UPDATE_FIELD,
+        watch=WatchedTable("usr"), class_name="t", table=USR, key=USR.columns[:1],
+        columns=(column(name),), insert_type=EventType.INSERT_FIELD,
+        update_type=EventType.UPDATE_FIELD,
     )  # fmt: skip
     assert secret_names(triggers) == ((name,) if is_secret else ())
 
@@ -173,7 +204,8 @@ def test_every_name_fits_and_is_quoted_whole(table: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("taken", "name"), [([], "proc_usr_1"), (["proc_usr_1"], "proc_usr_2"), (["proc_usr_2"], "proc_usr_1")]
+    ("taken", "name"),
+    [([], "proc_usr_1"), (["proc_usr_1"], "proc_usr_2"), (["proc_usr_2"], "proc_usr_1")],
 )
 def test_names_count_from_one(taken: list[str], name: str) -> None:
     assert first_free(lambda number: f"proc_usr_{number}", taken.__contains__) == name
@@ -181,7 +213,13 @@ def test_names_count_from_one(taken: list[str], name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "sql"),
-    [("usr", '"usr"'), ('a"b', '"a""b"'), ("50% $1", '"50% $1"'), ("a\\b", '"a\\b"'), ("a\nb", '"a\nb"')],
+    [
+        ("usr", '"usr"'),
+        ('a"b', '"a""b"'),
+        ("50% $1", '"50% $1"'),
+        ("a\\b", '"a\\b"'),
+        ("a\nb", '"a\nb"'),
+    ],
 )
 def test_identifiers_are_always_quoted(name: str, sql: str) -> None:
     assert quote_identifier(name) == sql
@@ -189,7 +227,13 @@ def test_identifiers_are_always_quoted(name: str, sql: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "sql"),
-    [("", "''"), ("usr", "'usr'"), ("O'Brien", "'O''Brien'"), ("a\\'b", "E'a\\\\''b'"), ("100%", "'100%'")],
+    [
+        ("", "''"),
+        ("usr", "'usr'"),
+        ("O'Brien", "'O''Brien'"),
+        ("a\\'b", "E'a\\\\''b'"),
+        ("100%", "'100%'"),
+    ],
 )
 def test_literals_read_the_same_whatever_the_session(value: str, sql: str) -> None:
     assert literal(value) == sql

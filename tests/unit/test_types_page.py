@@ -16,7 +16,9 @@ from eventlog.debezium.fields import field_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "types.md"
 ROWS = re.findall(
-    r"^\| `([^`]+)` \| [^|]+ \| `([^`]+)` \| `([^`]+)` \| `([^`]+)` \| `([^`]+)` \|$", PAGE.read_text(), re.MULTILINE
+    r"^\| `([^`]+)` \| [^|]+ \| `([^`]+)` \| `([^`]+)` \| `([^`]+)` \| `([^`]+)` \|$",
+    PAGE.read_text(),
+    re.MULTILINE,
 )
 
 
@@ -25,7 +27,11 @@ def of(name: str, text: str) -> tuple[str, str, str]:
     type, values = parse_type(name), ValueOptions()
     xds = f"{xds_type(type, values)} {converter(type, values)(text)}"
     debezium = field_of(type).encode(value_reader(type)(text))
-    return xds, json_bytes(text_converter(type, JsonEncoding())(text)).decode(), json.dumps(debezium)
+    return (
+        xds,
+        json_bytes(text_converter(type, JsonEncoding())(text)).decode(),
+        json.dumps(debezium),
+    )
 
 
 def test_the_page_has_rows() -> None:

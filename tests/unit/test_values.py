@@ -1,4 +1,6 @@
-"""What column types mean, and the text that values are written as (spec/xds.md 6, 8; spec/event-log.md 4.3)."""
+"""What column types mean, and the text that values are written as (spec/xds.md 6, 8;
+spec/event-log.md 4.3).
+"""
 
 import re
 from base64 import b64decode, b64encode
@@ -120,7 +122,12 @@ def test_a_word_means_what_its_database_means_by_it(text, dialect, kind, bits):
 
 @pytest.mark.parametrize(
     ("text", "near"),
-    [("byteaa", "bytea"), ("varchr(20)", "varchar"), ("timestampz", "timestamptz"), ("decimal(x)", "decimal")],
+    [
+        ("byteaa", "bytea"),
+        ("varchr(20)", "varchar"),
+        ("timestampz", "timestamptz"),
+        ("decimal(x)", "decimal"),
+    ],
 )
 def test_a_type_that_is_not_known_is_refused_with_the_nearest(text, near):
     with pytest.raises(ConfigError, match=rf"do you mean {near}\? .*type of your own is 'other'"):
@@ -130,12 +137,24 @@ def test_a_type_that_is_not_known_is_refused_with_the_nearest(text, near):
 def test_the_page_of_catalogues_lists_every_type():
     page = (ROOT / "docs/convert-between-formats.md").read_text()
     table = page[page.index("| column holds | `type` |") :].partition("\n\n")[0]
-    listed = {name for line in table.splitlines()[2:] for name in re.findall("`([^`]+)`", line.split("|")[2])}
+    listed = {
+        name
+        for line in table.splitlines()[2:]
+        for name in re.findall("`([^`]+)`", line.split("|")[2])
+    }
     for name in listed:
         parse_type(name)
     assert {parse_type(name).kind for name in listed} == set(Kind)
-    assert {"bytea", "double precision", "character varying", "timestamp without time zone", "jsonb"} <= listed
-    assert [name for names in TYPE_NAMES.values() for name in names.split(", ") if name not in listed] == []
+    assert {
+        "bytea",
+        "double precision",
+        "character varying",
+        "timestamp without time zone",
+        "jsonb",
+    } <= listed
+    assert [
+        name for names in TYPE_NAMES.values() for name in names.split(", ") if name not in listed
+    ] == []
 
 
 def test_a_type_that_is_like_none_is_refused():
@@ -208,7 +227,23 @@ def test_integers_are_written_without_sign_zeros_and_blanks(type_name, text, exp
 @pytest.mark.parametrize(
     ("type_name", "text"),
     [
-        *(("integer", text) for text in ("", " ", "x", "1.0", "1 2", "+", "--1", "1_0", "٣", "1\n", "\u00a01", "1e3")),
+        *(
+            ("integer", text)
+            for text in (
+                "",
+                " ",
+                "x",
+                "1.0",
+                "1 2",
+                "+",
+                "--1",
+                "1_0",
+                "٣",
+                "1\n",
+                "\u00a01",
+                "1e3",
+            )
+        ),
         ("smallint", "32768"),
         ("smallint", "-32769"),
         ("integer", "2147483648"),
@@ -271,7 +306,23 @@ def test_exact_numbers_are_plain_decimals(text, value, normal):
 
 
 @pytest.mark.parametrize(
-    "text", ["", ".", "x", "1.2.3", "1e", "1e401", "1E-401", "1e" + "9" * 5000, "NaN", "inf", "1,5", "1_0", "١", "1\n"]
+    "text",
+    [
+        "",
+        ".",
+        "x",
+        "1.2.3",
+        "1e",
+        "1e401",
+        "1E-401",
+        "1e" + "9" * 5000,
+        "NaN",
+        "inf",
+        "1,5",
+        "1_0",
+        "١",
+        "1\n",
+    ],
 )
 def test_other_text_is_no_exact_number(text):
     with pytest.raises(BadValue):
@@ -316,7 +367,11 @@ def test_exact_numbers_keep_their_value(number):
         ("real", "0.100000001490116", "0.1"),
         ("real", "-0", "0"),
         ("real", "16777217", "16777216"),
-        ("real", "16777217.0000000000001", "16777218"),  # through the nearest double it would be a tie
+        (
+            "real",
+            "16777217.0000000000001",
+            "16777218",
+        ),  # through the nearest double it would be a tie
         ("real", "3.4028235e+38", "3.4028235e+38"),
         ("real", "340282356779733661637539395458142568447.9", "3.4028235e+38"),
         ("real", "1e-45", "1e-45"),
@@ -333,7 +388,22 @@ def test_approximate_numbers_have_the_shortest_digits(type_name, text, expected)
 @pytest.mark.parametrize(
     ("type_name", "text"),
     [
-        *(("double", text) for text in ("", ".", "x", "1e", "1e999", "-1e309", "1e-400", "1_0", "٣", "1\n", "0x1p3")),
+        *(
+            ("double", text)
+            for text in (
+                "",
+                ".",
+                "x",
+                "1e",
+                "1e999",
+                "-1e309",
+                "1e-400",
+                "1_0",
+                "٣",
+                "1\n",
+                "0x1p3",
+            )
+        ),
         *(("double", text) for text in ("infinit", "+inf", "nan(1)")),
         *(("real", text) for text in ("1e39", "3.4028236e38", "1e-46", "-1e-400", "x")),
     ],
@@ -486,7 +556,15 @@ def test_a_character_that_xml_cannot_hold_is_named_with_its_offset(type_name, co
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\t\n\r", " \u00a0\u2028", "\x7f\x80\x9f\u0085", "\ud7ff\ue000\ufffd", "\U0001f600\U0010ffff"]
+    "text",
+    [
+        "",
+        "\t\n\r",
+        " \u00a0\u2028",
+        "\x7f\x80\x9f\u0085",
+        "\ud7ff\ue000\ufffd",
+        "\U0001f600\U0010ffff",
+    ],
 )
 def test_every_other_character_is_good(text):
     check_xml(text)
@@ -497,7 +575,12 @@ def test_every_other_character_is_good(text):
 @settings(deadline=None)
 def test_the_characters_refused_are_those_outside_the_production_char_of_xml(character):
     code = ord(character)
-    allowed = code in (0x9, 0xA, 0xD) or 0x20 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or code >= 0x10000
+    allowed = (
+        code in (0x9, 0xA, 0xD)
+        or 0x20 <= code <= 0xD7FF
+        or 0xE000 <= code <= 0xFFFD
+        or code >= 0x10000
+    )
     try:
         check_xml(character)
     except BadXmlChar:
@@ -518,9 +601,16 @@ ANY_TEXT = st.one_of(
 )
 
 
-@given(st.sampled_from(TYPES), st.sampled_from(SYNTAXES), st.sampled_from(["UTC", "Europe/Berlin"]), ANY_TEXT)
+@given(
+    st.sampled_from(TYPES),
+    st.sampled_from(SYNTAXES),
+    st.sampled_from(["UTC", "Europe/Berlin"]),
+    ANY_TEXT,
+)
 @settings(deadline=None, max_examples=500)
-def test_a_converter_gives_xml_text_or_one_of_its_two_errors(type_name, time_syntax, time_zone, text):
+def test_a_converter_gives_xml_text_or_one_of_its_two_errors(
+    type_name, time_syntax, time_zone, text
+):
     try:
         value = written(type_name, text, time_syntax=time_syntax, time_zone=time_zone)
     except (BadValue, BadXmlChar):
@@ -539,7 +629,8 @@ def test_a_normal_form_is_its_own_normal_form(type_name, text):
 
 
 @pytest.mark.parametrize(
-    "type_name", [name for name in TYPES if name not in ("char(8)", "varchar(64)", "text", "clob", "json")]
+    "type_name",
+    [name for name in TYPES if name not in ("char(8)", "varchar(64)", "text", "clob", "json")],
 )
 def test_messages_show_only_the_beginning_of_a_value(type_name):
     with pytest.raises(BadValue) as caught:

@@ -1,4 +1,6 @@
-"""Names with control characters, and texts with secrets, as log lines, commands and the configuration show them."""
+"""Names with control characters, and texts with secrets, as log lines, commands and the
+configuration show them.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,10 @@ def test_config_shows_a_name_on_one_line() -> None:
 
 @pytest.mark.parametrize("name", ["usr\u2028", "\u00a0usr", "usr\u2003"])
 def test_a_name_keeps_blanks_of_unicode_at_its_ends(name: str) -> None:
-    config = load({"database": {"url": "postgresql://u@h/d", "tables": [name]}, "watch": [{"table": name}]}, {})
+    config = load(
+        {"database": {"url": "postgresql://u@h/d", "tables": [name]}, "watch": [{"table": name}]},
+        {},
+    )
     assert config.watches[0].name == name
     assert config.database.tables == (name,)
 
@@ -69,7 +74,7 @@ def test_what_can_be_seen_is_left_as_it_is() -> None:
     assert visible("Größe 表 😀 \\u0041") == "Größe 表 😀 \\u0041"
 
 
-# --- secrets ----------------------------------------------------------------------------------------------------------
+# --- secrets --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -89,5 +94,7 @@ def test_a_secret_is_replaced_as_a_whole_word(text: str, secret: str, shown: str
 
 def test_a_drivers_reason_does_not_tell_a_short_password() -> None:
     url = make_url("postgresql://publisher:pub@h/d")
-    reason = reason_of(RuntimeError('FATAL: password authentication failed for user "publisher"'), url)
+    reason = reason_of(
+        RuntimeError('FATAL: password authentication failed for user "publisher"'), url
+    )
     assert reason == 'FATAL: password authentication failed for user "publisher"'

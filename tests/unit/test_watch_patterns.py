@@ -35,13 +35,20 @@ def database(*tables: Table, partitions: dict[str, str] | None = None) -> Databa
 
 
 def choose(
-    tables: Sequence[Table], *patterns: str, without: Sequence[str] = (), watched: Sequence[str] = ()
+    tables: Sequence[Table],
+    *patterns: str,
+    without: Sequence[str] = (),
+    watched: Sequence[str] = (),
 ) -> TableChoice:
     there = database(*tables)
-    return choose_tables(there, patterns, without, watched=watched, ignore=internal_tables(there, LOG))
+    return choose_tables(
+        there, patterns, without, watched=watched, ignore=internal_tables(there, LOG)
+    )
 
 
-def refused(tables: Sequence[Table], *patterns: str, without: Sequence[str] = ()) -> tuple[str, ...]:
+def refused(
+    tables: Sequence[Table], *patterns: str, without: Sequence[str] = ()
+) -> tuple[str, ...]:
     return tuple(map(str, choose(tables, *patterns, without=without).refused.values()))
 
 
@@ -75,7 +82,10 @@ def test_a_name_with_wildcards_is_a_name_if_there_is_such_a_table() -> None:
 def test_child_tables_stay_with_their_class() -> None:
     assert choose([USR, PHONE], "*").tables == ("usr",)
     assert choose([USR, PHONE], "usr_*").tables == ("usr_phone",)  # its owner is no class here
-    assert choose([USR, PHONE], "*", "usr_phone").tables == ("usr", "usr_phone")  # named, it is a class
+    assert choose([USR, PHONE], "*", "usr_phone").tables == (
+        "usr",
+        "usr_phone",
+    )  # named, it is a class
 
 
 def test_a_child_table_of_a_class_that_another_watch_names_is_no_class() -> None:
@@ -90,13 +100,21 @@ def test_a_table_that_refers_to_itself_or_in_a_circle_is_still_captured() -> Non
 
 
 def test_the_child_of_a_child_table_is_a_class_of_its_own() -> None:
-    chain = [table("a", "id", "id"), table("b", "id a", "id", "a a"), table("c", "id b", "id", "b b")]
+    chain = [
+        table("a", "id", "id"),
+        table("b", "id a", "id", "a a"),
+        table("c", "id b", "id", "b b"),
+    ]
     assert choose(chain, "*").tables == ("a", "c")
 
 
 def test_an_excluded_child_table_is_not_watched_with_its_class_either() -> None:
-    assert choose([USR, PHONE], "*", without=["usr_ph*"]) == TableChoice(("usr",), {"usr": ("usr_phone.phoneno",)})
-    assert choose([USR, PHONE], "*", without=["usr_phone"]).left_out == {"usr": ("usr_phone.phoneno",)}
+    assert choose([USR, PHONE], "*", without=["usr_ph*"]) == TableChoice(
+        ("usr",), {"usr": ("usr_phone.phoneno",)}
+    )
+    assert choose([USR, PHONE], "*", without=["usr_phone"]).left_out == {
+        "usr": ("usr_phone.phoneno",)
+    }
 
 
 def test_views_are_matched_by_no_pattern() -> None:
@@ -108,7 +126,9 @@ def test_views_are_matched_by_no_pattern() -> None:
 def test_tables_without_a_key_are_told_where_they_match_and_refused_where_they_are_named() -> None:
     plain = table("plain", "a b")
     assert choose([USR, plain], "*") == TableChoice(("usr",), {}, ("plain",))
-    assert refused([USR, plain], "plain", "usr") == ("'plain' cannot be a class: it has no primary key",)
+    assert refused([USR, plain], "plain", "usr") == (
+        "'plain' cannot be a class: it has no primary key",
+    )
 
 
 def test_neither_this_log_nor_another_one_is_matched() -> None:
@@ -136,7 +156,11 @@ def test_neither_this_log_nor_another_one_is_matched() -> None:
 
 
 def test_a_table_of_the_application_is_not_taken_for_ours_by_its_name() -> None:
-    job = [table("job", "id", "id"), table("job_error", "id job", "id"), table("job_version", "id", "id")]
+    job = [
+        table("job", "id", "id"),
+        table("job_error", "id job", "id"),
+        table("job_version", "id", "id"),
+    ]
     assert choose(job, "*").tables == ("job", "job_error", "job_version")
 
 
@@ -147,7 +171,8 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
         "there is no table or view 'nobody' in the schema; correct its name in the configuration",
         "no table of schema hr matches 'x*'",
         "no table of schema hr matches 'hr.*'; patterns match names without the schema",
-        "'parts_1' is a partition of parts: name parts, which stands for the rows of all its partitions",
+        "'parts_1' is a partition of parts: name parts, which stands for the rows of all its "
+        "partitions",
         "there is no table or view 'nothing' in the schema; correct its name in the configuration",
     )
 

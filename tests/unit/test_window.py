@@ -1,4 +1,6 @@
-"""Windows: what is taken, what is held back, and that their size changes nothing (spec/event-log.md 8.1, 8.2)."""
+"""Windows: what is taken, what is held back, and that their size changes nothing (spec/event-log.md
+8.1, 8.2).
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,10 @@ class Queue:
         )
 
     def take(
-        self, first: int = 1, in_flight: frozenset[int] = frozenset(), parked: set[ObjectId] | None = None
+        self,
+        first: int = 1,
+        in_flight: frozenset[int] = frozenset(),
+        parked: set[ObjectId] | None = None,
     ) -> WindowResult:
         return read_window(self.context, first, None, in_flight, parked or set())
 
@@ -66,7 +71,9 @@ class Queue:
             windows.append(taken)
             done = {record_id for group in taken.groups for record_id in ids_of(group)}
             done |= {bad.record_id for bad in taken.bad} | set(taken.loopback)
-            assert done or taken.next_first is None or taken.next_first > first, "a window that makes no progress"
+            assert done or taken.next_first is None or taken.next_first > first, (
+                "a window that makes no progress"
+            )
             self.rows = [one for one in self.rows if one.record_id not in done]
             first = taken.next_first
         return windows
@@ -108,14 +115,18 @@ def test_the_next_window_begins_at_the_first_row_that_is_held_back() -> None:
 
 
 def test_a_first_group_that_is_open_is_read_on_by_whole_windows() -> None:
-    wide = queue(", ".join(f"{i}: 2 A" for i in range(1, 12)), query_limit=3, fold_distance=1, fold_span=0)
+    wide = queue(
+        ", ".join(f"{i}: 2 A" for i in range(1, 12)), query_limit=3, fold_distance=1, fold_span=0
+    )
     taken = wide.take()
     assert (ids(taken.groups), taken.next_first) == ([list(range(1, 12))], None)
     assert [(window.first, window.limit) for window in wide.reads] == [(1, 3), (1, None)]
 
 
 def test_rows_in_flight_are_not_folded_again_and_do_not_use_up_the_window() -> None:
-    taken = queue("1: 2 A, 2: 2 A, 3: 2 A, 4: 4 B, 5: 4 C", query_limit=2).take(in_flight=frozenset({1, 2, 3}))
+    taken = queue("1: 2 A, 2: 2 A, 3: 2 A, 4: 4 B, 5: 4 C", query_limit=2).take(
+        in_flight=frozenset({1, 2, 3})
+    )
     assert ids(taken.groups) == [[4], [5]]
 
 
@@ -135,7 +146,11 @@ def test_loopback_rows_that_are_left_never_count() -> None:
 def test_bad_and_loopback_rows_come_out_beside_the_groups() -> None:
     rows = [row(1, 9), row(2, 4, perpetrator="me"), row(3, 4)]
     taken = Queue(rows, PublisherOptions(driver_user="me")).take()
-    assert ([bad.record_id for bad in taken.bad], taken.loopback, ids(taken.groups)) == ([1], [2], [[3]])
+    assert ([bad.record_id for bad in taken.bad], taken.loopback, ids(taken.groups)) == (
+        [1],
+        [2],
+        [[3]],
+    )
 
 
 def test_a_window_of_bad_rows_only_is_given_out_by_itself() -> None:
@@ -164,16 +179,24 @@ def test_at_the_end_of_a_pass_a_group_is_held_back_that_a_row_behind_it_may_join
 
 @pytest.mark.parametrize(
     ("sizes", "most", "expected"),
-    [([], 3, []), ([1, 1, 1, 1], 3, [3, 1]), ([2, 2], 3, [1, 1]), ([5, 1], 3, [1, 1]), ([1, 5, 1], 3, [1, 1, 1])],
+    [
+        ([], 3, []),
+        ([1, 1, 1, 1], 3, [3, 1]),
+        ([2, 2], 3, [1, 1]),
+        ([5, 1], 3, [1, 1]),
+        ([1, 5, 1], 3, [1, 1, 1]),
+    ],
 )
-def test_groups_are_split_into_flights_by_their_rows(sizes: list[int], most: int, expected: list[int]) -> None:
+def test_groups_are_split_into_flights_by_their_rows(
+    sizes: list[int], most: int, expected: list[int]
+) -> None:
     groups: list[Group] = [cast(Any, [None] * size) for size in sizes]
     runs = list(split_groups(groups, most, 1))
     assert [len(run) for run in runs] == expected
     assert [group for run in runs for group in run] == groups
 
 
-# --- windows do not change the result ---------------------------------------------------------------------------------
+# --- windows do not change the result -------------------------------------------------------------
 
 steps = st.lists(
     st.tuples(
@@ -191,8 +214,12 @@ def rows_of(drawn: list[tuple[int, int, str, str, bool]]) -> tuple[list[LogRow],
     rows, in_flight, record_id = [], set(), 0
     for gap, kind, name, perpetrator, flies in drawn:
         record_id += gap
-        rows.append(row(record_id, kind, f"idu={ord(name)}", "fname", new="x", perpetrator=perpetrator))
-        if flies and name == "E":  # all rows of an object in flight were recorded before, or come later
+        rows.append(
+            row(record_id, kind, f"idu={ord(name)}", "fname", new="x", perpetrator=perpetrator)
+        )
+        if (
+            flies and name == "E"
+        ):  # all rows of an object in flight were recorded before, or come later
             in_flight.add(record_id)
     return rows, frozenset(in_flight)
 
@@ -230,8 +257,8 @@ def test_any_query_limit_gives_the_same_events_in_the_same_order(
 
 
 @settings(max_examples=100)
-@example([(1, 2, "A", "app", False), (1, 2, "B", "app", False), (1, 2, "A", "app", False), (1, 4, "A", "app", False),
-          (1, 4, "C", "app", False)], 4, 1000, 10000)  # fmt: skip
+@example([(1, 2, "A", "app", False), (1, 2, "B", "app", False), (1, 2, "A", "app", False), (1, 4,
+          "A", "app", False), (1, 4, "C", "app", False)], 4, 1000, 10000)  # fmt: skip
 @given(steps, st.integers(1, 20), st.sampled_from([0, 2, 5, 1000]), st.sampled_from([0, 5, 10000]))
 def test_a_dry_run_prints_what_a_run_would_send(
     drawn: list[tuple[int, int, str, str, bool]], limit: int, distance: int, span: int
@@ -241,7 +268,12 @@ def test_a_dry_run_prints_what_a_run_would_send(
     # Only types that need nothing but the log.
     rows = [one for one in rows_of(drawn)[0] if one.event_type in (1, 2, 3, 4)]
     options = PublisherOptions(
-        query_limit=limit, fold_distance=distance, fold_span=span, driver_user="me", batch_size=1, retry_initial=0
+        query_limit=limit,
+        fold_distance=distance,
+        fold_span=span,
+        driver_user="me",
+        batch_size=1,
+        retry_initial=0,
     )
     fake = FakePublisher(options)
     fake.log(rows)
@@ -255,12 +287,20 @@ def test_a_dry_run_prints_what_a_run_would_send(
 
 
 def test_remarks_come_with_the_rows_that_are_given() -> None:
-    bad_old = [row(i, 2, f"idu={key}", "photo", old="*", new="qqo=") for i, key in ((1, 1), (2, 2), (3, 3))]
-    rows = [bad_old[0], row(2, 4, "idu=9"), bad_old[1]._replace(record_id=3), bad_old[2]._replace(record_id=2000)]
+    bad_old = [
+        row(i, 2, f"idu={key}", "photo", old="*", new="qqo=") for i, key in ((1, 1), (2, 2), (3, 3))
+    ]
+    rows = [
+        bad_old[0],
+        row(2, 4, "idu=9"),
+        bad_old[1]._replace(record_id=3),
+        bad_old[2]._replace(record_id=2000),
+    ]
     windows = Queue(rows, PublisherOptions(query_limit=3, fold_distance=2)).one_pass()
     told = [[remark.record_id for remark in taken.remarks] for taken in windows]
     given = [
-        [record_id for group in taken.groups for record_id, _, _, _, old, _ in group if old is ALL] for taken in windows
+        [record_id for group in taken.groups for record_id, _, _, _, old, _ in group if old is ALL]
+        for taken in windows
     ]
     assert len(windows) > 1
     assert told == given

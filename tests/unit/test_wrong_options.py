@@ -1,4 +1,6 @@
-"""Options of a wrong type, as JSON and TOML let anybody write them: a line that names the option, nothing else."""
+"""Options of a wrong type, as JSON and TOML let anybody write them: a line that names the option,
+nothing else.
+"""
 
 from __future__ import annotations
 
@@ -41,9 +43,10 @@ TRIED: Final = (
     TriedFormat("qlik-change-table", "one"),
 )
 VALUES: Final = (
-    None, True, 0, -1, 7, 1.5, 10**30, float("nan"), float("inf"), "", "x", "\ud800", "\0", "7", "none", [], [1],
-    [None], [[]], ["x"], ["x", "x", "x"], [{}], {}, {"x": 1}, {"x": None}, {"x": "y"}, {"x": []}, {"x": [{}]},
-    {"7": 1}, {"7": "y"}, {"7": [7]}, {"7": [{}]}, {"7": {"x": "y"}}, {"": ""}, {"x": {"x": {"x": {}}}},
+    None, True, 0, -1, 7, 1.5, 10**30, float("nan"), float("inf"), "", "x", "\ud800", "\0", "7",
+    "none", [], [1], [None], [[]], ["x"], ["x", "x", "x"], [{}], {}, {"x": 1}, {"x": None},
+    {"x": "y"}, {"x": []}, {"x": [{}]}, {"7": 1}, {"7": "y"}, {"7": [7]}, {"7": [{}]},
+     {"7": {"x": "y"}}, {"": ""}, {"x": {"x": {"x": {}}}},
 )  # fmt: skip
 """What no option wants, and what one wants where another does not."""
 
@@ -51,7 +54,13 @@ VALUES: Final = (
 def source_of(tried: TriedFormat, directory: Path) -> Path:
     SAMPLES["E"](directory / "log.jsonl")
     if tried.name != "eventlog":
-        convert("eventlog", tried.name, str(directory / "log.jsonl"), str(directory / tried.file), {"catalog": CATALOG})
+        convert(
+            "eventlog",
+            tried.name,
+            str(directory / "log.jsonl"),
+            str(directory / tried.file),
+            {"catalog": CATALOG},
+        )
         return directory / tried.file
     return directory / "log.jsonl"
 
@@ -62,9 +71,13 @@ def names(kinds: tuple[type, ...]) -> list[str]:
 
 @pytest.mark.parametrize("tried", TRIED, ids=[tried.name for tried in TRIED])
 @pytest.mark.parametrize("side", ["reader", "writer"])
-def test_an_option_of_any_value_is_taken_or_refused(tried: TriedFormat, side: str, tmp_path: Path) -> None:
+def test_an_option_of_any_value_is_taken_or_refused(
+    tried: TriedFormat, side: str, tmp_path: Path
+) -> None:
     source = source_of(tried, tmp_path)
-    changes = list(format_named("eventlog").read(str(tmp_path / "log.jsonl"), {"catalog": CATALOG}, Report()))[:3]
+    changes = list(
+        format_named("eventlog").read(str(tmp_path / "log.jsonl"), {"catalog": CATALOG}, Report())
+    )[:3]
     format = format_named(tried.name)
     catalog = in_own_options(tried.name, side, {"catalog": CATALOG})
 
@@ -84,26 +97,61 @@ def test_an_option_of_any_value_is_taken_or_refused(tried: TriedFormat, side: st
 @pytest.mark.parametrize(
     ("format", "side", "options", "part"),
     [
-        ("gbase", "reader", {"keys": {"item": 7}}, r"keys = \{ item = 7 \} .*: an object of lists of texts"),
+        (
+            "gbase",
+            "reader",
+            {"keys": {"item": 7}},
+            r"keys = \{ item = 7 \} .*: an object of lists of texts",
+        ),
         ("gbase", "reader", {"charset": 7}, "charset: 7 is no character set"),
         ("gbase", "reader", {"charset": "hex"}, "charset: 'hex' is no character set"),
         ("gbase", "reader", {"labels": {"1": 7}}, "labels.*: an object of texts"),
         ("gbase", "writer", {"tables": {"item": 7}}, "tables.*: an object of texts"),
         ("linter", "reader", {"charset": 7}, "the linter reader: charset: 7 is no character set"),
-        ("linter", "reader", {"codec": "eventlog-emulator-1", "charset": "hex"}, "charset: 'hex' is no character set"),
-        ("linter", "reader", {"timezone": 7}, "the linter reader: timezone = 7 is not allowed; legal: a text"),
-        ("linter", "reader", {"queue_table": 7}, "the linter reader: queue_table = 7 is not allowed; legal: a text"),
+        (
+            "linter",
+            "reader",
+            {"codec": "eventlog-emulator-1", "charset": "hex"},
+            "charset: 'hex' is no character set",
+        ),
+        (
+            "linter",
+            "reader",
+            {"timezone": 7},
+            "the linter reader: timezone = 7 is not allowed; legal: a text",
+        ),
+        (
+            "linter",
+            "reader",
+            {"queue_table": 7},
+            "the linter reader: queue_table = 7 is not allowed; legal: a text",
+        ),
         (
             "linter",
             "writer",
             {"channel": "a"},
             "the linter writer: channel = .a. is not allowed; legal: a whole number",
         ),
-        ("linter", "writer", {"files": 7}, "the linter writer: files = 7 is not allowed; legal: a text"),
-        ("eventlog", "reader", {"column_map": 7}, "column_map = 7 is not allowed; legal: an object of texts"),
+        (
+            "linter",
+            "writer",
+            {"files": 7},
+            "the linter writer: files = 7 is not allowed; legal: a text",
+        ),
+        (
+            "eventlog",
+            "reader",
+            {"column_map": 7},
+            "column_map = 7 is not allowed; legal: an object of texts",
+        ),
         ("eventlog", "reader", {"column_map": {"status": 7}}, "column_map.*: an object of texts"),
         ("eventlog", "reader", {"tables": ["item", 7]}, "tables.*: a list of texts"),
-        ("eventlog", "reader", {"schema": 7}, "the eventlog reader: schema = 7 is not allowed; legal: a text"),
+        (
+            "eventlog",
+            "reader",
+            {"schema": 7},
+            "the eventlog reader: schema = 7 is not allowed; legal: a text",
+        ),
         ("eventlog", "writer", {"styles": {"item": 7}}, r"styles.*: an object of field \|"),
         (
             "eventlog",
@@ -127,9 +175,13 @@ def test_an_option_of_a_wrong_type_is_named_with_what_is_needed(
 ) -> None:
     tried = next(tried for tried in TRIED if tried.name == format)
     source = source_of(tried, tmp_path)
-    run: Callable[[], object] = lambda: list(format_named(format).read(str(source), options, Report()))  # noqa: E731
+    run: Callable[[], object] = lambda: list(  # noqa: E731
+        format_named(format).read(str(source), options, Report())
+    )
     if side == "writer":
-        run = lambda: format_named(format).write([], str(tmp_path / f"new-{tried.file}"), options, Report())  # noqa: E731
+        run = lambda: format_named(format).write(  # noqa: E731
+            [], str(tmp_path / f"new-{tried.file}"), options, Report()
+        )
     with pytest.raises(ConfigError, match=part):
         run()
 
@@ -138,13 +190,24 @@ def test_an_option_of_a_wrong_type_is_named_with_what_is_needed(
 def test_an_option_of_a_wrong_type_is_named_beside_a_catalogue(tmp_path: Path, keys: Any) -> None:
     source = source_of(TRIED[3], tmp_path)
     with pytest.raises(ConfigError, match="keys"):
-        convert("gbase", "jsonl", str(source), str(tmp_path / "out.jsonl"), {"keys": keys, "catalog": CATALOG})
+        convert(
+            "gbase",
+            "jsonl",
+            str(source),
+            str(tmp_path / "out.jsonl"),
+            {"keys": keys, "catalog": CATALOG},
+        )
     settings = SourceSettings("gbase", GbaseOptions(path=source, reader={"keys": keys}))
     with pytest.raises(ConfigError, match="keys"):
         source_for(settings, Report())
 
 
-@pytest.mark.parametrize("reader", [{"dispatch_attrs": 7}, {"codec": 7}, {"tables": [1]}, {"destination": ["a"]}])
+@pytest.mark.parametrize(
+    "reader", [{"dispatch_attrs": 7}, {"codec": 7}, {"tables": [1]}, {"destination": ["a"]}]
+)
 def test_an_option_of_a_source_of_a_wrong_type_is_named(reader: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=next(iter(reader))):
-        source_for(SourceSettings("linter", LinterOptions(url="sqlite:///queue.db", reader=reader)), Report())
+        source_for(
+            SourceSettings("linter", LinterOptions(url="sqlite:///queue.db", reader=reader)),
+            Report(),
+        )

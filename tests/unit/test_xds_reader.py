@@ -1,4 +1,6 @@
-"""Reading XDS documents and validating them: spec/xds.md 1, 7; what comes from outside is attacked here."""
+"""Reading XDS documents and validating them: spec/xds.md 1, 7; what comes from outside is attacked
+here.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,13 @@ def envelope(inside: str) -> str:
     return f'<nds dtdversion="2.0">{PRODUCT}<input>{inside}</input></nds>'
 
 
-def event(inside: str, operation: str = "modify", attributes: str = 'class-name="usr" event-id="4"') -> str:
-    return envelope(f"<{operation} {attributes}><association>idu=1,table=usr</association>{inside}</{operation}>")
+def event(
+    inside: str, operation: str = "modify", attributes: str = 'class-name="usr" event-id="4"'
+) -> str:
+    return envelope(
+        f"<{operation} "
+        f"{attributes}><association>idu=1,table=usr</association>{inside}</{operation}>"
+    )
 
 
 def attribute(value: str) -> str:
@@ -29,8 +36,10 @@ def attribute(value: str) -> str:
 def test_events_are_read_with_their_steps_in_order() -> None:
     document = read_events(
         event(
-            '<modify-attr attr-name="fname"><remove-value><value type="string">a</value></remove-value>'
-            '<add-value><value type="string">b</value><value type="string"/></add-value><remove-all-values/>'
+            '<modify-attr attr-name="fname"><remove-value><value '
+            'type="string">a</value></remove-value>'
+            '<add-value><value type="string">b</value><value '
+            'type="string"/></add-value><remove-all-values/>'
             "</modify-attr>"
         )
     )
@@ -70,7 +79,15 @@ def test_forms_of_writing_make_no_difference(document: str) -> None:
         lambda text: b'<?xml version="1.0" encoding="iso-8859-1"?>' + text.encode("latin-1"),
         lambda text: '<?xml version="1.0" encoding="UTF-16"?>' + text,
     ],
-    ids=["text", "utf-8", "byte order mark", "utf-16", "declared utf-8", "declared latin-1", "text with declaration"],
+    ids=[
+        "text",
+        "utf-8",
+        "byte order mark",
+        "utf-16",
+        "declared utf-8",
+        "declared latin-1",
+        "text with declaration",
+    ],
 )
 def test_encodings(encode: Callable[[str], bytes | str]) -> None:
     document = read_events(encode(attribute('<value type="string">é</value>')))
@@ -78,7 +95,9 @@ def test_encodings(encode: Callable[[str], bytes | str]) -> None:
 
 
 def test_reference_is_read_from_its_association() -> None:
-    (read,) = read_events(attribute('<value type="dn" association-ref="id=1,table=emp">\\T\\emp</value>')).events
+    (read,) = read_events(
+        attribute('<value type="dn" association-ref="id=1,table=emp">\\T\\emp</value>')
+    ).events
     assert read.attributes[0] == AttributeSteps("n", "dn", (Step(Op.ADD, ("id=1,table=emp",)),))
 
 
@@ -91,7 +110,10 @@ def test_heartbeat_is_no_event() -> None:
 
 def test_elements_that_are_no_changes_are_passed_over_and_named() -> None:
     document = read_events(
-        envelope('<status level="error">x</status><delete class-name="c"><association>a</association></delete>')
+        envelope(
+            '<status level="error">x</status><delete '
+            'class-name="c"><association>a</association></delete>'
+        )
         .replace("</input>", '<rename class-name="c"/><o:ther xmlns:o="urn:o"/></input>')
         .replace("<source>", "<source><contact>x</contact>")
     )
@@ -101,7 +123,9 @@ def test_elements_that_are_no_changes_are_passed_over_and_named() -> None:
 
 def test_value_longer_than_the_parser_usually_takes() -> None:
     text = "x" * 11_000_000
-    assert read_events(attribute(f"<value>{text}</value>")).events[0].attributes[0].steps[0].values == (text,)
+    assert read_events(attribute(f"<value>{text}</value>")).events[0].attributes[0].steps[
+        0
+    ].values == (text,)
 
 
 VALUE = '<value type="string">x</value>'
@@ -124,28 +148,51 @@ VALUE = '<value type="string">x</value>'
         ("<nds/>", "0 input elements"),
         ("<nds><input/><input/></nds>", "2 input elements"),
         ("<nds><output/></nds>", "element output in nds"),
-        (envelope('<add event-id="1"><association>a</association></add>'), "add without class-name"),
+        (
+            envelope('<add event-id="1"><association>a</association></add>'),
+            "add without class-name",
+        ),
         (envelope('<add class-name="c"/>'), "add needs one association"),
         (envelope('<add class-name="c"><association/></add>'), "add needs one association"),
-        (envelope('<delete class-name="c"><association>a<b/></association></delete>'), "element b in association"),
+        (
+            envelope('<delete class-name="c"><association>a<b/></association></delete>'),
+            "element b in association",
+        ),
         (event("<add-attr/>"), "element add-attr in modify"),
         (event("<o:x xmlns:o='urn:o'/>"), "element {urn:o}x in modify"),
         (event("<x/>", "delete"), "element x in delete"),
         (event(""), "modify without modify-attr"),
         (event('<modify-attr attr-name="n"/>'), "modify-attr without remove-value"),
-        (event(f"<modify-attr><add-value>{VALUE}</add-value></modify-attr>"), "modify-attr without attr-name"),
+        (
+            event(f"<modify-attr><add-value>{VALUE}</add-value></modify-attr>"),
+            "modify-attr without attr-name",
+        ),
         (event('<modify-attr attr-name="n"><add-value/></modify-attr>'), "add-value without value"),
-        (event(f'<modify-attr attr-name="n">{VALUE}</modify-attr>'), "element value in modify-attr"),
-        (event('<modify-attr attr-name="n"><remove-all-values><x/></remove-all-values></modify-attr>'), "element x in"),
+        (
+            event(f'<modify-attr attr-name="n">{VALUE}</modify-attr>'),
+            "element value in modify-attr",
+        ),
+        (
+            event(
+                "<modify-attr "
+                'attr-name="n"><remove-all-values><x/></remove-all-values></modify-attr>'
+            ),
+            "element x in",
+        ),
         (event("<add-attr/>", "add"), "add-attr without value"),
         (attribute("<velue/>"), "element velue in add-attr"),
         (attribute("<value><component/></value>"), "element component in value"),
         (attribute('<value type="structured"/>'), "value of type structured"),
         (attribute(f'{VALUE}<value type="int">1</value>'), "of several types: int, string"),
-        (attribute('<value type="time">1</value><value type="string">1</value>'), "of several types: string, time"),
+        (
+            attribute('<value type="time">1</value><value type="string">1</value>'),
+            "of several types: string, time",
+        ),
     ],
 )
-def test_document_that_is_not_of_the_vocabulary_is_refused(document: bytes | str, said: str) -> None:
+def test_document_that_is_not_of_the_vocabulary_is_refused(
+    document: bytes | str, said: str
+) -> None:
     with pytest.raises(XdsError) as caught:
         read_events(document)
     assert said in str(caught.value)
@@ -168,7 +215,10 @@ LAUGHS = f'<!DOCTYPE nds [<!ENTITY e0 "ha">{ENTITIES}]>'
         (f"{LAUGHS}<nds>&e12;</nds>", "DOCTYPE"),
         (f'{LAUGHS}<nds a="&e12;"/>', "DOCTYPE"),
         (f'\ufeff{LAUGHS}<nds a="&e12;"/>'.encode("utf-16-be"), "DOCTYPE"),
-        (f'<?xml version="1.0"?><!-- > --><?pi <!-- ?>\n\n{LAUGHS}<nds a="&e12;"/>', "line 3: a DOCTYPE"),
+        (
+            f'<?xml version="1.0"?><!-- > --><?pi <!-- ?>\n\n{LAUGHS}<nds a="&e12;"/>',
+            "line 3: a DOCTYPE",
+        ),
         ('<!DOCTYPE nds [<!ENTITY e SYSTEM "file:///etc/passwd">]><nds>&e;</nds>', "DOCTYPE"),
         ('<!DOCTYPE nds SYSTEM "http://127.0.0.1:1/nds.dtd"><nds/>', "DOCTYPE"),
         ("<!DOCTYPE nds><nds/>", "DOCTYPE"),
@@ -203,7 +253,9 @@ def test_attack_is_refused_before_it_costs_anything(document: bytes | str, said:
 def test_document_over_the_limit_is_refused() -> None:
     document = event("", "delete")
     assert read_events(document, limit=len(document)).events
-    with pytest.raises(XdsError, match=f"has {len(document)} bytes, {len(document) - 1} are read at most"):
+    with pytest.raises(
+        XdsError, match=f"has {len(document)} bytes, {len(document) - 1} are read at most"
+    ):
         read_events(document, limit=len(document) - 1)
 
 
@@ -221,8 +273,10 @@ def test_document_over_the_limit_is_refused() -> None:
         attribute('<value type="dn" association-ref="a">a</value>'),
         event('<modify-attr attr-name="n"><remove-all-values/></modify-attr>'),
         '<nds dtdversion="2.0"><output/></nds>',
-        f'<nds dtdversion="2.0">{PRODUCT}<output><status level="retry">x<y z="1"/></status></output></nds>',
-        '<nds dtdversion="2.0"><output><x><status level="fatal" event-id="1" type="t"/></x></output></nds>',
+        f'<nds dtdversion="2.0">{PRODUCT}<output><status level="retry">x<y '
+        'z="1"/></status></output></nds>',
+        '<nds dtdversion="2.0"><output><x><status level="fatal" event-id="1" '
+        'type="t"/></x></output></nds>',
     ],
 )
 def test_schema_knows_what_is_written(document: str) -> None:
@@ -245,7 +299,9 @@ def test_schema_knows_what_is_written(document: str) -> None:
         event("", "delete").replace('dtdversion="2.0"', 'dtdversion="4.0"'),
         event("", "delete").replace("idu=1,table=usr", ""),
         event("", "delete").replace("<nds ", '<nds xmlns="urn:x" '),
-        envelope('<status level="success" type="heartbeat"/><status level="success" type="heartbeat"/>'),
+        envelope(
+            '<status level="success" type="heartbeat"/><status level="success" type="heartbeat"/>'
+        ),
         envelope('<status level="error" type="heartbeat"/>'),
         attribute(""),
         attribute("<value>x</value>"),

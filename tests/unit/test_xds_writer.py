@@ -35,7 +35,9 @@ REMOVED_ALL = Step(Op.REMOVE_ALL, ())
 
 
 def usr(operation: str, *attributes: tuple[str, str, tuple[Step, ...]]) -> Event:
-    return Event(operation, "usr", USR, "1", tuple(AttributeSteps(*attribute) for attribute in attributes))
+    return Event(
+        operation, "usr", USR, "1", tuple(AttributeSteps(*attribute) for attribute in attributes)
+    )
 
 
 def fname(*steps: Step) -> tuple[str, str, tuple[Step, ...]]:
@@ -50,7 +52,8 @@ def photo(*steps: Step) -> tuple[str, str, tuple[Step, ...]]:
     return "photo", "octet", steps
 
 
-# The listings of spec/xds.md 3; A stands for the association, the event-id is added (it is always written).
+# The listings of spec/xds.md 3; A stands for the association, the event-id is added (it is always
+# written).
 LISTINGS = {
     "L1": (
         usr("add", fname(added("Jack")), lname(added("Frost")), photo(added("qqo="))),
@@ -135,7 +138,10 @@ def test_event_is_written_as_the_listing(event: Event, listing: str) -> None:
         ((REMOVED_ALL,), "<remove-all-values/>"),
         ((REMOVED_ALL, added("a", "b")), "<remove-all-values/><add-value>ab</add-value>"),
         ((added("a"), added("b")), "<add-value>a</add-value><add-value>b</add-value>"),
-        ((removed("a"), removed("b")), "<remove-value>a</remove-value><remove-value>b</remove-value>"),
+        (
+            (removed("a"), removed("b")),
+            "<remove-value>a</remove-value><remove-value>b</remove-value>",
+        ),
         ((added("a"), removed("a")), "<add-value>a</add-value><remove-value>a</remove-value>"),
         ((removed("a"), REMOVED_ALL), "<remove-value>a</remove-value><remove-all-values/>"),
         (
@@ -147,13 +153,20 @@ def test_event_is_written_as_the_listing(event: Event, listing: str) -> None:
 )
 def test_steps_of_a_modify_keep_their_order(steps: tuple[Step, ...], written: str) -> None:
     text = write_event(usr("modify", fname(*steps)))
-    inside = text.partition('<modify-attr attr-name="fname">')[2].removesuffix("</modify-attr></modify>")
+    inside = text.partition('<modify-attr attr-name="fname">')[2].removesuffix(
+        "</modify-attr></modify>"
+    )
     assert inside.replace('<value type="string">', "").replace("</value>", "") == written
 
 
 def test_empty_string_is_a_value() -> None:
     assert '<value type="string"></value>' in write_event(usr("add", fname(added(""))))
-    assert write_event(usr("modify", fname(removed(""), added("")))).count('<value type="string"></value>') == 2
+    assert (
+        write_event(usr("modify", fname(removed(""), added("")))).count(
+            '<value type="string"></value>'
+        )
+        == 2
+    )
 
 
 @pytest.mark.parametrize("operation", ["add", "modify"])
@@ -161,8 +174,10 @@ def test_reference_carries_the_association_of_its_target_twice(operation: str) -
     target = 'id="a<b",table=emp'
     steps = (added(target),) if operation == "add" else (REMOVED_ALL, added(target))
     assert (
-        '<value type="dn" association-ref="id=&quot;a&lt;b&quot;,table=emp">id="a&lt;b",table=emp</value>'
-        in write_event(Event(operation, "emp", "id=2,table=emp", "1", (AttributeSteps("boss", "dn", steps),)))
+        '<value type="dn" '
+        'association-ref="id=&quot;a&lt;b&quot;,table=emp">id="a&lt;b",table=emp</value>'
+    ) in write_event(
+        Event(operation, "emp", "id=2,table=emp", "1", (AttributeSteps("boss", "dn", steps),))
     )
 
 
@@ -186,14 +201,19 @@ def test_reference_carries_the_association_of_its_target_twice(operation: str) -
         ("]]>", "]]&gt;", "]]&gt;"),
     ],
 )
-def test_characters_are_written_as_the_table_says(character: str, in_text: str, in_attribute: str) -> None:
-    attribute = AttributeSteps(f"n{character}", "string", (removed(f"o{character}"), added(f"v{character}")))
+def test_characters_are_written_as_the_table_says(
+    character: str, in_text: str, in_attribute: str
+) -> None:
+    attribute = AttributeSteps(
+        f"n{character}", "string", (removed(f"o{character}"), added(f"v{character}"))
+    )
     event = Event("modify", f"c{character}", f"a{character}", f"i{character}", (attribute,))
     assert write_event(event) == (
-        f'<modify class-name="c{in_attribute}" event-id="i{in_attribute}"><association>a{in_text}</association>'
-        f'<modify-attr attr-name="n{in_attribute}">'
-        f'<remove-value><value type="string">o{in_text}</value></remove-value>'
-        f'<add-value><value type="string">v{in_text}</value></add-value></modify-attr></modify>'
+        f'<modify class-name="c{in_attribute}" '
+        f'event-id="i{in_attribute}"><association>a{in_text}</association><modify-attr '
+        f'attr-name="n{in_attribute}"><remove-value><value '
+        f'type="string">o{in_text}</value></remove-value><add-value><value '
+        f'type="string">v{in_text}</value></add-value></modify-attr></modify>'
     )
 
 
@@ -205,7 +225,10 @@ ENVELOPE = (
 
 
 def test_file_form_has_its_declaration_on_a_line_of_its_own() -> None:
-    assert file_form([write_event(DELETE)], HEADER) == f'<?xml version="1.0" encoding="UTF-8"?>\n{ENVELOPE}'
+    assert (
+        file_form([write_event(DELETE)], HEADER)
+        == f'<?xml version="1.0" encoding="UTF-8"?>\n{ENVELOPE}'
+    )
 
 
 def test_line_form_is_one_line() -> None:
@@ -213,7 +236,10 @@ def test_line_form_is_one_line() -> None:
     line = line_form([event, event], HEADER)
     assert line.index("\n") == len(line) - 1
     assert "\r" not in line
-    assert line_form([write_event(DELETE)], HEADER) == f'<?xml version="1.0" encoding="UTF-8"?>{ENVELOPE}\n'
+    assert (
+        line_form([write_event(DELETE)], HEADER)
+        == f'<?xml version="1.0" encoding="UTF-8"?>{ENVELOPE}\n'
+    )
 
 
 def test_events_keep_their_order_in_the_envelope() -> None:
@@ -229,8 +255,12 @@ def test_envelope_without_events_is_never_written(form: Callable[[list[str], Hea
 
 
 def test_product_is_the_program_unless_said_otherwise() -> None:
-    assert f'<product version="{__version__}">eventlog</product>' in line_form([HEARTBEAT], Header())
-    assert '<product version="&quot;1&quot;">a &amp; b</product>' in line_form([HEARTBEAT], Header("a & b", '"1"'))
+    assert f'<product version="{__version__}">eventlog</product>' in line_form(
+        [HEARTBEAT], Header()
+    )
+    assert '<product version="&quot;1&quot;">a &amp; b</product>' in line_form(
+        [HEARTBEAT], Header("a & b", '"1"')
+    )
 
 
 @pytest.mark.parametrize("header", [{"product_name": "bell\a"}, {"product_version": "\ufffe"}])
@@ -306,7 +336,9 @@ def attributes(draw: st.DrawFn, operation: str) -> AttributeSteps:
     if operation == "add":
         steps = (Step(Op.ADD, draw(values)),)
     else:
-        step = st.one_of(st.just(REMOVED_ALL), st.builds(Step, st.sampled_from([Op.REMOVE, Op.ADD]), values))
+        step = st.one_of(
+            st.just(REMOVED_ALL), st.builds(Step, st.sampled_from([Op.REMOVE, Op.ADD]), values)
+        )
         steps = tuple(draw(st.lists(step, min_size=1, max_size=4)))
     if not any(step.values for step in steps):
         value_type = "string"  # a document does not say the type of no value
@@ -321,25 +353,40 @@ def events(draw: st.DrawFn) -> Event:
     return Event(operation, draw(NAMES), draw(NAMES), draw(NAMES), tuple(found))
 
 
-@given(st.lists(events(), min_size=1, max_size=3), st.builds(Header, TEXTS, TEXTS), st.integers(0, 4))
-def test_what_is_written_is_valid_and_reads_back_equal(written: list[Event], header: Header, indent: int) -> None:
+@given(
+    st.lists(events(), min_size=1, max_size=3), st.builds(Header, TEXTS, TEXTS), st.integers(0, 4)
+)
+def test_what_is_written_is_valid_and_reads_back_equal(
+    written: list[Event], header: Header, indent: int
+) -> None:
     texts = [write_event(event) for event in written]
-    for document in (line_form(texts, header), file_form(texts, header), file_form(texts, header, indent)):
+    for document in (
+        line_form(texts, header),
+        file_form(texts, header),
+        file_form(texts, header, indent),
+    ):
         data = document.encode()
         assert etree.fromstring(data).tag == "nds"
         validate(data)
         read = read_events(data)
         assert list(read.events) == written
-        assert (read.product_name, read.product_version) == (header.product_name, header.product_version)
+        assert (read.product_name, read.product_version) == (
+            header.product_name,
+            header.product_version,
+        )
 
 
 @given(st.lists(events(), min_size=1, max_size=3))
 def test_lines_are_documents(written: list[Event]) -> None:
-    lines = io.BytesIO("".join(line_form([write_event(event)], HEADER) for event in written).encode())
+    lines = io.BytesIO(
+        "".join(line_form([write_event(event)], HEADER) for event in written).encode()
+    )
     assert [read_events(line).events for line in lines] == [(event,) for event in written]
 
 
-@pytest.mark.parametrize("special", ["infinity", "-infinity", "12345-01-01", "0044-03-15 BC", "24:00:00"])
+@pytest.mark.parametrize(
+    "special", ["infinity", "-infinity", "12345-01-01", "0044-03-15 BC", "24:00:00"]
+)
 @pytest.mark.parametrize(
     "steps",
     [
@@ -351,7 +398,9 @@ def test_lines_are_documents(written: list[Event]) -> None:
     ],
 )
 def test_a_special_time_among_seconds_is_a_string(steps: tuple[Step, ...], special: str) -> None:
-    filled = tuple(Step(op, tuple(value.format(special) for value in values)) for op, values in steps)
+    filled = tuple(
+        Step(op, tuple(value.format(special) for value in values)) for op, values in steps
+    )
     event = usr("modify", ("day", "time", filled))
     document = line_form([write_event(event)], HEADER)
     texts = re.findall('<value type="([a-z]+)">([^<]*)</value>', document)
@@ -363,5 +412,9 @@ def test_a_special_time_among_seconds_is_a_string(steps: tuple[Step, ...], speci
 
 
 def test_an_add_has_special_times_as_strings() -> None:
-    event = usr("add", ("day", "time", (added("infinity"),)), ("days", "time", (added("infinity", "86400"),)))
+    event = usr(
+        "add",
+        ("day", "time", (added("infinity"),)),
+        ("days", "time", (added("infinity", "86400"),)),
+    )
     assert re.findall('<value type="([a-z]+)">', write_event(event)) == ["string", "string", "time"]

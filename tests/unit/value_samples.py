@@ -8,8 +8,9 @@ from eventlog.core.values import (
 )
 
 TYPES = [
-    "smallint", "integer", "bigint", "decimal(12,0)", "decimal(12,4)", "real", "double", "boolean", "char(8)",
-    "varchar(64)", "text", "clob", "varbinary(9)", "blob", "date", "time", "timestamp", "timestamptz", "uuid", "json",
+    "smallint", "integer", "bigint", "decimal(12,0)", "decimal(12,4)", "real", "double", "boolean",
+    "char(8)", "varchar(64)", "text", "clob", "varbinary(9)", "blob", "date", "time", "timestamp",
+    "timestamptz", "uuid", "json",
 ]  # fmt: skip
 SYNTAXES = ["integer", "canonical", "java"]
 

@@ -1,4 +1,6 @@
-"""Alembic runs this for every command: an ordinary env.py with two lines for eventlog, which are marked."""
+"""Alembic runs this for every command: an ordinary env.py with two lines for eventlog, which are
+marked.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,12 @@ from models import metadata
 
 import eventlog.alembic  # 1: the operations, and what compares
 
-watched = eventlog.alembic.options(log_table="eventlog")  # 2: the watches in the tables' info, or an eventlog.toml
-url = context.get_x_argument(as_dictionary=True).get("url") or context.config.get_main_option("sqlalchemy.url")
+watched = eventlog.alembic.options(
+    log_table="eventlog"
+)  # 2: the watches in the tables' info, or an eventlog.toml
+url = context.get_x_argument(as_dictionary=True).get("url") or context.config.get_main_option(
+    "sqlalchemy.url"
+)
 
 
 def run_offline() -> None:

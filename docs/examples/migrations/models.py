@@ -16,7 +16,8 @@ usr = sa.Table(
     info={"eventlog": {"style": "field", "exclude": ["password_hash"]}},
 )
 
-# A child table: its one value column is the attribute usr_phone.phoneno of usr, and is watched with it.
+# A child table: its one value column is the attribute usr_phone.phoneno of usr, and is watched with
+# it.
 usr_phone = sa.Table(
     "usr_phone",
     metadata,

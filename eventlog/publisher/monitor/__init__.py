@@ -28,7 +28,9 @@ be busy.
 
 
 @contextmanager
-def monitoring(config: Config, listen: str, counters: Counters, compare: Compare) -> Iterator[Observer]:
+def monitoring(
+    config: Config, listen: str, counters: Counters, compare: Compare
+) -> Iterator[Observer]:
     """Serve the monitor at ``listen`` while the block runs, and yield the observer of the
     publisher's work.
 
@@ -49,10 +51,19 @@ def monitoring(config: Config, listen: str, counters: Counters, compare: Compare
         labels["consumer"] = consumer
         name += f", consumer {consumer}"
     metrics = PublisherMetrics(activity, labels)
-    status = partial(process_status, activity, name, config.sink.type, config.format.type, shows_values=settings.values)
+    status = partial(
+        process_status,
+        activity,
+        name,
+        config.sink.type,
+        config.format.type,
+        shows_values=settings.values,
+    )
     questions = None
     if not config.follows:
-        questions = Questions(config, compare, partial(answers_data, activity, shows_values=settings.values))
+        questions = Questions(
+            config, compare, partial(answers_data, activity, shows_values=settings.values)
+        )
     with serving(Monitor(listen, activity, metrics, status, questions, settings)):
         yield activity
 
@@ -83,5 +94,6 @@ def _extra() -> Iterator[None]:
         yield
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"monitor.listen needs {error.name}: pip install 'eventlog-publisher[monitor]', or take monitor.listen out"
+            f"monitor.listen needs {error.name}: pip install 'eventlog-publisher[monitor]', or "
+            "take monitor.listen out"
         ) from None

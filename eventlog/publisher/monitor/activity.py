@@ -112,7 +112,24 @@ class Histogram:
 
 
 _SHORT: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_LONG: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 86400.0)
+_LONG: Final = (
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+    900.0,
+    3600.0,
+    86400.0,
+)
 
 
 class Monitored(ABC):
@@ -158,18 +175,23 @@ class Monitored(ABC):
     def add_sample(self) -> None:
         """Add a point to the curves for the work since the previous sample."""
 
-    def _add_sample(self, rows: int, events: int, queue_rows: int | None, *times: float | None) -> None:
+    def _add_sample(
+        self, rows: int, events: int, queue_rows: int | None, *times: float | None
+    ) -> None:
         """Add a point. ``rows`` and ``events`` are totals; ``times`` are the fields of ``Sample``
         after ``queue_rows``.
         """
         now, (before, rows_before, events_before) = self.clock(), self._sampled
         seconds = max(now - before, 1e-9)
-        rates = round((rows - rows_before) / seconds, 1), round((events - events_before) / seconds, 1)
+        rates = (
+            round((rows - rows_before) / seconds, 1),
+            round((events - events_before) / seconds, 1),
+        )
         self.history.append(Sample(round(self.wall(), 1), *rates, queue_rows, *times))
         self._sampled = (now, rows, events)
 
 
-# --- a publisher ------------------------------------------------------------------------------------------------------
+# --- a publisher ----------------------------------------------------------------------------------
 
 
 class Activity(Monitored, Observer):
@@ -177,7 +199,9 @@ class Activity(Monitored, Observer):
     seconds, or less often if the statement is slow.
     """
 
-    def __init__(self, counters: Counters, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
+    def __init__(
+        self, counters: Counters, interval: float, patience: float, **clocks: Callable[[], float]
+    ) -> None:
         """Begin to observe. ``clocks`` replace the clocks of ``Monitored``."""
         super().__init__(interval, patience, **clocks)
         self.counters = counters
@@ -190,7 +214,11 @@ class Activity(Monitored, Observer):
         """The flights and the times when each was first seen. The mapping is replaced as a whole,
         since the server reads it at the same time.
         """
-        self.windows, self.envelopes, self.delays = Histogram(_SHORT), Histogram(_SHORT), Histogram(_LONG)
+        self.windows, self.envelopes, self.delays = (
+            Histogram(_SHORT),
+            Histogram(_SHORT),
+            Histogram(_LONG),
+        )
         self.sent: deque[Sent] = deque(maxlen=_SENT_KEPT)
         self._times: deque[float] = deque(maxlen=_TIMES_KEPT)
         # the answers that are not success for every event, with the event-ids of their envelopes
@@ -221,7 +249,9 @@ class Activity(Monitored, Observer):
         self._enter(State(Doing.WAITING, self.clock(), f"{whom}: {reason}", until, in_short))
 
     def _enter(self, state: State) -> None:
-        self.state = state._replace(since=self.state.since) if self.state.doing is state.doing else state
+        self.state = (
+            state._replace(since=self.state.since) if self.state.doing is state.doing else state
+        )
 
     def connected(self, *, again: bool) -> None:
         self.is_ready = True
@@ -296,7 +326,9 @@ class Activity(Monitored, Observer):
         looked = self.looked_at
         if looked is None or looked.clock is None or self.looked_time is None:
             return
-        age = event_age(event_time, looked.clock + timedelta(seconds=self.clock() - self.looked_time))
+        age = event_age(
+            event_time, looked.clock + timedelta(seconds=self.clock() - self.looked_time)
+        )
         if age is not None:
             self.delays.observe(max(0.0, age))
 
@@ -318,7 +350,10 @@ class Activity(Monitored, Observer):
         oldest = min((flight.number for flight in looked.flights), default=None)
         begun = {oldest: now - (looked.oldest_flight_seconds or 0.0)}
         self.flights = {
-            flight.number: (flight, self.flights.get(flight.number, (flight, begun.get(flight.number, now)))[1])
+            flight.number: (
+                flight,
+                self.flights.get(flight.number, (flight, begun.get(flight.number, now)))[1],
+            )
             for flight in looked.flights
         }
         self.looked_at, self.looked_time = looked, now
@@ -335,7 +370,9 @@ class Activity(Monitored, Observer):
         looked, looked_time = self.looked_at, self.looked_time
         if looked is None or looked.oldest_seconds is None or looked_time is None:
             return None
-        is_held = self.state.doing is Doing.WAITING or any(since <= looked_time for _, since in self.flights.values())
+        is_held = self.state.doing is Doing.WAITING or any(
+            since <= looked_time for _, since in self.flights.values()
+        )
         return looked.oldest_seconds + (self.clock() - looked_time if is_held else 0.0)
 
     def add_sample(self) -> None:
@@ -396,7 +433,7 @@ class Activity(Monitored, Observer):
         return words
 
 
-# --- a backlog job ----------------------------------------------------------------------------------------------------
+# --- a backlog job --------------------------------------------------------------------------------
 
 STARTING: Final = "starting"
 ENDING: Final = "ending"
@@ -470,13 +507,21 @@ class JobActivity(Monitored):
                 progress = self._progress()
             except Exception:  # Spark is gone; the caller reports that, and the monitor goes on
                 return
-            seen = _Seen(progress.share, progress.rows, progress.events, progress.total, progress.parts)
-            if (seen.share, seen.rows, seen.events) != (self.seen.share, self.seen.rows, self.seen.events):
+            seen = _Seen(
+                progress.share, progress.rows, progress.events, progress.total, progress.parts
+            )
+            if (seen.share, seen.rows, seen.events) != (
+                self.seen.share,
+                self.seen.rows,
+                self.seen.events,
+            ):
                 self.progress_time = self.clock()
             self.seen = seen
             self.rows[self.stage] = max(self.rows[self.stage], seen.rows)
             self.events = max(self.events, seen.events)
-            self._add_sample(seen.rows, self.events, max(0, seen.total - seen.rows) if seen.total else None)
+            self._add_sample(
+                seen.rows, self.events, max(0, seen.total - seen.rows) if seen.total else None
+            )
 
     @property
     def seconds_left(self) -> float | None:

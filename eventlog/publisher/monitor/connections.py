@@ -26,7 +26,9 @@ MOST_CONNECTIONS: Final = 256
 class Connections:
     """The connections of one server; uvicorn calls it for each of them."""
 
-    def __init__(self, request_seconds: float = REQUEST_SECONDS, most: int = MOST_CONNECTIONS) -> None:
+    def __init__(
+        self, request_seconds: float = REQUEST_SECONDS, most: int = MOST_CONNECTIONS
+    ) -> None:
         self.request_seconds, self._most = request_seconds, most
         self._waiting: dict[_Connection, None] = {}  # the longest waiting ones first
 

@@ -26,11 +26,27 @@ from eventlog.publisher.observer import Doing
 
 _COUNTERS: Final = (
     ("rows_read", "eventlog_rows_read", "Rows read of the log, or changes of a source."),
-    ("rows_published", "eventlog_rows_published", "Rows that the receiver has taken: answered success or warning."),
-    ("rows_requeued", "eventlog_rows_requeued", "Rows that were put back after E or F, and are done once more."),
-    ("rows_bad", "eventlog_rows_bad", "Rows that failed a check: status E, with a line in the error table."),
+    (
+        "rows_published",
+        "eventlog_rows_published",
+        "Rows that the receiver has taken: answered success or warning.",
+    ),
+    (
+        "rows_requeued",
+        "eventlog_rows_requeued",
+        "Rows that were put back after E or F, and are done once more.",
+    ),
+    (
+        "rows_bad",
+        "eventlog_rows_bad",
+        "Rows that failed a check: status E, with a line in the error table.",
+    ),
     ("rows_loopback", "eventlog_rows_loopback", "Rows of the publisher's own database user."),
-    ("rows_dropped", "eventlog_rows_dropped", "Rows that precedence dropped in favour of a query-back."),
+    (
+        "rows_dropped",
+        "eventlog_rows_dropped",
+        "Rows that precedence dropped in favour of a query-back.",
+    ),
     ("rows_gone", "eventlog_rows_gone", "Rows whose object was gone when it was read back."),
     ("rows_empty", "eventlog_rows_empty", "Rows that changed nothing that is written."),
     (
@@ -38,7 +54,11 @@ _COUNTERS: Final = (
         "eventlog_events_sent",
         "Events that got an answer of their own, one that is sent again later each time.",
     ),
-    ("documents_sent", "eventlog_documents_sent", "Documents that got an answer, whatever it says; no heartbeats."),
+    (
+        "documents_sent",
+        "eventlog_documents_sent",
+        "Documents that got an answer, whatever it says; no heartbeats.",
+    ),
     ("heartbeats_sent", "eventlog_heartbeats_sent", "Heartbeats sent."),
 )
 _LEVELS: Final = ("success", "warning", "error", "retry", "fatal")
@@ -64,14 +84,18 @@ def _build_info(labels: _Labels) -> Metric:
     return build
 
 
-def _counter(name: str, text: str, labels: _Labels, number: float, created: float | None = None) -> Metric:
+def _counter(
+    name: str, text: str, labels: _Labels, number: float, created: float | None = None
+) -> Metric:
     """Return a counter. ``created`` is when it began, in seconds since 1970."""
     family = CounterMetricFamily(name, text, labels=list(labels))
     family.add_metric(list(labels.values()), number, created=created)
     return family
 
 
-def _counters_by(name: str, text: str, labels: _Labels, label: str, numbers: Mapping[str, float]) -> Metric:
+def _counters_by(
+    name: str, text: str, labels: _Labels, label: str, numbers: Mapping[str, float]
+) -> Metric:
     """Return a counter with one more label, by the values of that label."""
     family = CounterMetricFamily(name, text, labels=[*labels, label])
     for value, number in numbers.items():
@@ -86,7 +110,9 @@ def _gauge(name: str, text: str, labels: _Labels, number: float) -> Metric:
     return family
 
 
-def _state(name: str, text: str, labels: _Labels, label: str, states: Iterable[str], now: str) -> Metric:
+def _state(
+    name: str, text: str, labels: _Labels, label: str, states: Iterable[str], now: str
+) -> Metric:
     """Return a gauge for each of some states: 1 for the present one, 0 for the others."""
     family = GaugeMetricFamily(name, text, labels=[*labels, label])
     for each in states:
@@ -110,8 +136,14 @@ class PublisherMetrics(Collector):
         for field, name, text in _COUNTERS:
             yield _counter(name, text, labels, getattr(activity.counters, field), activity.started)
         answers = {level: getattr(activity.counters, f"answers_{level}") for level in _LEVELS}
-        yield _counters_by("eventlog_answers", "Answers to events, by level.", labels, "level", answers)
-        rows = {level: getattr(activity.counters, f"rows_{level}") for level in _LEVELS if level != "retry"}
+        yield _counters_by(
+            "eventlog_answers", "Answers to events, by level.", labels, "level", answers
+        )
+        rows = {
+            level: getattr(activity.counters, f"rows_{level}")
+            for level in _LEVELS
+            if level != "retry"
+        }
         text = "Rows of answered events, by the answer for good."
         yield _counters_by("eventlog_rows_answered", text, labels, "level", rows)
         text = "Waits before another try, by what is waited for."
@@ -121,7 +153,12 @@ class PublisherMetrics(Collector):
         for name, text, number in self._gauges():
             yield _gauge(name, text, labels, number)
         yield _state(
-            "eventlog_state", "1 for what the publisher does now.", labels, "state", Doing, activity.state.doing
+            "eventlog_state",
+            "1 for what the publisher does now.",
+            labels,
+            "state",
+            Doing,
+            activity.state.doing,
         )
         text = "Time to read and fold a window of the queue."
         yield self._histogram("eventlog_window_seconds", text, activity.windows)
@@ -138,27 +175,47 @@ class PublisherMetrics(Collector):
             "When a cycle last ended well, or an answer other than retry came.",
             activity.progress_wall,
         )
-        yield "eventlog_ready", "1 if the publisher is connected and holds the lock of its log.", activity.is_ready
+        yield (
+            "eventlog_ready",
+            "1 if the publisher is connected and holds the lock of its log.",
+            activity.is_ready,
+        )
         looked = activity.looked_at
         if looked is None:
             return
         if looked.queue_rows is not None:
-            yield "eventlog_queue_rows", f"Rows N; {looked.cap} stands for so many or more.", looked.queue_rows
+            yield (
+                "eventlog_queue_rows",
+                f"Rows N; {looked.cap} stands for so many or more.",
+                looked.queue_rows,
+            )
             yield (
                 "eventlog_queue_oldest_seconds",
                 "Age of the first row N by event_time; 0 if there is none.",
                 activity.oldest_seconds or 0.0,
             )
         if looked.ranges is not None:
-            text = "Ranges in the set of a consumer: between them are gaps that may still be filled."
+            text = (
+                "Ranges in the set of a consumer: between them are gaps that may still be filled."
+            )
             yield "eventlog_consumer_ranges", text, looked.ranges
         if looked.snapshot is not None:
-            text = "Objects of the class that a consumer's snapshot reads now, as far as they were answered."
+            text = (
+                "Objects of the class that a consumer's snapshot reads now, as far as they were "
+                "answered."
+            )
             yield "eventlog_snapshot_objects", text, looked.snapshot.objects
         if looked.behind is not None:
-            text = "What a followed source holds behind its position: bytes, rows or messages, by the source."
+            text = (
+                "What a followed source holds behind its position: bytes, rows or messages, by "
+                "the source."
+            )
             yield "eventlog_source_behind", text, looked.behind
-        yield "eventlog_objects_parked", "Objects whose event the receiver asked for later.", len(looked.parked)
+        yield (
+            "eventlog_objects_parked",
+            "Objects whose event the receiver asked for later.",
+            len(looked.parked),
+        )
         yield (
             "eventlog_in_flight_rows",
             "Rows that are recorded in flight.",
@@ -177,7 +234,9 @@ class PublisherMetrics(Collector):
 
     def _histogram(self, name: str, text: str, histogram: Histogram) -> Metric:
         family = HistogramMetricFamily(name, text, labels=list(self._labels), unit=_unit_of(name))
-        family.add_metric(list(self._labels.values()), buckets=histogram.buckets(), sum_value=histogram.total)
+        family.add_metric(
+            list(self._labels.values()), buckets=histogram.buckets(), sum_value=histogram.total
+        )
         return family
 
 
@@ -189,15 +248,42 @@ class JobMetrics(Collector):
         activity, labels = self._activity, self._labels
         yield _build_info(labels)
         for name, text, number in (
-            ("eventlog_backlog_rows_read", "Rows that a backlog job has read.", activity.rows["converting"]),
-            ("eventlog_backlog_rows_marked", "Rows that a backlog job has marked.", activity.rows["marking"]),
-            ("eventlog_backlog_events_written", "Events that a backlog job has written.", activity.events),
+            (
+                "eventlog_backlog_rows_read",
+                "Rows that a backlog job has read.",
+                activity.rows["converting"],
+            ),
+            (
+                "eventlog_backlog_rows_marked",
+                "Rows that a backlog job has marked.",
+                activity.rows["marking"],
+            ),
+            (
+                "eventlog_backlog_events_written",
+                "Events that a backlog job has written.",
+                activity.events,
+            ),
         ):
             yield _counter(name, text, labels, number, activity.started)
-        yield _state("eventlog_backlog_stage", "1 for what the job does now.", labels, "stage", STAGES, activity.stage)
+        yield _state(
+            "eventlog_backlog_stage",
+            "1 for what the job does now.",
+            labels,
+            "stage",
+            STAGES,
+            activity.stage,
+        )
         for name, text, figure in (
-            ("eventlog_backlog_stage_ratio", "How much of the stage is done, 0 to 1.", activity.seen.share),
-            ("eventlog_backlog_rows", "Rows that the stage has to do in all; 0 = not known.", activity.seen.total),
+            (
+                "eventlog_backlog_stage_ratio",
+                "How much of the stage is done, 0 to 1.",
+                activity.seen.share,
+            ),
+            (
+                "eventlog_backlog_rows",
+                "Rows that the stage has to do in all; 0 = not known.",
+                activity.seen.total,
+            ),
             (
                 "eventlog_last_progress_timestamp_seconds",
                 "When the job last got on.",

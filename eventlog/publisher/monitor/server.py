@@ -81,8 +81,10 @@ _PAGE: Final = {
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
-    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+        "'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+    ),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -103,11 +105,18 @@ def parse_address(listen: str) -> Address:
     """Parse ``host:port`` or ``[address]:port``. Raises ConfigError."""
     try:
         parts = urlsplit(f"//{listen}")
-        if parts.hostname and parts.port is not None and parts.netloc == listen and parts.username is None:
+        if (
+            parts.hostname
+            and parts.port is not None
+            and parts.netloc == listen
+            and parts.username is None
+        ):
             return Address(parts.hostname, parts.port)
     except ValueError:
         pass
-    raise ConfigError(f"monitor.listen = {listen!r} is not host:port, such as 127.0.0.1:9464 or [::1]:9464")
+    raise ConfigError(
+        f"monitor.listen = {listen!r} is not host:port, such as 127.0.0.1:9464 or [::1]:9464"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +136,7 @@ class Monitor:
     settings: MonitorSettings
 
 
-# --- access -----------------------------------------------------------------------------------------------------------
+# --- access ---------------------------------------------------------------------------------------
 
 
 class _Guard:
@@ -156,7 +165,9 @@ class _Guard:
             await self._app(scope, receive, send)
             return
         if self._requests >= _MOST_REQUESTS:
-            await PlainTextResponse("too many requests at once\n", 503, _HEADERS)(scope, receive, send)
+            await PlainTextResponse("too many requests at once\n", 503, _HEADERS)(
+                scope, receive, send
+            )
             return
         self._requests += 1
         try:
@@ -173,7 +184,9 @@ class _Guard:
         except ValueError:
             host = None
         if host is None or host.lower() not in self._hosts:
-            return PlainTextResponse("no such host here; see monitor.allowed_hosts\n", 421, _HEADERS)
+            return PlainTextResponse(
+                "no such host here; see monitor.allowed_hosts\n", 421, _HEADERS
+            )
         if self._token is None:
             return None
         if path == "/login" and request.method == "POST":
@@ -187,7 +200,9 @@ class _Guard:
             return None
         if path == "/":
             return Response(_file("login.html"), 401, _HEADERS, "text/html; charset=utf-8")
-        return PlainTextResponse("a token is needed\n", 401, {**_HEADERS, "WWW-Authenticate": "Bearer"})
+        return PlainTextResponse(
+            "a token is needed\n", 401, {**_HEADERS, "WWW-Authenticate": "Bearer"}
+        )
 
     async def _log_in(self, request: Request, token: str) -> Response:
         body = b""
@@ -209,7 +224,7 @@ def _equal(text: str, expected: str) -> bool:
     return hmac.compare_digest(text.encode(), expected.encode())
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 def _file(name: str) -> bytes:
@@ -221,7 +236,9 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     activity = monitor.activity
     asking = asyncio.Lock()
 
-    def word(is_good: Callable[[], bool], good: str, bad: str) -> Callable[[Request], Awaitable[Response]]:
+    def word(
+        is_good: Callable[[], bool], good: str, bad: str
+    ) -> Callable[[Request], Awaitable[Response]]:
         async def answer(_: Request) -> Response:
             well = is_good()
             return PlainTextResponse(f"{good if well else bad}\n", 200 if well else 503, _HEADERS)
@@ -246,7 +263,9 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     def answer_to(ask: Callable[[Questions], dict[str, Any]]) -> Response:
         try:
             if monitor.questions is None:
-                raise ConfigError("a source is followed in place of a log: `eventlog status --from` tells of it")
+                raise ConfigError(
+                    "a source is followed in place of a log: `eventlog status --from` tells of it"
+                )
             return JSONResponse(ask(monitor.questions), 200, _HEADERS)
         except EventlogError as error:
             return JSONResponse({"error": str(error), "code": error.code}, 502, _HEADERS)
@@ -255,7 +274,9 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         try:
             await asyncio.wait_for(asking.acquire(), _QUEUED_SECONDS)
         except TimeoutError:
-            return JSONResponse({"error": "other questions are being answered: ask again"}, 503, _HEADERS)
+            return JSONResponse(
+                {"error": "other questions are being answered: ask again"}, 503, _HEADERS
+            )
         try:
             return await run_in_threadpool(answer_to, ask)
         finally:
@@ -272,7 +293,9 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         if is_of_snapshot(text):
             return await one_at_a_time(methodcaller("explain", text))
         if not _RECORD_ID.fullmatch(text):
-            return JSONResponse({"error": "this is no record_id: digits, 18 at most"}, 400, _HEADERS)
+            return JSONResponse(
+                {"error": "this is no record_id: digits, 18 at most"}, 400, _HEADERS
+            )
         return await one_at_a_time(methodcaller("explain", int(text)))
 
     def page(name: str, media_type: str) -> Callable[[Request], Awaitable[Response]]:
@@ -296,7 +319,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
     return _Guard(Starlette(routes=routes), host, monitor.settings)
 
 
-# --- the status page's questions to the database ----------------------------------------------------------------------
+# --- the status page's questions to the database --------------------------------------------------
 
 _RECORD_ID: Final = re.compile("[0-9]{1,18}")
 _QUESTION_SECONDS: Final = 5
@@ -349,7 +372,9 @@ class Questions:
                 else explain_object(context, row, _QUESTION_SECONDS)
             )
             explanation = explanation_data(explained)
-        explanation["errors"] = [{**line, "error_time": str(line["error_time"])} for line in explanation["errors"]]
+        explanation["errors"] = [
+            {**line, "error_time": str(line["error_time"])} for line in explanation["errors"]
+        ]
         explanation["answers"] = self._answers_to(explanation["event_id"])
         return explanation if self._shows_values else _without_values(explanation)
 
@@ -357,7 +382,9 @@ class Questions:
         """Return the refused rows, as in ``eventlog errors --json``."""
         with self._reading() as context:
             consumer = context.ledger.consumer
-            groups = read_refusals(context.connection, context.dialect, context.log, _QUESTION_ROWS, consumer)
+            groups = read_refusals(
+                context.connection, context.dialect, context.log, _QUESTION_ROWS, consumer
+            )
         shown = refusals_data(groups if self._shows_values else map(_without_key, groups))
         return {"errors": shown}
 
@@ -369,7 +396,12 @@ class Questions:
             "newest": sum(rows for _, _, rows in counts),
             "most": _QUESTION_ROWS,
             "rows": [
-                {"class": table_name, "status": status, "meaning": _MEANINGS.get(status, "reserved"), "rows": rows}
+                {
+                    "class": table_name,
+                    "status": status,
+                    "meaning": _MEANINGS.get(status, "reserved"),
+                    "rows": rows,
+                }
                 for table_name, status, rows in counts
             ],
         }
@@ -383,7 +415,9 @@ class Questions:
                 {
                     "code": one.code,
                     "level": one.severity,
-                    "message": one.text if self._shows_values or one.code not in _QUOTING else HIDDEN,
+                    "message": one.text
+                    if self._shows_values or one.code not in _QUOTING
+                    else HIDDEN,
                     "command": "\n".join(one.mend),
                 }
                 for one in findings
@@ -400,7 +434,10 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **explanation,
         "row": explanation["row"]
-        and {name: hide(value) if name in _PRIVATE_OF_ROW else value for name, value in explanation["row"].items()},
+        and {
+            name: hide(value) if name in _PRIVATE_OF_ROW else value
+            for name, value in explanation["row"].items()
+        },
         # The event-id of an object in a snapshot contains its key.
         "event_id": explanation["event_id"] if explanation["row"] else HIDDEN,
         "key": hide(explanation["key"]),
@@ -438,7 +475,7 @@ def _without_message(sentence: str) -> str:
     return sentence.partition(": ")[0]
 
 
-# --- running ----------------------------------------------------------------------------------------------------------
+# --- running --------------------------------------------------------------------------------------
 
 
 class _Server(uvicorn.Server):
@@ -469,8 +506,8 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
     address, settings = parse_address(monitor.listen), monitor.settings
     if settings.token is None and not is_loopback(address.host):
         raise ConfigError(
-            f"monitor.listen = {address} can be reached from other machines: give a token by EVENTLOG_MONITOR_TOKEN or "
-            "EVENTLOG_MONITOR_TOKEN_FILE, or listen on 127.0.0.1"
+            f"monitor.listen = {address} can be reached from other machines: give a token by "
+            "EVENTLOG_MONITOR_TOKEN or EVENTLOG_MONITOR_TOKEN_FILE, or listen on 127.0.0.1"
         )
     if settings.certificate is not None and not settings.certificate.is_file():
         raise ConfigError(f"monitor.certificate {settings.certificate} is no file")
@@ -489,8 +526,9 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
         return
     if address.host in _EVERY_ADDRESS and not settings.allowed_hosts:
         _log.warning(
-            "monitor.listen = %s answers on every address, but to requests for the host %s alone: all others get HTTP "
-            "421, but for /livez and /readyz; name the hosts that it is asked by in monitor.allowed_hosts",
+            "monitor.listen = %s answers on every address, but to requests for the host %s alone: "
+            "all others get HTTP 421, but for /livez and /readyz; name the hosts that it is asked "
+            "by in monitor.allowed_hosts",
             address,
             address.host,
             extra={"code": ConfigError.code},
@@ -519,7 +557,9 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
             monitor.activity.add_sample()
 
     threads = [
-        threading.Thread(target=server.run, args=([listener],), name="eventlog-monitor", daemon=True),
+        threading.Thread(
+            target=server.run, args=([listener],), name="eventlog-monitor", daemon=True
+        ),
         threading.Thread(target=sample, name="eventlog-monitor-samples", daemon=True),
     ]
     for thread in threads:

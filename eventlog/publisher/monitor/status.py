@@ -32,11 +32,11 @@ _COUNTERS: Final = [
 
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     (
-        "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive", "progress_seconds",
-        "patience_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds", "oldest_writer_seconds",
-        "oldest_writer", "looked_seconds_ago", "counters", "back_offs", "reconnects", "parked_objects", "parked",
-        "flights", "sent", "in_flight", "drift", "job", "backlog", "consumers", "ranges", "snapshot", "behind",
-        "behind_unit",
+        "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive",
+        "progress_seconds", "patience_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds",
+        "oldest_writer_seconds", "oldest_writer", "looked_seconds_ago", "counters", "back_offs",
+        "reconnects", "parked_objects", "parked", "flights", "sent", "in_flight", "drift", "job",
+        "backlog", "consumers", "ranges", "snapshot", "behind", "behind_unit",
     )
 )  # fmt: skip
 """The names of the shape, without the names that every status has."""
@@ -82,7 +82,9 @@ def _status_of(
     )
 
 
-def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool) -> list[dict[str, Any]]:
+def answers_data(
+    activity: Activity, event_id: str | None, *, shows_values: bool
+) -> list[dict[str, Any]]:
     """Return the receiver's latest answers to an event that are not success, the newest first.
     ``event_id`` None = the row has no event.
     """
@@ -101,7 +103,9 @@ def answers_data(activity: Activity, event_id: str | None, *, shows_values: bool
     ]
 
 
-def process_status(activity: Activity, log: str, sink: str, format_name: str, *, shows_values: bool) -> dict[str, Any]:
+def process_status(
+    activity: Activity, log: str, sink: str, format_name: str, *, shows_values: bool
+) -> dict[str, Any]:
     """Return the status of a running publisher from its reports. ``format_name`` is the name of the
     output format.
     """
@@ -130,7 +134,9 @@ def process_status(activity: Activity, log: str, sink: str, format_name: str, *,
         snapshot=None if looked.snapshot is None else looked.snapshot.as_data(),
         behind=looked.behind,
         behind_unit=looked.behind_unit,
-        looked_seconds_ago=None if activity.looked_time is None else round(now - activity.looked_time, 3),
+        looked_seconds_ago=None
+        if activity.looked_time is None
+        else round(now - activity.looked_time, 3),
         counters={name: getattr(activity.counters, name) for name in _COUNTERS},
         back_offs=dict(activity.back_offs),
         reconnects=activity.reconnects,
@@ -145,7 +151,10 @@ def process_status(activity: Activity, log: str, sink: str, format_name: str, *,
             }
             for parked in looked.parked[:_MOST_LISTED]
         ],
-        flights=[{**flight._asdict(), "seconds": round(now - since, 3)} for flight, since in activity.flights.values()],
+        flights=[
+            {**flight._asdict(), "seconds": round(now - since, 3)}
+            for flight, since in activity.flights.values()
+        ],
         sent=[
             {
                 **sent._asdict(),
@@ -166,4 +175,6 @@ def job_status(activity: JobActivity, log: str, directory: str, format_name: str
     seconds_left = None if left is None else round(left, 1)
     job = {"stage": activity.stage, **activity.seen._asdict(), "seconds_left": seconds_left}
     seconds = activity.clock() - activity.begun
-    return _status_of(activity, activity.stage, seconds, log=log, sink=directory, format=format_name, job=job)
+    return _status_of(
+        activity, activity.stage, seconds, log=log, sink=directory, format=format_name, job=job
+    )

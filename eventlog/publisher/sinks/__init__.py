@@ -27,9 +27,11 @@ _log = logging.getLogger("eventlog.publisher")
 
 
 FILE_LAYOUT: Final = Option(
-    "lines", choice("lines", "documents"), "an envelope a line (a file a flight), or a file an envelope",
+    "lines",
+    choice("lines", "documents"),
+    "an envelope a line (a file a flight), or a file an envelope",
     was="form",
-)  # fmt: skip
+)
 TIMEOUT: Final = Option(
     30.0, number(0.001, 3600),
     "seconds until a document has its answer, or Kafka a record acknowledged (2 at least)",
@@ -117,7 +119,9 @@ class Sink(ABC):
         return 30.0
 
     @classmethod  # noqa: B027 - most sinks keep nothing
-    def claim(cls, options: Any, owner: Callable[[], Owner], newest_flight: Callable[[int], int]) -> None:
+    def claim(
+        cls, options: Any, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
+    ) -> None:
         """Make the place of the documents the owner's before anything is written there. Raises
         ConfigError.
 
@@ -169,7 +173,7 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
     return _Rotated(open_now, files) if files else open_now()
 
 
-# --- secrets that are rotated -----------------------------------------------------------------------------------------
+# --- secrets that are rotated ---------------------------------------------------------------------
 
 
 def _secret_files(config: Config) -> list[Path]:
@@ -184,7 +188,11 @@ def _secret_files(config: Config) -> list[Path]:
     places = map(REFERENCE.fullmatch, references)
     return [
         *(file for name, file in config.secret_files.items() if name.startswith("sink.")),
-        *(Path(place["file"]) for place in places if place is not None and place["file"] is not None),
+        *(
+            Path(place["file"])
+            for place in places
+            if place is not None and place["file"] is not None
+        ),
     ]
 
 
@@ -219,7 +227,9 @@ class _Rotated(Sink):
                 try:
                     sink = self._open()
                 except ConfigError as error:
-                    _log.warning("%s; the secrets of before are used", error, extra={"code": error.code})
+                    _log.warning(
+                        "%s; the secrets of before are used", error, extra={"code": error.code}
+                    )
                 else:
                     self._sink.close()
                     self._sink = sink

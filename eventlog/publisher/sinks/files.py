@@ -29,7 +29,9 @@ from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Owner, Sink, as_recei
 class FileOptions:
     """Options of ``[sink]`` of type ``files``."""
 
-    directory: Path | None = option(None, PATH, "the directory, beside this file unless absolute", example="documents")
+    directory: Path | None = option(
+        None, PATH, "the directory, beside this file unless absolute", example="documents"
+    )
     file_layout: str = shared(FILE_LAYOUT)
 
 
@@ -48,7 +50,9 @@ class FilesSink(Sink):
         return kind(options.directory, opening.format.endings[options.file_layout])
 
     @classmethod
-    def claim(cls, options: FileOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]) -> None:
+    def claim(
+        cls, options: FileOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
+    ) -> None:
         assert options.directory is not None
         claim(options.directory, owner(), newest_flight)
 
@@ -103,7 +107,9 @@ class LineFiles(FilesSink):
             self.flush()
         with as_receiver_away(self._directory):
             if self._file is None:
-                self._target = self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
+                self._target = (
+                    self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
+                )
                 self._file = _temporary(self._target).open("wb")
                 self._flight = document.flight
             try:
@@ -154,7 +160,7 @@ def _prepare(directory: Path) -> Path:
     return directory
 
 
-# --- the owner of a directory -----------------------------------------------------------------------------------------
+# --- the owner of a directory ---------------------------------------------------------------------
 
 MARKER: Final = ".eventlog-owner"
 _DOCUMENTS: Final = re.compile(r"(\d{12,})-\d{6,}\.(?:xmll?|jsonl?)")
@@ -183,20 +189,28 @@ def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) ->
         raise unwritable(directory, error) from error
     if marked.identity != owner.identity:
         raise ConfigError(
-            f"sink directory {directory} is that of {marked.name}, not of {owner.name}: their documents would replace "
-            f"one another; name another directory, or delete {directory / MARKER} if it is the same one, moved or "
-            "restored"
+            f"sink directory {directory} is that of {marked.name}, not of {owner.name}: their "
+            "documents would replace one another; name another directory, or delete "
+            f"{directory / MARKER} if it is the same one, moved or restored"
         )
 
 
-def _refuse_later_flights(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) -> None:
+def _refuse_later_flights(
+    directory: Path, owner: Owner, newest_flight: Callable[[int], int]
+) -> None:
     latest = max(
-        (int(match[1]) for path in directory.iterdir() if (match := _DOCUMENTS.fullmatch(path.name))), default=0
+        (
+            int(match[1])
+            for path in directory.iterdir()
+            if (match := _DOCUMENTS.fullmatch(path.name))
+        ),
+        default=0,
     )
     if latest and latest > (newest := newest_flight(latest)):
         raise ConfigError(
-            f"sink directory {directory} has documents of flight {latest}, but {owner.name} has only come to {newest}: "
-            "it was made anew or restored, and would replace them; name another directory, or take them away"
+            f"sink directory {directory} has documents of flight {latest}, but {owner.name} has "
+            f"only come to {newest}: it was made anew or restored, and would replace them; name "
+            "another directory, or take them away"
         )
 
 
@@ -210,8 +224,8 @@ def _read(directory: Path) -> Owner | None:
         return None
     except (ValueError, TypeError, KeyError):
         raise ConfigError(
-            f"{path} does not say whose the directory is: was it changed by hand? Delete it if all documents there are "
-            "of one log"
+            f"{path} does not say whose the directory is: was it changed by hand? Delete it if "
+            "all documents there are of one log"
         ) from None
 
 
@@ -222,7 +236,9 @@ def _write(directory: Path, owner: Owner) -> None:
         file.write(json.dumps(owner._asdict(), ensure_ascii=False).encode() + b"\n")
         sync_file(file)
     try:
-        os.link(temporary, marker)  # unlike a rename, a link never replaces the marker of a faster process
+        os.link(
+            temporary, marker
+        )  # unlike a rename, a link never replaces the marker of a faster process
     except FileExistsError:
         temporary.unlink()
     except OSError:  # a file system without links
@@ -248,4 +264,6 @@ def make_directory(directory: Path) -> None:
 
 def unwritable(directory: Path, error: OSError) -> ConfigError:
     """Return the error for a directory that the sink cannot use."""
-    return ConfigError(f"sink directory {directory}: {error.strerror}; name one that can be written")
+    return ConfigError(
+        f"sink directory {directory}: {error.strerror}; name one that can be written"
+    )

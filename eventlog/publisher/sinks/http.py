@@ -53,8 +53,10 @@ _REFUSED: Final = (400, 409, 413, 422)
 _GONE: Final = 410
 
 _ADVICE: Final = {
-    401: "credentials are needed: EVENTLOG_SINK_TOKEN, or EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD, or "
-    "sink.secret_headers",
+    401: (
+        "credentials are needed: EVENTLOG_SINK_TOKEN, or EVENTLOG_SINK_USER and "
+        "EVENTLOG_SINK_PASSWORD, or sink.secret_headers"
+    ),
     403: "the credentials do not suffice, or the signature is of another secret",
     404: "nothing receives at this path, see sink.url",
     405: "no POST is taken at this path, see sink.url",
@@ -67,12 +69,17 @@ _ADVICE: Final = {
 class HttpOptions:
     """Options of ``[sink]`` of type ``http``."""
 
-    url: str | None = option(None, WEB_URL, "where documents are posted to", example="https://receiver/xds")
+    url: str | None = option(
+        None, WEB_URL, "where documents are posted to", example="https://receiver/xds"
+    )
     file_layout: str = shared(FILE_LAYOUT)
     answer: str | None = option(
-        None, choice("xds", "status", "json"), "where the answer stands: in XDS, in the status alone, in JSON with a "
-        "result an event; default: xds for the format xds, status for others", example="status",
-    )  # fmt: skip
+        None,
+        choice("xds", "status", "json"),
+        "where the answer stands: in XDS, in the status alone, in JSON with a result an "
+        "event; default: xds for the format xds, status for others",
+        example="status",
+    )
     headers: Mapping[str, str] | None = option(
         None, HEADERS, "headers of each request, without secrets", example={"X-Tenant": "hr"}
     )
@@ -82,18 +89,31 @@ class HttpOptions:
     )  # fmt: skip
     compression: str = option("none", choice("none", "gzip"), "of the request")
     signing_secret: str | None = option(
-        None, SECRET, "signs each request as Standard Webhooks do; whsec_ and base64; during a change two of them with "
-        "a blank between", secret=True,
-    )  # fmt: skip
+        None,
+        SECRET,
+        "signs each request as Standard Webhooks do; whsec_ and base64; during a change two "
+        "of them with a blank between",
+        secret=True,
+    )
     timeout: float = shared(TIMEOUT)
     ca_file: Path | None = option(
-        None, PATH, "certificates to trust in place of the system's", example="/etc/ssl/receiver-ca.pem"
+        None,
+        PATH,
+        "certificates to trust in place of the system's",
+        example="/etc/ssl/receiver-ca.pem",
     )
-    client_certificate: Path | None = option(None, PATH, "certificate to show", example="/etc/ssl/publisher.pem")
+    client_certificate: Path | None = option(
+        None, PATH, "certificate to show", example="/etc/ssl/publisher.pem"
+    )
     client_key: Path | None = option(
-        None, PATH, "its key, if it is not in the certificate's file", example="/etc/ssl/publisher.key"
+        None,
+        PATH,
+        "its key, if it is not in the certificate's file",
+        example="/etc/ssl/publisher.key",
     )
-    max_answer_bytes: int = option(16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes")
+    max_answer_bytes: int = option(
+        16 * 1024 * 1024, integer(1024, MANY), "largest answer that is read, bytes"
+    )
     token: str | None = option(None, SECRET, "bearer token", secret=True)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
@@ -133,10 +153,16 @@ class HttpSink(Sink):
         credentials, secrets = _credentials(settings.token, settings.user, settings.password)
         named = _secret_headers(settings.secret_headers or {})
         if credentials and "authorization" in map(str.lower, named):
-            raise ConfigError("sink.secret_headers has Authorization, which EVENTLOG_SINK_... gives too; keep one")
+            raise ConfigError(
+                "sink.secret_headers has Authorization, which EVENTLOG_SINK_... gives too; keep one"
+            )
         self._signing_keys = _signing_keys(settings.signing_secret)
         self._headers = {**(settings.headers or {}), "Accept": _ACCEPT[answer]}
-        self._compresses, self._form, self._limit = settings.compression == "gzip", answer, settings.max_answer_bytes
+        self._compresses, self._form, self._limit = (
+            settings.compression == "gzip",
+            answer,
+            settings.max_answer_bytes,
+        )
         self._client = HttpClient(
             settings.url,
             timeout=settings.timeout,
@@ -197,9 +223,15 @@ class HttpSink(Sink):
         in_short = f"the receiver answers {status} {responses.get(status, '')}".rstrip()
         why = self._refusal(response, in_short)
         if status in _BUSY:
-            return Answer(general=Verdict(Level.RETRY, why), retry_after=retry_after(headers), in_short=in_short)
+            return Answer(
+                general=Verdict(Level.RETRY, why),
+                retry_after=retry_after(headers),
+                in_short=in_short,
+            )
         if self._form != "xds" and status in _REFUSED:
-            return Answer(general=Verdict(Level.ERROR, why), culprit_unknown=True, in_short=in_short)
+            return Answer(
+                general=Verdict(Level.ERROR, why), culprit_unknown=True, in_short=in_short
+            )
         if self._form != "xds" and status == _GONE:
             return Answer(general=Verdict(Level.FATAL, why), in_short=in_short)
         raise ReceiverAway(why, "; ".join([in_short, *filter(None, [_ADVICE.get(status)])]))
@@ -213,8 +245,12 @@ class HttpSink(Sink):
         parts = [in_short]
         if 300 <= status <= 399:
             location = clean(headers.get("Location", ""))
-            place = re.sub("(?<=//)[^/]*@", "", re.split("[?#]", location)[0])  # the rest may contain secrets
-            parts.append(f"redirects are not followed, sink.url is to name the place itself: {place}")
+            place = re.sub(
+                "(?<=//)[^/]*@", "", re.split("[?#]", location)[0]
+            )  # the rest may contain secrets
+            parts.append(
+                f"redirects are not followed, sink.url is to name the place itself: {place}"
+            )
         if status in _ADVICE:
             parts.append(_ADVICE[status])
         if (after := headers.get("Retry-After")) is not None:
@@ -224,7 +260,7 @@ class HttpSink(Sink):
         return "; ".join(parts)
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 
 def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str], str]) -> Answer:
@@ -263,8 +299,14 @@ def _results(results: list[object], clean: Callable[[str], str]) -> Iterator[tup
         )
         if isinstance(event_id, int) and not isinstance(event_id, bool):
             event_id = str(event_id)
-        if not isinstance(event_id, str) or not isinstance(status, str) or not isinstance(message, str):
-            raise _no_answer(f"result {place} of the receiver's answer lacks an event_id or a status: {_NEEDED}")
+        if (
+            not isinstance(event_id, str)
+            or not isinstance(status, str)
+            or not isinstance(message, str)
+        ):
+            raise _no_answer(
+                f"result {place} of the receiver's answer lacks an event_id or a status: {_NEEDED}"
+            )
         yield event_id, Verdict(LEVELS.get(status, Level.ERROR), clean(message))
 
 
@@ -294,7 +336,7 @@ def _date(text: str) -> datetime | None:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
 
 
-# --- secrets ----------------------------------------------------------------------------------------------------------
+# --- secrets --------------------------------------------------------------------------------------
 
 _KEY_BYTES: Final = (24, 64)
 """The shortest and the longest key of a signature (Standard Webhooks 1.0.0, "Signature scheme")."""
@@ -313,7 +355,9 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
     identity = f"msg_{base64.urlsafe_b64encode(digest[:18]).decode('ascii')}"
     moment = str(int(time.time()))
     content = f"{identity}.{moment}.".encode() + body
-    signatures = (base64.b64encode(hmac.digest(key, content, "sha256")).decode("ascii") for key in keys)
+    signatures = (
+        base64.b64encode(hmac.digest(key, content, "sha256")).decode("ascii") for key in keys
+    )
     return {
         "webhook-id": identity,
         "webhook-timestamp": moment,
@@ -335,7 +379,8 @@ def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
         if not _KEY_BYTES[0] <= len(key) <= _KEY_BYTES[1]:
             least, most = _KEY_BYTES
             raise ConfigError(
-                f"EVENTLOG_SINK_SIGNING_SECRET is to be whsec_ and {least} to {most} random bytes in base64, as "
+                f"EVENTLOG_SINK_SIGNING_SECRET is to be whsec_ and {least} to {most} random bytes "
+                "in base64, as "
                 f"`python -c \"import base64, secrets; print('whsec_' + "
                 f'base64.b64encode(secrets.token_bytes(32)).decode())"` makes them'
             )
@@ -350,25 +395,38 @@ def _secret_headers(references: Mapping[str, str]) -> dict[str, str]:
         source = f"sink.secret_headers, {name}"
         headers[name] = referenced_secret(reference, source, os.environ).strip()
         if not is_header_text(headers[name]):
-            raise ConfigError(f"{source}: what {reference} holds has line ends or characters beyond ASCII")
+            raise ConfigError(
+                f"{source}: what {reference} holds has line ends or characters beyond ASCII"
+            )
     return headers
 
 
-def _credentials(token: str | None, user: str | None, password: str | None) -> tuple[dict[str, str], tuple[str, ...]]:
+def _credentials(
+    token: str | None, user: str | None, password: str | None
+) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the Authorization header, and the texts in it that are never shown. Raises
     ConfigError, which shows none of them either.
     """
     if token is not None:
         if user is not None or password is not None:
-            raise ConfigError("EVENTLOG_SINK_TOKEN excludes EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD; keep one")
+            raise ConfigError(
+                "EVENTLOG_SINK_TOKEN excludes EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD; keep "
+                "one"
+            )
         if not token or any(not "!" <= c <= "~" for c in token):
-            raise ConfigError("EVENTLOG_SINK_TOKEN is empty or holds blanks, line ends or characters beyond ASCII")
+            raise ConfigError(
+                "EVENTLOG_SINK_TOKEN is empty or holds blanks, line ends or characters beyond ASCII"
+            )
         return {"Authorization": f"Bearer {token}"}, (token,)
     if user is None and password is None:
         return {}, ()
     if not user or not password:
-        raise ConfigError("EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD are needed both, or neither")
+        raise ConfigError(
+            "EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD are needed both, or neither"
+        )
     if ":" in user or not f"{user}{password}".isprintable():
-        raise ConfigError("EVENTLOG_SINK_USER holds a colon, or one of user and password a control character")
+        raise ConfigError(
+            "EVENTLOG_SINK_USER holds a colon, or one of user and password a control character"
+        )
     encoded = base64.b64encode(f"{user}:{password}".encode()).decode("ascii")
     return {"Authorization": f"Basic {encoded}"}, (encoded, password)

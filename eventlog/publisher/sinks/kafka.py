@@ -43,9 +43,14 @@ class KafkaSinkOptions:
 
     brokers: str | None = shared(BROKERS)
     topic: str | None = option(
-        None, TEXT, "the topic; default: eventlog, of Qlik messages one a table", example="hr.changes"
+        None,
+        TEXT,
+        "the topic; default: eventlog, of Qlik messages one a table",
+        example="hr.changes",
     )
-    properties: Mapping[str, Any] | None = shared(properties_option("sink", {"compression.type": "lz4"}))
+    properties: Mapping[str, Any] | None = shared(
+        properties_option("sink", {"compression.type": "lz4"})
+    )
     secret_properties: Mapping[str, str] | None = shared(SECRET_PROPERTIES)
     timeout: float = shared(TIMEOUT)
     user: str | None = shared(USER)
@@ -76,13 +81,16 @@ class KafkaSink(Sink):
         return cls(options.brokers, options.topic or _DEFAULT_TOPIC, properties, options.timeout)
 
     @classmethod
-    def contradictions(cls, options: KafkaSinkOptions, source_of: Callable[[str], str]) -> Iterator[str]:
+    def contradictions(
+        cls, options: KafkaSinkOptions, source_of: Callable[[str], str]
+    ) -> Iterator[str]:
         yield from super().contradictions(options, source_of)
         yield from kafka_contradictions(options, "sink", source_of)
         if options.timeout < _LEAST_TIMEOUT:
             yield (
-                f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, whose producer asks for its "
-                f"number first: at least {_LEAST_TIMEOUT:g} s, better 10 or more"
+                f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, whose "
+                f"producer asks for its number first: at least {_LEAST_TIMEOUT:g} s, better 10 or "
+                "more"
             )
 
     @classmethod
@@ -102,9 +110,13 @@ class KafkaSink(Sink):
         self._kafka = kafka
         self._transmitter = kafka.Transmitter(brokers, properties, timeout)
         self._topic = topic
-        self._sent: list[tuple[str, KafkaRecord]] = []  # pairs of event-id and record since the last flush, in order
+        self._sent: list[
+            tuple[str, KafkaRecord]
+        ] = []  # pairs of event-id and record since the last flush, in order
         self._has_answered = False  # True once ``send`` has answered since the last flush
-        self._away = ""  # the reason why records answered since the last flush are lost, "" = they are not
+        self._away = (
+            ""  # the reason why records answered since the last flush are lost, "" = they are not
+        )
 
     def send(self, document: Document) -> Answer:
         """Send the records. The answer names the events that are refused at once; the others count
@@ -172,7 +184,10 @@ class KafkaSink(Sink):
     def _records(self, document: Document) -> list[tuple[str, tuple[KafkaRecord, ...] | Verdict]]:
         """Return the records of each event, or the verdict why it has none."""
         if not document.event_ids:  # a heartbeat, which some formats have
-            return [("", (KafkaRecord(self._topic, None, line),)) for line in document.body.split(b"\n")[:-1]]
+            return [
+                ("", (KafkaRecord(self._topic, None, line),))
+                for line in document.body.split(b"\n")[:-1]
+            ]
         return list(zip(document.event_ids, document.records, strict=True))
 
 

@@ -36,7 +36,9 @@ _AHEAD: Final = 100
 """The number of flights that the state is ahead, so that most flights need no write of it."""
 _DAYS_KEPT: Final = 30
 _BY: Final = ("class", "day")
-_HAS_KEYS: Final = re.compile("://[^/]*@|[?&][^=&]*(?:key|secret|token|password|sig|sas)", re.IGNORECASE)
+_HAS_KEYS: Final = re.compile(
+    "://[^/]*@|[?&][^=&]*(?:key|secret|token|password|sig|sas)", re.IGNORECASE
+)
 
 
 def _parse_location(value: Any) -> str:
@@ -44,7 +46,9 @@ def _parse_location(value: Any) -> str:
     if "://" not in location:
         raise ValueError("it is no URI such as s3://bucket/prefix")
     if _HAS_KEYS.search(location):
-        raise ValueError("keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY")
+        raise ValueError(
+            "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY"
+        )
     return location.rstrip("/")
 
 
@@ -60,19 +64,30 @@ class ObjectOptions:
     """Options of ``[sink]`` of type ``objects``."""
 
     location: str | None = option(
-        None, Kind(_parse_location, "a URI of a bucket and a prefix, without keys", confidential=True),
-        "where objects are put", example="s3://landing/hr",
-    )  # fmt: skip
-    partition_by: tuple[str, ...] = option(
-        (), Kind(_parse_partition, "a list of class and day"),
-        "folders class=... and day=... that objects are put into, in this order; class: each line is one event",
-        example=["class", "day"],
-    )  # fmt: skip
-    endpoint: str | None = option(
-        None, TEXT, "URL of a store that speaks the protocol of S3", example="https://minio.example.org:9000"
+        None,
+        Kind(_parse_location, "a URI of a bucket and a prefix, without keys", confidential=True),
+        "where objects are put",
+        example="s3://landing/hr",
     )
-    region: str | None = option(None, TEXT, "region of the bucket; default: AWS's own", example="eu-central-1")
-    access_key: str | None = option(None, SECRET, "access key; default: as AWS's own tools find it", secret=True)
+    partition_by: tuple[str, ...] = option(
+        (),
+        Kind(_parse_partition, "a list of class and day"),
+        "folders class=... and day=... that objects are put into, in this order; class: each line "
+        "is one event",
+        example=["class", "day"],
+    )
+    endpoint: str | None = option(
+        None,
+        TEXT,
+        "URL of a store that speaks the protocol of S3",
+        example="https://minio.example.org:9000",
+    )
+    region: str | None = option(
+        None, TEXT, "region of the bucket; default: AWS's own", example="eu-central-1"
+    )
+    access_key: str | None = option(
+        None, SECRET, "access key; default: as AWS's own tools find it", secret=True
+    )
     secret_key: str | None = option(None, SECRET, "its secret", secret=True)
     session_token: str | None = option(None, SECRET, "token of a session, with both", secret=True)
     timeout: float = shared(TIMEOUT)
@@ -92,12 +107,19 @@ class ObjectsSink(Sink):
         return cls(_Store(options), options.partition_by, opening.format.endings["lines"])
 
     @classmethod
-    def contradictions(cls, options: ObjectOptions, source_of: Callable[[str], str]) -> Iterator[str]:
+    def contradictions(
+        cls, options: ObjectOptions, source_of: Callable[[str], str]
+    ) -> Iterator[str]:
         yield from super().contradictions(options, source_of)
         if (options.access_key is None) != (options.secret_key is None):
-            yield "EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY are needed both, or neither"
+            yield (
+                "EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY are needed both, or neither"
+            )
         elif options.session_token is not None and options.access_key is None:
-            yield "EVENTLOG_SINK_SESSION_TOKEN needs EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY"
+            yield (
+                "EVENTLOG_SINK_SESSION_TOKEN needs EVENTLOG_SINK_ACCESS_KEY and "
+                "EVENTLOG_SINK_SECRET_KEY"
+            )
         if options.location is not None and not options.location.startswith("s3://"):
             for name in ("endpoint", "region", "access_key"):
                 if getattr(options, name) is not None:
@@ -112,29 +134,37 @@ class ObjectsSink(Sink):
         return options.timeout
 
     @classmethod
-    def claim(cls, options: ObjectOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]) -> None:
+    def claim(
+        cls, options: ObjectOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
+    ) -> None:
         store, mine = _Store(options), owner()
         state = store.state()
         if state is None:
-            store.write_state({"identity": mine.identity, "name": mine.name, "flight": 0, "days": []}, at_start=True)
+            store.write_state(
+                {"identity": mine.identity, "name": mine.name, "flight": 0, "days": []},
+                at_start=True,
+            )
             state = store.state() or {}  # another owner's, if that one was faster
         if state.get("identity") != mine.identity:
             raise ConfigError(
-                f"sink location {store.location} is that of {state.get('name')}, not of {mine.name}: their objects "
-                f"would replace one another; name another location, or delete {STATE} there if it is the same one, "
-                "moved or restored"
+                f"sink location {store.location} is that of {state.get('name')}, not of "
+                f"{mine.name}: their objects would replace one another; name another location, or "
+                f"delete {STATE} there if it is the same one, moved or restored"
             )
         latest = int(state["flight"]) - _AHEAD
         if latest > 0 and latest > (newest := newest_flight(latest)):
             raise ConfigError(
-                f"sink location {store.location} has objects of flight {latest}, but {mine.name} has only come to "
-                f"{newest}: it was made anew or restored, and would replace them; name another location"
+                f"sink location {store.location} has objects of flight {latest}, but {mine.name} "
+                f"has only come to {newest}: it was made anew or restored, and would replace "
+                "them; name another location"
             )
 
     def __init__(self, store: _Store, partition_by: tuple[str, ...], ending: str) -> None:
         self._store, self._by, self._ending = store, partition_by, ending
         self._flight = 0
-        self._parts: dict[str, tuple[int, list[bytes]]] = {}  # by class: the first envelope, and the bodies
+        self._parts: dict[
+            str, tuple[int, list[bytes]]
+        ] = {}  # by class: the first envelope, and the bodies
         self._state: dict[str, Any] | None = None  # the state in the store, None = not read yet
         self._newest = 0  # the newest flight that has been put since the sink was opened
 
@@ -186,18 +216,25 @@ class ObjectsSink(Sink):
         lines = body.splitlines(keepends=True)
         if len(lines) != len(classes):
             raise ConfigError(
-                "sink.partition_by has class, and a line of this format holds several events: set publisher.batch_size "
-                "= 1, name a format whose lines are events, or leave class out"
+                "sink.partition_by has class, and a line of this format holds several events: set "
+                "publisher.batch_size = 1, name a format whose lines are events, or leave class "
+                "out"
             )
         for class_name in dict.fromkeys(classes):
-            yield class_name, b"".join(line for line, one in zip(lines, classes, strict=True) if one == class_name)
+            yield (
+                class_name,
+                b"".join(
+                    line for line, one in zip(lines, classes, strict=True) if one == class_name
+                ),
+            )
 
     def _name(self, class_name: str, envelope: int) -> str:
         """Return the name of an object: folders, flight, first envelope, ending."""
         days = () if self._state is None else self._state["days"]
         day = next((day for first, day in reversed(days) if first <= self._flight), "")
         folders = {"class": f"class={quote(class_name, safe='')}/", "day": f"day={day}/"}
-        return f"{''.join(folders[name] for name in self._by)}{stem(self._flight, envelope)}{self._ending}"
+        folder = "".join(folders[name] for name in self._by)
+        return f"{folder}{stem(self._flight, envelope)}{self._ending}"
 
     def _settle_state(self, parts: Iterable[tuple[str, int]]) -> None:
         """Write the state ahead of flights, and for each day before the first flight that is put on
@@ -211,7 +248,9 @@ class ObjectsSink(Sink):
             self._state = self._store.state(is_open=True) or {"flight": 0, "days": []}
         state, days = self._state, self._state["days"]
         today = datetime.now(UTC).date().isoformat()
-        is_new_day = "day" in self._by and (not days or (days[-1][1] < today and self._flight > self._newest))
+        is_new_day = "day" in self._by and (
+            not days or (days[-1][1] < today and self._flight > self._newest)
+        )
         if is_new_day and days and not self._newest:
             is_new_day = not any(self._store.has(self._name(*part)) for part in parts)
         if is_new_day:
@@ -228,12 +267,16 @@ class _Store:
     def __init__(self, options: ObjectOptions) -> None:
         assert options.location is not None
         self.location = options.location
-        self._secrets = [one for one in (options.access_key, options.secret_key, options.session_token) if one]
+        self._secrets = [
+            one for one in (options.access_key, options.secret_key, options.session_token) if one
+        ]
         try:
             # A late import, since Arrow takes half a second to load.
             from pyarrow import fs
         except ModuleNotFoundError:
-            raise ConfigError("sink objects needs the package pyarrow; install eventlog-publisher[objects]") from None
+            raise ConfigError(
+                "sink objects needs the package pyarrow; install eventlog-publisher[objects]"
+            ) from None
         with self._refused("cannot be used"):
             if options.location.startswith("s3://"):
                 bucket = options.location.removeprefix("s3://")
@@ -252,7 +295,9 @@ class _Store:
                 self._fs, self._path = fs.FileSystem.from_uri(options.location)
             self._is_local = self._fs.type_name == "local"
         if self._is_local:
-            raise ConfigError(f"sink.location {self.location} is no object store: sink type files writes files")
+            raise ConfigError(
+                f"sink.location {self.location} is no object store: sink type files writes files"
+            )
 
     def put(self, name: str, content: bytes) -> None:
         """Put an object and replace one of this name. Raises ReceiverAway."""
@@ -287,8 +332,8 @@ class _Store:
             _ = int(state["flight"]), [(int(first), str(day)) for first, day in state["days"]]
         except (ValueError, TypeError, KeyError):
             raise ConfigError(
-                f"{self.location}/{STATE} does not say whose the objects are: was it changed by hand? Delete it if all "
-                "objects there are of one log"
+                f"{self.location}/{STATE} does not say whose the objects are: was it changed by "
+                "hand? Delete it if all objects there are of one log"
             ) from None
         return state
 
@@ -306,7 +351,9 @@ class _Store:
             stream.write(content)
 
     @contextmanager
-    def _refused(self, what: str, kind: type[ConfigError | ReceiverAway] = ConfigError) -> Iterator[None]:
+    def _refused(
+        self, what: str, kind: type[ConfigError | ReceiverAway] = ConfigError
+    ) -> Iterator[None]:
         try:
             yield
         except (OSError, ValueError) as error:
@@ -322,9 +369,16 @@ class _Store:
 
 
 _ADVICE: Final = {
-    "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|HTTP status 403|Forbidden": "the "
-    "keys are refused: see EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or those of the environment",
+    (
+        "ACCESS_DENIED|INVALID_ACCESS_KEY_ID|SIGNATURE_DOES_NOT_MATCH|InvalidAccessKeyId|HTTP "
+        "status 403|Forbidden"
+    ): (
+        "the keys are refused: see EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY, or "
+        "those of the environment"
+    ),
     "NO_SUCH_BUCKET|Path does not exist": "there is no such bucket: see sink.location",
-    "NETWORK_CONNECTION|curlCode|Could not connect": "the store cannot be reached: see sink.endpoint",
+    "NETWORK_CONNECTION|curlCode|Could not connect": (
+        "the store cannot be reached: see sink.endpoint"
+    ),
 }
 """Advice for errors of the store, by a pattern of their messages."""

@@ -30,7 +30,10 @@ class FunctionOptions:
     """Options of ``[sink]`` of type ``python``."""
 
     function: str | None = option(
-        None, TEXT, "module:function, called with each document and its events", example="receivers.hr:receive"
+        None,
+        TEXT,
+        "module:function, called with each document and its events",
+        example="receivers.hr:receive",
     )
     file_layout: str = shared(FILE_LAYOUT)
 
@@ -64,19 +67,25 @@ class CallableSink(Sink):
             raise
         except Exception as error:
             what = f"{self.target} raised"
-            raise ReceiverAway(f"{what} {_described(error)}", f"{what} {type(error).__name__}") from error
+            raise ReceiverAway(
+                f"{what} {_described(error)}", f"{what} {type(error).__name__}"
+            ) from error
         event_ids = set(document.event_ids)
         if answer is None:
             return Answer()
         if isinstance(answer, Answer):
-            return replace(answer, unknown_ids=tuple(name for name in answer.verdicts if name not in event_ids))
+            return replace(
+                answer, unknown_ids=tuple(name for name in answer.verdicts if name not in event_ids)
+            )
         if isinstance(answer, str | bytes):
             from eventlog.xds.format import read_answer  # brings lxml
 
             try:
                 return read_answer(answer, event_ids)
             except ReceiverAway as away:
-                raise ReceiverAway(f"{self.target}: {away}", f"{self.target}: {away.in_short}") from None
+                raise ReceiverAway(
+                    f"{self.target}: {away}", f"{self.target}: {away.in_short}"
+                ) from None
         why = f"{self.target} returned {type(answer).__name__}: None, str, bytes or Answer needed"
         raise ReceiverAway(why, why)
 
@@ -94,8 +103,12 @@ def load_function(target: str, option: str, directory: Path | None = None) -> An
     the module is missing or cannot be imported, or if the object cannot be called.
     """
     module_name, colon, path = target.partition(":")
-    if not colon or not all(part.isidentifier() for part in [*module_name.split("."), *path.split(".")]):
-        raise ConfigError(f"{option} {target!r} is to be module:function, such as receivers.hr:receive")
+    if not colon or not all(
+        part.isidentifier() for part in [*module_name.split("."), *path.split(".")]
+    ):
+        raise ConfigError(
+            f"{option} {target!r} is to be module:function, such as receivers.hr:receive"
+        )
     if directory is not None and str(directory) not in sys.path:
         sys.path.append(str(directory))
     function: Any = _import(f"{option} {target!r}", module_name, directory)
@@ -105,12 +118,18 @@ def load_function(target: str, option: str, directory: Path | None = None) -> An
             function = getattr(function, part)
         except AttributeError:
             place = getattr(function, "__file__", None)
-            raise ConfigError(f"{option} {target!r}: {reached}{f' ({place})' if place else ''} has no {part}") from None
+            raise ConfigError(
+                f"{option} {target!r}: {reached}{f' ({place})' if place else ''} has no {part}"
+            ) from None
         reached = f"{reached}.{part}"
     if not callable(function):
-        raise ConfigError(f"{option} {target!r} is a {type(function).__name__} and cannot be called")
+        raise ConfigError(
+            f"{option} {target!r} is a {type(function).__name__} and cannot be called"
+        )
     if inspect.iscoroutinefunction(function):
-        raise ConfigError(f"{option} {target!r} is a coroutine; a function that returns the answer is needed")
+        raise ConfigError(
+            f"{option} {target!r} is a coroutine; a function that returns the answer is needed"
+        )
     return function
 
 

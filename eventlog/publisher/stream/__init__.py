@@ -26,7 +26,9 @@ class SourceAway(EventlogError):
     """The source cannot be read now."""
 
     code = "source_away"
-    cure = "Wait: the publisher opens it again by itself. If it lasts, check the source and [source]."
+    cure = (
+        "Wait: the publisher opens it again by itself. If it lasts, check the source and [source]."
+    )
 
 
 class SourceLost(EventlogError):
@@ -35,7 +37,10 @@ class SourceLost(EventlogError):
     """
 
     code = "source_lost"
-    cure = "Put the files back as they were read. If they are gone, load the tables anew and begin at a new position."
+    cure = (
+        "Put the files back as they were read. If they are gone, load the tables anew and begin "
+        "at a new position."
+    )
 
 
 class BadToken(ConfigError):
@@ -116,7 +121,7 @@ class Stream(Protocol):
         ...
 
 
-# --- the class of a source --------------------------------------------------------------------------------------------
+# --- the class of a source ------------------------------------------------------------------------
 
 
 class Gives(Enum):
@@ -146,10 +151,15 @@ class StreamOptions(CheckedOptions):
         "EVENTLOG_SOURCE_POSITION_PASSWORD", example="sqlite:////var/lib/eventlog/position.db",
     )  # fmt: skip
     position_url_file: Path | None = option(
-        None, PATH, "file that holds that URL, in place of position_url", example="/run/secrets/position-url"
+        None,
+        PATH,
+        "file that holds that URL, in place of position_url",
+        example="/run/secrets/position-url",
     )
     position_password: str | None = option(None, SECRET, "password of position_url", secret=True)
-    position_table: str = option("eventlog_position", TEXT, "table of the position, one a publisher")
+    position_table: str = option(
+        "eventlog_position", TEXT, "table of the position, one a publisher"
+    )
 
 
 class Source(ABC):

@@ -78,7 +78,8 @@ class CaptureFiles:
                 try:
                     yield from track.read(piece)
                 except FormatError:
-                    yield track.mark()  # so that earlier changes are not sent again at each start that ends here
+                    # so that earlier changes are not sent again at each start that ends here
+                    yield track.mark()
                     raise
                 yield track.mark()
         finally:
@@ -115,7 +116,10 @@ class CaptureFiles:
                     raise _lost(path, "it is not there") from None
                 raise
             if digest not in (None, _digest(known)):
-                raise _lost(path, f"the bytes before byte {place.offset} are others than those that were read")
+                raise _lost(
+                    path,
+                    f"the bytes before byte {place.offset} are others than those that were read",
+                )
 
     def _path_of(self, place: BytePosition) -> Path:
         return self.path / place.file if self.path.is_dir() else self.path
@@ -124,7 +128,11 @@ class CaptureFiles:
         """Yield the contents of the files from a place on."""
         current: Path | None = None
         while True:
-            following = self._next_file(current) if current is not None or start is None else self._path_of(start)
+            following = (
+                self._next_file(current)
+                if current is not None or start is None
+                else self._path_of(start)
+            )
             if following is None:
                 if once:
                     return
@@ -139,7 +147,14 @@ class CaptureFiles:
         files = self._files()
         if current is not None and not self.path.is_dir():
             return None
-        return next((path for path in files if current is None or order_of(path.name) > order_of(current.name)), None)
+        return next(
+            (
+                path
+                for path in files
+                if current is None or order_of(path.name) > order_of(current.name)
+            ),
+            None,
+        )
 
     def _files(self) -> list[Path]:
         """Return the files of the capture in their order. Raises SourceAway."""
@@ -161,7 +176,9 @@ class CaptureFiles:
             with _opened(path) as file:
                 read_again = _before(file, path, offset)
                 if known not in (None, read_again):
-                    raise _lost(path, f"the bytes before byte {offset} are others than those that were read")
+                    raise _lost(
+                        path, f"the bytes before byte {offset} are others than those that were read"
+                    )
                 known = read_again
                 file.seek(offset)
                 while data := file.read(_CHUNK):
@@ -189,11 +206,18 @@ class _Track:
         self._framer = Framer(max_record)
         self._length = 0
         self._known = b""  # the last bytes of the present file
-        self._starts: list[tuple[int, BytePosition]] = []  # for each file the byte of the stream where it begins
-        self._open: dict[int, tuple[int, int]] = {}  # by transaction id: sequence and offset of its BEGINTX
+        self._starts: list[
+            tuple[int, BytePosition]
+        ] = []  # for each file the byte of the stream where it begins
+        self._open: dict[
+            int, tuple[int, int]
+        ] = {}  # by transaction id: sequence and offset of its BEGINTX
         # Offset, label and record of each TABSCHEM that may be in force at the restart.
         self._tables: list[tuple[int, int, bytes]] = []
-        self._marked: tuple[Any, int] = (None, 0)  # the last marked token, and the length at that time
+        self._marked: tuple[Any, int] = (
+            None,
+            0,
+        )  # the last marked token, and the length at that time
 
     def read(self, piece: _Piece) -> Iterator[Step]:
         """Yield the changes of the next bytes. Raises FormatError."""
@@ -228,7 +252,9 @@ class _Track:
         """
         stream = self._stream
         token = stream.reached()
-        if token is None or (token == self._marked[0] and self._length < self._marked[1] + _WORTH_A_MARK):
+        if token is None or (
+            token == self._marked[0] and self._length < self._marked[1] + _WORTH_A_MARK
+        ):
             return Mark(None, stream.is_idle)
         self._marked = token, self._length
         restart = min((offset for _, offset in self._open.values()), default=self._framer.offset)
@@ -239,7 +265,9 @@ class _Track:
             stream.reader.layouts.size_order,
             read,
             _digest(self._known),
-            tuple(one.file for start, one in self._starts if start > restart and one.file != read.file),
+            tuple(
+                one.file for start, one in self._starts if start > restart and one.file != read.file
+            ),
         )
         return Mark({**token, "capture": capture.to_json()}, stream.is_idle)
 
@@ -262,7 +290,7 @@ class _Track:
         return BytePosition(position.file, position.offset + offset - start)
 
 
-# --- the position -----------------------------------------------------------------------------------------------------
+# --- the position ---------------------------------------------------------------------------------
 
 
 class BytePosition(NamedTuple):
@@ -303,8 +331,9 @@ class CapturePosition(NamedTuple):
             )
         except (KeyError, TypeError, ValueError, zlib.error) as error:
             raise BadToken(
-                f"the position names no place in a capture ({error!r}): was it changed by hand? Without its part "
-                "capture the files are read from their beginning, and what was answered is skipped"
+                f"the position names no place in a capture ({error!r}): was it changed by hand? "
+                "Without its part capture the files are read from their beginning, and what was "
+                "answered is skipped"
             ) from None
 
     def to_json(self) -> dict[str, Any]:
@@ -337,7 +366,7 @@ def _place_of(token: Any) -> CapturePosition | None:
     return None if capture is None else CapturePosition.of(capture)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 
 @contextmanager
@@ -381,6 +410,7 @@ def _size(path: Path) -> int:
 
 def _lost(path: Path, why: str) -> SourceLost:
     return SourceLost(
-        f"the capture {path} is not the one that was read up to the position: {why}. Put it back; or, if what follows "
-        "in the server's log from the position's restart on is captured anew, take the part capture out of the position"
+        f"the capture {path} is not the one that was read up to the position: {why}. Put it back; "
+        "or, if what follows in the server's log from the position's restart on is captured anew, "
+        "take the part capture out of the position"
     )

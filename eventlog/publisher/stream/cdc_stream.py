@@ -13,8 +13,25 @@ from eventlog.gbase.layout import Layout, catalog_table
 from eventlog.gbase.options import ReadOptions, Token
 from eventlog.gbase.reader import Committed, StreamReader
 from eventlog.gbase.records import ColumnError
-from eventlog.gbase.session import Capture, CdcError, Connection, SessionDead, Transport, capture_session, error_name
-from eventlog.publisher.stream import BadToken, Described, Failure, Mark, Read, SourceAway, SourceLost, Step
+from eventlog.gbase.session import (
+    Capture,
+    CdcError,
+    Connection,
+    SessionDead,
+    Transport,
+    capture_session,
+    error_name,
+)
+from eventlog.publisher.stream import (
+    BadToken,
+    Described,
+    Failure,
+    Mark,
+    Read,
+    SourceAway,
+    SourceLost,
+    Step,
+)
 
 _CHUNK: Final = 1 << 16
 _PATIENCE: Final = 0.2
@@ -32,9 +49,13 @@ class CdcStream:
         """Prepare to read behind ``token``: its restart and commit count. Raises BadToken."""
         if token is not None:
             try:
-                options = replace(options, restart=Token.of({name: token[name] for name in Token._fields}))
+                options = replace(
+                    options, restart=Token.of({name: token[name] for name in Token._fields})
+                )
             except (ConfigError, TypeError, KeyError):
-                raise BadToken(f"{token!r} is no position of a CDC stream: was it changed by hand?") from None
+                raise BadToken(
+                    f"{token!r} is no position of a CDC stream: was it changed by hand?"
+                ) from None
         self.where: Callable[[int], str] | None = None
         self.is_idle = False
         self._bad: list[ColumnError] = []
@@ -84,7 +105,9 @@ class CdcStream:
         of them, so it must not be called there.
         """
         token = self.reader.token
-        if token.restart is None or (self._marked is not None and token.restart < (self._marked.restart or 0)):
+        if token.restart is None or (
+            self._marked is not None and token.restart < (self._marked.restart or 0)
+        ):
             return None
         self._marked = token
         return token.to_json()
@@ -92,7 +115,9 @@ class CdcStream:
     def _before(self, committed: Committed) -> Token:
         """Return the place to read the first transaction of a stream again from."""
         restart = self.reader.token.restart
-        return Token(committed.begin_seq if restart is None else min(restart, committed.begin_seq), None)
+        return Token(
+            committed.begin_seq if restart is None else min(restart, committed.begin_seq), None
+        )
 
     def _rests(self, _sequence: int) -> None:
         self.is_idle = True
@@ -104,7 +129,11 @@ class CdcStream:
         self._bad.clear()
 
     def _located(self, error: FormatError) -> FormatError:
-        return error if self.where is None or error.offset is None else with_location(error, self.where(error.offset))
+        return (
+            error
+            if self.where is None or error.offset is None
+            else with_location(error, self.where(error.offset))
+        )
 
 
 @dataclass(slots=True)
@@ -121,7 +150,10 @@ class StandardInput:
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
         """Yield the steps of the input. Raises FormatError, SourceLost, BadToken."""
         if self._is_read:
-            raise SourceLost("standard input cannot be read a second time: pipe the stream again from its restart")
+            raise SourceLost(
+                "standard input cannot be read a second time: pipe the stream again from its "
+                "restart"
+            )
         self._is_read = True
         stream = CdcStream(self.options, token)
         try:
@@ -161,8 +193,9 @@ class CaptureSession:
         server = token.get("server", self.server) if isinstance(token, Mapping) else self.server
         if server != self.server:
             raise BadToken(
-                f"the position is of the server {server}, not {self.server}: name another position for this one; if it "
-                "has taken over the logs of that one, change server in the position"
+                f"the position is of the server {server}, not {self.server}: name another "
+                "position for this one; if it has taken over the logs of that one, change server "
+                "in the position"
             )
         stream = CdcStream(self.options, token)
         try:
@@ -191,11 +224,15 @@ class CaptureSession:
                 raise SourceAway(str(error)) from error
             raise
         except SessionDead as error:
-            raise (SourceLost if error_name(error.error) == "LSN" else SourceAway)(str(error)) from error
+            raise (SourceLost if error_name(error.error) == "LSN" else SourceAway)(
+                str(error)
+            ) from error
         except EventlogError:
             raise
         except Exception as error:
-            raise SourceAway(f"the server {self.server}: {type(error).__name__}: {error}") from error
+            raise SourceAway(
+                f"the server {self.server}: {type(error).__name__}: {error}"
+            ) from error
         finally:
             stream.reader.close()
 

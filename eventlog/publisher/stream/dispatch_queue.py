@@ -58,17 +58,25 @@ class DispatchQueue:
             has_changes = False
             for change in poller.poll():
                 has_changes = True
-                if poller.restart_token != marked:  # the earlier transactions were yielded completely
+                if (
+                    poller.restart_token != marked
+                ):  # the earlier transactions were yielded completely
                     marked = poller.restart_token
                     yield Mark(_token(marked, node))
                 node = change.extras["dbnode"]
-                attrs, named = poller.attrs_of(change.extras["table_number"]), (change.schema, change.table)
+                attrs, named = (
+                    poller.attrs_of(change.extras["table_number"]),
+                    (change.schema, change.table),
+                )
                 if attrs is not None and described.get(named) is not attrs:
                     described[named] = attrs
                     yield Described(change.schema, catalog_table(change.table, attrs))
                 event_id = name(change)
                 if "part1" in change.extras:
-                    why = f"the row of {change.table!r} at {change.position} cannot be decoded by {self.options.codec}"
+                    why = (
+                        f"the row of {change.table!r} at {change.position} cannot be decoded by "
+                        f"{self.options.codec}"
+                    )
                     yield Failure(event_id, NeedsRowCodec.code, why)
                 else:
                     yield Read(change, event_id)
@@ -77,7 +85,9 @@ class DispatchQueue:
             if once and polls <= 0:
                 yield Mark(_token(marked, node))
                 return
-            yield Mark(_token(marked, node), is_idle=not has_changes, rest=0.0 if once else self.rest)
+            yield Mark(
+                _token(marked, node), is_idle=not has_changes, rest=0.0 if once else self.rest
+            )
 
     def backlog(self, token: Any) -> Backlog:
         """Return the number of rows in the queue, with ``order_by = syslog`` of rows behind
@@ -96,14 +106,20 @@ class DispatchQueue:
             return
         if self.options.dbnode is None:
             with any_database_errors(PLACE), connect_any(self.url).connect() as connection:
-                column = column_of(find_table(connection, self.place.queue_table, self.place.schema), "DBNODE")
-                nodes = {stripped(node) for node in connection.execute(sa.select(column).distinct()).scalars()}
+                column = column_of(
+                    find_table(connection, self.place.queue_table, self.place.schema), "DBNODE"
+                )
+                nodes = {
+                    stripped(node)
+                    for node in connection.execute(sa.select(column).distinct()).scalars()
+                }
         else:
             nodes = {stripped(self.options.dbnode)}
         if nodes and saved not in nodes:
             raise BadToken(
                 f"the position is of the source database {saved!r}, and the queue is of "
-                f"{', '.join(map(repr, sorted(nodes)))}, whose addresses are others: name another position for this one"
+                f"{', '.join(map(repr, sorted(nodes)))}, whose addresses are others: name another "
+                "position for this one"
             )
 
     def _rows(self, behind: int | None = None) -> int:
@@ -118,7 +134,9 @@ class DispatchQueue:
                 # Unsigned numbers in signed columns: the ones above all positive ones are negative.
                 last = signed(behind, 64)
                 later = address > last
-                count = count.where(sa.and_(later, address < 0) if last < 0 else sa.or_(later, address < 0))
+                count = count.where(
+                    sa.and_(later, address < 0) if last < 0 else sa.or_(later, address < 0)
+                )
             return int(connection.execute(count).scalar_one())
 
 
@@ -139,7 +157,9 @@ def _saved(token: Any, options: ReaderOptions) -> tuple[str | None, str | None]:
     try:
         place_of_token(restart, options.order_by)
     except ConfigError as error:
-        raise BadToken(f"{error}; was the position changed by hand, or order_by after it?") from None
+        raise BadToken(
+            f"{error}; was the position changed by hand, or order_by after it?"
+        ) from None
     return restart, members.get("dbnode")
 
 

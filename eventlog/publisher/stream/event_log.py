@@ -38,4 +38,6 @@ class EventLog(Source):
     is_log = True
 
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:
-        raise ConfigError("the event log is read as a queue, not as a stream: name another type in [source]")
+        raise ConfigError(
+            "the event log is read as a queue, not as a stream: name another type in [source]"
+        )

@@ -123,7 +123,7 @@ def follow(
     keep_connected(life, stop, away, options.retry_initial, options.retry_max, observer)
 
 
-# --- sending and saving -----------------------------------------------------------------------------------------------
+# --- sending and saving ---------------------------------------------------------------------------
 
 
 class Run:
@@ -217,10 +217,12 @@ class Run:
             if self.envelopes > before:
                 self.envelopes = before + len(envelopes)
             if result is FlightResult.FATAL:
-                self.save_now()  # a stream has no requeue: the position stays before the refused event
+                # a stream has no requeue: the position stays before the refused event
+                self.save_now()
                 raise FatalAnswer(f"the receiver answered fatal: {ended.reason}")
             if result is FlightResult.AWAY:
-                self._forget_answers()  # a sink that buffers documents until the flush may have lost them all
+                # a sink that buffers documents until the flush may have lost them all
+                self._forget_answers()
                 self._is_careful = True
             stops = result in (FlightResult.AWAY, FlightResult.RETRY)
             if stops or self._is_careful or self._is_due():
@@ -244,12 +246,16 @@ class Run:
             catalog = self.following.catalog
             records = writer.records_of(
                 [each.piece for each in events],
-                lambda: [_record_key(each, class_of_change(catalog, each.change)) for each in events],
+                lambda: [
+                    _record_key(each, class_of_change(catalog, each.change)) for each in events
+                ],
             )
             return Document(self.flight, envelope, ids, b"", records, make_events)
         pieces = [each.piece for each in events]
         media_type, headers = writer.media_type_of(pieces), writer.headers_of(pieces)
-        return Document(self.flight, envelope, ids, writer.body(pieces), (), make_events, media_type, headers)
+        return Document(
+            self.flight, envelope, ids, writer.body(pieces), (), make_events, media_type, headers
+        )
 
     def class_of(self, change: Change) -> ObjectClass | None:
         """Return the class of a change's table, from the catalogue or else from the source's
@@ -266,7 +272,9 @@ class Run:
         self._described.pop((schema, table.name), None)
         self._described.update({(schema, one.name): one for one in classes})
 
-    def settle(self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]) -> str:
+    def settle(
+        self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]
+    ) -> str:
         """Settle the answers, as ``delivery.Errand`` defines it. Events answered fatal are sent
         again, and so is a retry that is not parked.
         """
@@ -322,9 +330,15 @@ class Run:
         for verdict, events in answered:
             self.counters.count_rows(verdict.level, len(events))
         if self._reports.due() is not None:
-            _log.info("%s; %s parked", stream_summary(self.counters), number_of(self.pending.parked, "object"))
+            _log.info(
+                "%s; %s parked",
+                stream_summary(self.counters),
+                number_of(self.pending.parked, "object"),
+            )
         place = self.pending.flushed()
-        refused = [failure for verdict, events in answered for failure in self._failures(verdict, events)]
+        refused = [
+            failure for verdict, events in answered for failure in self._failures(verdict, events)
+        ]
         failures = [*self._unread, *refused, *self._fatal]
         if place is None and not failures and not self.envelopes:
             return
@@ -369,7 +383,10 @@ class Run:
         if verdict.level not in (Level.ERROR, Level.FATAL):
             return []
         message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
-        return [Failure(each.sent_id, "receiver", message, self.writer.shown(each.piece)) for each in events]
+        return [
+            Failure(each.sent_id, "receiver", message, self.writer.shown(each.piece))
+            for each in events
+        ]
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
@@ -408,7 +425,7 @@ def _record_key(event: PendingEvent, object_class: ObjectClass | None) -> bytes:
     return association_text(event.change, key, object_class).encode()
 
 
-# --- the steps of the source ------------------------------------------------------------------------------------------
+# --- the steps of the source ----------------------------------------------------------------------
 
 
 def _steps(run: Run) -> Generator[Step, None, None]:
@@ -435,7 +452,8 @@ def _apply_step(run: Run, step: Step) -> None:
         if step.is_idle:
             _rest(run, step.rest)
         else:
-            run.progress()  # also if there is nothing to send for long, as within a long transaction
+            # also if there is nothing to send for long, as within a long transaction
+            run.progress()
             run.save_if_due()
         return
     if isinstance(step, Described):
@@ -467,8 +485,8 @@ def _add_events(run: Run, read: Read) -> None:
     if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
         # This is no failure of the one change: the whole table would be skipped.
         raise ConfigError(
-            f"{change.table!r} has no key, which names its rows: give its key columns by source.catalog, or for a CDC "
-            "stream by source.reader.keys"
+            f"{change.table!r} has no key, which names its rows: give its key columns by "
+            "source.catalog, or for a CDC stream by source.reader.keys"
         )
     if change.schema is None and object_class is not None and catalog is not None:
         change = change._replace(schema=catalog.schema)
@@ -508,7 +526,9 @@ def _parts(
     change = with_key(change, object_class)
     old, new = old_and_new_key(change)
     if any(value is None for _, value in (*old, *new)):
-        raise NotExpressible(f"the key of {change.op} of {change.table!r} at {change.position} has a NULL")
+        raise NotExpressible(
+            f"the key of {change.op} of {change.table!r} at {change.position} has a NULL"
+        )
     schema, table = change.schema, change.table
     if old == new:
         return [(event_id, ((schema, table, new),), change)]
@@ -516,11 +536,20 @@ def _parts(
         return [(event_id, ((schema, table, old), (schema, table, new)), change)]
     before, after = change.before or {}, change.after or {}
     changed = differing(before, after) if change.changed is None else change.changed
-    if changed is not None and before.keys() >= changed and not change.extras.get("changed_unknown"):
+    if (
+        changed is not None
+        and before.keys() >= changed
+        and not change.extras.get("changed_unknown")
+    ):
         before = {**after, **before}  # values that did not change are the old values, too
-    delete = change._replace(op=ChangeOp.DELETE, key=old, before={**before, **dict(old)}, after=None, changed=None)
+    delete = change._replace(
+        op=ChangeOp.DELETE, key=old, before={**before, **dict(old)}, after=None, changed=None
+    )
     insert = change._replace(op=ChangeOp.INSERT, before=None, changed=None)
-    return [(event_id, ((schema, table, old),), delete), (f"{event_id}.2", ((schema, table, new),), insert)]
+    return [
+        (event_id, ((schema, table, old),), delete),
+        (f"{event_id}.2", ((schema, table, new),), insert),
+    ]
 
 
 def _is_too_far(run: Run) -> bool:
@@ -546,7 +575,10 @@ def _rest(run: Run, seconds: float) -> None:
     due = run.pending.next_due()
     look(run)
     pause = soonest(
-        seconds, None if due is None else due - now, run.heartbeat.seconds_left(now), run.observer.look_due()
+        seconds,
+        None if due is None else due - now,
+        run.heartbeat.seconds_left(now),
+        run.observer.look_due(),
     )
     if pause > 0:
         run.observer.does(Doing.RESTING)
@@ -558,14 +590,19 @@ def look(run: Run) -> None:
     """Report the parked objects and the backlog to the observer, if a report is due."""
     if run.observer.look_due() != 0.0:
         return
-    parked = [ParkedObject("", _named(one), each.due, each.attempts, each.reason) for one, each in run.parking.items()]
+    parked = [
+        ParkedObject("", _named(one), each.due, each.attempts, each.reason)
+        for one, each in run.parking.items()
+    ]
     begun = time.monotonic()
     try:
         backlog = run.following.source.backlog(run.saved.token)
     except EventlogError:  # the reader of the source reports it
         backlog = None
     number, unit = (None, None) if backlog is None else backlog
-    run.observer.looked(Looked(parked=parked, seconds=time.monotonic() - begun, behind=number, behind_unit=unit))
+    run.observer.looked(
+        Looked(parked=parked, seconds=time.monotonic() - begun, behind=number, behind_unit=unit)
+    )
 
 
 def _named(one: ObjectId) -> str:
@@ -573,7 +610,8 @@ def _named(one: ObjectId) -> str:
     if not one:
         return "all rows of a table"
     schema, table, key = one
-    return f"{'+'.join(f'{name}={value}' for name, value in key)},table={table}{f',schema={schema}' if schema else ''}"
+    columns = "+".join(f"{name}={value}" for name, value in key)
+    return f"{columns},table={table}{f',schema={schema}' if schema else ''}"
 
 
 def _wait_for_parked(run: Run) -> None:
@@ -598,4 +636,6 @@ def _finish(run: Run) -> None:
 
 
 def _left(run: Run) -> ReceiverAway:
-    return ReceiverAway(f"{number_of(run.pending.parked, 'object')} left: the receiver asked for their events later")
+    return ReceiverAway(
+        f"{number_of(run.pending.parked, 'object')} left: the receiver asked for their events later"
+    )

@@ -24,19 +24,27 @@ class GbaseOptions(StreamOptions):
     """Options of ``[source]`` of type ``gbase``."""
 
     path: Path | None = option(
-        None, PATH, "a file that grows, a directory of files that continue one another, or - for standard input",
+        None,
+        PATH,
+        "a file that grows, a directory of files that continue one another, or - for standard "
+        "input",
         example="captures",
-    )  # fmt: skip
+    )
     connect: str | None = option(
-        None, TEXT, "in place of path: module:function that gives a DB-API connection to syscdcv1 and the function "
-        "that reads a session", example="gbase_access:connect",
-    )  # fmt: skip
+        None,
+        TEXT,
+        "in place of path: module:function that gives a DB-API connection to syscdcv1 and the "
+        "function that reads a session",
+        example="gbase_access:connect",
+    )
     server: str | None = option(None, TEXT, "with connect: name of the server", example="gbase01")
     capture: Mapping[str, tuple[str, ...]] | None = option(
         None, LISTS, "with connect: db:owner.table and the columns to capture",
         example={"shop:app.item": ["id", "name"]},
     )  # fmt: skip
-    poll_interval: float = option(1.0, number(0.01, 3600), "seconds between looks at the end of a file")
+    poll_interval: float = option(
+        1.0, number(0.01, 3600), "seconds between looks at the end of a file"
+    )
 
 
 class Gbase(Source):
@@ -63,7 +71,8 @@ class Gbase(Source):
             return CaptureFiles(options.path, chosen, options.poll_interval)
         if options.server is None or options.capture is None:
             raise ConfigError(
-                "source.connect needs source.server, its name, and source.capture, the tables with columns"
+                "source.connect needs source.server, its name, and source.capture, the tables "
+                "with columns"
             )
         # The labels of the options; the other tables get free numbers.
         labels = {table: int(label) for label, table in chosen.labels.items()}
@@ -82,13 +91,19 @@ class Gbase(Source):
     def kind(self, options: Any) -> str:
         if options.path is None:
             return "a session with a server"
-        return "a capture on standard input" if options.path.name == _STANDARD_INPUT else "a capture in files"
+        return (
+            "a capture on standard input"
+            if options.path.name == _STANDARD_INPUT
+            else "a capture in files"
+        )
 
     def unused(self, options: Any) -> frozenset[str]:
         of_session = frozenset({"connect", "server", "capture"})
         if options.path is None:
             return frozenset({"path", "poll_interval"})
-        return of_session | {"poll_interval"} if options.path.name == _STANDARD_INPUT else of_session
+        return (
+            of_session | {"poll_interval"} if options.path.name == _STANDARD_INPUT else of_session
+        )
 
     def in_words(self, token: Any) -> str:
         words = ", ".join(f"{name} {token.get(name) or 'none'}" for name in ("restart", "commit"))

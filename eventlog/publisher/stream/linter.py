@@ -20,9 +20,11 @@ class LinterOptions(StreamOptions):
     """Options of ``[source]`` of type ``linter``."""
 
     url: str | None = option(
-        None, URL, "SQLAlchemy URL of the queue; the password belongs in EVENTLOG_SOURCE_PASSWORD or url_file",
+        None,
+        URL,
+        "SQLAlchemy URL of the queue; the password belongs in EVENTLOG_SOURCE_PASSWORD or url_file",
         example="postgresql+psycopg://reader@localhost/queue",
-    )  # fmt: skip
+    )
     url_file: Path | None = option(
         None, PATH, "file that holds the URL, in place of url", example="/run/secrets/queue-url"
     )
@@ -56,9 +58,14 @@ class Linter(Source):
         given = {name: value for name, value in reader.items() if name != "dispatch_attrs"}
         chosen = parse_options(ReaderOptions, {"on_row_error": "raw", **given}, "source.reader")
         if chosen.codec == "none":
-            raise ConfigError("source.reader.codec is none: rows have to be decoded to be published; name a row codec")
+            raise ConfigError(
+                "source.reader.codec is none: rows have to be decoded to be published; name a row "
+                "codec"
+            )
         url = url_with_password(options.url, options.url_file, options.password, "url")
         return DispatchQueue(url, chosen, place, options.poll_interval, report)
 
     def in_words(self, token: Any) -> str:
-        return f"behind the COMMIT at {token.get('restart') if isinstance(token, Mapping) else token}"
+        return (
+            f"behind the COMMIT at {token.get('restart') if isinstance(token, Mapping) else token}"
+        )

@@ -15,7 +15,13 @@ from eventlog.changes.format import Format, Report
 from eventlog.changes.json_form import database_of, read_catalog
 from eventlog.changes.publishing import Need
 from eventlog.config.load import Config
-from eventlog.config.publishing import chosen_format, publish_options, taken_by, taken_by_sink, value_options
+from eventlog.config.publishing import (
+    chosen_format,
+    publish_options,
+    taken_by,
+    taken_by_sink,
+    value_options,
+)
 from eventlog.config.settings import PublisherSettings, SourceSettings
 from eventlog.conversion import in_own_options
 from eventlog.core.catalog import Catalog, build_catalog, complete_catalog
@@ -56,7 +62,12 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     if why := _lacking(kind, format, format.publish(options, publishing).needs):
         raise ConfigError(f"format.type = {format.name} of the source {kind.name}: {why}")
     return Following(
-        source, partial(format.publish, options, publishing), catalog, publisher_options(config, ""), counters, values
+        source,
+        partial(format.publish, options, publishing),
+        catalog,
+        publisher_options(config, ""),
+        counters,
+        values,
     )
 
 
@@ -77,8 +88,9 @@ def _lacking(kind: Source, format: Format, needs: frozenset[Need]) -> str | None
     if kind.is_log or Need.WHOLE_ROWS not in needs or Gives.WHOLE_ROWS in kind.gives:
         return None
     return (
-        f"{kind.title} may lack columns of a row, and there is no database to read them back from: set "
-        f"format.{format.name}.missing_columns = placeholder or refuse, or choose another format"
+        f"{kind.title} may lack columns of a row, and there is no database to read them back "
+        f"from: set format.{format.name}.missing_columns = placeholder or refuse, or choose "
+        "another format"
     )
 
 
@@ -100,7 +112,9 @@ def _catalog(config: Config) -> Catalog | None:
 def source_status(config: Config) -> SourceStatus:
     """Return the progress of the source in ``[source]``. Raises ConfigError, DatabaseError."""
     settings = config.source
-    status = status_in_table(_position_url(settings), settings.options.position_table, settings.type)
+    status = status_in_table(
+        _position_url(settings), settings.options.position_table, settings.type
+    )
     try:
         return replace(status, behind=source_of(settings, Report()).backlog(status.position.token))
     except EventlogError as error:
@@ -112,7 +126,9 @@ def source_failures(config: Config, most: int) -> list[Failures]:
     DatabaseError.
     """
     settings = config.source
-    return failures_in_table(_position_url(settings), settings.options.position_table, settings.type, most)
+    return failures_in_table(
+        _position_url(settings), settings.options.position_table, settings.type, most
+    )
 
 
 def place_in_words(source: str, token: Any) -> str:
@@ -126,7 +142,7 @@ def place_in_words(source: str, token: Any) -> str:
         return json.dumps(token)
 
 
-# --- the source -------------------------------------------------------------------------------------------------------
+# --- the source -----------------------------------------------------------------------------------
 
 
 def source_of(settings: SourceSettings, report: Report) -> Stream:
@@ -135,7 +151,9 @@ def source_of(settings: SourceSettings, report: Report) -> Stream:
     options = settings.options
     reader = dict(options.reader or {})
     for name in _NOT_GIVEN & reader.keys():
-        raise ConfigError(f"source.reader.{name} does not go with following: {_INSTEAD.get(name, 'leave it out')}")
+        raise ConfigError(
+            f"source.reader.{name} does not go with following: {_INSTEAD.get(name, 'leave it out')}"
+        )
     if options.catalog is not None and kind.reader_format is not None:
         reader["catalog"] = read_catalog(options.catalog)
         reader = dict(in_own_options(kind.reader_format, "reader", reader))
@@ -151,7 +169,7 @@ _INSTEAD: Final = {"properties": "set source.properties", "catalog": "set source
 _NOT_GIVEN: Final = frozenset({"final", "follow", "properties", "catalog", "empty_transactions"})
 
 
-# --- its position -----------------------------------------------------------------------------------------------------
+# --- its position ---------------------------------------------------------------------------------
 
 
 def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
@@ -172,7 +190,9 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
                     yield _Unmoved(position)
                     return
                 place = f"{table} of {describe(parse_url(url))}"
-                owner = Owner(f"{source}/{place}", f"the source {source} with its position in {place}")
+                owner = Owner(
+                    f"{source}/{place}", f"the source {source} with its position in {place}"
+                )
                 sink = sink_named(config.sink.type)
                 sink.claim(config.sink.options, lambda: owner, lambda _: position.load().flight)
                 yield position
@@ -189,7 +209,8 @@ def _position_url(settings: SourceSettings) -> str:
     options = settings.options
     if options.position_url is None and options.position_url_file is None:
         raise ConfigError(
-            "where the position is kept: set source.position_url to a database, such as a file of SQLite: "
+            "where the position is kept: set source.position_url to a database, such as a file of "
+            "SQLite: "
             'position_url = "sqlite:////var/lib/eventlog/position.db"'
         )
     file, password = options.position_url_file, options.position_password
@@ -206,11 +227,12 @@ class _Unmoved:
         """Save nothing."""
 
 
-# --- the options that have an effect ----------------------------------------------------------------------------------
+# --- the options that have an effect --------------------------------------------------------------
 
 _COUNTING: Final = frozenset({
-    "profile", "publisher_disabled", "batch_size", "query_limit", "heartbeat_interval", "retry_initial", "retry_max",
-    "on_retry", "max_parked", "concurrency", "flight_rows", "mark_interval", "health_file",
+    "profile", "publisher_disabled", "batch_size", "query_limit", "heartbeat_interval",
+    "retry_initial", "retry_max", "on_retry", "max_parked", "concurrency", "flight_rows",
+    "mark_interval", "health_file",
 })  # fmt: skip
 """The options of [publisher] that have an effect on a source that is no log."""
 
@@ -223,12 +245,13 @@ def _check_options(config: Config) -> None:
     for name in (*settings.others, *kind.unused(options)):
         if is_given(config, f"source.{name}"):
             raise ConfigError(
-                f"{config.sources[f'source.{name}']} has no meaning for {kind.kind(options)}: leave it out"
+                f"{config.sources[f'source.{name}']} has no meaning for {kind.kind(options)}: "
+                "leave it out"
             )
     if config.publisher.time_of_day:
         raise ConfigError(
-            f"{config.sources['publisher.time_of_day']} is for a log; a source is followed all the time: leave it out, "
-            "or run `eventlog publish --once` at these times"
+            f"{config.sources['publisher.time_of_day']} is for a log; a source is followed all "
+            "the time: leave it out, or run `eventlog publish --once` at these times"
         )
     for name, usual in (("emit_keys", False), ("noop_updates", "drop"), ("referential", "value")):
         value = getattr(config.format, name)

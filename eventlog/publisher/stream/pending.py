@@ -113,7 +113,10 @@ class Pending:
         parked on the way.
         """
         self._parking.wake(self._parking.due(now))
-        due = sorted((each for each in self._heads() if not self._parking.is_waiting(each.object_id)), key=self._due)
+        due = sorted(
+            (each for each in self._heads() if not self._parking.is_waiting(each.object_id)),
+            key=self._due,
+        )
         chosen = due[: max(size * most // 2, 1) if self._ready else size * most]
         for event in chosen:
             for queue in event.queues:
@@ -177,7 +180,11 @@ class Pending:
     def _heads(self) -> list[PendingEvent]:
         """Return the events of parked objects that are first in the queues of all their objects."""
         heads = {queue[0].number: queue[0] for queue in self._parked.values() if queue}
-        return [each for each in heads.values() if all(self._parked[one][0] is each for one in each.queues)]
+        return [
+            each
+            for each in heads.values()
+            if all(self._parked[one][0] is each for one in each.queues)
+        ]
 
     def _park_first(self, event: PendingEvent) -> None:
         for queue in event.queues:

@@ -80,25 +80,47 @@ def _position_tables(name: str) -> _Tables:
         table_name,
         metadata,
         sa.Column("source", sa.String(32), primary_key=True, comment="Format of the source"),
-        sa.Column("token", sa.Text, comment="JSON: from where it is to be read again; null = from its beginning"),
-        sa.Column("flight_no", sa.BigInteger, nullable=False, comment="Newest flight that may have been sent"),
         sa.Column(
-            "numbered", sa.String(64), comment="Greatest number up to the token, of a format that numbers changes"
+            "token",
+            sa.Text,
+            comment="JSON: from where it is to be read again; null = from its beginning",
         ),
-        sa.Column("saved", sa.DateTime, nullable=False, comment="When the token last changed, in UTC"),
+        sa.Column(
+            "flight_no",
+            sa.BigInteger,
+            nullable=False,
+            comment="Newest flight that may have been sent",
+        ),
+        sa.Column(
+            "numbered",
+            sa.String(64),
+            comment="Greatest number up to the token, of a format that numbers changes",
+        ),
+        sa.Column(
+            "saved", sa.DateTime, nullable=False, comment="When the token last changed, in UTC"
+        ),
         comment="How far a followed source has been published: all before it has been answered",
     )
     failures = sa.Table(
         f"{table_name}_error",
         metadata,
         sa.Column("source", sa.String(32), nullable=False, comment="Format of the source"),
-        sa.Column("event_id", sa.String(255), nullable=False, comment="Of the event, or the place of the change"),
+        sa.Column(
+            "event_id",
+            sa.String(255),
+            nullable=False,
+            comment="Of the event, or the place of the change",
+        ),
         sa.Column("error_time", sa.DateTime, nullable=False, comment="When it failed, in UTC"),
-        sa.Column("code", sa.String(64), nullable=False, comment="Why: receiver, or the code of an error"),
+        sa.Column(
+            "code", sa.String(64), nullable=False, comment="Why: receiver, or the code of an error"
+        ),
         sa.Column("message", sa.Text, nullable=False, comment="Why, for people"),
         sa.Column("content", sa.Text, comment="The event in its format, or the change as JSON"),
-        comment=f"What of the source of {table_name} did not reach the receiver: one line a failure, "
-        "never changed afterwards",
+        comment=(
+            f"What of the source of {table_name} did not reach the receiver: one line a "
+            "failure, never changed afterwards"
+        ),
     )
     return position, failures
 
@@ -108,7 +130,10 @@ def position_ddl(name: str, database: str) -> str:
     ``oracle``, ``sqlite``).
     """
     dialect = sa.make_url(f"{load_dialect(database).driver}://").get_dialect()()
-    return "".join(f"{str(CreateTable(table).compile(dialect=dialect)).strip()};\n" for table in _position_tables(name))
+    return "".join(
+        f"{str(CreateTable(table).compile(dialect=dialect)).strip()};\n"
+        for table in _position_tables(name)
+    )
 
 
 class TablePosition:
@@ -135,7 +160,9 @@ class TablePosition:
         try:
             self._token = None if row.token is None else json.loads(row.token)
         except ValueError:
-            raise DatabaseError(f"the position in {table.fullname} is no JSON; was it changed by hand?") from None
+            raise DatabaseError(
+                f"the position in {table.fullname} is no JSON; was it changed by hand?"
+            ) from None
         return Saved(self._token, int(row.flight_no), row.numbered or "")
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
@@ -153,10 +180,15 @@ class TablePosition:
         values = {"token": token, "flight_no": saved.flight, "numbered": saved.numbered or None}
         changed = values if saved.token == self._token else {**values, "saved": now}
         execute = self._connection.execute
-        if not execute(sa.update(table).where(table.c.source == self._source).values(changed)).rowcount:
+        if not execute(
+            sa.update(table).where(table.c.source == self._source).values(changed)
+        ).rowcount:
             execute(sa.insert(table).values(source=self._source, **values, saved=now))
         if failures:
-            lines = [{"source": self._source, "error_time": now, **_storable(failure)} for failure in failures]
+            lines = [
+                {"source": self._source, "error_time": now, **_storable(failure)}
+                for failure in failures
+            ]
             execute(sa.insert(failed), lines)
 
 
@@ -209,11 +241,13 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
 
 
 def _storable(failure: Failure) -> dict[str, str | None]:
-    texts = {name: None if text is None else storable(text) for name, text in failure._asdict().items()}
+    texts = {
+        name: None if text is None else storable(text) for name, text in failure._asdict().items()
+    }
     return {**texts, "event_id": (texts["event_id"] or "")[:255]}
 
 
-# --- the status of a source -------------------------------------------------------------------------------------------
+# --- the status of a source -----------------------------------------------------------------------
 
 _SHOWN: Final = 20
 """The most failures that a status shows, the newest."""
@@ -260,18 +294,25 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
     dialect = dialect_of(parse_url(url))
     if not dialect.is_there(parse_url(url)):
         return []
-    with as_database_errors(engine := connect(url, secret=POSITION_SECRET)), engine.connect() as connection:
+    with (
+        as_database_errors(engine := connect(url, secret=POSITION_SECRET)),
+        engine.connect() as connection,
+    ):
         if not sa.inspect(connection).has_table(position.name, position.schema):
             return []
         lines = connection.execute(
-            sa.select(failures.c.code, failures.c.error_time, failures.c.event_id, failures.c.message)
+            sa.select(
+                failures.c.code, failures.c.error_time, failures.c.event_id, failures.c.message
+            )
             .where(failures.c.source == source)
             .order_by(failures.c.error_time.desc())
             .limit(most)
         )
         groups: dict[str, Failures] = {}
         for code, at, event_id, message in lines:
-            first = groups.setdefault(code, Failures(code, 0, at.replace(tzinfo=UTC), event_id, message))
+            first = groups.setdefault(
+                code, Failures(code, 0, at.replace(tzinfo=UTC), event_id, message)
+            )
             groups[code] = first._replace(number=first.number + 1)
     return sorted(groups.values(), key=lambda group: (-group.number, group.code))
 
@@ -285,16 +326,23 @@ def status_in_table(url: str, table: str, source: str) -> SourceStatus:
     dialect = dialect_of(parse_url(url))
     if not dialect.is_there(parse_url(url)):
         return SourceStatus(source, position.fullname, Saved())
-    with as_database_errors(engine := connect(url, secret=POSITION_SECRET)), engine.connect() as connection:
+    with (
+        as_database_errors(engine := connect(url, secret=POSITION_SECRET)),
+        engine.connect() as connection,
+    ):
         if not sa.inspect(connection).has_table(position.name, position.schema):
             return SourceStatus(source, position.fullname, Saved())
         runs = dialect.is_locked(connection, LogTable(position.schema, position.name, ()))
         saved = TablePosition(connection, names, source).load()
         moved = connection.scalar(sa.select(position.c.saved).where(position.c.source == source))
         of_source = failures.c.source == source
-        number = connection.execute(sa.select(sa.func.count()).select_from(failures).where(of_source)).scalar_one()
+        number = connection.execute(
+            sa.select(sa.func.count()).select_from(failures).where(of_source)
+        ).scalar_one()
         lines = connection.execute(
-            sa.select(failures.c.error_time, failures.c.event_id, failures.c.code, failures.c.message)
+            sa.select(
+                failures.c.error_time, failures.c.event_id, failures.c.code, failures.c.message
+            )
             .where(of_source)
             .order_by(failures.c.error_time.desc())
             .limit(_SHOWN)

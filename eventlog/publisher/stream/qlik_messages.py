@@ -26,8 +26,12 @@ class QlikMessagesOptions(StreamOptions):
     """Options of ``[source]`` of type ``qlik-messages``."""
 
     brokers: str | None = shared(BROKERS)
-    topics: tuple[str, ...] | None = option(None, NAMES, "the topics of the data", example=["app.item", "app.customer"])
-    properties: Mapping[str, Any] | None = shared(properties_option("source", {"client.id": "eventlog"}))
+    topics: tuple[str, ...] | None = option(
+        None, NAMES, "the topics of the data", example=["app.item", "app.customer"]
+    )
+    properties: Mapping[str, Any] | None = shared(
+        properties_option("source", {"client.id": "eventlog"})
+    )
     secret_properties: Mapping[str, str] | None = shared(SECRET_PROPERTIES)
     user: str | None = shared(USER)
     password: str | None = shared(PASSWORD)
@@ -49,10 +53,14 @@ class QlikMessages(Source):
         if options.brokers is None or not options.topics:
             raise ConfigError("a source qlik-messages needs source.brokers and source.topics")
         chosen = parse_options(ReadOptions, reader, "source.reader")
-        return Topics(options.brokers, options.topics, chosen, kafka_properties(options, "source"), report)
+        return Topics(
+            options.brokers, options.topics, chosen, kafka_properties(options, "source"), report
+        )
 
     @classmethod
-    def contradictions(cls, options: QlikMessagesOptions, source_of: Callable[[str], str]) -> Iterator[str]:
+    def contradictions(
+        cls, options: QlikMessagesOptions, source_of: Callable[[str], str]
+    ) -> Iterator[str]:
         yield from kafka_contradictions(options, "source", source_of)
 
     def in_words(self, token: Any) -> str:

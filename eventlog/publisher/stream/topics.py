@@ -17,7 +17,17 @@ from typing import Any, Final
 
 from eventlog.changes.format import Report
 from eventlog.errors import EventlogError, FormatError, number_of
-from eventlog.publisher.stream import Backlog, BadToken, Described, Failure, Mark, Read, SourceAway, SourceLost, Step
+from eventlog.publisher.stream import (
+    Backlog,
+    BadToken,
+    Described,
+    Failure,
+    Mark,
+    Read,
+    SourceAway,
+    SourceLost,
+    Step,
+)
 from eventlog.qlik.columns import catalog_table
 from eventlog.qlik.envelope import (
     MAGIC,
@@ -80,7 +90,10 @@ class Topics:
         offsets = self._offsets(token)
         with self._connected() as reader:
             spans = reader.spans(self.topics).items()
-        return Backlog(sum(span.stop - _next_offset(partition, span, offsets) for partition, span in spans), "messages")
+        return Backlog(
+            sum(span.stop - _next_offset(partition, span, offsets) for partition, span in spans),
+            "messages",
+        )
 
     @contextmanager
     def _connected(self) -> Iterator[kafka.TopicReader]:
@@ -102,13 +115,18 @@ class Topics:
             raise BadToken(f"{token!r} is no position of topics: was it changed by hand?") from None
         if offsets and not {topic for topic, _ in offsets} & set(self.topics):
             raise BadToken(
-                f"the position is of {', '.join(token)}, not of {', '.join(self.topics)}: name another position"
+                f"the position is of {', '.join(token)}, not of {', '.join(self.topics)}: name "
+                "another position"
             )
         return offsets
 
-    def _consume(self, topics: kafka.TopicReader, token: Mapping[Partition, int], once: bool) -> Iterator[Step]:
+    def _consume(
+        self, topics: kafka.TopicReader, token: Mapping[Partition, int], once: bool
+    ) -> Iterator[Step]:
         spans = topics.spans(self._all_topics(topics))
-        ends = {partition: span.stop for partition, span in spans.items() if partition[0] in self.topics}
+        ends = {
+            partition: span.stop for partition, span in spans.items() if partition[0] in self.topics
+        }
         start = {partition: _next_offset(partition, spans[partition], token) for partition in ends}
         registry = None if self.options.registry is None else open_registry(self.options.registry)
         unpacked = _MessageSteps(MessageReader(self.options, self.report, registry), start)
@@ -118,18 +136,28 @@ class Topics:
                   for partition, span in spans.items()}  # fmt: skip
         # First all present metadata; later metadata are read along.
         for several in ({p: spans[p].stop for p in spans if p not in ends}, ends if once else {}):
-            for records in topics.read_to({partition: places[partition] for partition in several}, several):
+            for records in topics.read_to(
+                {partition: places[partition] for partition in several}, several
+            ):
                 yield from _steps_of(records, unpacked)
             places |= topics.reached
         topics.assign(places)
         looked = time.monotonic()
-        while not once or unpacked.is_waiting:  # until its metadata arrive, or it has waited too long
+        while (
+            not once or unpacked.is_waiting
+        ):  # until its metadata arrive, or it has waited too long
             yield from _steps_of(topics.consume(), unpacked)
             patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
             if not once and time.monotonic() > looked + patience:
                 looked = time.monotonic()
-                if any(partition not in places for partition in topics.partitions(self._all_topics(topics))):
-                    raise SourceAway(f"{', '.join(self.topics)}: there are new partitions; opening the topics again")
+                if any(
+                    partition not in places
+                    for partition in topics.partitions(self._all_topics(topics))
+                ):
+                    raise SourceAway(
+                        f"{', '.join(self.topics)}: there are new partitions; opening the topics "
+                        "again"
+                    )
         yield Mark(unpacked.token)
         unpacked.finish()
 
@@ -146,8 +174,9 @@ def _next_offset(partition: Partition, span: range, token: Mapping[Partition, in
     offset = token.get(partition, span.start)
     if not span.start <= offset <= span.stop:
         raise SourceLost(
-            f"the position in {topic}, partition {number}, is {offset}, and the brokers have the messages from "
-            f"{span.start} to {span.stop}: some were removed before they were read, or the topic was made anew"
+            f"the position in {topic}, partition {number}, is {offset}, and the brokers have the "
+            f"messages from {span.start} to {span.stop}: some were removed before they were read, "
+            "or the topic was made anew"
         )
     return offset
 
@@ -196,7 +225,11 @@ class _MessageSteps:
             self._delivered.update(self._next_offsets)
         token: dict[str, dict[str, int]] = {}
         for (topic, number), offset in sorted(self._delivered.items()):
-            held = [held_at for partition, held_at, _ in self._held.get(topic, ()) if partition == (topic, number)]
+            held = [
+                held_at
+                for partition, held_at, _ in self._held.get(topic, ())
+                if partition == (topic, number)
+            ]
             token.setdefault(topic, {})[str(number)] = min([offset, *held])
         return token
 
@@ -240,14 +273,20 @@ class _MessageSteps:
         """Skip a message as soon as another of its topic can be read, and hold it until then.
         Raises UnknownSchema.
         """
-        topic, partition, unread = message.topic, _partition_of(message), _unread(message, error.code, str(error))
+        topic, partition, unread = (
+            message.topic,
+            _partition_of(message),
+            _unread(message, error.code, str(error)),
+        )
         if topic in self._readable or partition not in self._next_offsets:
             yield unread
             return
         held = self._held.setdefault(topic, [])
         held.append((partition, message.offset, unread))
         if len(held) == 1:
-            _log.warning("%s; it is skipped when another message of %s can be read", unread.message, topic)
+            _log.warning(
+                "%s; it is skipped when another message of %s can be read", unread.message, topic
+            )
         if len(held) > _MOST_HELD:
             raise self._unreadable(topic)
 
@@ -255,7 +294,8 @@ class _MessageSteps:
         held = self._held[topic]
         many = "the message that is there" if len(held) == 1 else number_of(len(held), "message")
         return UnknownSchema(
-            f"{topic}: no schema is known of {many}, and the position stays before: {held[0][-1].message}"
+            f"{topic}: no schema is known of {many}, and the position stays before: "
+            f"{held[0][-1].message}"
         )
 
     def _release_held(self, topic: str) -> Iterator[Failure]:

@@ -38,7 +38,8 @@ snapshot.
 """
 
 Write = Callable[
-    [Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]], tuple[list[OutputFile], Numbered]
+    [Job, Directory, int, Sequence[Columns], Numbered, Mapping[int, str]],
+    tuple[list[OutputFile], Numbered],
 ]
 """A function that writes the blobs of a part (its number, from 1; 0 = the events in flight) in
 queue order as files, numbered from the numbers used before. It returns the files, and the numbers
@@ -100,7 +101,8 @@ def output_format(name: str, file_layout: str | None = None) -> OutputFormat:
     output: OutputFormat = import_module(module).output_of(format)
     if file_layout is not None and file_layout not in output.file_layouts:
         raise ConfigError(
-            f"file layout {file_layout!r} is unknown: files of {name} are {', '.join(output.file_layouts)}"
+            f"file layout {file_layout!r} is unknown: files of {name} are "
+            f"{', '.join(output.file_layouts)}"
         )
     return output
 
@@ -109,7 +111,9 @@ def counts_of(events: Sequence[Outgoing]) -> tuple[Counter[str], list[BadLine]]:
     """Return the number of events by operation and of rows by fate (spec/event-log.md 11), and the
     rows whose value read back cannot be written.
     """
-    counts: Counter[str] = Counter([event.operation for event in events if event.operation is not None])
+    counts: Counter[str] = Counter(
+        [event.operation for event in events if event.operation is not None]
+    )
     published = sum([len(event.ids) for event in events if event.fates is None])
     bad: list[BadLine] = []
     for event in events:
@@ -133,7 +137,7 @@ def refuse(event: Outgoing, message: str, counts: Counts, bad: list[BadLine]) ->
     counts["rows_published"] -= len(event.contributed)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
+# --- files ----------------------------------------------------------------------------------------
 
 COMPRESSIONS: Final = ("none", "gzip", "zstd")
 _ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
@@ -179,10 +183,17 @@ class PartFiles:
         self.files: list[OutputFile] = []
         self.max_bytes = job.output.max_bytes
         self._directory, self._codec, self._header = directory, job.output.compression, header
-        self._stem, self._digits = f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}", digits
-        self._ending = f"-{job.name}{suffix if suffix == '.parquet' else suffix + _ENDINGS[self._codec]}"
+        self._stem, self._digits = (
+            f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}",
+            digits,
+        )
+        self._ending = (
+            f"-{job.name}{suffix if suffix == '.parquet' else suffix + _ENDINGS[self._codec]}"
+        )
         self._block: list[bytes] = []
-        self._block_bytes = self._block_events = self._block_documents = self._block_first = self._block_last = 0
+        self._block_bytes = self._block_events = self._block_documents = self._block_first = (
+            self._block_last
+        ) = 0
         self._stream: FileStream | None = None
         self._parquet: pq.ParquetWriter | None = None
         self._name = self._temporary = ""
@@ -197,7 +208,9 @@ class PartFiles:
         elif self._stream is not None:
             self._stream.close()
 
-    def add(self, text: Sequence[bytes], events: int, documents: int, first_id: int, last_id: int) -> None:
+    def add(
+        self, text: Sequence[bytes], events: int, documents: int, first_id: int, last_id: int
+    ) -> None:
         """Add text to a block, which is written to a file when it is large enough."""
         length = sum(map(len, text))
         if self._block_bytes + length > min(_BLOCK_BYTES, self.max_bytes):
@@ -213,7 +226,13 @@ class PartFiles:
     def _put_block(self) -> None:
         if self._block:
             block = COMPRESS[self._codec](b"".join(self._block))
-            self.put(block, self._block_events, self._block_documents, self._block_first, self._block_last)
+            self.put(
+                block,
+                self._block_events,
+                self._block_documents,
+                self._block_first,
+                self._block_last,
+            )
             self._block = []
             self._block_bytes = self._block_events = self._block_documents = 0
 
@@ -230,9 +249,14 @@ class PartFiles:
         self._bytes += len(block)
         self._end(events, documents, last_id)
 
-    def put_table(self, table: pa.Table, most: int, events: int, documents: int, first_id: int, last_id: int) -> None:
+    def put_table(
+        self, table: pa.Table, most: int, events: int, documents: int, first_id: int, last_id: int
+    ) -> None:
         """Add rows to a Parquet file. ``most`` is their maximum size in bytes."""
-        if self._stream is not None and self._stream.tell() + most + PARQUET_FOOTER > self.max_bytes:
+        if (
+            self._stream is not None
+            and self._stream.tell() + most + PARQUET_FOOTER > self.max_bytes
+        ):
             self._close_file()
         if self._stream is None:
             stream = self._begin(first_id)

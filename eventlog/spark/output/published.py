@@ -49,17 +49,26 @@ _GROUP_EVENTS: Final = 5_000
 def output_of(format: Format) -> OutputFormat:
     """Return the functions of a published format for a backlog job."""
     return OutputFormat(
-        FILE_LAYOUTS, partial(_read_options, format), _renderer, _write, _pieces_writer, _write_sent, _needs_log_rows
+        FILE_LAYOUTS,
+        partial(_read_options, format),
+        _renderer,
+        _write,
+        _pieces_writer,
+        _write_sent,
+        _needs_log_rows,
     )
 
 
-def _read_options(format: Format, config: Config, options: Mapping[str, Any], file_layout: str) -> Any:
+def _read_options(
+    format: Format, config: Config, options: Mapping[str, Any], file_layout: str
+) -> Any:
     """Return the options of ``[format]``; options of the request take precedence."""
     kind = format.backlog_options
     if kind is None:
         if options:
             raise ConfigError(
-                f"format {format.name} takes no options of --map: set them in [format] of the configuration"
+                f"format {format.name} takes no options of --map: set them in [format] of the "
+                "configuration"
             )
         return publish_options(config)
     named = {**named_options(config, kind), **options}
@@ -72,7 +81,12 @@ def writer_of(job: Job) -> EventWriter[Any]:
     layout = "documents" if job.output.file_layout == "documents" else "lines"
     database = url.database or url.username or ""
     publishing = Publishing(
-        value_options(job.config), database, log.schema, log.name, file_layout=layout, utc_now=lambda: job.started
+        value_options(job.config),
+        database,
+        log.schema,
+        log.name,
+        file_layout=layout,
+        utc_now=lambda: job.started,
     )
     return format_named(job.output.format).publish(job.output.options, publishing)
 
@@ -81,7 +95,7 @@ def _needs_log_rows(job: Job) -> bool:
     return Need.TIMES in writer_of(job).needs
 
 
-# --- first and second stage: pieces -----------------------------------------------------------------------------------
+# --- first and second stage: pieces ---------------------------------------------------------------
 
 
 def _pieces_writer(job: Job) -> RenderSent:
@@ -89,7 +103,10 @@ def _pieces_writer(job: Job) -> RenderSent:
     writer, classes, is_parquet = writer_of(job), catalog(job), job.output.file_layout == "parquet"
 
     def write(
-        events: Sequence[Outgoing], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+        events: Sequence[Outgoing],
+        places: Sequence[int],
+        log_rows: Mapping[int, LogRow],
+        query_back: QueryBack,
     ) -> tuple[Columns | None, list[BadLine], Counts]:
         current_rows: CurrentRows = {}
         if Need.WHOLE_ROWS in writer.needs:
@@ -97,7 +114,11 @@ def _pieces_writer(job: Job) -> RenderSent:
         counts, bad = counts_of(events)
         written = [event for event in events if event.operation is not None]
         if len(written) < len(events):
-            places = [place for place, event in zip(places, events, strict=True) if event.operation is not None]
+            places = [
+                place
+                for place, event in zip(places, events, strict=True)
+                if event.operation is not None
+            ]
         if not written:
             return None, bad, counts
         flight = Flight(0, {}, origins=origins_of(log_rows.values()), current_rows=current_rows)
@@ -113,7 +134,11 @@ def _pieces_writer(job: Job) -> RenderSent:
             places, written, pieces = (list(column) for column in zip(*several, strict=True))
         if not writer.is_framed:
             pieces = [writer.body([piece]) for piece in pieces]
-        about = zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True) if is_parquet else ()
+        about = (
+            zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True)
+            if is_parquet
+            else ()
+        )
         return {"place": places, _PIECE: pieces, **dict(about)}, bad, counts
 
     return write
@@ -130,19 +155,29 @@ def _renderer(job: Job) -> Render:
     options, write = job.options.events, _pieces_writer(job)
 
     def render(
-        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+        decided: Sequence[Decided],
+        places: Sequence[int],
+        log_rows: Mapping[int, LogRow],
+        query_back: QueryBack,
     ) -> Rendered:
-        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        events = [
+            build_event(group, options, decision, current) for group, decision, current in decided
+        ]
         return *write(events, places, log_rows, query_back), NOTHING
 
     return render
 
 
-# --- third stage: files -----------------------------------------------------------------------------------------------
+# --- third stage: files ---------------------------------------------------------------------------
 
 
 def _write(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+    job: Job,
+    directory: Directory,
+    part: int,
+    blobs: Sequence[Columns],
+    before: Numbered,
+    sequences: Mapping[int, str],
 ) -> tuple[list[OutputFile], Numbered]:
     """Write the events of a part as files, in envelopes in queue order: a ``Write``."""
     places = [place for blob in blobs for place in blob["place"]]
@@ -162,7 +197,11 @@ def _write_sent(job: Job, directory: Directory, blobs: Sequence[Columns]) -> lis
 
 
 def _write_files(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], envelopes: Sequence[Sequence[int]]
+    job: Job,
+    directory: Directory,
+    part: int,
+    blobs: Sequence[Columns],
+    envelopes: Sequence[Sequence[int]],
 ) -> list[OutputFile]:
     """Write envelopes. Each has the indexes of its events among the events of all blobs."""
     output, writer, format = job.output, writer_of(job), format_named(job.output.format)
@@ -172,7 +211,9 @@ def _write_files(
     ending = ".parquet" if output.file_layout == "parquet" else format.endings[output.file_layout]
     with PartFiles(job, directory, part, ending, digits=7 if is_file_each else 5) as files:
         if output.file_layout == "parquet":
-            about = [line for blob in blobs for line in zip(*map(blob.__getitem__, _ABOUT), strict=True)]
+            about = [
+                line for blob in blobs for line in zip(*map(blob.__getitem__, _ABOUT), strict=True)
+            ]
             order = [index for envelope in envelopes for index in envelope]
             _write_parquet(files, writer, [(places[i], pieces[i], about[i]) for i in order])
             return files.files
@@ -210,7 +251,11 @@ def _write_parquet(
         end = start + len(documents)
         about = zip(*(each[2] for each in left[start:end]), strict=True)
         shown = [document.decode() for document in documents] if writer.is_text else documents
-        arrays = [pa.array(column, kind) for column, kind in zip((*about, shown), kinds, strict=True)]
+        arrays = [
+            pa.array(column, kind) for column, kind in zip((*about, shown), kinds, strict=True)
+        ]
         table = pa.Table.from_arrays(arrays, schema=schema)
-        files.put_table(table, size, len(documents), len(documents), left[start][0], left[end - 1][0])
+        files.put_table(
+            table, size, len(documents), len(documents), left[start][0], left[end - 1][0]
+        )
         start = end

@@ -58,16 +58,23 @@ def _message_renderer(job: Job) -> Render:
     _, messages = _message_writer(job)
 
     def render(
-        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+        decided: Sequence[Decided],
+        places: Sequence[int],
+        log_rows: Mapping[int, LogRow],
+        query_back: QueryBack,
     ) -> Rendered:
-        events = [build_event(group, options, decision, current) for group, decision, current in decided]
+        events = [
+            build_event(group, options, decision, current) for group, decision, current in decided
+        ]
         counts, bad = counts_of(events)
         rows: list[tuple[Any, ...]] = []
         for place, event in zip(places, events, strict=True):
             if event.operation is None:
                 continue
             try:
-                _, key, body, headers, with_before = draft = messages.draft(event, log_rows[event.ids[0]].event_time)
+                _, key, body, headers, with_before = draft = messages.draft(
+                    event, log_rows[event.ids[0]].event_time
+                )
                 # In JSON a body is a dict, which becomes part of the message when its bytes are
                 # made.
                 packed = body if isinstance(body, bytes) else json_bytes(body)
@@ -75,11 +82,23 @@ def _message_renderer(job: Job) -> Render:
                 refuse(event, str(error), counts, bad)
                 continue
             prefix = timestamp_prefix(headers["timestamp"])
-            rows.append((place, draft.records.table.name, key, packed, json_bytes(headers), prefix, 1 + with_before))
+            rows.append(
+                (
+                    place,
+                    draft.records.table.name,
+                    key,
+                    packed,
+                    json_bytes(headers),
+                    prefix,
+                    1 + with_before,
+                )
+            )
         if not rows:
             return None, bad, counts, NOTHING
         columns = dict(zip(_COLUMNS, zip(*rows, strict=True), strict=True))
-        numbered = Numbered(sum(columns["numbers"]), max(columns["prefix"]), frozenset(columns["table"]))
+        numbered = Numbered(
+            sum(columns["numbers"]), max(columns["prefix"]), frozenset(columns["table"])
+        )
         return columns, bad, counts, numbered
 
     return render
@@ -90,12 +109,19 @@ def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
     events for it.
     """
     options: WriteOptions = job.output.options
-    writer = MessageWriter(options, registry=registry_of_writer(options), utc_now=lambda: job.started)
+    writer = MessageWriter(
+        options, registry=registry_of_writer(options), utc_now=lambda: job.started
+    )
     return writer, EventMessages(writer, catalog(job), value_options(job.config))
 
 
 def _write_messages(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+    job: Job,
+    directory: Directory,
+    part: int,
+    blobs: Sequence[Columns],
+    before: Numbered,
+    sequences: Mapping[int, str],
 ) -> tuple[list[OutputFile], Numbered]:
     """Write the messages of a part in queue order, numbered from the numbers used before, as lines
     of files.
@@ -103,7 +129,8 @@ def _write_messages(
     writer, messages = _message_writer(job)
     is_json = job.output.options.encoding == "json"
     rows = sorted(
-        (row for blob in blobs for row in zip(*map(blob.__getitem__, _COLUMNS), strict=True)), key=itemgetter(0)
+        (row for blob in blobs for row in zip(*map(blob.__getitem__, _COLUMNS), strict=True)),
+        key=itemgetter(0),
     )
     state, described = WriterState(before.prefix, before.number), set(before.tables)
     with PartFiles(job, directory, part, ".jsonl") as files:

@@ -50,8 +50,25 @@ from eventlog.qlik.sequence import (
 from eventlog.qlik.stored_tables import WriteOptions, ended_partition, layout_of_new
 from eventlog.qlik.values import arrow_type, converter
 from eventlog.spark.directory import Directory
-from eventlog.spark.job import NOTHING, BadLine, Columns, Job, Numbered, OutputFile, arrow_bytes, catalog
-from eventlog.spark.output import COMPRESS, PARQUET_FOOTER, RECEIVER, OutputFormat, PartFiles, Render, Rendered
+from eventlog.spark.job import (
+    NOTHING,
+    BadLine,
+    Columns,
+    Job,
+    Numbered,
+    OutputFile,
+    arrow_bytes,
+    catalog,
+)
+from eventlog.spark.output import (
+    COMPRESS,
+    PARQUET_FOOTER,
+    RECEIVER,
+    OutputFormat,
+    PartFiles,
+    Render,
+    Rendered,
+)
 
 _OPERATIONS: Final = {
     ChangeOp.INSERT: Operation.ADD,
@@ -64,11 +81,16 @@ _NUMBER_LENGTH: Final = LENGTH - PREFIX_LENGTH
 
 def _read_options(config: Config, options: Mapping[str, Any], file_layout: str) -> WriteOptions:
     """Return the options of ``[format]``; options of the request take precedence."""
-    configured = {**same_fields(publish_options(config), WriteOptions), **options, "file_format": file_layout}
+    configured = {
+        **same_fields(publish_options(config), WriteOptions),
+        **options,
+        "file_format": file_layout,
+    }
     chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
     if chosen.tables or chosen.catalog is not None:
         raise ConfigError(
-            "the change tables of a backlog have the columns of the database; leave out tables and catalog"
+            "the change tables of a backlog have the columns of the database; leave out tables "
+            "and catalog"
         )
     return chosen
 
@@ -106,7 +128,10 @@ def _table(cls: ObjectClass, schema: str | None, options: WriteOptions) -> _Tabl
         TargetTable(cls.name, columns, options),
         layout_of_new(schema, cls.name, columns, options),
         columns,
-        [pa.string() if is_text or column.type == "TIME" else arrow_type(column) for column in columns],
+        [
+            pa.string() if is_text or column.type == "TIME" else arrow_type(column)
+            for column in columns
+        ],
     )
 
 
@@ -115,7 +140,7 @@ def _folders(job: Job) -> list[str]:
     return [CONTROL_TABLE, *(table.folder for table in _tables(job).values())]
 
 
-# --- first and second stage: rows -------------------------------------------------------------------------------------
+# --- first and second stage: rows -----------------------------------------------------------------
 
 _Stored = tuple[Any, ...]
 """A row for the third stage: the values of ``_fixed_columns``, then the values of the data
@@ -126,8 +151,9 @@ columns.
 def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
     """Return the columns that every row has beside its data."""
     mask = pa.binary() if options.file_format == "parquet" else pa.string()
-    return [("place", pa.int64()), ("numbers", pa.int64()), ("prefix", pa.string()), ("letter", pa.string()),
-            ("mask", mask), ("position", pa.string()), ("time", pa.timestamp("us", "UTC"))]  # fmt: skip
+    return [("place", pa.int64()), ("numbers", pa.int64()), ("prefix", pa.string()), ("letter",
+            pa.string()), ("mask", mask), ("position", pa.string()), ("time", pa.timestamp("us",
+             "UTC"))]  # fmt: skip
 
 
 _NUMBERS, _PREFIX = 1, 2
@@ -138,10 +164,15 @@ def _renderer(job: Job) -> Render:
     """Return the function that makes rows of the changes of groups."""
     settings = job.config.format
     read = group_reader(catalog(job).schema, settings.time_zone, settings.char_padding)
-    writers = {name: _TableWriter(table, job.output.options) for name, table in _tables(job).items()}
+    writers = {
+        name: _TableWriter(table, job.output.options) for name, table in _tables(job).items()
+    }
 
     def render(
-        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], query_back: QueryBack
+        decided: Sequence[Decided],
+        places: Sequence[int],
+        log_rows: Mapping[int, LogRow],
+        query_back: QueryBack,
     ) -> Rendered:
         try:
             return attempt(decided, places, log_rows, is_careful=False)
@@ -149,7 +180,11 @@ def _renderer(job: Job) -> Render:
             return attempt(decided, places, log_rows, is_careful=True)
 
     def attempt(
-        decided: Sequence[Decided], places: Sequence[int], log_rows: Mapping[int, LogRow], *, is_careful: bool
+        decided: Sequence[Decided],
+        places: Sequence[int],
+        log_rows: Mapping[int, LogRow],
+        *,
+        is_careful: bool,
     ) -> Rendered:
         done: list[_Done] = []
         bad: list[BadLine] = []
@@ -173,7 +208,9 @@ def _renderer(job: Job) -> Render:
                 if rows is None:
                     rows = stored_by_class[name] = []
                 rows += stored
-            done.append((surviving, decision, current, change.op if stored and change is not None else None))
+            done.append(
+                (surviving, decision, current, change.op if stored and change is not None else None)
+            )
         counts = _counts_of(done)
         if dropped:
             counts["rows_dropped"] += dropped
@@ -235,7 +272,9 @@ def _row_writer(table: _Table, options: WriteOptions) -> Callable[[Change, int],
         numbers = len(images)
         rows = []
         for oper, bits, data in images:
-            rows.append((place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names)))
+            rows.append(
+                (place, numbers, prefix, oper, mask(bits), position, moment, *map(data.get, names))
+            )
             numbers = 0  # a before image and its update have the second of two numbers
         return rows
 
@@ -257,12 +296,16 @@ class _TableWriter:
         fixed = _fixed_columns(options)
         self._fixed = len(fixed)
         # Data columns are named by their positions, so that no two share a name.
-        self._schema = pa.schema([*fixed, *((str(place), type) for place, type in enumerate(table.types))])
+        self._schema = pa.schema(
+            [*fixed, *((str(place), type) for place, type in enumerate(table.types))]
+        )
         self._what = full_name(table.schema, table.name)
         self._columns = [
             (
                 _kept_class(column, type) if options.file_format == "parquet" else None,
-                converter("csv" if type == pa.string() else options.file_format, [column], self._what),
+                converter(
+                    "csv" if type == pa.string() else options.file_format, [column], self._what
+                ),
                 type,
             )
             for column, type in zip(table.columns, table.types, strict=True)
@@ -276,16 +319,31 @@ class _TableWriter:
         try:
             data = [
                 pa.array(self._converted(column, kept, convert), type)
-                for column, (kept, convert, type) in zip(every[self._fixed :], self._columns, strict=True)
+                for column, (kept, convert, type) in zip(
+                    every[self._fixed :], self._columns, strict=True
+                )
             ]
-        except (FormatError, RowError, pa.ArrowException, ValueError, TypeError, OverflowError) as error:
+        except (
+            FormatError,
+            RowError,
+            pa.ArrowException,
+            ValueError,
+            TypeError,
+            OverflowError,
+        ) as error:
             raise _NotStorable from error
-        fixed = [pa.array(column, type) for column, type in zip(every[: self._fixed], self._schema.types, strict=False)]
+        fixed = [
+            pa.array(column, type)
+            for column, type in zip(every[: self._fixed], self._schema.types, strict=False)
+        ]
         batch = pa.RecordBatch.from_arrays([*fixed, *data], schema=self._schema)
         return arrow_bytes(batch), sum(every[_NUMBERS]), max(every[_PREFIX])
 
     def _converted(
-        self, values: Sequence[Any], kept: type | None, convert: Callable[[Sequence[Any]], list[Any]]
+        self,
+        values: Sequence[Any],
+        kept: type | None,
+        convert: Callable[[Sequence[Any]], list[Any]],
     ) -> Any:
         if kept is not None and set(map(type, values)) <= {kept, type(None)}:
             return values
@@ -298,9 +356,12 @@ class _TableWriter:
             for name, value in zip(self._table.layout.names, values, strict=True):
                 if is_multi_valued(value):
                     raise NotExpressible(
-                        f"{name!r} of {self._what} has several values, which a change table cannot hold"
+                        f"{name!r} of {self._what} has several values, which a change table "
+                        "cannot hold"
                     )
-            for column, value, (_, convert, type) in zip(self._table.columns, values, self._columns, strict=True):
+            for column, value, (_, convert, type) in zip(
+                self._table.columns, values, self._columns, strict=True
+            ):
                 stored = convert((value,))
                 try:
                     pa.array(stored, type)
@@ -312,8 +373,8 @@ class _TableWriter:
 
 _KEPT: Final[Mapping[str, type]] = {
     name: CLASSES[name]
-    for name in ("INT2", "INT4", "INT8", "STRING", "WSTRING", "CLOB", "NCLOB", "NUMERIC", "BOOLEAN", "DATE", "REAL4",
-                 "REAL8", "BYTES", "BLOB")
+    for name in ("INT2", "INT4", "INT8", "STRING", "WSTRING", "CLOB", "NCLOB", "NUMERIC", "BOOLEAN",
+                 "DATE", "REAL4", "REAL8", "BYTES", "BLOB")
 }  # fmt: skip
 
 
@@ -326,11 +387,16 @@ def _kept_class(column: QlikColumn, type: pa.DataType) -> type | None:
     return _KEPT.get(column.type)
 
 
-# --- third stage: files -----------------------------------------------------------------------------------------------
+# --- third stage: files ---------------------------------------------------------------------------
 
 
 def _write(
-    job: Job, directory: Directory, part: int, blobs: Sequence[Columns], before: Numbered, sequences: Mapping[int, str]
+    job: Job,
+    directory: Directory,
+    part: int,
+    blobs: Sequence[Columns],
+    before: Numbered,
+    sequences: Mapping[int, str],
 ) -> tuple[list[OutputFile], Numbered]:
     """Write the rows of a part in queue order, numbered from the numbers used before, as files of
     their tables.
@@ -355,7 +421,9 @@ def _sorted(rows: pa.Table) -> pa.Table:
     """Return the rows in queue order; a before image, which takes the numbers, comes before its
     update.
     """
-    return rows.take(pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])).combine_chunks()
+    return rows.take(
+        pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])
+    ).combine_chunks()
 
 
 def _sequences(tables: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array]:
@@ -363,11 +431,15 @@ def _sequences(tables: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Arra
     (spec/qlik.md 3).
     """
     every = pa.concat_tables(
-        rows.select(["place", "numbers", "prefix"]).append_column("table", pa.array([n] * len(rows), pa.int32()))
+        rows.select(["place", "numbers", "prefix"]).append_column(
+            "table", pa.array([n] * len(rows), pa.int32())
+        )
         for n, rows in enumerate(tables)
     )
     every = _sorted(every)
-    numbers = pc.add(pc.cumulative_sum(every["numbers"].cast(pa.uint64())), pa.scalar(before.number, pa.uint64()))
+    numbers = pc.add(
+        pc.cumulative_sum(every["numbers"].cast(pa.uint64())), pa.scalar(before.number, pa.uint64())
+    )
     prefixes = pc.cumulative_max(every["prefix"].cast(pa.int64()), start=int(before.prefix or 0))
     sequences = pc.binary_join_element_wise(
         pc.utf8_lpad(prefixes.cast(pa.string()), PREFIX_LENGTH, "0"),
@@ -391,7 +463,9 @@ def _write_table(
     stored = _stored(table, options, rows, sequences, names)
     for name, start, length in _runs(names):
         folder = f"{table.folder}/{PARTITION_NAME}={name}"
-        files += _write_rows(job, directory, part, folder, stored.slice(start, length), rows.slice(start, length))
+        files += _write_rows(
+            job, directory, part, folder, stored.slice(start, length), rows.slice(start, length)
+        )
     return files
 
 
@@ -412,13 +486,19 @@ def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
 
 
 def _stored(
-    table: _Table, options: WriteOptions, rows: pa.Table, sequences: pa.Array, partitions: pa.Array | None
+    table: _Table,
+    options: WriteOptions,
+    rows: pa.Table,
+    sequences: pa.Array,
+    partitions: pa.Array | None,
 ) -> pa.Table:
     """Return the rows with all columns of the change table, in its order."""
     is_text = options.file_format != "parquet"
     time = rows["time"].fill_null(0)
     letters = rows["letter"].combine_chunks().dictionary_encode()
-    operations = pa.array([OPERATIONS[letter] for letter in letters.dictionary.to_pylist()], pa.string())
+    operations = pa.array(
+        [OPERATIONS[letter] for letter in letters.dictionary.to_pylist()], pa.string()
+    )
     headers: dict[str, Callable[[], Any]] = {
         "change_seq": lambda: sequences,
         "change_oper": lambda: rows["letter"],
@@ -426,12 +506,16 @@ def _stored(
         "stream_position": lambda: rows["position"],
         "operation": lambda: operations.take(letters.indices),
         "transaction_id": lambda: pa.repeat(UNKNOWN_TRANSACTION, len(rows)),
-        "timestamp": lambda: pc.strftime(time.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S") if is_text else time,
+        "timestamp": lambda: (
+            pc.strftime(time.cast(pa.timestamp("us")), "%Y-%m-%d %H:%M:%S") if is_text else time
+        ),
         PARTITION_NAME: lambda: partitions,
     }
     columns = {place: headers[name]() for name, place in table.layout.headers.items()}
     columns |= {place: rows[str(n)] for n, (_, place) in enumerate(table.layout.data)}
-    return pa.table([columns[place] for place in range(len(columns))], names=list(table.layout.columns))
+    return pa.table(
+        [columns[place] for place in range(len(columns))], names=list(table.layout.columns)
+    )
 
 
 def _write_rows(
@@ -467,20 +551,26 @@ def _write_rows(
 
 def _text(block: pa.Table, file_format: str) -> bytes:
     write = csv_line if file_format == "csv" else partial(json_line, block.column_names)
-    return "".join(map(write, zip(*(column.to_pylist() for column in block.columns), strict=True))).encode()
+    return "".join(
+        map(write, zip(*(column.to_pylist() for column in block.columns), strict=True))
+    ).encode()
 
 
-# --- at the end -------------------------------------------------------------------------------------------------------
+# --- at the end -----------------------------------------------------------------------------------
 
 
-def _finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState) -> list[str]:
+def _finish(
+    job: Job, directory: Directory, files: Sequence[OutputFile], state: WriterState
+) -> list[str]:
     """Write the list of readable partitions, ``attrep_cdc_partitions``, and the state of the
     sequence writer. Returns the names of the written files.
     """
     options: WriteOptions = job.output.options
     by_folder = {table.folder: table for table in _tables(job).values()}
     rows = []
-    for folder, name in sorted({tuple(file.name.split("/")[:2]) for file in files} if options.partitioned else ()):
+    for folder, name in sorted(
+        {tuple(file.name.split("/")[:2]) for file in files} if options.partitioned else ()
+    ):
         table = by_folder[folder]
         row = ended_partition(table.schema, table.name, name.partition("=")[2], options, state)
         if row is not None:
@@ -493,7 +583,9 @@ def _finish(job: Job, directory: Directory, files: Sequence[OutputFile], state: 
     return written
 
 
-def _write_control(job: Job, directory: Directory, file_format: Any, rows: Sequence[ControlRow]) -> str:
+def _write_control(
+    job: Job, directory: Directory, file_format: Any, rows: Sequence[ControlRow]
+) -> str:
     with tempfile.TemporaryDirectory(prefix="eventlog-") as place:
         path = Path(place) / f"part-000000-00001-{job.name}{SUFFIXES[file_format]}"
         write_partitions(path, file_format, rows)
@@ -507,4 +599,6 @@ def _write_control(job: Job, directory: Directory, file_format: Any, rows: Seque
 def output_of(format: Format) -> OutputFormat:
     """Return the functions of change tables for a backlog job."""
     file_layouts = "parquet", "csv", "json"
-    return OutputFormat(file_layouts, _read_options, _renderer, _write, folders=_folders, finish=_finish)
+    return OutputFormat(
+        file_layouts, _read_options, _renderer, _write, folders=_folders, finish=_finish
+    )

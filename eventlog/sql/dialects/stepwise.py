@@ -51,7 +51,9 @@ class StepwiseDialect(Dialect):
         single = [attribute for attribute in attributes if child_of(cls, attribute) is None]
         columns = tuple(attribute.column for attribute in single)
         rows: dict[str, CurrentRow] = {}
-        for n, values in self.read_values(conn, schema, cls, None, columns, [values for _, values in possible]):
+        for n, values in self.read_values(
+            conn, schema, cls, None, columns, [values for _, values in possible]
+        ):
             row = rows.setdefault(possible[n][0], {attribute.name: [] for attribute in attributes})
             for attribute, value in zip(single, values, strict=True):
                 row[attribute.name].append(log_text(value))
@@ -103,9 +105,14 @@ class StepwiseDialect(Dialect):
         for place, key in enumerate(keys):
             places.setdefault(key, []).append(place)
         for chunk in chunks(list(places)):
-            binds = {f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)}
+            binds = {
+                f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)
+            }
             for row in read(len(chunk), binds):
-                key = tuple(reader(log_text(value) or "") for reader, value in zip(readers, row, strict=False))
+                key = tuple(
+                    reader(log_text(value) or "")
+                    for reader, value in zip(readers, row, strict=False)
+                )
                 for place in places.get(key, ()):
                     yield place, row[len(readers) :]
 
@@ -114,12 +121,23 @@ class StepwiseDialect(Dialect):
     def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
         keys = self.keys_behind(conn, walk, position, limit)
         self.write_keys(conn, walk.log, walk.selection, keys)
-        return Batch(rows=len(keys), missing=0, position=keys[-1] if keys else position, is_last=len(keys) < limit)
+        return Batch(
+            rows=len(keys),
+            missing=0,
+            position=keys[-1] if keys else position,
+            is_last=len(keys) < limit,
+        )
 
     # The log in parts
 
     def read_part(
-        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+        self,
+        url: URL,
+        log: LogTable,
+        snapshot: str | None,
+        status: str | None,
+        part: Part,
+        fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
         bounds = f"{part.first:d} AND {part.last:d}"
         statement = self.bindable(self.part_statement(log, status, fields, bounds))
@@ -155,7 +173,7 @@ def log_text(value: Any) -> str | None:
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-# --- doctor -----------------------------------------------------------------------------------------------------------
+# --- doctor ---------------------------------------------------------------------------------------
 
 
 def trigger_answers(
@@ -170,7 +188,9 @@ def trigger_answers(
         for trigger in triggers.read_installed(conn, triggers.find_log(conn, log)).ours:
             name = qualified(trigger.schema or None, trigger.name, triggers.quote)
             mend = f"ALTER TRIGGER {name} {'ENABLE' if trigger.is_valid else 'COMPILE'}"
-            yield LogTrigger(_table(trigger), trigger.name, trigger.is_enabled and trigger.is_valid, mend)
+            yield LogTrigger(
+                _table(trigger), trigger.name, trigger.is_enabled and trigger.is_valid, mend
+            )
 
     def orphans(conn: Connection) -> Answer:
         for trigger in triggers.all_triggers(conn):
@@ -178,12 +198,18 @@ def trigger_answers(
                 mend = triggers.drop_trigger(trigger.schema or None, trigger.name)
                 yield _table(trigger), trigger.name, trigger.log, mend
 
-    def without_triggers(conn: Connection, schema: str | None, tables: Sequence[str], **_: Any) -> list[tuple[str]]:
+    def without_triggers(
+        conn: Connection, schema: str | None, tables: Sequence[str], **_: Any
+    ) -> list[tuple[str]]:
         places = [(schema or "", table) for table in tables]
         watched = {trigger.table for trigger in triggers.all_triggers(conn, places)}
         return [(table,) for place, table in places if (place, table) not in watched]
 
-    return {"installed_triggers": installed_triggers, "orphans": orphans, "without_triggers": without_triggers}
+    return {
+        "installed_triggers": installed_triggers,
+        "orphans": orphans,
+        "without_triggers": without_triggers,
+    }
 
 
 def _table(trigger: StoredTrigger) -> str:

@@ -91,7 +91,7 @@ def age(seconds: float) -> str:
     return f"{seconds:.1f} seconds"
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
 Answer = Iterable[Sequence[Any]]
 """The rows of an answer. Their fields and the order of these are the same for all databases;
@@ -170,7 +170,7 @@ def row(*values: Any) -> tuple[Any, ...]:
     return values
 
 
-# --- questions --------------------------------------------------------------------------------------------------------
+# --- questions ------------------------------------------------------------------------------------
 
 
 def ask(
@@ -188,7 +188,9 @@ def ask(
     """
     if (function := dialect.answers.get(question)) is not None:
         rows = function(conn, **(about if log is None else about | {"log": log}))
-    elif (statement := statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql").get(question)) is not None:
+    elif (
+        statement := statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql").get(question)
+    ) is not None:
         names = {} if log is None else _names(dialect, log)
         values = about if log is None else about | _values(dialect, log)
         binds = {bind: values[bind] for bind in _BIND.findall(statement)}
@@ -198,7 +200,9 @@ def ask(
     return [record(*map(_plain, fields)) for fields in rows]
 
 
-def repairs(conn: Connection, dialect: Dialect, name: str, log: LogTable, **more: str) -> tuple[str, ...]:
+def repairs(
+    conn: Connection, dialect: Dialect, name: str, log: LogTable, **more: str
+) -> tuple[str, ...]:
     """Return statements of ``doctor.sql`` that are shown and not run, with the names of this log
     and further ones.
     """
@@ -206,7 +210,9 @@ def repairs(conn: Connection, dialect: Dialect, name: str, log: LogTable, **more
         return tuple(ask(conn, dialect, name, str, log))
     parts = statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql")[name].split(";\n")
     all_names = _names(dialect, log) | more
-    return tuple(sql.format(**all_names) for sql in parts if log.schema is not None or "{schema}" not in sql)
+    return tuple(
+        sql.format(**all_names) for sql in parts if log.schema is not None or "{schema}" not in sql
+    )
 
 
 _BIND: Final = re.compile(r"(?<![:\w\\]):([a-z_]+)\b")
@@ -247,7 +253,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-# --- the session and its rights ---------------------------------------------------------------------------------------
+# --- the session and its rights -------------------------------------------------------------------
 
 
 def judge_pool(pooled: bool) -> Iterator[Finding]:
@@ -257,8 +263,9 @@ def judge_pool(pooled: bool) -> Iterator[Finding]:
     if pooled:
         yield error(
             "pooling",
-            "the session changes from transaction to transaction: a connection pool in transaction mode stands "
-            "between. The publisher's lock and notifications belong to a session, so the publisher refuses to start",
+            "the session changes from transaction to transaction: a connection pool in "
+            "transaction mode stands between. The publisher's lock and notifications belong to a "
+            "session, so the publisher refuses to start",
             "url in [database]: the server itself, or a pool in session mode",
         )
 
@@ -268,7 +275,10 @@ def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
     in words.
     """
     if reason is not None:
-        text = f"{reason}: no publisher can run here, since it marks rows, and no trigger can be applied"
+        text = (
+            f"{reason}: no publisher can run here, since it marks rows, and no trigger can be "
+            "applied"
+        )
         yield error("standby", text, mend)
 
 
@@ -280,8 +290,8 @@ def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Fi
         way = "ahead of" if ahead > 0 else "behind"
         yield warning(
             "clock",
-            f"the database's clock is {age(abs(ahead))} {way} this machine's: ages of rows and times of documents do "
-            "not agree",
+            f"the database's clock is {age(abs(ahead))} {way} this machine's: ages of rows and "
+            "times of documents do not agree",
             "chronyc makestep, on the machine that is wrong",
         )
 
@@ -293,27 +303,31 @@ def judge_rights(missing: Sequence[str], user: str, grants: Sequence[str]) -> It
         yield error("rights_publish", text, *grants)
 
 
-def judge_unreadable(tables: Answer, user: str, schema: str, quote: Callable[[str], str]) -> Iterator[Finding]:
+def judge_unreadable(
+    tables: Answer, user: str, schema: str, quote: Callable[[str], str]
+) -> Iterator[Finding]:
     """Judge tables that cannot be read back, with the columns that the user may not read."""
     for table, columns in tables:
         yield error(
             "rights_read",
-            f"user {user} may not read {table} ({', '.join(columns)}): its events cannot be built, since what they "
-            "hold is read back, and the publisher stops",
+            f"user {user} may not read {table} ({', '.join(columns)}): its events cannot be "
+            "built, since what they hold is read back, and the publisher stops",
             f"GRANT SELECT ON {quote(schema)}.{quote(table)} TO {quote(user)}",
         )
 
 
-def judge_unreadable_later(tables: Answer, user: str, schema: str, quote: Callable[[str], str]) -> Iterator[Finding]:
+def judge_unreadable_later(
+    tables: Answer, user: str, schema: str, quote: Callable[[str], str]
+) -> Iterator[Finding]:
     """Judge unreadable tables whose values are logged: rows that triggers cannot log by value will
     be read back.
     """
     for table, columns in tables:
         yield warning(
             "rights_read_later",
-            f"user {user} may not read {table} ({', '.join(columns)}): its values are logged, but not after a change "
-            "of the table, until `triggers apply`, nor if one is larger than value_limit; such a row is read back, and "
-            "the publisher then stops",
+            f"user {user} may not read {table} ({', '.join(columns)}): its values are logged, but "
+            "not after a change of the table, until `triggers apply`, nor if one is larger than "
+            "value_limit; such a row is read back, and the publisher then stops",
             f"GRANT SELECT ON {quote(schema)}.{quote(table)} TO {quote(user)}",
         )
 
@@ -325,12 +339,15 @@ def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding
     if missing:
         yield info(
             "rights_triggers",
-            f"user {user} cannot apply triggers: it lacks {'; '.join(missing)}. The publisher does not need that",
+            f"user {user} cannot apply triggers: it lacks {'; '.join(missing)}. The publisher "
+            "does not need that",
             "eventlog triggers apply --sql, to be run by the owner of the tables",
         )
 
 
-def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) -> Iterator[Finding]:
+def judge_transactions(
+    transactions: Iterable[OpenTransaction], limits: Limits
+) -> Iterator[Finding]:
     """Judge old transactions: the rows of a writing one are invisible, and dead rows behind a
     snapshot cannot be removed.
     """
@@ -345,8 +362,8 @@ def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) 
             if transaction.wrote_log:
                 yield info(
                     "open_transaction",
-                    f"{who} has written rows to the log in a transaction that is still open; its age is not shown to "
-                    "this user (pg_read_all_stats shows it)",
+                    f"{who} has written rows to the log in a transaction that is still open; its "
+                    "age is not shown to this user (pg_read_all_stats shows it)",
                 )
             continue
         if transaction.writes and seconds >= limits.writing:
@@ -356,4 +373,8 @@ def judge_transactions(transactions: Iterable[OpenTransaction], limits: Limits) 
             effect = "until it ends no dead row of the log can be removed"
         else:
             continue
-        yield warning("open_transaction", f"{who} has a transaction open for {age(seconds)}{state}: {effect}", end)
+        yield warning(
+            "open_transaction",
+            f"{who} has a transaction open for {age(seconds)}{state}: {effect}",
+            end,
+        )

@@ -13,14 +13,24 @@ from eventlog.core.checks import BadRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import EventType, Status
-from eventlog.sql.doctor import Answer, Finding, Limits, LogTrigger, Numbering, age, error, info, warning
+from eventlog.sql.doctor import (
+    Answer,
+    Finding,
+    Limits,
+    LogTrigger,
+    Numbering,
+    age,
+    error,
+    info,
+    warning,
+)
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Due
 from eventlog.sql.statements import literal
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import Queue
 
-# --- the table --------------------------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def judge_revision(
@@ -33,7 +43,10 @@ def judge_revision(
         text = f"the log is at revision {', '.join(unknown)}, which this eventlog does not know"
         yield warning("migration", text, mend)
     elif old := [revision for revision in reached if revision not in newest]:
-        text = f"the log is at revision {', '.join(old)}, and there are newer ones: {', '.join(newest)}"
+        text = (
+            f"the log is at revision {', '.join(old)}, and there are newer ones: "
+            f"{', '.join(newest)}"
+        )
         yield warning("migration", text, "eventlog db upgrade")
 
 
@@ -72,26 +85,31 @@ def judge_indexes(
     if not serves_reading:
         yield warning(
             "index_missing",
-            "the log has no valid index of the rows N in record_id order: every look at the queue reads the whole log",
+            "the log has no valid index of the rows N in record_id order: every look at the queue "
+            "reads the whole log",
             *reading_index,
         )
     if not serves_rows:
         yield warning(
             "index_missing",
-            "the log has no index of record_id: to mark rows, to rebuild what is in flight and to show a row reads the "
-            "whole log",
+            "the log has no index of record_id: to mark rows, to rebuild what is in flight and to "
+            "show a row reads the whole log",
             *row_index,
         )
 
 
-_GUARD: Final = re.compile(r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$")
+_GUARD: Final = re.compile(
+    r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$"
+)
 
 
 def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bool:
     # PostgreSQL writes (status = 'N'::bpchar) or ((status)::text = 'N'::text), and the guard of a
     # log of ours.
     predicate = re.sub(
-        r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$", "", predicate
+        r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$",
+        "",
+        predicate,
     )
     plain = re.sub(r"::(bpchar|text|character varying)|[()\s]", "", predicate)
     return plain in (f"{status}='N'", f"{quote(status)}='N'")
@@ -105,15 +123,15 @@ def judge_numberings(numberings: Iterable[Numbering]) -> Iterator[Finding]:
         if sequence.cache > 1:
             yield error(
                 "sequence_cache",
-                f"the sequence {sequence.name} caches {sequence.cache} numbers a session: the changes of one row by "
-                "two sessions may be numbered, and sent, in the wrong order",
+                f"the sequence {sequence.name} caches {sequence.cache} numbers a session: the "
+                "changes of one row by two sessions may be numbered, and sent, in the wrong order",
                 f"ALTER SEQUENCE {sequence.name} CACHE 1",
             )
         if sequence.disorder is not None:
             yield warning(
                 "sequence_order",
-                f"the sequence {sequence.name} {sequence.disorder}: the changes of one row by two sessions may be "
-                "numbered, and sent, in the wrong order",
+                f"the sequence {sequence.name} {sequence.disorder}: the changes of one row by two "
+                "sessions may be numbered, and sent, in the wrong order",
                 sequence.mend,
             )
         if sequence.increment < 1 or sequence.cycles:
@@ -131,15 +149,16 @@ def judge_storage(storages: Answer, log: str, limits: Limits) -> Iterator[Findin
         if not has_autovacuum:
             yield warning(
                 "autovacuum_off",
-                "autovacuum is off for the log: every mark leaves a dead row behind, and the log slows down without "
-                "end",
+                "autovacuum is off for the log: every mark leaves a dead row behind, and the log "
+                "slows down without end",
                 f"ALTER TABLE {log} SET (autovacuum_enabled = true)",
             )
         if dead >= limits.dead and dead >= limits.dead_share * live:
             last = f"last vacuumed {vacuumed}" if vacuumed else "never vacuumed"
             yield warning(
                 "dead_rows",
-                f"the log has {dead:,} dead rows beside {live:,} live ones ({last}): windows are read slowly",
+                f"the log has {dead:,} dead rows beside {live:,} live ones ({last}): windows are "
+                "read slowly",
                 f"VACUUM (ANALYZE) {log}",
             )
 
@@ -151,13 +170,14 @@ def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding
     if missing is not None:
         yield warning(
             "wake_missing",
-            f"a publisher that sleeps is not woken by changes: {missing}; it looks every {polling_interval:g} s",
+            f"a publisher that sleeps is not woken by changes: {missing}; it looks every "
+            f"{polling_interval:g} s",
             "eventlog db upgrade",
             "or notify = false in [publisher], if polling is enough",
         )
 
 
-# --- the triggers -----------------------------------------------------------------------------------------------------
+# --- the triggers ---------------------------------------------------------------------------------
 
 
 def judge_classes(
@@ -181,8 +201,10 @@ def judge_classes(
         if match is None:
             yield error(
                 "class_missing",
-                f"there is no table or view {name!r} in schema {database.schema}, although it is configured",
-                f"correct tables or [[watch]] in eventlog.toml; of a table that was renamed, with was = {toml(name)}",
+                f"there is no table or view {name!r} in schema {database.schema}, although it is "
+                "configured",
+                "correct tables or [[watch]] in eventlog.toml; of a table that was renamed, with "
+                f"was = {toml(name)}",
             )
             continue
         table = present[match]
@@ -190,7 +212,8 @@ def judge_classes(
             if listed is not None and not key_columns(table):
                 yield error(
                     "class_without_key",
-                    f"view {match} has no column whose name begins with pk_: it is no class and cannot be published",
+                    f"view {match} has no column whose name begins with pk_: it is no class and "
+                    "cannot be published",
                     f"ALTER VIEW {schema}.{quote(match)} RENAME COLUMN ... TO pk_...",
                 )
         elif not table.primary_key and (listed is not None or match not in children):
@@ -199,7 +222,8 @@ def judge_classes(
             finding = info if listed is None else error
             yield finding(
                 "class_without_key",
-                f"table {match} has no primary key: it is no class, and its changes are not published",
+                f"table {match} has no primary key: it is no class, and its changes are not "
+                "published",
                 f"ALTER TABLE {schema}.{quote(match)} ADD PRIMARY KEY ({columns})",
             )
     for name, reason in ({} if catalog is None else catalog.unavailable).items():
@@ -213,12 +237,15 @@ def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
     for cls in catalog.classes:
         for child in cls.children:
             name, attribute = child.table.name, child.attribute.name
-            exclude = f"exclude = [{toml(attribute)}] in the [[watch]] of {cls.name}, then: eventlog triggers apply"
+            exclude = (
+                f"exclude = [{toml(attribute)}] in the [[watch]] of {cls.name}, then: eventlog "
+                "triggers apply"
+            )
             watch = f"[[watch]] with table = {toml(name)}, then: eventlog triggers apply"
             yield error(
                 "child_values",
-                f"the format {format} holds rows of one table: an event with values of {name}, the child table of "
-                f"{cls.name}, becomes E",
+                f"the format {format} holds rows of one table: an event with values of {name}, "
+                f"the child table of {cls.name}, becomes E",
                 *(
                     (watch, exclude)
                     if child.table.primary_key
@@ -231,13 +258,15 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Fin
     """Judge keys that are checked late (spec/triggers.md 7.1), unless the plan warns of them
     already.
     """
-    told = [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
+    told = (
+        [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
+    )
     for cls in catalog.classes:
         if cls.table.key_deferrable and not any(cls.name in sentence for sentence in told):
             yield warning(
                 "deferrable_key",
-                f"the primary key of {cls.name} is DEFERRABLE: with the check deferred to commit the order of two "
-                "sessions' changes of one key is not promised",
+                f"the primary key of {cls.name} is DEFERRABLE: with the check deferred to commit "
+                "the order of two sessions' changes of one key is not promised",
                 f"make the primary key of {cls.name} NOT DEFERRABLE, if nothing shifts its keys",
             )
 
@@ -245,7 +274,9 @@ def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Fin
 def judge_refused(refused: Iterable[str]) -> Iterator[Finding]:
     """Judge watches for which no triggers can be made, by any user."""
     for sentence in refused:
-        yield error("watch_refused", f"its triggers stay as they are: {sentence}", "eventlog triggers plan")
+        yield error(
+            "watch_refused", f"its triggers stay as they are: {sentence}", "eventlog triggers plan"
+        )
 
 
 def judge_resyncs(due: Iterable[Due]) -> Iterator[Finding]:
@@ -270,10 +301,16 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
             yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *mend)
         else:
             off = [f"trigger {name} " for name in disabled.get(action.table, ())]
-            reasons = [reason for reason in action.reason.split("; ") if not any(name in reason for name in off)]
+            reasons = [
+                reason
+                for reason in action.reason.split("; ")
+                if not any(name in reason for name in off)
+            ]
             if reasons:
                 text = f"triggers of {action.table} are not as declared: {'; '.join(reasons)}"
-                finding = error if any(reason.endswith("is missing") for reason in reasons) else warning
+                finding = (
+                    error if any(reason.endswith("is missing") for reason in reasons) else warning
+                )
                 yield finding("trigger_drifted", text, *mend)
     yield from judge_refused(plan.refused)
     for sentence in plan.warnings:
@@ -289,12 +326,15 @@ def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
         if not trigger.enabled:
             yield error(
                 "trigger_disabled",
-                f"trigger {trigger.trigger} of {trigger.table} is disabled: what it should log is lost",
+                f"trigger {trigger.trigger} of {trigger.table} is disabled: what it should log is "
+                "lost",
                 trigger.mend,
             )
 
 
-def judge_without_plan(installed: Iterable[LogTrigger], watched: Iterable[str], reason: str) -> Iterator[Finding]:
+def judge_without_plan(
+    installed: Iterable[LogTrigger], watched: Iterable[str], reason: str
+) -> Iterator[Finding]:
     """Judge triggers without a plan. ``watched`` are the tables, as ``schema.table``, that need
     triggers.
     """
@@ -308,7 +348,8 @@ def judge_without_plan(installed: Iterable[LogTrigger], watched: Iterable[str], 
         if table not in tables:
             yield error(
                 "trigger_missing",
-                f"{table}: watched, and not captured; its changes are lost until triggers are there",
+                f"{table}: watched, and not captured; its changes are lost until triggers are "
+                "there",
                 "eventlog triggers apply",
             )
 
@@ -328,9 +369,12 @@ def judge_orphans(orphans: Answer) -> Iterator[Finding]:
         yield error(
             "trigger_orphaned",
             f"the log {log} is gone, and {many} it: every change of {', '.join(tables)} fails",
-            "eventlog db upgrade, which makes the log again (it says what to do first where the log was dropped "
-            "by hand)",
-            *(f"{'or ' if number == 0 else ''}{'; '.join(mends)}" for number, mends in enumerate(tables.values())),
+            "eventlog db upgrade, which makes the log again (it says what to do first where the "
+            "log was dropped by hand)",
+            *(
+                f"{'or ' if number == 0 else ''}{'; '.join(mends)}"
+                for number, mends in enumerate(tables.values())
+            ),
         )
 
 
@@ -344,8 +388,8 @@ def judge_broken(triggers: Answer) -> Iterator[Finding]:
     for table, gone, mend in triggers:
         yield error(
             "trigger_broken",
-            f"triggers of {table} speak of the table {gone}, which is gone: every change of {table} fails, and so does "
-            "every ALTER TABLE ... RENAME in this database",
+            f"triggers of {table} speak of the table {gone}, which is gone: every change of "
+            f"{table} fails, and so does every ALTER TABLE ... RENAME in this database",
             f"make {gone} again, or take it out of eventlog.toml and run `eventlog triggers apply`",
             f"or {mend}",
         )
@@ -358,7 +402,8 @@ def judge_partitions(triggers: Answer) -> Iterator[Finding]:
     for table, partition, trigger, state, mend in triggers:
         yield error(
             "partition_trigger",
-            f"trigger {trigger} of {table} is {state} in its partition {partition}: what is changed there is lost",
+            f"trigger {trigger} of {table} is {state} in its partition {partition}: what is "
+            "changed there is lost",
             mend,
         )
 
@@ -374,7 +419,7 @@ def judge_untouched(tables: Iterable[str], listed: bool) -> Iterator[Finding]:
         )
 
 
-# --- the rows ---------------------------------------------------------------------------------------------------------
+# --- the rows -------------------------------------------------------------------------------------
 
 _LETTERS: Final = tuple(Status)
 
@@ -387,15 +432,24 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
     """
     statuses = list(statuses)
     whole = sum(rows for _, rows, _, _ in statuses)
-    scope = f" among the newest {whole:,} rows, more were not looked at (--sample)" if whole >= limits.sample else ""
+    scope = (
+        f" among the newest {whole:,} rows, more were not looked at (--sample)"
+        if whole >= limits.sample
+        else ""
+    )
     for status, rows, first, last in statuses:
         letter = None if status is None else status.rstrip(" ")
-        span = "no record_id" if first is None else f"record_id {first}" + ("" if first == last else f" to {last}")
+        span = (
+            "no record_id"
+            if first is None
+            else f"record_id {first}" + ("" if first == last else f" to {last}")
+        )
         if letter in _LETTERS and (letter == status or letter != Status.NEW):
             if letter in (Status.ERROR, Status.FATAL):
                 yield warning(
                     "rows_failed",
-                    f"{number_of(rows, 'row')} of status {letter} ({span}){scope}: not tried again until requeued",
+                    f"{number_of(rows, 'row')} of status {letter} ({span}){scope}: not tried "
+                    "again until requeued",
                     f"eventlog show {last}",
                     f"eventlog requeue --status {letter}",
                 )
@@ -408,21 +462,23 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
         else:
             yield warning(
                 "status_reserved",
-                f"{number_of(rows, 'row')} of status {status!r} ({span}){scope}: not looked at, since only N is new "
-                "and every other letter but S, W, E and F is reserved",
+                f"{number_of(rows, 'row')} of status {status!r} ({span}){scope}: not looked at, "
+                "since only N is new and every other letter but S, W, E and F is reserved",
                 f"UPDATE {log} SET {column} = 'N' WHERE {column} = {literal(status)}",  # noqa: S608 - shown, not run
             )
 
 
-def judge_record_ids(rows: int, looked_at: int, log: str, record_id: str, limits: Limits) -> Iterator[Finding]:
+def judge_record_ids(
+    rows: int, looked_at: int, log: str, record_id: str, limits: Limits
+) -> Iterator[Finding]:
     """Judge rows that cannot be addressed (spec/event-log.md 5). ``log`` and ``record_id`` are SQL
     names.
     """
     if rows:
         yield error(
             "record_id",
-            f"{at_least(rows, looked_at, limits)} of status N whose {record_id} is NULL or not positive: they cannot "
-            "be addressed and are never published",
+            f"{at_least(rows, looked_at, limits)} of status N whose {record_id} is NULL or not "
+            "positive: they cannot be addressed and are never published",
             f"UPDATE {log} SET {record_id} = DEFAULT WHERE {record_id} IS NULL OR {record_id} <= 0",  # noqa: S608
         )
 
@@ -433,15 +489,22 @@ def at_least(rows: int, looked_at: int, limits: Limits) -> str:
     return f"at least {counted}" if looked_at >= limits.rows else counted
 
 
-def judge_consumer(name: str, rows: int, seconds: float, runs: bool, limits: Limits) -> Iterator[Finding]:
+def judge_consumer(
+    name: str, rows: int, seconds: float, runs: bool, limits: Limits
+) -> Iterator[Finding]:
     """Judge a consumer that has rows to do and has not moved for so many seconds."""
     if rows and seconds > limits.in_flight:
-        why = "it runs: its receiver is away, or refuses; see its log" if runs else "no process runs it"
+        why = (
+            "it runs: its receiver is away, or refuses; see its log"
+            if runs
+            else "no process runs it"
+        )
         yield warning(
             "consumer_waits",
-            f"consumer {name} has {number_of(rows, 'row')} or more to do and has not moved for {age(seconds)}: {why}. "
-            "Purge keeps these rows for it",
-            f"eventlog publish, as consumer {name}; or, if nobody needs it: eventlog consumers drop {name}",
+            f"consumer {name} has {number_of(rows, 'row')} or more to do and has not moved for "
+            f"{age(seconds)}: {why}. Purge keeps these rows for it",
+            f"eventlog publish, as consumer {name}; or, if nobody needs it: eventlog consumers "
+            f"drop {name}",
         )
 
 
@@ -450,7 +513,9 @@ def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Fi
     None if it is not registered.
     """
     if known is None:
-        yield info("consumer_new", f"consumer {name} is not registered yet, which its first start does")
+        yield info(
+            "consumer_new", f"consumer {name} is not registered yet, which its first start does"
+        )
         return
     rows, runs = known
     if runs:
@@ -479,18 +544,24 @@ def judge_in_flight(
     elif seconds is not None and seconds > limits.in_flight:
         yield warning(
             "in_flight",
-            f"{what}: their objects are parked since the receiver answers retry, or it is away; their rows stay N "
-            "and later rows of their objects wait behind them",
+            f"{what}: their objects are parked since the receiver answers retry, or it is away; "
+            "their rows stay N and later rows of their objects wait behind them",
             "eventlog status",
             "look at the receiver's log and at the publisher's",
         )
     else:
-        yield info("in_flight", f"{what}: sent, and not answered for good yet; their rows are N until then")
+        yield info(
+            "in_flight", f"{what}: sent, and not answered for good yet; their rows are N until then"
+        )
 
 
 def judge_queue(queue: Queue, publisher_runs: bool, disabled: bool) -> Iterator[Finding]:
     """Judge the queue, and whether a publisher reads it (spec/event-log.md 8, 11)."""
-    oldest = "" if queue.oldest_seconds is None else f", the oldest for {age(max(0.0, queue.oldest_seconds))}"
+    oldest = (
+        ""
+        if queue.oldest_seconds is None
+        else f", the oldest for {age(max(0.0, queue.oldest_seconds))}"
+    )
     if disabled:
         yield warning(
             "publisher_disabled",
@@ -513,8 +584,8 @@ def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> It
         if seconds > limits.event_time:
             yield warning(
                 "event_time",
-                f"row {record_id} has event_time {event_time}, {age(seconds)} ahead of the database's clock "
-                f"({event_time_zone}): is it written in another zone?",
+                f"row {record_id} has event_time {event_time}, {age(seconds)} ahead of the "
+                f"database's clock ({event_time_zone}): is it written in another zone?",
                 f'event_time_zone = "{other}" in [publisher], or correct what writes event_time',
             )
 
@@ -530,8 +601,8 @@ def judge_due(
         away = "" if next_seconds is None else f" (in {age(next_seconds)})"
         yield info(
             "not_due",
-            f"{at_least(rows, looked_at, limits)} of status N not due yet, since handle_future_events is set"
-            f"{when}{away}",
+            f"{at_least(rows, looked_at, limits)} of status N not due yet, since "
+            f"handle_future_events is set{when}{away}",
             "handle_future_events = false in [publisher], if they are to be published now",
         )
 
@@ -539,8 +610,13 @@ def judge_due(
 _BAD_MENDS: Final[Mapping[str, str]] = {
     "bad_event_type": "correct what writes event_type, and the rows",
     "missing_table": "correct what writes table_name, and the rows",
-    "unknown_table": "watch the table ([[watch]] or tables in eventlog.toml), or correct table_name",
-    "bad_table_key": "correct the trigger that writes table_key (`eventlog triggers apply` makes ours), and the rows",
+    "unknown_table": (
+        "watch the table ([[watch]] or tables in eventlog.toml), or correct table_name"
+    ),
+    "bad_table_key": (
+        "correct the trigger that writes table_key (`eventlog triggers apply` makes ours), "
+        "and the rows"
+    ),
     "missing_column": "correct what writes column_name, and the rows",
     "unknown_column": "correct what writes column_name, or take the column out of exclude",
     "bad_value": "correct what writes the value, or the value in its table",
@@ -548,7 +624,9 @@ _BAD_MENDS: Final[Mapping[str, str]] = {
 }
 
 
-def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, consumer: str = "") -> Iterator[Finding]:
+def judge_bad(
+    bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, consumer: str = ""
+) -> Iterator[Finding]:
     """Judge rows N that the next cycle would mark E (spec/event-log.md 5). Each code has one
     finding.
 
@@ -559,7 +637,11 @@ def judge_bad(bad: Sequence[BadRow], checked: int, cut: bool, limits: Limits, co
     by_code: defaultdict[str, list[BadRow]] = defaultdict(list)
     for row in bad:
         by_code[row.code].append(row)
-    scope = f" among the first {checked:,} rows{'' if consumer else ' N'}, more were not checked" if cut else ""
+    scope = (
+        f" among the first {checked:,} rows{'' if consumer else ' N'}, more were not checked"
+        if cut
+        else ""
+    )
     for code, rows in by_code.items():
         first = rows[0]
         ids = first_of([str(row.record_id) for row in rows], limits.shown)
@@ -586,7 +668,11 @@ def objects_told(rows: Iterable[Sequence[Any]], catalog: Catalog) -> dict[Object
     found: dict[ObjectClass, dict[str, bool]] = {}
     for _, event_type, table_name, table_key in rows:
         log_name = catalog.log_name(table_name) if table_name else None
-        if log_name is None or log_name.object_class.is_view or log_name.object_class not in catalog.classes:
+        if (
+            log_name is None
+            or log_name.object_class.is_view
+            or log_name.object_class not in catalog.classes
+        ):
             continue
         with suppress(RowError):
             keys = found.setdefault(log_name.object_class, {})
@@ -595,7 +681,10 @@ def objects_told(rows: Iterable[Sequence[Any]], catalog: Catalog) -> dict[Object
                 keys[key] = event_type != EventType.DELETE_ROW
             else:
                 keys.setdefault(key, True)
-    return {object_class: [key for key, is_there in keys.items() if is_there] for object_class, keys in found.items()}
+    return {
+        object_class: [key for key, is_there in keys.items() if is_there]
+        for object_class, keys in found.items()
+    }
 
 
 def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
@@ -603,9 +692,10 @@ def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
     if keys:
         yield warning(
             "objects_gone",
-            f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest {limits.rows:,} rows, are "
-            f"gone and no row tells it: {first_of(list(keys), limits.shown, 'key')}; a statement that fires no trigger "
-            "took them, such as TRUNCATE",
+            f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest "
+            f"{limits.rows:,} rows, are gone and no row tells it: "
+            f"{first_of(list(keys), limits.shown, 'key')}; a statement that fires no trigger took "
+            "them, such as TRUNCATE",
             f"eventlog resync {class_name} --deleted",
         )
 
@@ -629,13 +719,15 @@ def judge_keys(keys: Answer, catalog: Catalog, limits: Limits) -> Iterator[Findi
             if canonical != table_key:
                 example = f"{table_key!r} for {canonical!r} (record_id {first})"
                 by_class[log_name.object_class.name].append((rows, example))
-    scope = f" (the newest {limits.sample:,} rows were looked at)" if looked_at >= limits.sample else ""
+    scope = (
+        f" (the newest {limits.sample:,} rows were looked at)" if looked_at >= limits.sample else ""
+    )
     for name, spelled in by_class.items():
         examples = first_of([example for _, example in spelled], limits.shown, "key")
         yield warning(
             "key_not_canonical",
-            f"{number_of(sum(rows for rows, _ in spelled), 'row')} of class {name} spell table_key other than "
-            f"canonically{scope}: {examples}; they are published all the same",
+            f"{number_of(sum(rows for rows, _ in spelled), 'row')} of class {name} spell "
+            f"table_key other than canonically{scope}: {examples}; they are published all the same",
             "eventlog triggers apply",
             f"or correct the trigger that writes table_key of {name}",
         )

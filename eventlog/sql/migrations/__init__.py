@@ -77,7 +77,9 @@ def upgrade(
         refuse_unknown(log, _heads(conn, log))
         _check_before_upgrade(conn, log, companions_only)
         with _alembic_errors():
-            command.upgrade(_config(log, _dialect(conn), conn, None, companions_only, storage), wanted)
+            command.upgrade(
+                _config(log, _dialect(conn), conn, None, companions_only, storage), wanted
+            )
 
 
 def downgrade(
@@ -112,12 +114,18 @@ def downgrade(
         reached = _heads(conn, log)
         refuse_unknown(log, reached)
         with _alembic_errors():
-            command.downgrade(_config(log, _dialect(conn), conn, None, not _is_ours(reached)), revision)
+            command.downgrade(
+                _config(log, _dialect(conn), conn, None, not _is_ours(reached)), revision
+            )
         if not _heads(conn, log):
-            sa.Table(quoted(log.version_table), sa.MetaData(), schema=schema_of(log)).drop(conn, checkfirst=True)
+            sa.Table(quoted(log.version_table), sa.MetaData(), schema=schema_of(log)).drop(
+                conn, checkfirst=True
+            )
 
 
-def current(target: Engine | Connection, *, log_table: str, schema: str | None = None) -> tuple[str, ...]:
+def current(
+    target: Engine | Connection, *, log_table: str, schema: str | None = None
+) -> tuple[str, ...]:
     """Return the revisions that the log has reached, one for each branch; empty if there is
     none.
     """
@@ -134,7 +142,9 @@ def drops_log(reached: Iterable[str], revision: str) -> bool:
     """Return True if a downgrade from the reached revisions removes the log, False also if it is
     impossible.
     """
-    undone = ScriptDirectory(_SCRIPTS).iterate_revisions(tuple(reached), revision, select_for_downgrade=True)
+    undone = ScriptDirectory(_SCRIPTS).iterate_revisions(
+        tuple(reached), revision, select_for_downgrade=True
+    )
     try:
         return any(one.down_revision is None and _LOG_BRANCH in one.branch_labels for one in undone)
     except RevisionError:
@@ -151,14 +161,15 @@ def refuse_unknown(log: LogTable, reached: Iterable[str]) -> None:
     """Raise LogTableError if a log has reached a revision that this eventlog does not know."""
     if revisions := unknown(reached):
         raise LogTableError(
-            f"the log {log} is at revision {', '.join(revisions)}, which this eventlog does not know: {OTHER_EVENTLOG}"
+            f"the log {log} is at revision {', '.join(revisions)}, which this eventlog does not "
+            f"know: {OTHER_EVENTLOG}"
         )
 
 
 OTHER_EVENTLOG: Final = (
-    "where a newer eventlog made the log, install that one; where one from before the first release made it, publish "
-    "what waits and take the log away with that one (`eventlog db downgrade base`), then make it with `eventlog db "
-    "upgrade` of this one"
+    "where a newer eventlog made the log, install that one; where one from before the first "
+    "release made it, publish what waits and take the log away with that one (`eventlog db "
+    "downgrade base`), then make it with `eventlog db upgrade` of this one"
 )
 """The advice for a log at an unknown revision."""
 
@@ -182,10 +193,13 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
         return log
     inspector = sa.inspect(conn)
     default = inspector.default_schema_name
-    real_schema = log.schema if log.schema is not None or default is None else dialect.spelled(default)
+    real_schema = (
+        log.schema if log.schema is not None or default is None else dialect.spelled(default)
+    )
     if real_schema is None or not inspector.has_schema(real_schema):
         raise DatabaseError(
-            f"there is no schema {real_schema!r} for the log: create it, or correct log_table or schema_name"
+            f"there is no schema {real_schema!r} for the log: create it, or correct log_table or "
+            "schema_name"
         )
     return replace(log, schema=real_schema)
 
@@ -219,23 +233,30 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
         for companion in companions:
             if inspector.has_table(quoted(companion), log.schema):
                 raise LogTableError(
-                    f"the table {companion} is there already and was not made by `eventlog db upgrade`: "
-                    "rename it, or choose another log_table"
+                    f"the table {companion} is there already and was not made by `eventlog db "
+                    "upgrade`: rename it, or choose another log_table"
                 )
     if companions_only:
         if not exists:
-            raise LogTableError(f"there is no log {log} that companions could be made for: correct log_table")
+            raise LogTableError(
+                f"there is no log {log} that companions could be made for: correct log_table"
+            )
         return
     is_ours = _is_ours(_heads(conn, log))
-    if exists and not is_ours and not (is_begun and load_dialect(conn.dialect.name).half_made(conn, log)):
+    if (
+        exists
+        and not is_ours
+        and not (is_begun and load_dialect(conn.dialect.name).half_made(conn, log))
+    ):
         raise LogTableError(
             f"the table {log} is there already and was not made by `eventlog db upgrade`: "
             "give it its companions with --companions-only, or choose another log_table"
         )
     if is_ours and not exists:
         raise LogTableError(
-            f"the log {log} is gone, and {log.version_table} says that it was made: a downgrade broke off, or somebody "
-            "dropped it; `eventlog db downgrade base` takes away what is left, then it can be made anew"
+            f"the log {log} is gone, and {log.version_table} says that it was made: a downgrade "
+            "broke off, or somebody dropped it; `eventlog db downgrade base` takes away what is "
+            "left, then it can be made anew"
         )
 
 
@@ -254,7 +275,12 @@ def _drop_at_the_end(printed: io.StringIO, table: str) -> None:
     """Drop the version table once, at the end of the script: Alembic before 1.20 does it behind
     each branch.
     """
-    text = re.sub(rf"^DROP TABLE {re.escape(table)}\s*?(;|\n\n/)\n+", "", printed.getvalue(), flags=re.MULTILINE)
+    text = re.sub(
+        rf"^DROP TABLE {re.escape(table)}\s*?(;|\n\n/)\n+",
+        "",
+        printed.getvalue(),
+        flags=re.MULTILINE,
+    )
     printed.seek(0)
     printed.truncate()
     printed.write(f"{text}DROP TABLE {table};\n")
@@ -294,7 +320,9 @@ def _dialect(target: Engine | Connection | None, name: str | None = None) -> Dia
     if name is not None:
         return load_dialect(name)
     if target is None:
-        raise ConfigError("the SQL of migrations needs a database or the name of one, such as postgresql")
+        raise ConfigError(
+            "the SQL of migrations needs a database or the name of one, such as postgresql"
+        )
     return load_dialect(target.dialect.name)
 
 
@@ -306,7 +334,7 @@ def _alembic_errors() -> Iterator[None]:
         raise ConfigError(f"migration: {error}; see `eventlog db current`") from error
 
 
-# --- the statements of a migration: a dialect's own ones, and how all of them are run ---------------------------------
+# --- the statements of a migration: a dialect's own ones, and how all of them are run -------------
 
 
 def log_and_dialect() -> tuple[LogTable, Dialect]:
@@ -355,7 +383,9 @@ def every_statement(conn: Connection, written: Callable[[str], str]) -> Iterator
     ``written``.
     """
 
-    def rewrite(_conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> tuple[str, Any]:
+    def rewrite(
+        _conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any
+    ) -> tuple[str, Any]:
         return written(statement), parameters
 
     sa.event.listen(conn, "before_cursor_execute", rewrite, retval=True)

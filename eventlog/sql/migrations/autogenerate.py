@@ -94,7 +94,9 @@ class _Compiled:
     tables: Mapping[str, str]
 
 
-def _compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: Iterable[str | None]) -> None:
+def _compare_watches(
+    context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: Iterable[str | None]
+) -> None:
     """Add the operations that bring log and triggers to the declared state. Raises TriggerError for
     an impossible watch.
     """
@@ -111,22 +113,32 @@ def _compare_watches(context: AutogenContext, upgrade_ops: UpgradeOps, _schemas:
     wanted = [_compile(case, definition) for definition in _definitions(case, watches, changes)]
     _refuse_shared(wanted)
     to_drop, to_make = _differences(case, wanted)
-    first = [*(_log_operations(case) if watches else ()), *(UnwatchTableOp(one.definition) for one in to_drop)]
+    first = [
+        *(_log_operations(case) if watches else ()),
+        *(UnwatchTableOp(one.definition) for one in to_drop),
+    ]
     last = [WatchTableOp(one.definition) for one in to_make]
     upgrade_ops.ops[:] = [*first, *changes, *last]
     for operation in (*first, *last):
-        _log.info("Detected %s", " ".join(str(part) for part in operation.to_diff_tuple() if part is not None))
+        _log.info(
+            "Detected %s",
+            " ".join(str(part) for part in operation.to_diff_tuple() if part is not None),
+        )
 
 
 try:
     from alembic.util import DispatchPriority
-except ImportError:  # before Alembic 1.18 comparisons run in the order of registration, Alembic's own first
+except (
+    ImportError
+):  # before Alembic 1.18 comparisons run in the order of registration, Alembic's own first
     comparators.dispatch_for("schema")(_compare_watches)
 else:
     comparators.dispatch_for("schema", priority=DispatchPriority.LAST)(_compare_watches)
 
 
-def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compiled], list[_Compiled]]:
+def _differences(
+    case: _Case, wanted: Sequence[_Compiled]
+) -> tuple[list[_Compiled], list[_Compiled]]:
     """Return the watches to remove, as they were made, and the watches to make; a changed one is
     among both.
     """
@@ -134,20 +146,28 @@ def _differences(case: _Case, wanted: Sequence[_Compiled]) -> tuple[list[_Compil
     with suppress(LogTableError):
         installed = case.dialect.triggers.digests(case.connection, case.log)
     history = _history(case)
-    to_make = [one for one in wanted if not one.tables or any(installed.get(t) != d for t, d in one.tables.items())]
+    to_make = [
+        one
+        for one in wanted
+        if not one.tables or any(installed.get(t) != d for t, d in one.tables.items())
+    ]
     declared = {table for one in wanted for table in one.tables}
-    to_drop = _makers(case, history, to_make, [table for table in installed if table not in declared])
+    to_drop = _makers(
+        case, history, to_make, [table for table in installed if table not in declared]
+    )
     for one in wanted:
         # A former child table is removed together with all tables of its watch.
         if one not in to_make and any(one.tables.keys() & other.tables.keys() for other in to_drop):
             to_make.append(one)
     dropped = {table for one in to_drop for table in one.tables}
     here = {table for one in to_make for table in one.tables}
-    to_drop += _makers(case, history, to_make, [table for table in installed if table in here - dropped])
+    to_drop += _makers(
+        case, history, to_make, [table for table in installed if table in here - dropped]
+    )
     return to_drop, to_make
 
 
-# --- the declarations -------------------------------------------------------------------------------------------------
+# --- the declarations -----------------------------------------------------------------------------
 
 
 def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
@@ -157,12 +177,16 @@ def _watches_of_tables(case: _Case) -> Iterable[WatchedTable]:
     current = case.connection.dialect.default_schema_name
     for table in case.context.sorted_tables:
         declared = table.info.get(OPTION)
-        if not declared or (case.before.schema is not None and (table.schema or current) != case.before.schema):
+        if not declared or (
+            case.before.schema is not None and (table.schema or current) != case.before.schema
+        ):
             continue
         settings: Mapping[str, Any] = {} if declared is True else declared
         for name in settings:
             if name not in _INFO:
-                raise TriggerError(f"info of table {table.name}: {name!r} is not known; known: {', '.join(_INFO)}")
+                raise TriggerError(
+                    f"info of table {table.name}: {name!r} is not known; known: {', '.join(_INFO)}"
+                )
         yield watch_of(case.dialect.spelled(str(table.name)), settings)
 
 
@@ -180,7 +204,11 @@ def _definitions(
         # Alembic raises NotImplementedError for a change that the database has no statement for
         # (ALTER of SQLite).
         except (SQLAlchemyError, CommandError, NotImplementedError) as error:
-            _log.warning("the changes cannot be tried out, so the watched tables are reflected at run time: %s", error)
+            _log.warning(
+                "the changes cannot be tried out, so the watched tables are reflected at run "
+                "time: %s",
+                error,
+            )
     return [_definition_by_names(case, watch, changes) for watch in watches]
 
 
@@ -189,10 +217,16 @@ def _definition(case: _Case, watch: WatchedTable, tables: Database | None) -> Wa
     runs.
     """
     definition = WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
-    return definition if tables is None else with_facts(definition, case.dialect, case.connection, tables)
+    return (
+        definition
+        if tables is None
+        else with_facts(definition, case.dialect, case.connection, tables)
+    )
 
 
-def _definition_by_names(case: _Case, watch: WatchedTable, changes: Sequence[MigrateOperation]) -> WatchDefinition:
+def _definition_by_names(
+    case: _Case, watch: WatchedTable, changes: Sequence[MigrateOperation]
+) -> WatchDefinition:
     """Return a watch with its present tables if no change names them; else the migration reflects
     them when it runs.
     """
@@ -240,12 +274,12 @@ def _refuse_shared(wanted: Sequence[_Compiled]) -> None:
         for table in one.tables:
             if owners.setdefault(table, watched) != watched:
                 raise TriggerError(
-                    f"{table} feeds both {owners[table]} and {watched}: operations make the triggers of a table for "
-                    "one watch; use `eventlog triggers apply` for these"
+                    f"{table} feeds both {owners[table]} and {watched}: operations make the "
+                    "triggers of a table for one watch; use `eventlog triggers apply` for these"
                 )
 
 
-# --- the present state ------------------------------------------------------------------------------------------------
+# --- the present state ----------------------------------------------------------------------------
 
 
 def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
@@ -291,7 +325,10 @@ def _makers(
             left -= one.tables.keys()
     while left:
         one = _guessed(case, wanted, left)
-        _log.warning("no migration made the watch of %s: the way back makes it as it is declared now", min(left))
+        _log.warning(
+            "no migration made the watch of %s: the way back makes it as it is declared now",
+            min(left),
+        )
         makers.append(one)
         left -= one.tables.keys()
     return makers
@@ -309,11 +346,12 @@ def _guessed(case: _Case, wanted: Sequence[_Compiled], tables: Collection[str]) 
             if one.tables.keys() & set(tables):
                 return one
     raise TriggerError(
-        f"the triggers of {min(tables)} belong to no class of the schema: take them away with `eventlog triggers drop`"
+        f"the triggers of {min(tables)} belong to no class of the schema: take them away with "
+        "`eventlog triggers drop`"
     )
 
 
-# --- the watches that the migrations of a tree have made --------------------------------------------------------------
+# --- the watches that the migrations of a tree have made ------------------------------------------
 
 # The database knows only the hash of the compiled watch. The declaration stands in the migrations
 # as literals, and is read from their text; no migration is run.
@@ -341,12 +379,20 @@ def _calls(path: Path) -> Iterator[tuple[str, WatchDefinition]]:
     in their order.
     """
     module = ast.parse(path.read_text(encoding="utf-8"))
-    upgrades = [node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "upgrade"]
-    calls = [node for upgrade in upgrades for node in ast.walk(upgrade) if isinstance(node, ast.Call)]
+    upgrades = [
+        node for node in module.body if isinstance(node, ast.FunctionDef) and node.name == "upgrade"
+    ]
+    calls = [
+        node for upgrade in upgrades for node in ast.walk(upgrade) if isinstance(node, ast.Call)
+    ]
     for call in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         if not (isinstance(call.func, ast.Attribute) and call.func.attr in _CALLS):
             continue
         with suppress(ValueError, TypeError, TriggerError):
             (table,) = map(ast.literal_eval, call.args)
-            arguments = {word.arg: ast.literal_eval(word.value) for word in call.keywords if word.arg is not None}
+            arguments = {
+                word.arg: ast.literal_eval(word.value)
+                for word in call.keywords
+                if word.arg is not None
+            }
             yield call.func.attr, from_literals(table, arguments)

@@ -14,7 +14,9 @@ shared = {
     "version_table": attributes["version_table"],
     "version_table_schema": attributes["version_table_schema"],
     "transaction_per_migration": False,
-    "target_metadata": sa.MetaData(naming_convention=attributes["dialect"].constraint_names or None),
+    "target_metadata": sa.MetaData(
+        naming_convention=attributes["dialect"].constraint_names or None
+    ),
 }
 
 

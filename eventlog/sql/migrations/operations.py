@@ -23,7 +23,15 @@ from alembic.operations import MigrateOperation, Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import Column, Database, ForeignKey, Table, build_catalog, complete_catalog, match_name
+from eventlog.core.catalog import (
+    Column,
+    Database,
+    ForeignKey,
+    Table,
+    build_catalog,
+    complete_catalog,
+    match_name,
+)
 from eventlog.core.options import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError
@@ -42,7 +50,7 @@ another one.
 """
 
 
-# --- the declaration of a watch ---------------------------------------------------------------------------------------
+# --- the declaration of a watch -------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +84,9 @@ class WatchDefinition:
             "facts": _plain(self.facts) or None,
             "template_version": self.template_version,
         }
-        return self.watch.table, {name: value for name, value in keywords.items() if value is not None}
+        return self.watch.table, {
+            name: value for name, value in keywords.items() if value is not None
+        }
 
 
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
@@ -86,8 +96,9 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
     assert definition.tables is not None
     if definition.template_version != TEMPLATE_VERSION:
         raise ConfigError(
-            f"watch {definition.watch.table}: template_version {definition.template_version} is unknown, the only one "
-            f"is {TEMPLATE_VERSION}: if the migration was written with a newer eventlog, install that one"
+            f"watch {definition.watch.table}: template_version {definition.template_version} is "
+            f"unknown, the only one is {TEMPLATE_VERSION}: if the migration was written with a "
+            "newer eventlog, install that one"
         )
     dialect = load_dialect(dialect_name)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
@@ -96,14 +107,18 @@ def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[
     return dialect.triggers.compile(database, catalog, log, (definition.watch,), definition.facts)
 
 
-def with_facts(definition: WatchDefinition, dialect: Dialect, conn: Connection, database: Database) -> WatchDefinition:
+def with_facts(
+    definition: WatchDefinition, dialect: Dialect, conn: Connection, database: Database
+) -> WatchDefinition:
     """Return the definition with its tables and facts as they are now.
 
     Raises TriggerError as ``with_tables`` does.
     """
     definition = with_tables(definition, database)
     log = new_log(dialect, definition.log_schema or definition.schema, definition.log)
-    facts = dialect.triggers.facts(conn, database, log, [table.name for table in definition.tables or ()])
+    facts = dialect.triggers.facts(
+        conn, database, log, [table.name for table in definition.tables or ()]
+    )
     return replace(definition, facts=facts)
 
 
@@ -115,7 +130,9 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
     present = {table.name: table for table in database.tables}
     name = match_name(definition.watch.table, present)
     if name is None:
-        raise TriggerError(f"watch {definition.watch.table}: there is no such table; make it before it is watched")
+        raise TriggerError(
+            f"watch {definition.watch.table}: there is no such table; make it before it is watched"
+        )
     try:
         cls = complete_catalog(build_catalog(database, tables=[name])).classes[0]
     except ConfigError as error:
@@ -124,12 +141,14 @@ def with_tables(definition: WatchDefinition, database: Database) -> WatchDefinit
     for base in definition.watch.base or ():
         base_name = match_name(base, present)
         if base_name is None:
-            raise TriggerError(f"watch {name}: there is no base table {base!r} in the schema of the view")
+            raise TriggerError(
+                f"watch {name}: there is no base table {base!r} in the schema of the view"
+            )
         needed.append(present[base_name])
     return replace(definition, schema=database.schema, tables=tuple(needed))
 
 
-# --- definitions as literals ------------------------------------------------------------------------------------------
+# --- definitions as literals ----------------------------------------------------------------------
 
 WATCH_OPTIONS: Final = tuple(one.name for one in fields(WatchedTable) if one.name != "table")
 """The options of a watch beside its table."""
@@ -162,7 +181,9 @@ def watch_of(table: str, options: _Literals) -> WatchedTable:
     legal = {"style": tuple(STYLES), "capture": ("row", "statement")}
     for name, values in legal.items():
         if options.get(name, values[0]) not in values:
-            raise TriggerError(f"watch {table}: {name} {options[name]!r} is not one of {', '.join(values)}")
+            raise TriggerError(
+                f"watch {table}: {name} {options[name]!r} is not one of {', '.join(values)}"
+            )
     arguments: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value for name, value in options.items()
     }
@@ -173,11 +194,21 @@ def _plain(value: Any) -> Any:
     """Return a value as literals."""
     match value:
         case Table():
-            return {"name": value.name, "columns": [], **_unusual(value, Table(value.name, "table", ()))}
+            return {
+                "name": value.name,
+                "columns": [],
+                **_unusual(value, Table(value.name, "table", ())),
+            }
         case Column(name, column_type):
             is_coarse = {} if value.deterministic else {"deterministic": False}
             bits = {"bits": column_type.bits} if column_type.bits else {}
-            return {"name": name, "type": column_type.sql, "kind": column_type.kind.value, **bits, **is_coarse}
+            return {
+                "name": name,
+                "type": column_type.sql,
+                "kind": column_type.kind.value,
+                **bits,
+                **is_coarse,
+            }
         case ForeignKey():
             return _plain(asdict(value))
         case Mapping():
@@ -190,7 +221,11 @@ def _plain(value: Any) -> Any:
 def _unusual(value: WatchedTable | Table, usual: WatchedTable | Table) -> dict[str, Any]:
     """Return the fields that differ from the usual ones, as literals."""
     names = [one.name for one in fields(value)]
-    return {name: _plain(getattr(value, name)) for name in names if getattr(value, name) != getattr(usual, name)}
+    return {
+        name: _plain(getattr(value, name))
+        for name in names
+        if getattr(value, name) != getattr(usual, name)
+    }
 
 
 def _table_from_literals(value: _Literals) -> Table:
@@ -209,7 +244,9 @@ def _table_from_literals(value: _Literals) -> Table:
             partitioned=value.get("partitioned", False),
         )
     except (KeyError, TypeError, ValueError) as error:
-        raise TriggerError(f"watch_table: tables: {error} is missing or wrong; let autogenerate write it") from error
+        raise TriggerError(
+            f"watch_table: tables: {error} is missing or wrong; let autogenerate write it"
+        ) from error
 
 
 def _column_from_literals(value: _Literals) -> Column:
@@ -217,7 +254,7 @@ def _column_from_literals(value: _Literals) -> Column:
     return Column(value["name"], column_type, value.get("deterministic", True))
 
 
-# --- the operations ---------------------------------------------------------------------------------------------------
+# --- the operations -------------------------------------------------------------------------------
 
 
 class _LogOperation(MigrateOperation):
@@ -230,15 +267,30 @@ class _LogOperation(MigrateOperation):
 
     name: ClassVar[str]
 
-    def __init__(self, log: str, schema: str | None, revisions: Sequence[str] = (), before: Sequence[str] = ()) -> None:
-        self.log, self.schema, self.revisions, self.before = log, schema, tuple(revisions), tuple(before)
+    def __init__(
+        self,
+        log: str,
+        schema: str | None,
+        revisions: Sequence[str] = (),
+        before: Sequence[str] = (),
+    ) -> None:
+        self.log, self.schema, self.revisions, self.before = (
+            log,
+            schema,
+            tuple(revisions),
+            tuple(before),
+        )
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
         return self.name, self.log, self.schema
 
     def arguments(self) -> tuple[str, dict[str, Any]]:
         """Return the first argument of the operation's call in a migration, and its keywords."""
-        keywords = {"schema": self.schema, "revisions": list(self.revisions), "before": list(self.before)}
+        keywords = {
+            "schema": self.schema,
+            "revisions": list(self.revisions),
+            "before": list(self.before),
+        }
         return self.log, {name: value for name, value in keywords.items() if value}
 
 
@@ -355,7 +407,7 @@ class UnwatchTableOp(_WatchOperation):
         return WatchTableOp(self.definition)
 
 
-# --- the implementations ----------------------------------------------------------------------------------------------
+# --- the implementations --------------------------------------------------------------------------
 
 
 @Operations.implementation_for(WatchTableOp)
@@ -368,7 +420,9 @@ def _watch_table(operations: Operations, operation: WatchTableOp) -> None:
 @Operations.implementation_for(UnwatchTableOp)
 def _unwatch_table(operations: Operations, operation: UnwatchTableOp) -> None:
     context = operations.migration_context
-    for table in reversed(compile_definition(complete(context, operation.definition), context.dialect.name)):
+    for table in reversed(
+        compile_definition(complete(context, operation.definition), context.dialect.name)
+    ):
         run_or_print(context, table.drop)
 
 
@@ -391,7 +445,8 @@ def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
     context = operations.migration_context
     if operation.before and context.as_sql:
         raise ConfigError(
-            f"drop_event_log({operation.log!r}) with before = cannot be printed: run it against the database"
+            f"drop_event_log({operation.log!r}) with before = cannot be printed: run it against "
+            "the database"
         )
     with _own_migrations(operations) as printed:
         for revision in operation.before or ("base",):
@@ -415,8 +470,8 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
     if definition.tables is None:
         if context.as_sql:
             raise TriggerError(
-                f"watch_table({definition.watch.table!r}) without tables reads them from the database, and there is "
-                "none with --sql: let autogenerate write them"
+                f"watch_table({definition.watch.table!r}) without tables reads them from the "
+                "database, and there is none with --sql: let autogenerate write them"
             )
         with as_database_errors(_bind(context)):
             database = dialect.reflect(_bind(context), definition.schema)
@@ -429,7 +484,7 @@ def complete(context: MigrationContext, definition: WatchDefinition) -> WatchDef
     return definition
 
 
-# --- running within a migration ---------------------------------------------------------------------------------------
+# --- running within a migration -------------------------------------------------------------------
 
 
 def _bind(context: MigrationContext) -> Connection:
@@ -453,11 +508,15 @@ def _own_migrations(operations: Operations) -> Iterator[io.StringIO | None]:
         if environment is not None:
             environment._install_proxy()
     if printed is not None:  # a script within a script, part of its transaction
-        lines = [line for line in printed.getvalue().splitlines() if line.rstrip() not in ("BEGIN;", "COMMIT;")]
+        lines = [
+            line
+            for line in printed.getvalue().splitlines()
+            if line.rstrip() not in ("BEGIN;", "COMMIT;")
+        ]
         context.impl.static_output("\n".join(lines).strip())
 
 
-# --- operations as code in a migration, which means the same when it is run -------------------------------------------
+# --- operations as code in a migration, which means the same when it is run -----------------------
 
 _WIDTH: Final = 100
 
@@ -470,7 +529,10 @@ def _render(context: AutogenContext, operation: _LogOperation | _WatchOperation)
     context.imports.add("import eventlog.alembic  # noqa: F401 - its operations")
     described = operation if isinstance(operation, _LogOperation) else operation.definition
     first, keywords = described.arguments()
-    lines = [f"{context.opts.get('alembic_module_prefix') or ''}{operation.name}(", f"    {first!r},"]
+    lines = [
+        f"{context.opts.get('alembic_module_prefix') or ''}{operation.name}(",
+        f"    {first!r},",
+    ]
     for name, value in keywords.items():
         lines += _literal(f"{name}=", value, "    ")
     return "\n".join([*lines, ")"])

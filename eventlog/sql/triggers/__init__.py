@@ -22,11 +22,23 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
 from eventlog.core.options import toml
-from eventlog.errors import DatabaseAway, DatabaseError, EventlogError, LogTableError, TriggerError, together
+from eventlog.errors import (
+    DatabaseAway,
+    DatabaseError,
+    EventlogError,
+    LogTableError,
+    TriggerError,
+    together,
+)
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import quote_identifier
-from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers, declared_triggers, warnings_of
+from eventlog.sql.triggers.declared import (
+    ClassTriggers,
+    TableTriggers,
+    declared_triggers,
+    warnings_of,
+)
 from eventlog.sql.triggers.watch import WatchedTable
 
 LOCK_TIMEOUT: Final = 5.0
@@ -133,7 +145,9 @@ class TriggerPlan:
     @property
     def unwatched(self) -> tuple[str, ...]:
         """The captured tables that no watch names any longer."""
-        return tuple(action.table for action in self.actions if action.reason.startswith(NO_LONGER_WATCHED))
+        return tuple(
+            action.table for action in self.actions if action.reason.startswith(NO_LONGER_WATCHED)
+        )
 
 
 class Triggers(ABC):
@@ -152,7 +166,11 @@ class Triggers(ABC):
 
     @abstractmethod
     def tables_sql(
-        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
+        self,
+        schema: str | None,
+        log: LogTable,
+        declared: Sequence[TableTriggers],
+        facts: Mapping[str, Any],
     ) -> list[TableSql]:
         """Return the SQL of the declared triggers, table by table. Raises TriggerError for triggers
         that cannot be compiled.
@@ -190,14 +208,18 @@ class Triggers(ABC):
 
     # Methods that a database may override
 
-    def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
+    def facts(
+        self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]
+    ) -> Mapping[str, Any]:
         """Return, as literals for ``compile``, the facts beyond these tables that the SQL of
         ``plan`` depends on.
         """
         return _NO_FACTS
 
     @contextmanager
-    def applying(self, conn: Connection, _plan: TriggerPlan, _lock_timeout: float) -> Iterator[None]:
+    def applying(
+        self, conn: Connection, _plan: TriggerPlan, _lock_timeout: float
+    ) -> Iterator[None]:
         """Run the block in a savepoint: all of its statements or none take effect, if DDL is
         transactional.
         """
@@ -205,7 +227,12 @@ class Triggers(ABC):
             yield
 
     def locked_out(
-        self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
+        self,
+        conn: Connection,
+        plan: TriggerPlan,
+        action: Action,
+        error: DBAPIError,
+        lock_timeout: float,
     ) -> DatabaseError | None:
         """Return the error to raise if an error of ``action`` means that a table was locked for too
         long, else None.
@@ -265,12 +292,23 @@ class Triggers(ABC):
         plan = self.plan_declared(conn, log, database.schema, declared.tables)
         actions = plan.actions
         if declared.refused or plan.refused:
-            actions = tuple(_kept(action) if action.reason == NO_LONGER_WATCHED else action for action in actions)
-        actions = tuple(_as_no_child(action, database.schema, catalog.no_children) for action in actions)
-        sentences = dict.fromkeys((*declared.warnings, *warnings_of(declared.tables), *plan.warnings))
-        return TriggerPlan(actions, tuple(sentences), plan.not_captured, (*declared.refusals, *plan.refused))
+            actions = tuple(
+                _kept(action) if action.reason == NO_LONGER_WATCHED else action
+                for action in actions
+            )
+        actions = tuple(
+            _as_no_child(action, database.schema, catalog.no_children) for action in actions
+        )
+        sentences = dict.fromkeys(
+            (*declared.warnings, *warnings_of(declared.tables), *plan.warnings)
+        )
+        return TriggerPlan(
+            actions, tuple(sentences), plan.not_captured, (*declared.refusals, *plan.refused)
+        )
 
-    def apply(self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT) -> None:
+    def apply(
+        self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT
+    ) -> None:
         """Run the statements of a plan, all or none if DDL is transactional. The caller commits.
 
         If it is, every change between an old trigger and a new one is logged. ``lock_timeout`` is
@@ -321,7 +359,11 @@ class Triggers(ABC):
 
 def _kept(action: Action) -> Action:
     """Return an action that keeps the triggers of a table, in place of one that drops them."""
-    return Action("unchanged", action.table, "named by no watch; kept, since it may be a table that a watch misses")
+    return Action(
+        "unchanged",
+        action.table,
+        "named by no watch; kept, since it may be a table that a watch misses",
+    )
 
 
 def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, str]) -> Action:
@@ -346,7 +388,7 @@ def of_the_log(table: str) -> TriggerError:
     return TriggerError(f"{table} is the log, or belongs to it: {what}")
 
 
-# --- names, hashes, tables --------------------------------------------------------------------------------------------
+# --- names, hashes, tables ------------------------------------------------------------------------
 
 
 def first_free(name_of: Callable[[int], str], is_used: Callable[[str], bool]) -> str:
@@ -388,13 +430,15 @@ def by_table(compiled: Iterable[T]) -> list[list[T]]:
     return list(tables.values())
 
 
-# --- changes of columns -----------------------------------------------------------------------------------------------
+# --- changes of columns ---------------------------------------------------------------------------
 
 Columns = Mapping[str, str]
 """The columns of a table in their order: name -> type as the database spells it."""
 
 
-def column_changes(before: Columns, now: Columns, new: str = "new", unwatched: Iterable[str] = ()) -> tuple[str, ...]:
+def column_changes(
+    before: Columns, now: Columns, new: str = "new", unwatched: Iterable[str] = ()
+) -> tuple[str, ...]:
     """Return the changes of one table's columns, each without its subject: ``column x (text) is
     new``.
 
@@ -408,7 +452,10 @@ def column_changes(before: Columns, now: Columns, new: str = "new", unwatched: I
     gained = [name for name in now if name not in before and name not in renamed.values()]
     retyped = [name for name in before if name in now and before[name] != now[name]]
     return (
-        *(f"column {old} is called {name} now (or was dropped, and {name} added)" for old, name in renamed.items()),
+        *(
+            f"column {old} is called {name} now (or was dropped, and {name} added)"
+            for old, name in renamed.items()
+        ),
         *(f"column {name} is gone" for name in lost),
         *(f"column {name} is watched no longer" for name in unwatched),
         *(f"column {name} ({now[name]}) is {new}" for name in gained),
@@ -423,7 +470,10 @@ def _renamed(before: Columns, now: Columns) -> dict[str, str]:
     for old in before:
         place = (before[old], _neighbour(old, before, now))
         if old not in now:
-            name = next((name for name in gained if (now[name], _neighbour(name, now, before)) == place), None)
+            name = next(
+                (name for name in gained if (now[name], _neighbour(name, now, before)) == place),
+                None,
+            )
             if name is not None:
                 renamed[old] = name
                 gained.remove(name)
@@ -444,7 +494,9 @@ def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) 
     """
     unwatched = [name for name in before if name not in now and name in present]
     watched = {name: before[name] for name in before if name not in unwatched}
-    words = column_changes(watched, now if before else {}, "new to the watch, and not captured yet", unwatched)
+    words = column_changes(
+        watched, now if before else {}, "new to the watch, and not captured yet", unwatched
+    )
     return words or ("the watch, its table or the templates have changed",)
 
 
@@ -461,7 +513,9 @@ def gap_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> It
     what = f"column {new[0]} of" if len(new) == 1 else f"columns {', '.join(new)} of"
     reason = f"{what} {triggers.table.name} held values before the triggers knew of it"
     where = None
-    if isinstance(triggers, ClassTriggers) and not {column.name for column in triggers.key} & set(new):
+    if isinstance(triggers, ClassTriggers) and not {column.name for column in triggers.key} & set(
+        new
+    ):
         names = (quote_identifier(triggers.names.get(name, name)) for name in new)
         where = " OR ".join(f"{name} IS NOT NULL" for name in names)
     yield Gap(triggers.class_name, reason, where)
@@ -469,7 +523,11 @@ def gap_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> It
 
 def gap_of_table(triggers: TableTriggers, reason: str) -> Gap:
     """Return the gap of a table whose triggers did not fire, with the reason."""
-    return Gap(triggers.class_name, f"{triggers.table.name}: {reason}", deletes=isinstance(triggers, ClassTriggers))
+    return Gap(
+        triggers.class_name,
+        f"{triggers.table.name}: {reason}",
+        deletes=isinstance(triggers, ClassTriggers),
+    )
 
 
 def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
@@ -478,7 +536,8 @@ def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
         return ()
     names = (", ".join(now), ", ".join(before))
     return (
-        f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one become E; "
-        f"with was_key = {toml(list(before))} in its [[watch]] `eventlog resync CLASS --deleted` deletes what the "
-        "receiver has by it, and `eventlog resync CLASS` sends it by the new one",
+        f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one "
+        f"become E; with was_key = {toml(list(before))} in its [[watch]] `eventlog resync CLASS "
+        "--deleted` deletes what the receiver has by it, and `eventlog resync CLASS` sends it by "
+        "the new one",
     )

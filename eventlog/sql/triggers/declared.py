@@ -12,7 +12,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from eventlog.core.catalog import Catalog, Column, Database, ObjectClass, Table, match_name, missing_table
+from eventlog.core.catalog import (
+    Catalog,
+    Column,
+    Database,
+    ObjectClass,
+    Table,
+    match_name,
+    missing_table,
+)
 from eventlog.core.options import STYLES
 from eventlog.errors import EventlogError, TriggerError
 from eventlog.model import EventType
@@ -42,7 +50,8 @@ class _Declared:
     def log_key(self) -> tuple[Column, ...]:
         """The columns of ``key`` under their names in the log."""
         return tuple(
-            Column(self.names.get(column.name, column.name), column.type, column.deterministic) for column in self.key
+            Column(self.names.get(column.name, column.name), column.type, column.deterministic)
+            for column in self.key
         )
 
 
@@ -111,7 +120,10 @@ class ChildTriggers(_Declared):
     def is_spelled_alike(self, is_one_spelling: Callable[[Column], bool]) -> bool:
         """Return True if owner and child write the same text for equal values of the key."""
         pairs = list(zip(self.key, self.owner_columns, strict=True))
-        return all(a.type.kind is b.type.kind and is_one_spelling(a) and is_one_spelling(b) for a, b in pairs)
+        return all(
+            a.type.kind is b.type.kind and is_one_spelling(a) and is_one_spelling(b)
+            for a, b in pairs
+        )
 
     def columns_told(self) -> dict[str, str]:
         """Return the columns of the table that the triggers are compiled for, name -> type."""
@@ -151,7 +163,11 @@ class DeclaredTriggers(NamedTuple):
     @property
     def refusals(self) -> tuple[str, ...]:
         """The reasons of refused watches, in sentences."""
-        return tuple(dict.fromkeys(one for error in self.refused.values() for one in error.refusals or (str(error),)))
+        return tuple(
+            dict.fromkeys(
+                one for error in self.refused.values() for one in error.refusals or (str(error),)
+            )
+        )
 
 
 def declared_triggers(
@@ -178,7 +194,10 @@ def declared_triggers(
         try:
             table = _watched_table(watch, database, tables)
             if table.kind == "table" and not table.primary_key:
-                warnings.append(f"{table.name} has no primary key: it is no class, and nothing of it is captured")
+                warnings.append(
+                    f"{table.name} has no primary key: it is no class, and nothing of it is "
+                    "captured"
+                )
                 continue
             excluded = excluded_columns(database, watch, classes)
             cls = _class_of(watch, table.name, classes, watched)
@@ -204,7 +223,11 @@ def _watched_table(watch: WatchedTable, database: Database, tables: Mapping[str,
         return tables[name]
     partition = match_name(watch.table, database.partitions)
     where = "" if database.schema is None else f" in schema {database.schema}"
-    reason = f"there is no such table{where}" if partition is None else missing_table(database, watch.table)
+    reason = (
+        f"there is no such table{where}"
+        if partition is None
+        else missing_table(database, watch.table)
+    )
     raise TriggerError(f"watch {watch.table}: {reason}")
 
 
@@ -212,7 +235,9 @@ def _class_of(
     watch: WatchedTable, name: str, classes: Mapping[str, ObjectClass], watched: Collection[str]
 ) -> ObjectClass:
     if name not in classes:
-        raise TriggerError(f"watch {watch.table}: {name} is not among the classes; add it to `tables`")
+        raise TriggerError(
+            f"watch {watch.table}: {name} is not among the classes; add it to `tables`"
+        )
     if name in watched:
         raise TriggerError(f"watch {watch.table}: {name} is watched twice")
     return classes[name]
@@ -234,9 +259,12 @@ def _base_tables(
             elif reflect is not None:
                 base = _base_table(reflect(schema), plain)
         if base is None:
-            where = f" in schema {home.schema}; a table of another schema is to be named schema.table"
+            where = (
+                f" in schema {home.schema}; a table of another schema is to be named schema.table"
+            )
             raise TriggerError(
-                f"watch {watch.table}: there is no base table {name!r}{'' if home.schema is None else where}"
+                f"watch {watch.table}: there is no base table "
+                f"{name!r}{'' if home.schema is None else where}"
             )
         tables[name] = base
     return tables
@@ -248,7 +276,7 @@ def _base_table(database: Database, name: str) -> _BaseTable | None:
     return None if exact is None else (tables[exact], database.schema)
 
 
-# --- one watch --------------------------------------------------------------------------------------------------------
+# --- one watch ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,17 +312,26 @@ def compile_watch(
     for a view, the tables that ``watch.base`` names. Raises TriggerError for a view whose base
     tables do not make its objects.
     """
-    attributes = [a for a in cls.attributes if not a.is_key and a.column.name not in excluded.get(a.table, ())]
+    attributes = [
+        a for a in cls.attributes if not a.is_key and a.column.name not in excluded.get(a.table, ())
+    ]
     if cls.is_view:
         return _view(cls, watch, {attribute.column.name for attribute in attributes}, base)
     if watch.base is not None:
-        raise TriggerError(f"watch {watch.table}: {cls.name} is a table, and only a view has base tables")
-    columns = tuple(attribute.column for attribute in attributes if attribute.table == cls.table.name)
+        raise TriggerError(
+            f"watch {watch.table}: {cls.name} is a table, and only a view has base tables"
+        )
+    columns = tuple(
+        attribute.column for attribute in attributes if attribute.table == cls.table.name
+    )
     own = _Source(cls.table, None, cls.key, columns, {})
     triggers: list[TableTriggers] = [_object_source(cls, watch, own, columns)]
     for child in cls.children:
         if child.attribute in attributes:
-            column, key = child.attribute.column, tuple(map(child.table.column, child.owner_columns))
+            column, key = (
+                child.attribute.column,
+                tuple(map(child.table.column, child.owner_columns)),
+            )
             source = _Source(child.table, None, key, (column,), {column.name: child.attribute.name})
             triggers.append(_value_source(cls, watch, source, column, own))
     return tuple(triggers)
@@ -307,7 +344,7 @@ def _is_unique(table: Table, columns: Iterable[Column]) -> bool:
     return is_key or any(set(unique) == names for unique in table.unique_keys)
 
 
-# --- views ------------------------------------------------------------------------------------------------------------
+# --- views ----------------------------------------------------------------------------------------
 
 
 def _view(
@@ -315,7 +352,8 @@ def _view(
 ) -> tuple[TableTriggers, ...]:
     if not watch.base:
         raise TriggerError(
-            f"watch {watch.table}: {cls.name} is a view: name its base tables with base = {{ table = {{ column = "
+            f"watch {watch.table}: {cls.name} is a view: name its base tables with base = {{ table "
+            "= { column = "
             '"view column", ... }, ... }}'
         )
     sources = [_source(cls, watch, base[name], columns) for name, columns in watch.base.items()]
@@ -330,7 +368,9 @@ def _view(
     return tuple(triggers)
 
 
-def _source(cls: ObjectClass, watch: WatchedTable, base: _BaseTable, columns: Mapping[str, str]) -> _Source:
+def _source(
+    cls: ObjectClass, watch: WatchedTable, base: _BaseTable, columns: Mapping[str, str]
+) -> _Source:
     table, schema = base
     where = f"watch {watch.table}, base {table.name}"
     by_name = {column.name: column for column in table.columns}
@@ -339,24 +379,30 @@ def _source(cls: ObjectClass, watch: WatchedTable, base: _BaseTable, columns: Ma
     for base_name, wanted in columns.items():
         name, view_name = match_name(base_name, by_name), match_name(wanted, order)
         if name is None:
-            raise TriggerError(f"{where}: the table has no column {base_name!r}; it has {', '.join(by_name)}")
+            raise TriggerError(
+                f"{where}: the table has no column {base_name!r}; it has {', '.join(by_name)}"
+            )
         if view_name is None:
-            raise TriggerError(f"{where}: the view has no column {wanted!r}; it has {', '.join(order)}")
+            raise TriggerError(
+                f"{where}: the view has no column {wanted!r}; it has {', '.join(order)}"
+            )
         if view_name in by_view:
             raise TriggerError(f"{where}: two columns are {view_name!r} of the view")
         by_view[view_name] = by_name[name]
     missing = [column.name for column in cls.key if column.name not in by_view]
     if missing:
         raise TriggerError(
-            f"{where}: no column is {missing[0]!r}: a base table must give the whole key of the view, "
-            f"{', '.join(column.name for column in cls.key)}"
+            f"{where}: no column is {missing[0]!r}: a base table must give the whole key of the "
+            f"view, {', '.join(column.name for column in cls.key)}"
         )
     keys = {column.name for column in cls.key}
     return _Source(
         table=table,
         schema=schema,
         key=tuple(by_view[column.name] for column in cls.key),
-        columns=tuple(by_view[name] for name in sorted(by_view, key=order.__getitem__) if name not in keys),
+        columns=tuple(
+            by_view[name] for name in sorted(by_view, key=order.__getitem__) if name not in keys
+        ),
         names={column.name: name for name, column in by_view.items()},
     )
 
@@ -369,13 +415,19 @@ def _owner(cls: ObjectClass, watch: WatchedTable, sources: Sequence[_Source]) ->
     for source in sorted(able, key=lambda source: not source.columns):
         return source
     raise TriggerError(
-        f"watch {watch.table}: in no base table the columns of the key ({', '.join(column.name for column in cls.key)})"
-        " are a primary or unique key, so none holds the objects of the view; name the one that does"
+        f"watch {watch.table}: in no base table the columns of the key "
+        f"({', '.join(column.name for column in cls.key)}) are a primary or unique key, so none "
+        "holds the objects of the view; name the one that does"
     )
 
 
 def _object_source(
-    cls: ObjectClass, watch: WatchedTable, source: _Source, columns: tuple[Column, ...], *, decides: bool = False
+    cls: ObjectClass,
+    watch: WatchedTable,
+    source: _Source,
+    columns: tuple[Column, ...],
+    *,
+    decides: bool = False,
 ) -> ClassTriggers:
     keys = {column.name for column in source.key}
     others = tuple(column for column in source.table.columns if column.name not in keys)
@@ -396,7 +448,10 @@ def _object_source(
 def _value_source(
     cls: ObjectClass, watch: WatchedTable, source: _Source, column: Column, owner: _Source
 ) -> ChildTriggers:
-    by_value = _is_unique(source.table, (*source.key, column)) and watch.style in ("field", "remove_all")
+    by_value = _is_unique(source.table, (*source.key, column)) and watch.style in (
+        "field",
+        "remove_all",
+    )
     return ChildTriggers(
         watch=watch,
         class_name=cls.name,
@@ -414,10 +469,12 @@ def _value_source(
     )
 
 
-# --- warnings for people ----------------------------------------------------------------------------------------------
+# --- warnings for people --------------------------------------------------------------------------
 
 
-_SECRET: Final = re.compile("password|passwd|pwd|passphrase|crypt|secret|token|hash|salt", re.IGNORECASE)
+_SECRET: Final = re.compile(
+    "password|passwd|pwd|passphrase|crypt|secret|token|hash|salt", re.IGNORECASE
+)
 
 
 def looks_secret(name: str) -> bool:
@@ -430,7 +487,11 @@ def secret_names(triggers: TableTriggers) -> tuple[str, ...]:
     (spec/triggers.md 1).
     """
     if isinstance(triggers, ChildTriggers):
-        return (triggers.column.name,) if _SECRET.search(f"{triggers.column.name} {triggers.attribute}") else ()
+        return (
+            (triggers.column.name,)
+            if _SECRET.search(f"{triggers.column.name} {triggers.attribute}")
+            else ()
+        )
     if triggers.decides:
         return ()
     named = [(column.name, triggers.names.get(column.name, "")) for column in triggers.columns]
@@ -442,20 +503,28 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
     for triggers in declared:
         for column in secret_names(triggers):
             where = f"{triggers.table.name}.{column}"
-            yield f"{where} looks like a secret and is logged in clear: exclude it if it is not needed"
-        if isinstance(triggers, ChildTriggers) and not _joined(triggers):
-            mapped = " and ".join(f"{triggers.table.name}.{column.name}" for column in triggers.owner_columns)
             yield (
-                f"no foreign key joins {mapped} to {triggers.owner.name}: a row without its row there is logged as a "
-                f"change of an object of {triggers.class_name} that is not there; add the foreign key, or see to it "
-                "that there is no such row"
+                f"{where} looks like a secret and is logged in clear: exclude it if it is not "
+                "needed"
+            )
+        if isinstance(triggers, ChildTriggers) and not _joined(triggers):
+            mapped = " and ".join(
+                f"{triggers.table.name}.{column.name}" for column in triggers.owner_columns
+            )
+            yield (
+                f"no foreign key joins {mapped} to {triggers.owner.name}: a row without its row "
+                f"there is logged as a change of an object of {triggers.class_name} that is not "
+                "there; add the foreign key, or see to it that there is no such row"
             )
         yield from _undecided_views(triggers, declared)
 
 
 def _joined(triggers: ChildTriggers) -> bool:
     """Return True if a foreign key ensures that a row's owner exists."""
-    wanted = {(own.name, owner.name) for own, owner in zip(triggers.owner_columns, triggers.key, strict=True)}
+    wanted = {
+        (own.name, owner.name)
+        for own, owner in zip(triggers.owner_columns, triggers.key, strict=True)
+    }
     return any(
         key.table in (triggers.owner.name, f"{triggers.owner_schema}.{triggers.owner.name}")
         and set(zip(key.columns, key.ref_columns, strict=True)) == wanted
@@ -475,6 +544,7 @@ def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers])
             and not other.decides
         ):
             yield (
-                f"{triggers.table.name} decides which rows are in {triggers.class_name}, but the style of its watch "
-                f"logs rows of {other.table.name} whether they are in it or not: use style = row_query_back"
+                f"{triggers.table.name} decides which rows are in {triggers.class_name}, but the "
+                f"style of its watch logs rows of {other.table.name} whether they are in it or "
+                "not: use style = row_query_back"
             )

@@ -136,7 +136,12 @@ class Installed:
     @property
     def others(self) -> frozenset[TableName]:
         """Schema and name of the triggers that are not ours."""
-        theirs = (trigger for several in self.triggers.values() for trigger in several if trigger.log != self.log)
+        theirs = (
+            trigger
+            for several in self.triggers.values()
+            for trigger in several
+            if trigger.log != self.log
+        )
         return frozenset((trigger.schema, trigger.name) for trigger in theirs)
 
 
@@ -164,7 +169,11 @@ class MarkedTriggers(Triggers):
 
     @abstractmethod
     def texts(
-        self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+        self,
+        home: str | None,
+        log: LogTable,
+        triggers: TableTriggers,
+        declared: Sequence[TableTriggers],
     ) -> Iterable[tuple[str, Callable[[str, str], str]]]:
         """Yield the operation (i, u, d) of each trigger of a declaration, and a function from its
         name and marker to its SQL.
@@ -174,7 +183,9 @@ class MarkedTriggers(Triggers):
         """
 
     @abstractmethod
-    def all_triggers(self, conn: Connection, tables: Collection[TableName] = ()) -> list[StoredTrigger]:
+    def all_triggers(
+        self, conn: Connection, tables: Collection[TableName] = ()
+    ) -> list[StoredTrigger]:
         """Return the triggers of all tables that have one of ours, and of ``tables``, in the order
         of tables and names.
 
@@ -185,7 +196,9 @@ class MarkedTriggers(Triggers):
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         """Return sentences on changes that the declared triggers do not see."""
 
-    def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
+    def refuse(
+        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+    ) -> None:
         """Raise TriggerError for triggers that could not run, DatabaseError if the present state
         cannot be read.
         """
@@ -197,11 +210,15 @@ class MarkedTriggers(Triggers):
         """Return the actions for missing objects that the triggers of a log need beside it."""
         return []
 
-    def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
+    def warnings(
+        self, log: LogTable, compiled: Sequence[Compiled], installed: Installed
+    ) -> Iterable[str]:
         """Yield sentences on the declared triggers."""
         return ()
 
-    def drop_warnings(self, installed: Installed, dropped: Sequence[StoredTrigger]) -> Iterable[str]:
+    def drop_warnings(
+        self, installed: Installed, dropped: Sequence[StoredTrigger]
+    ) -> Iterable[str]:
         """Yield sentences on statements that fail once these triggers are dropped."""
         return ()
 
@@ -243,7 +260,9 @@ class MarkedTriggers(Triggers):
             raise missing_log(log)
         return log
 
-    def read_installed(self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()) -> Installed:
+    def read_installed(
+        self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
+    ) -> Installed:
         """Return the triggers of a log, and foreign triggers on their tables and on ``tables``."""
         found: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
         for trigger in self.all_triggers(conn, tables):
@@ -284,14 +303,23 @@ class MarkedTriggers(Triggers):
             for operation, text in self.texts(home, log, one, declared):
                 name = free_name(home or "", one.table.name, operation)
                 digest = sha256(text(name, marker(self.blank_digest)))
-                triggers.append(CompiledTrigger(name, operation, text(name, marker(digest)), digest))
+                triggers.append(
+                    CompiledTrigger(name, operation, text(name, marker(digest)), digest)
+                )
             compiled.append(Compiled(home, one, tuple(triggers)))
         return compiled
 
     def tables_sql(
-        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], _facts: Mapping[str, Any]
+        self,
+        schema: str | None,
+        log: LogTable,
+        declared: Sequence[TableTriggers],
+        _facts: Mapping[str, Any],
     ) -> list[TableSql]:
-        return [self._table_sql(of_table) for of_table in by_table(self.compile_declared(schema, log, declared))]
+        return [
+            self._table_sql(of_table)
+            for of_table in by_table(self.compile_declared(schema, log, declared))
+        ]
 
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
@@ -303,7 +331,10 @@ class MarkedTriggers(Triggers):
         claims = _claims(compiled)
         dropped = [one for one in installed.ours if claims.get((one.schema, one.name)) != one.table]
         return TriggerPlan(
-            (*(self.first_actions(conn, log) if declared else ()), *self.actions(compiled, installed)),
+            (
+                *(self.first_actions(conn, log) if declared else ()),
+                *self.actions(compiled, installed),
+            ),
             (*self.warnings(log, compiled, installed), *self.drop_warnings(installed, dropped)),
             self.not_captured(declared) if declared else (),
         )
@@ -317,12 +348,17 @@ class MarkedTriggers(Triggers):
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
         ours = self.read_installed(conn, self.find_log(conn, log)).ours
-        return [InstalledTrigger(_name(one.table), one.name, None, one.is_enabled, one.text, None) for one in ours]
+        return [
+            InstalledTrigger(_name(one.table), one.name, None, one.is_enabled, one.text, None)
+            for one in ours
+        ]
 
     def digests(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
         installed = self.read_installed(conn, self.find_log(conn, log))
         return {
-            _name(table): digest_of(one.digest for one in installed.on(table) if one.digest is not None)
+            _name(table): digest_of(
+                one.digest for one in installed.on(table) if one.digest is not None
+            )
             for table in installed.tables
         }
 
@@ -341,7 +377,10 @@ class MarkedTriggers(Triggers):
             # Drops come first, since a renamed table keeps the trigger names that the new table of
             # its name needs.
             *self._drop_all(installed, staying=declared, reason=NO_LONGER_WATCHED),
-            *(self._compare(one, installed, claims, renamed[one[0].place]) for one in by_table(compiled)),
+            *(
+                self._compare(one, installed, claims, renamed[one[0].place])
+                for one in by_table(compiled)
+            ),
         ]
 
     def _table_sql(self, compiled: Sequence[Compiled]) -> TableSql:
@@ -356,13 +395,22 @@ class MarkedTriggers(Triggers):
             drop=tuple(self.drop_trigger(compiled[0].schema, trigger.name) for trigger in triggers),
         )
 
-    def _drop_all(self, installed: Installed, *, staying: Collection[TableName], reason: str) -> list[Action]:
+    def _drop_all(
+        self, installed: Installed, *, staying: Collection[TableName], reason: str
+    ) -> list[Action]:
         """Return the actions that drop our triggers, except on the tables of ``staying``."""
         tables = [table for table in installed.tables if table not in staying]
-        return [Action("drop", _name(table), reason, tuple(self._dropped(installed.on(table)))) for table in tables]
+        return [
+            Action("drop", _name(table), reason, tuple(self._dropped(installed.on(table))))
+            for table in tables
+        ]
 
     def _compare(
-        self, compiled: Sequence[Compiled], installed: Installed, claims: _Claims, renamed: Iterable[StoredTrigger]
+        self,
+        compiled: Sequence[Compiled],
+        installed: Installed,
+        claims: _Claims,
+        renamed: Iterable[StoredTrigger],
     ) -> Action:
         """Return the action for one table, from its compiled declarations and all claims of names.
 
@@ -381,13 +429,23 @@ class MarkedTriggers(Triggers):
         if not reasons:
             return Action("unchanged", name, "as declared")
         if self.replaces:
-            enable = [statement for one in old if one.name in declared for statement in self.enable(one)]
+            enable = [
+                statement for one in old if one.name in declared for statement in self.enable(one)
+            ]
             gone = self._dropped(one for one in old if (one.schema, one.name) not in claims)
             statements = (*drops, *create, *enable, *gone)
         else:
-            dropped = self._dropped(one for one in old if claims.get((one.schema, one.name), place) == place)
+            dropped = self._dropped(
+                one for one in old if claims.get((one.schema, one.name), place) == place
+            )
             statements = (*drops, *dropped, *create)
-        return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements, tuple(self._gaps(compiled, old)))
+        return Action(
+            "replace",
+            name,
+            "; ".join(dict.fromkeys(reasons)),
+            statements,
+            tuple(self._gaps(compiled, old)),
+        )
 
     def _gaps(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[Gap]:
         """Yield the gaps of a table that has triggers: columns that they do not know, and triggers
@@ -399,7 +457,14 @@ class MarkedTriggers(Triggers):
         has_others = not own >= named.keys()
         for one in compiled:
             stored = [named.get(trigger.name) for trigger in one.triggers]
-            known = next((columns for trigger in stored if trigger and (columns := self.columns_of(trigger))), {})
+            known = next(
+                (
+                    columns
+                    for trigger in stored
+                    if trigger and (columns := self.columns_of(trigger))
+                ),
+                {},
+            )
             yield from gap_of_columns(one.declared, known, one.declared.columns_told())
             silent = [
                 trigger.name
@@ -410,11 +475,16 @@ class MarkedTriggers(Triggers):
                 verb = "was" if len(silent) == 1 else "were"
                 yield gap_of_table(one.declared, f"{', '.join(silent)} {verb} missing or disabled")
 
-    def _differences(self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]) -> Iterator[str]:
+    def _differences(
+        self, compiled: Sequence[Compiled], old: Sequence[StoredTrigger]
+    ) -> Iterator[str]:
         unmatched = {trigger.name: trigger for trigger in old}
         if not unmatched.keys() & {trigger.name for one in compiled for trigger in one.triggers}:
             names = ", ".join(sorted(unmatched))
-            yield f"its triggers {names} were made for the name that the table had: they log that name until then"
+            yield (
+                f"its triggers {names} were made for the name that the table had: they log that "
+                "name until then"
+            )
             return
         for one in compiled:
             for trigger in one.triggers:
@@ -423,7 +493,9 @@ class MarkedTriggers(Triggers):
                     yield f"trigger {trigger.name} is missing"
                 elif stored.digest != trigger.digest:
                     present = [column.name for column in one.declared.table.columns]
-                    yield from declared_otherwise(self.columns_of(stored), one.declared.columns_told(), present)
+                    yield from declared_otherwise(
+                        self.columns_of(stored), one.declared.columns_told(), present
+                    )
                 elif (how := self.difference(stored, trigger)) is not None:
                     yield f"trigger {trigger.name} {how}"
         for name in unmatched:
@@ -434,10 +506,14 @@ class MarkedTriggers(Triggers):
 
 
 def _claims(compiled: Iterable[Compiled]) -> _Claims:
-    return {(one.schema or "", trigger.name): one.place for one in compiled for trigger in one.triggers}
+    return {
+        (one.schema or "", trigger.name): one.place for one in compiled for trigger in one.triggers
+    }
 
 
-def _gaps_of_new(compiled: Sequence[Compiled], installed: Installed, claims: _Claims) -> Iterator[Gap]:
+def _gaps_of_new(
+    compiled: Sequence[Compiled], installed: Installed, claims: _Claims
+) -> Iterator[Gap]:
     """Yield the gaps of a table that has no triggers, if a table that has lost its name has
     them.
     """

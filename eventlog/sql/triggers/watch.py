@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Final, Literal
 
-from eventlog.core.catalog import Database, Table, key_columns, match_name, missing_table, value_column
+from eventlog.core.catalog import (
+    Database,
+    Table,
+    key_columns,
+    match_name,
+    missing_table,
+    value_column,
+)
 from eventlog.errors import ConfigError, TriggerError, together
 from eventlog.model import LogRow
 from eventlog.sql.log_table import LogTable
@@ -95,7 +102,9 @@ def excluded_columns(
     gone = _named(watch, "exclude", watch.exclude, names, errors)
     keys = {(table, column.name) for column in key_columns(present[table])}
     errors += (
-        TriggerError(f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key")
+        TriggerError(
+            f"watch {watch.table}, exclude: {key!r} is a key column; every row needs its key"
+        )
         for _, key in sorted(gone & keys)
     )
     if watch.columns is not None:
@@ -109,14 +118,18 @@ def excluded_columns(
     return excluded
 
 
-def attribute_names(database: Database, table: Table, tables: Collection[str] | None) -> dict[str, tuple[str, str]]:
+def attribute_names(
+    database: Database, table: Table, tables: Collection[str] | None
+) -> dict[str, tuple[str, str]]:
     """Return table and column of a class's attributes by their names in its watch. ``tables`` is
     that of ``exclusions``.
     """
     names = {column.name: (table.name, column.name) for column in table.columns}
     for other in database.tables:
         value = value_column(other, table)
-        if value is not None and not (other.primary_key if tables is None else match_name(other.name, tables)):
+        if value is not None and not (
+            other.primary_key if tables is None else match_name(other.name, tables)
+        ):
             names[f"{other.name}.{value.name}"] = (other.name, value.name)
     return names
 
@@ -135,7 +148,8 @@ def _named(
         if match is None:
             errors.append(
                 TriggerError(
-                    f"watch {watch.table}, {option}: {name!r} is no attribute of the class; it has {', '.join(known)}"
+                    f"watch {watch.table}, {option}: {name!r} is no attribute of the class; it "
+                    f"has {', '.join(known)}"
                 )
             )
         else:
@@ -143,7 +157,7 @@ def _named(
     return attributes
 
 
-# --- tables by pattern ------------------------------------------------------------------------------------------------
+# --- tables by pattern ----------------------------------------------------------------------------
 
 _WILDCARDS: Final = re.compile(r"[*?\[]")
 
@@ -195,7 +209,11 @@ def choose_tables(
     ``watched`` are tables of another watch, which these patterns leave out; ``others`` are tables
     that patterns of other watches may select.
     """
-    tables = {table.name: table for table in database.tables if table.kind == "table" and table.name not in ignore}
+    tables = {
+        table.name: table
+        for table in database.tables
+        if table.kind == "table" and table.name not in ignore
+    }
     refused: dict[str, ConfigError] = {}
     named, matched = _matching(database, tables, patterns, refused)
     gone_by_name, gone = _matching(database, tables, without, refused, may_miss=True)
@@ -206,7 +224,9 @@ def choose_tables(
 
     def is_child(name: str) -> bool:
         if name not in decided:
-            decided[name] = False  # of tables that refer to each other in a circle, the first is no child table
+            decided[name] = (
+                False  # of tables that refer to each other in a circle, the first is no child table
+            )
             owner, _ = _owner(tables[name], tables)
             decided[name] = owner in classes and owner != name and not is_child(owner)
         return decided[name]
@@ -214,11 +234,15 @@ def choose_tables(
     children = {name for name in sorted(chosen) if is_child(name)}
     keyless = sorted(name for name in chosen - children if not tables[name].primary_key)
     refused |= {
-        name: ConfigError(f"{name!r} cannot be a class: it has no primary key") for name in keyless if name in named
+        name: ConfigError(f"{name!r} cannot be a class: it has no primary key")
+        for name in keyless
+        if name in named
     }
     parents = tuple(sorted(chosen - children - set(keyless)))
     if not refused and not parents:
-        reason = "all are excluded, watched by another [[watch]], child tables or without a primary key"
+        reason = (
+            "all are excluded, watched by another [[watch]], child tables or without a primary key"
+        )
         listed = ", ".join(patterns)
         refused[listed] = ConfigError(f"no table is left of {listed}: {reason}")
     return TableChoice(parents, _left_out(tables, parents, gone), tuple(keyless), refused)
@@ -230,7 +254,11 @@ def matching_tables(
     """Return all tables that patterns match, including child tables and those without a key; bad
     patterns are ignored.
     """
-    tables = {table.name: table for table in database.tables if table.kind == "table" and table.name not in ignore}
+    tables = {
+        table.name: table
+        for table in database.tables
+        if table.kind == "table" and table.name not in ignore
+    }
     named, matched = _matching(database, tables, patterns, {})
     gone_by_name, gone = _matching(database, tables, without, {})
     return (named | matched) - gone_by_name - gone
@@ -313,7 +341,9 @@ def _owner(table: Table, tables: Mapping[str, Table]) -> tuple[str, str]:
     return ("", "") if owner is None or value is None else (owner.name, value.name)
 
 
-def _left_out(tables: Mapping[str, Table], classes: Collection[str], gone: Iterable[str]) -> dict[str, tuple[str, ...]]:
+def _left_out(
+    tables: Mapping[str, Table], classes: Collection[str], gone: Iterable[str]
+) -> dict[str, tuple[str, ...]]:
     attributes_of: defaultdict[str, list[str]] = defaultdict(list)
     for name in sorted(gone):
         owner, value = _owner(tables[name], tables)

@@ -1,8 +1,9 @@
-"""The source ``jsonl-file``: follow a file of changes that grows, a line of JSON each (eventlog's format ``jsonl``).
+"""The source ``jsonl-file``: follow a file of changes that grows, a line of JSON each (eventlog's
+format ``jsonl``).
 
-The position is the byte behind the last line that was read, beside the file's inode, so that a file which was replaced
-or cut is noticed. An event is named after the inode and the byte where its line begins: the same line always has the
-same event-id.
+The position is the byte behind the last line that was read, beside the file's inode, so that a file
+which was replaced or cut is noticed. An event is named after the inode and the byte where its line
+begins: the same line always has the same event-id.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ class JsonlFileOptions(stream.StreamOptions):
     """Options of ``[source]`` of type ``jsonl-file``."""
 
     path: Path | None = option(None, PATH, "the file that grows", example="changes.jsonl")
-    poll_interval: float = option(1.0, number(0.01, 3600), "seconds between looks at the end of the file")
+    poll_interval: float = option(
+        1.0, number(0.01, 3600), "seconds between looks at the end of the file"
+    )
 
 
 class JsonlFile(stream.Source):
@@ -63,12 +66,16 @@ class GrowingFile:
                         try:
                             yield stream.Read(loads(line), event_id)
                         except FormatError as error:
-                            yield stream.Failure(event_id, error.code, str(error), line.decode("utf-8", "replace"))
+                            yield stream.Failure(
+                                event_id, error.code, str(error), line.decode("utf-8", "replace")
+                            )
                         place += len(line)
                         yield stream.Mark({"inode": inode, "byte": place})
                     if once:
                         return
-                    yield stream.Mark({"inode": inode, "byte": place}, is_idle=True, rest=self._rest)
+                    yield stream.Mark(
+                        {"inode": inode, "byte": place}, is_idle=True, rest=self._rest
+                    )
                     self._place({"inode": inode, "byte": place})  # still the same file
         except OSError as error:
             raise stream.SourceAway(f"{self._path}: {error.strerror}") from error
@@ -80,7 +87,9 @@ class GrowingFile:
             raise stream.SourceAway(f"{self._path}: {error.strerror}") from error
 
     def _place(self, token: Any) -> int:
-        """Return the byte to read from. Raises SourceLost if the file is no longer what the position was taken of."""
+        """Return the byte to read from. Raises SourceLost if the file is no longer what the
+        position was taken of.
+        """
         if token is None:
             return 0
         try:

@@ -1,4 +1,6 @@
-"""The format ``messagepack``: each change is a MessagePack object, with the members of eventlog's ``jsonl``."""
+"""The format ``messagepack``: each change is a MessagePack object, with the members of eventlog's
+``jsonl``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,14 @@ import msgpack
 
 from eventlog.changes.change_writer import ChangeWriter
 from eventlog.changes.format import Format, Report
-from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of, from_json, to_json, typed_change
+from eventlog.changes.json_form import (
+    CATALOG,
+    CatalogOption,
+    catalog_of,
+    from_json,
+    to_json,
+    typed_change,
+)
 from eventlog.changes.publishing import Publishing
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.options import FLAG, CheckedOptions, option, shared
@@ -49,7 +58,9 @@ class MessagePackWriter(ChangeWriter[bytes]):
         try:
             return bytes(msgpack.packb(value, unicode_errors="surrogatepass"))
         except OverflowError as error:
-            raise FormatError(f"{change.op} of {change.table!r}: a number has more than 64 bits: {error}") from error
+            raise FormatError(
+                f"{change.op} of {change.table!r}: a number has more than 64 bits: {error}"
+            ) from error
 
     def body(self, pieces: list[bytes]) -> bytes:  # type: ignore[override]  # several, one behind the other
         return b"".join(pieces)

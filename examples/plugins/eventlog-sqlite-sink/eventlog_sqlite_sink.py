@@ -1,7 +1,7 @@
 """The sink ``sqlite``: objects as rows of a SQLite file. An event that comes twice is applied once.
 
-A table ``object`` holds each object's class, association and attributes as JSON; ``applied`` holds the event-ids. Both
-change in one transaction, which ``flush`` commits.
+A table ``object`` holds each object's class, association and attributes as JSON; ``applied`` holds
+the event-ids. Both change in one transaction, which ``flush`` commits.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from eventlog.model import Answer, Document, Event, Op
 from eventlog.publisher.sinks import Opening, Sink
 
 _TABLES = """
-CREATE TABLE IF NOT EXISTS object (class TEXT, association TEXT PRIMARY KEY, attributes TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS object (
+    class TEXT, association TEXT PRIMARY KEY, attributes TEXT NOT NULL
+);
 CREATE TABLE IF NOT EXISTS applied (event_id TEXT PRIMARY KEY) WITHOUT ROWID;
 """
 
@@ -28,7 +30,9 @@ CREATE TABLE IF NOT EXISTS applied (event_id TEXT PRIMARY KEY) WITHOUT ROWID;
 class SqliteOptions:
     """Options of ``[sink]`` of type ``sqlite``."""
 
-    file: Path | None = option(None, PATH, "the database file, beside this file unless absolute", example="copy.db")
+    file: Path | None = option(
+        None, PATH, "the database file, beside this file unless absolute", example="copy.db"
+    )
 
 
 class SqliteSink(Sink):
@@ -55,7 +59,9 @@ class SqliteSink(Sink):
     def send(self, document: Document) -> Answer:
         with self._away():
             for event in document.events:
-                if self._db.execute("INSERT OR IGNORE INTO applied VALUES (?)", (event.event_id,)).rowcount:
+                if self._db.execute(
+                    "INSERT OR IGNORE INTO applied VALUES (?)", (event.event_id,)
+                ).rowcount:
                     self._apply(event)
         return Answer()
 
@@ -70,7 +76,9 @@ class SqliteSink(Sink):
         if event.operation == "delete":
             self._db.execute("DELETE FROM object WHERE association = ?", (event.association,))
             return
-        row = self._db.execute("SELECT attributes FROM object WHERE association = ?", (event.association,)).fetchone()
+        row = self._db.execute(
+            "SELECT attributes FROM object WHERE association = ?", (event.association,)
+        ).fetchone()
         values: dict[str, list[str]] = {} if row is None else json.loads(row[0])
         for attribute in event.attributes:
             for op, texts in attribute.steps:

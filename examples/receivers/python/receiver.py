@@ -37,7 +37,9 @@ with closing(sqlite3.connect(file)) as made:
 
 @app.post("/events")
 async def receive(request: Request) -> Response:
-    """204: all of it is kept. 422: nothing of it is; the publisher finds out which event it is, and sends the rest."""
+    """204: all of it is kept. 422: nothing of it is; the publisher finds out which event it is, and
+    sends the rest.
+    """
     try:
         content = await request.json()
         await run_in_threadpool(keep, content if isinstance(content, list) else [content])
@@ -47,16 +49,30 @@ async def receive(request: Request) -> Response:
 
 
 def keep(events: list[dict[str, Any]]) -> None:
-    """Look the id up and apply the event in one transaction, or a crash between the two loses or doubles it."""
-    with closing(sqlite3.connect(file, timeout=30)) as db, db:  # commits at the end, or takes all of it back
+    """Look the id up and apply the event in one transaction, or a crash between the two loses or
+    doubles it.
+    """
+    with (
+        closing(sqlite3.connect(file, timeout=30)) as db,
+        db,
+    ):  # commits at the end, or takes all of it back
         for event in events:
-            row = event["source"], event["id"], event["type"], event["subject"], json.dumps(event.get("data"))
+            row = (
+                event["source"],
+                event["id"],
+                event["type"],
+                event["subject"],
+                json.dumps(event.get("data")),
+            )
             if db.execute("INSERT OR IGNORE INTO event VALUES (?, ?, ?, ?, ?)", row).rowcount:
                 apply(db, event)
 
 
 def apply(db: sqlite3.Connection, event: dict[str, Any]) -> None:
-    """Do what is to be done with an event, by the same connection. Raises ValueError to refuse it."""
+    """Do what is to be done with an event, by the same connection.
+
+    Raises ValueError to refuse it.
+    """
 
 
 if __name__ == "__main__":

@@ -30,7 +30,11 @@ VALUES = [
     ("bigint unsigned", "18446744073709551615", "18446744073709551615"),
     ("int(6) zerofill", "42", "42"),
     ("year", "2024", "2024"),
-    ("decimal(65,30)", "12345678901234567890123456789012345.5", "12345678901234567890123456789012345.5" + "0" * 29),
+    (
+        "decimal(65,30)",
+        "12345678901234567890123456789012345.5",
+        "12345678901234567890123456789012345.5" + "0" * 29,
+    ),
     ("decimal(65)", "9" * 65, "9" * 65),
     ("float", "16777216", "16777216"),
     ("float", "0.1", "0.10000000149011612"),
@@ -58,7 +62,9 @@ VALUES = [
 ]
 
 
-def in_mode(platform: Platform, *statements: str, mode: str = "", zone: str = "+02:00") -> list[Logged]:
+def in_mode(
+    platform: Platform, *statements: str, mode: str = "", zone: str = "+02:00"
+) -> list[Logged]:
     """What the statements of a session of another kind log."""
     platform.rows()
     with platform.engine.begin() as conn:
@@ -68,7 +74,9 @@ def in_mode(platform: Platform, *statements: str, mode: str = "", zone: str = "+
 
 
 @pytest.mark.parametrize(("type", "value", "text"), VALUES)
-def test_a_value_is_one_text_logged_and_read_back(mariadb: Platform, type: str, value: str, text: str) -> None:
+def test_a_value_is_one_text_logged_and_read_back(
+    mariadb: Platform, type: str, value: str, text: str
+) -> None:
     mariadb.run(f"CREATE TABLE t (k int PRIMARY KEY, v {type})")
     mariadb.watch("t")
     assert in_mode(mariadb, f"INSERT INTO t VALUES (1, {value})") == [(1, KEY, "v", None, text)]
@@ -77,7 +85,9 @@ def test_a_value_is_one_text_logged_and_read_back(mariadb: Platform, type: str, 
     in_mode(mariadb, f"UPDATE t SET v = {value}")
     cls = mariadb.catalog().class_named("t")
     with mariadb.session() as (conn, _):
-        found = mariadb.dialect.query_back(conn, None, cls, [KEY], [a for a in cls.attributes if not a.is_key])
+        found = mariadb.dialect.query_back(
+            conn, None, cls, [KEY], [a for a in cls.attributes if not a.is_key]
+        )
     assert list(found[KEY].values()) == [[text]]
 
 
@@ -97,14 +107,25 @@ def test_the_mode_of_the_writers_session_changes_nothing(mariadb: Platform, mode
     mariadb.run("CREATE TABLE t (k char(10) PRIMARY KEY, v char(10), e varchar(10))")
     mariadb.watch("t")
     rows = in_mode(
-        mariadb, "INSERT INTO t VALUES ('a=b', 'x', 'y')", "UPDATE t SET v = 'z'", "DELETE FROM t", mode=mode
+        mariadb,
+        "INSERT INTO t VALUES ('a=b', 'x', 'y')",
+        "UPDATE t SET v = 'z'",
+        "DELETE FROM t",
+        mode=mode,
     )
     key = 'k="a=b"'
-    assert rows == [(1, key, "v", None, "x"), (1, key, "e", None, "y"), (2, key, "v", "x", "z"), (4, key, *[None] * 3)]
+    assert rows == [
+        (1, key, "v", None, "x"),
+        (1, key, "e", None, "y"),
+        (2, key, "v", "x", "z"),
+        (4, key, *[None] * 3),
+    ]
 
 
 def test_two_moments_of_one_local_time_are_a_change(mariadb: Platform) -> None:
-    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v timestamp NULL)", "INSERT INTO t VALUES (1, NULL)")
+    mariadb.run(
+        "CREATE TABLE t (k int PRIMARY KEY, v timestamp NULL)", "INSERT INTO t VALUES (1, NULL)"
+    )
     mariadb.watch("t")
     first = in_mode(mariadb, "UPDATE t SET v = '2024-10-27 00:30:00'", zone="+00:00")
     second = in_mode(mariadb, "UPDATE t SET v = '2024-10-27 01:30:00'", zone="+00:00")
@@ -113,7 +134,9 @@ def test_two_moments_of_one_local_time_are_a_change(mariadb: Platform) -> None:
 
 
 def test_null_and_a_zero_date_are_two_values(mariadb: Platform) -> None:
-    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v timestamp NULL)", "INSERT INTO t VALUES (1, NULL)")
+    mariadb.run(
+        "CREATE TABLE t (k int PRIMARY KEY, v timestamp NULL)", "INSERT INTO t VALUES (1, NULL)"
+    )
     mariadb.watch("t")
     assert in_mode(mariadb, "UPDATE t SET v = 0") == [(2, KEY, "v", None, "0000-00-00 00:00:00Z")]
 
@@ -130,27 +153,37 @@ def test_zero_dates_that_are_there_hinder_no_writer_that_is_strict(mariadb: Plat
     mariadb.watch("t")
     in_mode(mariadb, "INSERT INTO t VALUES (1, 0, 1), (2, '2024-02-00', 1)")
     strict = "TRADITIONAL"
-    assert in_mode(mariadb, "UPDATE t SET w = 2 WHERE k = 1", mode=strict) == [(2, KEY, "w", "1", "2")]
-    assert in_mode(mariadb, "UPDATE t SET v = NULL WHERE k = 1", mode=strict) == [(2, KEY, "v", "0000-00-00", None)]
+    assert in_mode(mariadb, "UPDATE t SET w = 2 WHERE k = 1", mode=strict) == [
+        (2, KEY, "w", "1", "2")
+    ]
+    assert in_mode(mariadb, "UPDATE t SET v = NULL WHERE k = 1", mode=strict) == [
+        (2, KEY, "v", "0000-00-00", None)
+    ]
     (changed,) = in_mode(mariadb, "UPDATE t SET v = '2024-03-01' WHERE k = 2", mode=strict)
     assert changed == (2, "k=2", "v", "2024-02-00", "2024-03-01")
 
 
 def test_columns_that_are_stored_are_logged_and_virtual_ones_are_not(mariadb: Platform) -> None:
     mariadb.run(
-        "CREATE TABLE t (k int PRIMARY KEY, a int, b int AS (a + 1) STORED, c int AS (a + 2) VIRTUAL, d int INVISIBLE)"
+        "CREATE TABLE t (k int PRIMARY KEY, a int, b int AS (a + 1) STORED, c int AS (a + 2) "
+        "VIRTUAL, d int INVISIBLE)"
     )
     mariadb.watch("t")
-    assert [row[2] for row in mariadb.logged("INSERT INTO t (k, a, d) VALUES (1, 1, 1)")] == ["a", "b", "d"]
+    assert [row[2] for row in mariadb.logged("INSERT INTO t (k, a, d) VALUES (1, 1, 1)")] == [
+        "a",
+        "b",
+        "d",
+    ]
 
 
-# --- statements -------------------------------------------------------------------------------------------------------
+# --- statements -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def names(mariadb: Platform) -> Platform:
     mariadb.run(
-        "CREATE TABLE t (k int PRIMARY KEY, v varchar(20))", "CREATE TABLE u (k int PRIMARY KEY, v varchar(20))"
+        "CREATE TABLE t (k int PRIMARY KEY, v varchar(20))",
+        "CREATE TABLE u (k int PRIMARY KEY, v varchar(20))",
     )
     mariadb.apply(mariadb.plan({"table": "t"}, {"table": "u"}))
     return mariadb
@@ -158,7 +191,10 @@ def names(mariadb: Platform) -> Platform:
 
 def test_replace_is_a_delete_and_an_insert(names: Platform) -> None:
     names.run("INSERT INTO t VALUES (1, 'a')")
-    assert names.logged("REPLACE INTO t VALUES (1, 'b')") == [(4, KEY, None, None, None), (1, KEY, "v", None, "b")]
+    assert names.logged("REPLACE INTO t VALUES (1, 'b')") == [
+        (4, KEY, None, None, None),
+        (1, KEY, "v", None, "b"),
+    ]
 
 
 def test_on_duplicate_key_update_is_the_update_that_it_becomes(names: Platform) -> None:
@@ -172,15 +208,21 @@ def test_statements_of_several_tables_are_logged_row_by_row(names: Platform) -> 
     names.run("INSERT INTO t VALUES (1, 'a')", "INSERT INTO u VALUES (1, 'a')")
     update = "UPDATE t JOIN u ON t.k = u.k SET t.v = 'b', u.v = 'c'"
     assert sorted(names.logged(update)) == [(2, KEY, "v", "a", "b"), (2, KEY, "v", "a", "c")]
-    assert names.logged("DELETE t, u FROM t JOIN u ON t.k = u.k") == [(4, KEY, None, None, None)] * 2
+    assert (
+        names.logged("DELETE t, u FROM t JOIN u ON t.k = u.k") == [(4, KEY, None, None, None)] * 2
+    )
 
 
 def test_loaded_rows_are_logged(names: Platform, tmp_path: Path) -> None:
     file = tmp_path / "rows.csv"
     file.write_text("1,a\n2,b\n")
-    loading = sa.create_engine(names.engine.url, poolclass=sa.NullPool, connect_args={"local_infile": True})
+    loading = sa.create_engine(
+        names.engine.url, poolclass=sa.NullPool, connect_args={"local_infile": True}
+    )
     with loading.begin() as conn:
-        conn.exec_driver_sql(f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE t FIELDS TERMINATED BY ','")
+        conn.exec_driver_sql(
+            f"LOAD DATA LOCAL INFILE '{file}' INTO TABLE t FIELDS TERMINATED BY ','"
+        )
     assert [row.table_key for row in names.rows()] == ["k=1", "k=2"]
 
 
@@ -196,7 +238,8 @@ def test_a_user_without_a_right_on_the_log_writes_and_is_logged(
     names: Platform, mariadb_server_: mariadb_server.Server
 ) -> None:
     mariadb_server_.run(
-        "CREATE USER IF NOT EXISTS clerk@localhost IDENTIFIED BY 'clerk'", "GRANT INSERT ON app.t TO clerk@localhost"
+        "CREATE USER IF NOT EXISTS clerk@localhost IDENTIFIED BY 'clerk'",
+        "GRANT INSERT ON app.t TO clerk@localhost",
     )
     url = names.engine.url.set(username="clerk", password="clerk")
     with sa.create_engine(url, poolclass=sa.NullPool).begin() as conn:
@@ -205,9 +248,16 @@ def test_a_user_without_a_right_on_the_log_writes_and_is_logged(
 
 
 @pytest.mark.parametrize(
-    "statement", ["TRUNCATE t", "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE other", "ALTER TABLE t DROP PARTITION p"]
+    "statement",
+    [
+        "TRUNCATE t",
+        "ALTER TABLE t EXCHANGE PARTITION p WITH TABLE other",
+        "ALTER TABLE t DROP PARTITION p",
+    ],
 )
-def test_what_fires_no_trigger_is_mended_by_resync(mariadb: Platform, run: Run, statement: str) -> None:
+def test_what_fires_no_trigger_is_mended_by_resync(
+    mariadb: Platform, run: Run, statement: str
+) -> None:
     mariadb.run(
         "CREATE TABLE t (k int PRIMARY KEY, v int) PARTITION BY RANGE (k)"
         " (PARTITION p VALUES LESS THAN (10), PARTITION q VALUES LESS THAN MAXVALUE)",
@@ -244,22 +294,30 @@ def test_what_fires_no_trigger_is_mended_by_resync(mariadb: Platform, run: Run, 
     assert found() == []
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
 
 def test_a_key_is_read_back_exactly_whatever_the_collation(mariadb: Platform) -> None:
     mariadb.run(
-        "CREATE TABLE t (k varchar(20) COLLATE utf8mb4_general_ci PRIMARY KEY, v int)", "INSERT INTO t VALUES ('Ab', 1)"
+        "CREATE TABLE t (k varchar(20) COLLATE utf8mb4_general_ci PRIMARY KEY, v int)",
+        "INSERT INTO t VALUES ('Ab', 1)",
     )
     cls = mariadb.catalog().class_named("t")
     with mariadb.session() as (conn, _):
-        assert list(mariadb.dialect.query_back(conn, None, cls, ["k=ab", "k=Ab", 'k="Ab "'], ())) == ["k=Ab"]
+        assert list(
+            mariadb.dialect.query_back(conn, None, cls, ["k=ab", "k=Ab", 'k="Ab "'], ())
+        ) == ["k=Ab"]
 
 
 def test_a_change_of_case_in_a_key_is_another_object(mariadb: Platform) -> None:
-    mariadb.run("CREATE TABLE t (k varchar(20) PRIMARY KEY, v int)", "INSERT INTO t VALUES ('a', 1)")
+    mariadb.run(
+        "CREATE TABLE t (k varchar(20) PRIMARY KEY, v int)", "INSERT INTO t VALUES ('a', 1)"
+    )
     mariadb.watch("t")
-    assert mariadb.logged("UPDATE t SET k = 'A'") == [(4, "k=a", None, None, None), (1, "k=A", "v", None, "1")]
+    assert mariadb.logged("UPDATE t SET k = 'A'") == [
+        (4, "k=a", None, None, None),
+        (1, "k=A", "v", None, "1"),
+    ]
 
 
 def test_a_child_row_has_the_key_that_its_owner_spells(mariadb: Platform) -> None:
@@ -269,7 +327,9 @@ def test_a_child_row_has_the_key_that_its_owner_spells(mariadb: Platform) -> Non
         "INSERT INTO usr VALUES ('Ab')",
     )
     mariadb.watch("usr")
-    assert mariadb.logged("INSERT INTO usr_tag VALUES ('aB', 'x')") == [(2, "k=Ab", "usr_tag.tag", None, "x")]
+    assert mariadb.logged("INSERT INTO usr_tag VALUES ('aB', 'x')") == [
+        (2, "k=Ab", "usr_tag.tag", None, "x")
+    ]
     assert mariadb.logged("UPDATE usr_tag SET k = 'AB'") == []
     assert mariadb.logged("DELETE FROM usr_tag") == [(2, "k=Ab", "usr_tag.tag", "x", None)]
 
@@ -280,16 +340,18 @@ def test_a_key_of_a_prefix_is_none(mariadb: Platform) -> None:
         mariadb.plan({"table": "t"}, tables=["t"])
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- the log --------------------------------------------------------------------------------------
 
 
-def test_values_that_no_packet_holds_are_read_back(mariadb: Platform, mariadb_server_: mariadb_server.Server) -> None:
+def test_values_that_no_packet_holds_are_read_back(
+    mariadb: Platform, mariadb_server_: mariadb_server.Server
+) -> None:
     mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v longtext, b longblob)")
     mariadb.watch("t")
     most = 16 * 2**20 // 4
-    assert [row[:3] for row in mariadb.logged(f"INSERT INTO t VALUES (1, REPEAT('x', {most}), NULL)")] == [
-        (1, KEY, "v")
-    ]
+    assert [
+        row[:3] for row in mariadb.logged(f"INSERT INTO t VALUES (1, REPEAT('x', {most}), NULL)")
+    ] == [(1, KEY, "v")]
     (row,) = mariadb.logged(f"INSERT INTO t VALUES (2, REPEAT('x', {most + 1}), NULL)")
     assert row == (7, "k=2", "v", None, None)
     (row,) = mariadb.logged("UPDATE t SET v = 'y' WHERE k = 2")
@@ -325,7 +387,9 @@ def test_a_session_is_read_committed_in_utc_whatever_the_server_says(
 
 def test_a_table_without_transactions_is_warned_of(mariadb: Platform) -> None:
     mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v int) ENGINE = MyISAM")
-    assert any("t is kept by MyISAM" in warning for warning in mariadb.plan({"table": "t"}).warnings)
+    assert any(
+        "t is kept by MyISAM" in warning for warning in mariadb.plan({"table": "t"}).warnings
+    )
 
 
 def test_a_trigger_of_others_that_is_older_is_warned_of(mariadb: Platform) -> None:
@@ -349,7 +413,14 @@ def test_scripts_run_in_the_servers_own_client(mariadb: Platform) -> None:
 
     def run(script: str) -> None:
         socket = mariadb.engine.url.query["unix_socket"]
-        command = [client, "--no-defaults", f"--socket={socket}", "--user=app", "--password=app", "app"]
+        command = [
+            client,
+            "--no-defaults",
+            f"--socket={socket}",
+            "--user=app",
+            "--password=app",
+            "app",
+        ]
         subprocess.run(command, input=script.encode(), check=True, capture_output=True, timeout=60)
 
     run(printed.getvalue())
@@ -359,7 +430,7 @@ def test_scripts_run_in_the_servers_own_client(mariadb: Platform) -> None:
     assert [row[0] for row in mariadb.logged("INSERT INTO t VALUES (1, 'a', 1)")] == [1, 1]
 
 
-# --- what is refused --------------------------------------------------------------------------------------------------
+# --- what is refused ------------------------------------------------------------------------------
 
 
 def test_mysql_is_refused_by_its_name_with_the_reason() -> None:
@@ -369,14 +440,20 @@ def test_mysql_is_refused_by_its_name_with_the_reason() -> None:
 
 @pytest.mark.parametrize(
     ("version", "reason"),
-    [("8.0.36", "is MySQL 8.0.36"), ("5.5.5-10.6.18-MariaDB-log", "10.6 is too old"), ("10.3.2-MariaDB", "too old")],
+    [
+        ("8.0.36", "is MySQL 8.0.36"),
+        ("5.5.5-10.6.18-MariaDB-log", "10.6 is too old"),
+        ("10.3.2-MariaDB", "too old"),
+    ],
 )
 def test_a_server_that_is_another_one_is_refused(version: str, reason: str) -> None:
     with pytest.raises(ConfigError, match=reason):
         refuse_server(version)
 
 
-@pytest.mark.parametrize("version", ["10.11.19-MariaDB-0+deb12u1", "11.4.2-MariaDB-ubu2404", "5.5.5-10.11.6-MariaDB"])
+@pytest.mark.parametrize(
+    "version", ["10.11.19-MariaDB-0+deb12u1", "11.4.2-MariaDB-ubu2404", "5.5.5-10.11.6-MariaDB"]
+)
 def test_a_server_that_is_supported_is_let_in(version: str) -> None:
     refuse_server(version)
 
@@ -386,12 +463,20 @@ def test_a_url_without_a_database_is_refused() -> None:
         connect("mariadb://u@h")
 
 
-# --- what breaks off --------------------------------------------------------------------------------------------------
+# --- what breaks off ------------------------------------------------------------------------------
 
 
-def runs(platform: Platform, work: Callable[[sa.Connection], object], after: int = 1_000_000) -> bool:
-    """Whether some work comes to its end, if the session fails after so many statements that change something."""
-    with suppress(BrokenOff), connect(platform.engine.url).connect() as conn, broken_off(conn, after):
+def runs(
+    platform: Platform, work: Callable[[sa.Connection], object], after: int = 1_000_000
+) -> bool:
+    """Whether some work comes to its end, if the session fails after so many statements that change
+    something.
+    """
+    with (
+        suppress(BrokenOff),
+        connect(platform.engine.url).connect() as conn,
+        broken_off(conn, after),
+    ):
         work(conn)
         conn.commit()
         return True
@@ -423,8 +508,12 @@ def test_migrations_that_broke_off_anywhere_are_ended_by_the_next_run(mariadb: P
     assert mariadb.logged("INSERT INTO t VALUES (1, 1)") == [(1, KEY, "v", None, "1")]
 
 
-def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(mariadb: Platform) -> None:
-    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v int)", "CREATE TABLE u (k int PRIMARY KEY, v int)")
+def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(
+    mariadb: Platform,
+) -> None:
+    mariadb.run(
+        "CREATE TABLE t (k int PRIMARY KEY, v int)", "CREATE TABLE u (k int PRIMARY KEY, v int)"
+    )
     plan = mariadb.plan({"table": "t"}, {"table": "u"})
     after = 0
     while not runs(mariadb, lambda conn: MariaDBTriggers().apply(conn, plan, 5.0), after):
@@ -435,5 +524,6 @@ def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(mariad
         after += 1
     assert after > 5
     assert (
-        mariadb.logged("INSERT INTO t VALUES (1, 1)", "INSERT INTO u VALUES (1, 1)") == [(1, KEY, "v", None, "1")] * 2
+        mariadb.logged("INSERT INTO t VALUES (1, 1)", "INSERT INTO u VALUES (1, 1)")
+        == [(1, KEY, "v", None, "1")] * 2
     )

@@ -1,4 +1,6 @@
-"""Rows that foreign keys take along fire no triggers: the table that the statement names logs them (7.4)."""
+"""Rows that foreign keys take along fire no triggers: the table that the statement names logs them
+(7.4).
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,13 @@ def read_back(key: str, column: str) -> Logged:
 def staff(mariadb: Platform) -> Platform:
     mariadb.run(
         "CREATE TABLE site (id int PRIMARY KEY, name varchar(20))",
-        "CREATE TABLE dept (id int PRIMARY KEY, site int REFERENCES site (id) ON DELETE CASCADE, name varchar(20))",
-        "CREATE TABLE emp (id int PRIMARY KEY, dept int REFERENCES dept (id) ON DELETE CASCADE ON UPDATE CASCADE,"
-        " mentor int REFERENCES dept (id) ON DELETE SET NULL, name varchar(20))",
+        "CREATE TABLE dept (id int PRIMARY KEY, site int REFERENCES site (id) ON DELETE CASCADE, "
+        "name varchar(20))",
+        "CREATE TABLE emp (id int PRIMARY KEY, dept int REFERENCES dept (id) ON DELETE CASCADE ON "
+        "UPDATE CASCADE, mentor int REFERENCES dept (id) ON DELETE SET NULL, name varchar(20))",
         "CREATE TABLE role (rid varchar(10) PRIMARY KEY)",
-        "CREATE TABLE emp_role (emp int REFERENCES emp (id) ON DELETE CASCADE,"
-        " rid varchar(10) REFERENCES role (rid) ON DELETE CASCADE ON UPDATE CASCADE, UNIQUE (emp, rid))",
+        "CREATE TABLE emp_role (emp int REFERENCES emp (id) ON DELETE CASCADE, rid varchar(10) "
+        "REFERENCES role (rid) ON DELETE CASCADE ON UPDATE CASCADE, UNIQUE (emp, rid))",
         "INSERT INTO site VALUES (100, 'north'), (200, 'south')",
         "INSERT INTO dept VALUES (1, 100, 'a'), (2, 200, 'b'), (3, NULL, 'c')",
         "INSERT INTO emp VALUES (10, 1, NULL, 'x'), (11, 1, 3, 'y'), (12, 2, NULL, 'z')",
@@ -57,7 +60,9 @@ def test_an_update_of_another_column_of_the_parent_logs_nothing(staff: Platform)
     assert staff.logged("UPDATE dept SET name = 'new'", "UPDATE dept SET id = id") == []
 
 
-def test_the_value_of_a_child_row_that_goes_with_what_it_names_is_read_back(staff: Platform) -> None:
+def test_the_value_of_a_child_row_that_goes_with_what_it_names_is_read_back(
+    staff: Platform,
+) -> None:
     value = "emp_role.rid"
     assert staff.logged("UPDATE role SET rid = 'R' WHERE rid = 'r'") == [
         read_back("id=10", value),
@@ -98,7 +103,9 @@ def test_a_row_is_read_back_whole_in_that_style(staff: Platform) -> None:
 
 def test_a_column_that_is_not_watched_logs_nothing(staff: Platform) -> None:
     staff.watch("emp", columns=["name"])
-    assert staff.logged("UPDATE dept SET id = 5 WHERE id = 2", "DELETE FROM dept WHERE id = 3") == []
+    assert (
+        staff.logged("UPDATE dept SET id = 5 WHERE id = 2", "DELETE FROM dept WHERE id = 3") == []
+    )
     assert staff.logged("DELETE FROM dept WHERE id = 5") == [gone("id=12")]
 
 
@@ -107,8 +114,9 @@ def test_a_key_that_follows_its_parents_is_another_object(mariadb: Platform) -> 
         "CREATE TABLE bill (no varchar(10) PRIMARY KEY)",
         "CREATE TABLE line (no varchar(10), pos int, text varchar(20), PRIMARY KEY (no, pos),"
         " FOREIGN KEY (no) REFERENCES bill (no) ON UPDATE CASCADE ON DELETE CASCADE)",
-        "CREATE TABLE part (no varchar(10), pos int, part int, text varchar(20), PRIMARY KEY (no, pos, part),"
-        " FOREIGN KEY (no, pos) REFERENCES line (no, pos) ON UPDATE CASCADE ON DELETE CASCADE)",
+        "CREATE TABLE part (no varchar(10), pos int, part int, text varchar(20), PRIMARY KEY (no, "
+        "pos, part), FOREIGN KEY (no, pos) REFERENCES line (no, pos) ON UPDATE CASCADE ON DELETE "
+        "CASCADE)",
         "INSERT INTO bill VALUES ('a')",
         "INSERT INTO line VALUES ('a', 1, 'x')",
         "INSERT INTO part VALUES ('a', 1, 7, 'y')",
@@ -139,12 +147,13 @@ def pairs(mariadb: Platform) -> Platform:
     """Rows that two keys lead to, one of them by way of another table."""
     mariadb.run(
         "CREATE TABLE role (id varchar(10) PRIMARY KEY)",
-        "CREATE TABLE implied (prior varchar(10), implied varchar(10), note int, PRIMARY KEY (prior, implied),"
-        " FOREIGN KEY (prior) REFERENCES role (id) ON DELETE CASCADE ON UPDATE CASCADE,"
-        " FOREIGN KEY (implied) REFERENCES role (id) ON DELETE CASCADE ON UPDATE CASCADE)",
-        "CREATE TABLE part (prior varchar(10), implied varchar(10), own varchar(10), PRIMARY KEY (prior, implied, own),"
-        " FOREIGN KEY (prior, implied) REFERENCES implied (prior, implied) ON DELETE CASCADE ON UPDATE CASCADE,"
-        " FOREIGN KEY (own) REFERENCES role (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+        "CREATE TABLE implied (prior varchar(10), implied varchar(10), note int, PRIMARY KEY "
+        "(prior, implied), FOREIGN KEY (prior) REFERENCES role (id) ON DELETE CASCADE ON UPDATE "
+        "CASCADE, FOREIGN KEY (implied) REFERENCES role (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+        "CREATE TABLE part (prior varchar(10), implied varchar(10), own varchar(10), PRIMARY KEY "
+        "(prior, implied, own), FOREIGN KEY (prior, implied) REFERENCES implied (prior, implied) "
+        "ON DELETE CASCADE ON UPDATE CASCADE, FOREIGN KEY (own) REFERENCES role (id) ON DELETE "
+        "CASCADE ON UPDATE CASCADE)",
         "INSERT INTO role VALUES ('a'), ('b')",
         "INSERT INTO implied VALUES ('a', 'a', 1), ('a', 'b', 2), ('b', 'a', 3)",
         "INSERT INTO part VALUES ('a', 'b', 'a'), ('b', 'a', 'b')",
@@ -163,13 +172,15 @@ def test_a_row_that_several_keys_take_along_is_logged_once(pairs: Platform) -> N
     ]
 
 
-def test_a_key_whose_columns_follow_by_several_keys_is_logged_as_it_will_be(mariadb: Platform) -> None:
+def test_a_key_whose_columns_follow_by_several_keys_is_logged_as_it_will_be(
+    mariadb: Platform,
+) -> None:
     """Of one column that two keys follow the server itself refuses the change (1452)."""
     follows = "ON DELETE CASCADE ON UPDATE CASCADE"
     mariadb.run(
         "CREATE TABLE role (id varchar(10) PRIMARY KEY, code int UNIQUE)",
-        f"CREATE TABLE two (id varchar(10), code int, PRIMARY KEY (id, code),"
-        f" FOREIGN KEY (id) REFERENCES role (id) {follows}, FOREIGN KEY (code) REFERENCES role (code) {follows})",
+        "CREATE TABLE two (id varchar(10), code int, PRIMARY KEY (id, code), FOREIGN KEY (id) "
+        f"REFERENCES role (id) {follows}, FOREIGN KEY (code) REFERENCES role (code) {follows})",
         "CREATE TABLE three (id varchar(10), code int, n int, PRIMARY KEY (id, code, n),"
         f" FOREIGN KEY (id, code) REFERENCES two (id, code) {follows})",
         "INSERT INTO role VALUES ('d', 4), ('e', 5)",
@@ -181,9 +192,18 @@ def test_a_key_whose_columns_follow_by_several_keys_is_logged_as_it_will_be(mari
     there = ["id=e+code=9", "id=x+code=5", "id=x+code=9"]
     there += ["id=e+code=9+n=2", "id=x+code=5+n=3", "id=x+code=9+n=1"]
     assert sorted(row[1] for row in logged if row[0] == 5) == sorted(there)
-    went = ["id=d+code=4", "id=e+code=4", "id=d+code=5", "id=d+code=4+n=1", "id=e+code=4+n=2", "id=d+code=5+n=3"]
+    went = [
+        "id=d+code=4",
+        "id=e+code=4",
+        "id=d+code=5",
+        "id=d+code=4+n=1",
+        "id=e+code=4+n=2",
+        "id=d+code=5+n=3",
+    ]
     assert sorted(row[1] for row in logged if row[0] == 4) == sorted(went)
-    assert [row[1] for row in mariadb.logged("UPDATE role SET code = 8 WHERE id = 'x'") if row[0] == 5] == [
+    assert [
+        row[1] for row in mariadb.logged("UPDATE role SET code = 8 WHERE id = 'x'") if row[0] == 5
+    ] == [
         "id=e+code=8",
         "id=x+code=8",
         "id=e+code=8+n=2",
@@ -198,7 +218,8 @@ def tree(mariadb: Platform) -> Platform:
         "CREATE TABLE node (id int PRIMARY KEY, up int REFERENCES node (id) ON DELETE CASCADE,"
         " shop int REFERENCES shop (id) ON DELETE CASCADE)",
         "CREATE TABLE leaf (id int PRIMARY KEY, node int REFERENCES node (id) ON DELETE CASCADE)",
-        "CREATE TABLE leaf_tag (leaf int REFERENCES leaf (id) ON DELETE CASCADE, tag varchar(10), UNIQUE (leaf, tag))",
+        "CREATE TABLE leaf_tag (leaf int REFERENCES leaf (id) ON DELETE CASCADE, tag varchar(10), "
+        "UNIQUE (leaf, tag))",
         "INSERT INTO shop VALUES (1), (2)",
         "INSERT INTO node VALUES (1, NULL, 1), (2, 1, NULL), (3, 2, NULL), (4, NULL, 2)",
         "INSERT INTO leaf VALUES (10, 1), (30, 3), (40, 4)",
@@ -237,9 +258,9 @@ def test_a_branch_that_goes_leaves_the_rest(tree: Platform) -> None:
 
 def test_a_statement_that_reads_the_other_table_too_still_runs(staff: Platform) -> None:
     """The server refuses a trigger that would write a table of its statement (1442)."""
-    assert staff.logged("DELETE dept FROM dept LEFT JOIN emp ON emp.dept = dept.id WHERE emp.id = 12") == [
-        gone("id=12")
-    ]
+    assert staff.logged(
+        "DELETE dept FROM dept LEFT JOIN emp ON emp.dept = dept.id WHERE emp.id = 12"
+    ) == [gone("id=12")]
     assert staff.logged("DELETE FROM dept WHERE id IN (SELECT dept FROM emp WHERE id = 10)") == [
         gone("id=10"),
         gone("id=11"),

@@ -1,4 +1,6 @@
-"""A publisher that is killed with SIGKILL at each of its steps loses nothing, on MariaDB too (spec/event-log.md 12)."""
+"""A publisher that is killed with SIGKILL at each of its steps loses nothing, on MariaDB too
+(spec/event-log.md 12).
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def queue(mariadb: Platform) -> Platform:
 @pytest.fixture
 def driver(queue: Platform) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, str(DRIVER), str(queue.place / "eventlog.toml")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         yield process
         assert process.stdin is not None
         process.stdin.close()
@@ -59,7 +63,11 @@ def test_whenever_it_dies_every_event_arrives_and_every_row_is_marked(
 ) -> None:
     told, step, expected = "", 0, None
     while told != "done":
-        queue.run("DELETE FROM eventlog", "DELETE FROM usr", "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2')")
+        queue.run(
+            "DELETE FROM eventlog",
+            "DELETE FROM usr",
+            "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2')",
+        )
         queue.run("DELETE FROM eventlog", *CHANGES)
         documents = queue.place / "documents"
         for path in documents.glob("*"):

@@ -1,4 +1,6 @@
-"""Schemas of thirty tables whose foreign keys act: what a statement changes is logged (spec/triggers.md 7.4)."""
+"""Schemas of thirty tables whose foreign keys act: what a statement changes is logged
+(spec/triggers.md 7.4).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def make(platform: Platform, random: Random) -> None:
     """Tables that refer to earlier ones, some to themselves, and rows of them."""
     for n in range(TABLES):
         columns, keys = ["id int PRIMARY KEY", "v int"], []
-        for place, parent in enumerate(sorted(random.sample(range(n), min(n, random.choice((0, 1, 1, 2)))))):
+        for place, parent in enumerate(
+            sorted(random.sample(range(n), min(n, random.choice((0, 1, 1, 2)))))
+        ):
             columns.append(f"r{place} int")
             rules = f"ON DELETE {random.choice(DELETE)} ON UPDATE {random.choice(UPDATE)}"
             keys.append(f"FOREIGN KEY (r{place}) REFERENCES t{parent} (id) {rules}")
@@ -35,8 +39,13 @@ def make(platform: Platform, random: Random) -> None:
             names = [column["name"] for column in sa.inspect(conn).get_columns(f"t{n}")][2:]
             for row in range(1, ROWS + 1):
                 # A row of a tree hangs on an earlier one.
-                refs = [random.randrange(row) or None if name == "up" else random.randint(1, ROWS) for name in names]
-                values = ", ".join("NULL" if value is None else str(value) for value in (row, 0, *refs))
+                refs = [
+                    random.randrange(row) or None if name == "up" else random.randint(1, ROWS)
+                    for name in names
+                ]
+                values = ", ".join(
+                    "NULL" if value is None else str(value) for value in (row, 0, *refs)
+                )
                 conn.exec_driver_sql(f"INSERT INTO t{n} VALUES ({values})")
 
 
@@ -51,7 +60,9 @@ def rows_of(platform: Platform) -> Rows:
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("style", ["field", "row_query_back"])
-def test_whatever_a_statement_changes_anywhere_is_logged(mariadb: Platform, seed: int, style: str) -> None:
+def test_whatever_a_statement_changes_anywhere_is_logged(
+    mariadb: Platform, seed: int, style: str
+) -> None:
     random = Random(seed)
     make(mariadb, random)
     mariadb.apply(mariadb.plan(*({"table": f"t{n}", "style": style} for n in range(TABLES))))
@@ -59,12 +70,17 @@ def test_whatever_a_statement_changes_anywhere_is_logged(mariadb: Platform, seed
     for _ in range(STATEMENTS):
         table, row = f"t{random.randrange(TABLES)}", random.randint(1, ROWS)
         statement = random.choice(
-            [f"DELETE FROM {table} WHERE id = {row}", f"UPDATE {table} SET id = {row + 1000} WHERE id = {row}"]
+            [
+                f"DELETE FROM {table} WHERE id = {row}",
+                f"UPDATE {table} SET id = {row + 1000} WHERE id = {row}",
+            ]
         )
         try:
             mariadb.run(statement)
         except sa.exc.IntegrityError:
-            assert mariadb.rows() == []  # what was logged before the server refused it went back with it
+            assert (
+                mariadb.rows() == []
+            )  # what was logged before the server refused it went back with it
             continue
         logged = mariadb.rows()
         after = rows_of(mariadb)

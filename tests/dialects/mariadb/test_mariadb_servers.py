@@ -1,4 +1,6 @@
-"""Servers that are set up in another way: replicas, a binary log, names in lower case (docs/mariadb.md)."""
+"""Servers that are set up in another way: replicas, a binary log, names in lower case
+(docs/mariadb.md).
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ CHANGES = (
 @contextmanager
 def platform_of(server: mariadb_server.Server, place: Path, *tables: str) -> Iterator[Platform]:
     with server.database() as url:
-        made = Platform(load_dialect("mariadb"), sa.create_engine(url, poolclass=sa.NullPool), place)
+        made = Platform(
+            load_dialect("mariadb"), sa.create_engine(url, poolclass=sa.NullPool), place
+        )
         made.settings = {"publisher": {"allow_loopback": True}}
         made.install()
         made.run(*tables)
@@ -45,10 +49,14 @@ def platform_of(server: mariadb_server.Server, place: Path, *tables: str) -> Ite
 
 
 def logged(engine: sa.Engine) -> list[tuple[object, ...]]:
-    return fetch(engine, "SELECT event_type, table_key, column_name, old_value, new_value, perpetrator FROM eventlog")
+    return fetch(
+        engine,
+        "SELECT event_type, table_key, column_name, old_value, new_value, perpetrator FROM "
+        "eventlog",
+    )
 
 
-# --- replicas ---------------------------------------------------------------------------------------------------------
+# --- replicas -------------------------------------------------------------------------------------
 
 
 class Pair(NamedTuple):
@@ -62,7 +70,9 @@ class Pair(NamedTuple):
         with sa.create_engine(self.primary.url, poolclass=sa.NullPool).connect() as conn:
             position = conn.exec_driver_sql("SELECT @@gtid_binlog_pos").scalar_one()
         with sa.create_engine(self.replica.url, poolclass=sa.NullPool).connect() as conn:
-            waited = conn.exec_driver_sql("SELECT MASTER_GTID_WAIT(%s, 60)", (position,)).scalar_one()
+            waited = conn.exec_driver_sql(
+                "SELECT MASTER_GTID_WAIT(%s, 60)", (position,)
+            ).scalar_one()
             state = conn.exec_driver_sql("SHOW SLAVE STATUS").mappings().one()
             assert waited == 0, state["Last_SQL_Error"] or state["Last_IO_Error"]
 
@@ -76,7 +86,9 @@ class Pair(NamedTuple):
 
 
 def engine_of(server: mariadb_server.Server) -> sa.Engine:
-    return sa.create_engine(server.url.set(username="app", password="app", database="app"), poolclass=sa.NullPool)
+    return sa.create_engine(
+        server.url.set(username="app", password="app", database="app"), poolclass=sa.NullPool
+    )
 
 
 @contextmanager
@@ -84,18 +96,25 @@ def pair_of(*settings: str) -> Iterator[Pair]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    common = ("--log-bin=binlog", "--log-slave-updates", "--log-bin-trust-function-creators=1", *settings)
+    common = (
+        "--log-bin=binlog",
+        "--log-slave-updates",
+        "--log-bin-trust-function-creators=1",
+        *settings,
+    )
     with ExitStack() as stack:
         network = ("--skip-networking=0", "--bind-address=127.0.0.1", f"--port={port}")
         primary = stack.enter_context(mariadb_server.server(*common, "--server-id=1", *network))
-        replica = stack.enter_context(mariadb_server.server(*common, "--server-id=2", "--read-only"))
+        replica = stack.enter_context(
+            mariadb_server.server(*common, "--server-id=2", "--read-only")
+        )
         primary.run(
             "CREATE USER repl@'127.0.0.1' IDENTIFIED BY 'repl'",
             "GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'",
         )
         replica.run(
-            f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {port}, master_user = 'repl',"
-            " master_password = 'repl', master_use_gtid = slave_pos",
+            f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {port}, master_user = "
+            "'repl', master_password = 'repl', master_use_gtid = slave_pos",
             "START SLAVE",
         )
         yield Pair(primary, replica)
@@ -103,7 +122,9 @@ def pair_of(*settings: str) -> Iterator[Pair]:
 
 @pytest.mark.parametrize("form", ["ROW", "MIXED", "STATEMENT"])
 def test_a_replica_has_the_log_of_its_primary_and_no_row_twice(tmp_path: Path, form: str) -> None:
-    """Ours are never written by statements; those of an application may be, if its sessions are REPEATABLE READ."""
+    """Ours are never written by statements; those of an application may be, if its sessions are
+    REPEATABLE READ.
+    """
     with pair_of() as pair, platform_of(pair.primary, tmp_path, *TABLES) as platform:
         platform.watch("usr")
         pair.primary.run(f"SET GLOBAL binlog_format = {form}")
@@ -112,7 +133,8 @@ def test_a_replica_has_the_log_of_its_primary_and_no_row_twice(tmp_path: Path, f
         ours, theirs = logged(platform.engine), logged(engine_of(pair.replica))
         assert len(ours) > 8
         assert [row[:5] for row in theirs] == [row[:5] for row in ours]
-        # By statements the replica's own triggers write: under the name that the primary's session had, or none.
+        # By statements the replica's own triggers write: under the name that the primary's session
+        # had, or none.
         assert {row[5] for row in ours} == {"app"}
         assert form == "STATEMENT" or theirs == ours
 
@@ -122,7 +144,9 @@ def test_a_replica_that_takes_over_is_another_server_of_the_same_log_and_gets_a_
 ) -> None:
     def publish(platform: Platform) -> list[str]:
         platform.config()
-        code, out, error = run("-c", str(tmp_path / "eventlog.toml"), "--set", "sink.type=stdout", "publish", "--once")
+        code, out, error = run(
+            "-c", str(tmp_path / "eventlog.toml"), "--set", "sink.type=stdout", "publish", "--once"
+        )
         assert code == 0, error
         return [part.partition('"')[0] for part in out.split('event-id="')[1:]]
 
@@ -152,17 +176,21 @@ def test_a_replica_that_takes_over_is_another_server_of_the_same_log_and_gets_a_
 def publish_at_replica(pair: Pair, platform: Platform) -> None:
     """Open a publisher at the replica."""
     url = engine_of(pair.replica).url.render_as_string(hide_password=False)
-    with open_context(load(platform.place / "eventlog.toml", {}, {"database.url": url}), Counters()):
+    with open_context(
+        load(platform.place / "eventlog.toml", {}, {"database.url": url}), Counters()
+    ):
         pass
 
 
-# --- the binary log ---------------------------------------------------------------------------------------------------
+# --- the binary log -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def with_binary_log() -> Iterator[mariadb_server.Server]:
     """A server with a binary log."""
-    with mariadb_server.server("--log-bin=binlog", "--server-id=1", "--binlog-format=MIXED") as made:
+    with mariadb_server.server(
+        "--log-bin=binlog", "--server-id=1", "--binlog-format=MIXED"
+    ) as made:
         yield made
 
 
@@ -187,31 +215,43 @@ def test_a_publisher_is_refused_where_the_binary_log_takes_none_of_its_statement
         with_binary_log.run("SET GLOBAL binlog_format = STATEMENT")
         platform.run(CHANGES[0])
         platform.config()
-        code, out, error = run("-c", str(tmp_path / "eventlog.toml"), "--set", "sink.type=stdout", "publish", "--once")
+        code, out, error = run(
+            "-c", str(tmp_path / "eventlog.toml"), "--set", "sink.type=stdout", "publish", "--once"
+        )
         assert (code, out) != (0, "")
         assert "event-id" not in out
         assert "set binlog_format = MIXED, or ROW" in error
-        assert {letter for (letter,) in fetch(platform.engine, "SELECT status FROM eventlog")} == {"N"}
+        assert {letter for (letter,) in fetch(platform.engine, "SELECT status FROM eventlog")} == {
+            "N"
+        }
 
 
-# --- names, definers --------------------------------------------------------------------------------------------------
+# --- names, definers ------------------------------------------------------------------------------
 
 
 def test_names_in_lower_case_are_those_of_the_log(tmp_path: Path, run: Run) -> None:
     with (
         mariadb_server.server("--lower-case-table-names=1") as server,
-        platform_of(server, tmp_path, "CREATE TABLE Usr (Id int PRIMARY KEY, Name varchar(20))") as platform,
+        platform_of(
+            server, tmp_path, "CREATE TABLE Usr (Id int PRIMARY KEY, Name varchar(20))"
+        ) as platform,
     ):
         platform.watch("usr")
-        rows = platform.logged("INSERT INTO USR VALUES (1, 'a')", "UPDATE uSr SET NAME = 'b'", "DELETE FROM usr")
+        rows = platform.logged(
+            "INSERT INTO USR VALUES (1, 'a')", "UPDATE uSr SET NAME = 'b'", "DELETE FROM usr"
+        )
         assert rows == [
             (1, "Id=1", "Name", None, "a"),
             (2, "Id=1", "Name", "a", "b"),
             (4, "Id=1", None, None, None),
         ]
-        assert {name for (name,) in fetch(platform.engine, "SELECT table_name FROM eventlog")} == {"usr"}
+        assert {name for (name,) in fetch(platform.engine, "SELECT table_name FROM eventlog")} == {
+            "usr"
+        }
         assert platform.plan({"table": "usr"}).changes == ()
-        code, out, error = run("-c", str(tmp_path / "eventlog.toml"), "--set", "sink.type=stdout", "publish", "--once")
+        code, out, error = run(
+            "-c", str(tmp_path / "eventlog.toml"), "--set", "sink.type=stdout", "publish", "--once"
+        )
         assert code == 0, error
         assert 'class-name="usr"' in out
 
@@ -221,10 +261,13 @@ def test_a_definer_that_is_dropped_fails_every_write_and_applying_anew_mends_it(
 ) -> None:
     mariadb.run(*TABLES)
     mariadb_server_.run(
-        "CREATE USER owner@localhost IDENTIFIED BY 'owner'", "GRANT ALL PRIVILEGES ON app.* TO owner@localhost"
+        "CREATE USER owner@localhost IDENTIFIED BY 'owner'",
+        "GRANT ALL PRIVILEGES ON app.* TO owner@localhost",
     )
     app = mariadb.engine
-    mariadb.engine = sa.create_engine(app.url.set(username="owner", password="owner"), poolclass=sa.NullPool)
+    mariadb.engine = sa.create_engine(
+        app.url.set(username="owner", password="owner"), poolclass=sa.NullPool
+    )
     mariadb.watch("usr")
     mariadb.engine = app
     mariadb.__dict__.pop("ours")

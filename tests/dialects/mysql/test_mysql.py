@@ -1,7 +1,9 @@
-"""MySQL is refused by its name until this passes: the log, its triggers and the publisher on a real MySQL, by Docker.
+"""MySQL is refused by its name until this passes: the log, its triggers and the publisher on a real
+MySQL, by Docker.
 
-It is expected to fail (MySQL has no sequences and no CREATE OR REPLACE TRIGGER), and fails if it does not: then the
-refusal in ``eventlog.sql.connection`` and in ``session.refuse_server`` can go, and ``platforms`` gets a name more.
+It is expected to fail (MySQL has no sequences and no CREATE OR REPLACE TRIGGER), and fails if it
+does not: then the refusal in ``eventlog.sql.connection`` and in ``session.refuse_server`` can go,
+and ``platforms`` gets a name more.
 """
 
 from __future__ import annotations
@@ -27,7 +29,10 @@ IMAGE = "mysql:8.4"
 def mysql() -> Iterator[sa.URL]:
     """The URL of an empty database of a MySQL."""
     docker = shutil.which("docker")
-    if docker is None or subprocess.run([docker, "info"], capture_output=True, timeout=30).returncode:
+    if (
+        docker is None
+        or subprocess.run([docker, "info"], capture_output=True, timeout=30).returncode
+    ):
         pytest.skip("no MySQL: it is run by Docker, and Docker does not answer here")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the library's own
@@ -47,9 +52,13 @@ def mysql() -> Iterator[sa.URL]:
 
 @pytest.mark.timeout(600)
 @pytest.mark.xfail(strict=True, reason="MySQL has no sequences and no CREATE OR REPLACE TRIGGER")
-def test_mysql_does_what_mariadb_does(mysql: sa.URL, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mysql_does_what_mariadb_does(
+    mysql: sa.URL, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(session, "refuse_server", lambda _version: None)
-    platform = Platform(load_dialect("mariadb"), sa.create_engine(mysql, poolclass=sa.NullPool), tmp_path)
+    platform = Platform(
+        load_dialect("mariadb"), sa.create_engine(mysql, poolclass=sa.NullPool), tmp_path
+    )
     platform.settings = {"publisher": {"allow_loopback": True}}
     platform.install()
     platform.run(
@@ -59,7 +68,9 @@ def test_mysql_does_what_mariadb_does(mysql: sa.URL, tmp_path: Path, run: Run, m
     )
     platform.watch("usr")
     rows = platform.logged(
-        "INSERT INTO usr VALUES (1, 'a')", "INSERT INTO usr_phone VALUES (1, '555')", "UPDATE usr SET name = 'b'"
+        "INSERT INTO usr VALUES (1, 'a')",
+        "INSERT INTO usr_phone VALUES (1, '555')",
+        "UPDATE usr SET name = 'b'",
     )
     assert rows == [
         (1, "id=1", "name", None, "a"),

@@ -1,4 +1,6 @@
-"""What stands for a connection to Oracle: it keeps statements and binds, and answers with the rows it was given."""
+"""What stands for a connection to Oracle: it keeps statements and binds, and answers with the rows
+it was given.
+"""
 
 from __future__ import annotations
 
@@ -10,18 +12,26 @@ import oracledb
 
 
 class Recorder:
-    """What stands for a connection: it keeps statements and binds, and answers with the rows it was given."""
+    """What stands for a connection: it keeps statements and binds, and answers with the rows it was
+    given.
+    """
 
     def __init__(self, *answers: Sequence[Sequence[Any]]) -> None:
         self.run: list[tuple[str, Any]] = []
         self.answers = list(answers)
-        self.connection = SimpleNamespace(driver_connection=SimpleNamespace(outputtypehandler=None), info={})
+        self.connection = SimpleNamespace(
+            driver_connection=SimpleNamespace(outputtypehandler=None), info={}
+        )
         self.dialect = SimpleNamespace(name="oracle", arraysize=None, loaded_dbapi=oracledb)
 
-    def exec_driver_sql(self, statement: str, parameters: Any = None, execution_options: Any = None) -> Any:
+    def exec_driver_sql(
+        self, statement: str, parameters: Any = None, execution_options: Any = None
+    ) -> Any:
         self.run.append((statement, parameters))
         rows = self.answers.pop(0) if self.answers else []
-        cursor = SimpleNamespace(fetchall=lambda: rows, fetchmany=lambda size: [rows.pop(0) for _ in rows[:size]])
+        cursor = SimpleNamespace(
+            fetchall=lambda: rows, fetchmany=lambda size: [rows.pop(0) for _ in rows[:size]]
+        )
         count = len(parameters) if isinstance(parameters, list) else 0
         return SimpleNamespace(cursor=cursor, close=lambda: None, rowcount=count)
 

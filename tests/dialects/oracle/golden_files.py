@@ -1,8 +1,10 @@
-"""The golden files: what the Oracle dialect is to make of every case, each line of it written down once.
+"""The golden files: what the Oracle dialect is to make of every case, each line of it written down
+once.
 
-The files of ``WHOLE`` stand as they are; every style and every capture is among them. The others hold only lines of
-their own, and ``-- lines 3 to 27 of FILE`` for a run that stands in a whole file. In a script a block follows each
-trigger that drops it if it does not compile; ``check.sql`` holds that block once, for all files of triggers.
+The files of ``WHOLE`` stand as they are; every style and every capture is among them. The others
+hold only lines of their own, and ``-- lines 3 to 27 of FILE`` for a run that stands in a whole
+file. In a script a block follows each trigger that drops it if it does not compile; ``check.sql``
+holds that block once, for all files of triggers.
 
     python tests/dialects/oracle/golden_files.py               writes all files anew
     python tests/dialects/oracle/golden_files.py trigger_view  prints the whole text of one
@@ -33,7 +35,16 @@ WHOLE: Final = (
     "trigger_row_query_back",
     "trigger_statement",  # capture statement
     *("script", "migrations"),
-    *("bulk", "catalogue", "identity", "lock", "log_statements", "query_back", "resync", "sequences"),
+    *(
+        "bulk",
+        "catalogue",
+        "identity",
+        "lock",
+        "log_statements",
+        "query_back",
+        "resync",
+        "sequences",
+    ),
     *MODULES,
 )
 CHECK: Final = "check"
@@ -47,8 +58,12 @@ def texts() -> dict[str, str]:
     """What the dialect makes of every case now, by the file's name."""
     plan = TriggerPlan(
         (
-            Action("create", "APP.LINK", "watched, and not captured yet", cases()["trigger_key_only"]),
-            Action("drop", "APP.OLD\nONE", "no longer watched", ('DROP TRIGGER "APP"."TGR_OLD_I_1"',)),
+            Action(
+                "create", "APP.LINK", "watched, and not captured yet", cases()["trigger_key_only"]
+            ),
+            Action(
+                "drop", "APP.OLD\nONE", "no longer watched", ('DROP TRIGGER "APP"."TGR_OLD_I_1"',)
+            ),
             Action("unchanged", "APP.SAME", "as declared"),
         )
     )
@@ -89,7 +104,7 @@ def _read(name: str) -> list[str]:
     return (GOLDEN / f"{name}.sql").read_text(encoding="utf-8").removesuffix("\n").split("\n")
 
 
-# --- written anew -----------------------------------------------------------------------------------------------------
+# --- written anew ---------------------------------------------------------------------------------
 
 
 def write_all() -> None:
@@ -99,7 +114,12 @@ def write_all() -> None:
     _write(CHECK, terminated(['CREATE OR REPLACE TRIGGER "APP"."NAME"'])[2:])
     lines = {name: _without_checks(name, text) for name, text in texts().items()}
     for name in lines:
-        _write(name, lines[name] if name in WHOLE else [*_shortened(lines[name], {one: lines[one] for one in WHOLE})])
+        _write(
+            name,
+            lines[name]
+            if name in WHOLE
+            else [*_shortened(lines[name], {one: lines[one] for one in WHOLE})],
+        )
 
 
 def _write(name: str, parts: Sequence[str]) -> None:
@@ -113,7 +133,9 @@ def _without_checks(name: str, text: str) -> list[str]:
 
 
 def _shortened(lines: Sequence[str], whole: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """Lines with a reference for each run of two or more that stands in a whole file, the longest first."""
+    """Lines with a reference for each run of two or more that stands in a whole file, the longest
+    first.
+    """
     place = 0
     while place < len(lines):
         length, file, start = max(
@@ -131,7 +153,9 @@ def _shortened(lines: Sequence[str], whole: Mapping[str, Sequence[str]]) -> Iter
 
 
 def _common(lines: Sequence[str], others: Sequence[str]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(lines, others, strict=False)))
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(lines, others, strict=False))
+    )
 
 
 if __name__ == "__main__":

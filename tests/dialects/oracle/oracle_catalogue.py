@@ -1,4 +1,5 @@
-"""Every kind of statement that the Oracle dialect makes, over tables of all sorts, for golden files, grammars, lints.
+"""Every kind of statement that the Oracle dialect makes, over tables of all sorts, for golden
+files, grammars, lints.
 
 A case is a name and statements.
 """
@@ -8,14 +9,27 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator, Mapping, Sequence
 
-from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, ObjectClass, Table, build_catalog
+from eventlog.core.catalog import (
+    Attribute,
+    Catalog,
+    Column,
+    Database,
+    ForeignKey,
+    ObjectClass,
+    Table,
+    build_catalog,
+)
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.database import Storage
 from eventlog.sql.dialects.oracle import DIALECT, session
-from eventlog.sql.dialects.oracle.objects import column_type, fingerprint_statement, values_statement
+from eventlog.sql.dialects.oracle.objects import (
+    column_type,
+    fingerprint_statement,
+    values_statement,
+)
 from eventlog.sql.dialects.oracle.session import IDENTITY
 from eventlog.sql.dialects.oracle.triggers import OracleTriggers, named_statement
 from eventlog.sql.log_table import LogTable
@@ -32,7 +46,11 @@ ODD_NAME = "It's 50% of :NEW & more; ü -- /*"
 
 
 def column(
-    name: str, data_type: str, length: int = 0, precision: int | None = None, scale: int | None = None
+    name: str,
+    data_type: str,
+    length: int = 0,
+    precision: int | None = None,
+    scale: int | None = None,
 ) -> Column:
     """A column as ``ALL_TAB_COLS`` tells of it."""
     type_ = column_type(data_type, length, precision, scale)
@@ -84,7 +102,9 @@ EVERY_TYPE = table(
     ],
     ["ID"],
 )
-USR = table("USR", [number("IDU"), text("FNAME"), text("LNAME"), column("PHOTO", "LONG RAW")], ["IDU"])
+USR = table(
+    "USR", [number("IDU"), text("FNAME"), text("LNAME"), column("PHOTO", "LONG RAW")], ["IDU"]
+)
 USR_PHONE = table(
     "USR_PHONE",
     [number("IDU"), text("PHONENO")],
@@ -92,7 +112,9 @@ USR_PHONE = table(
     foreign_keys=(ForeignKey(("IDU",), "USR", ("IDU",)),),
 )
 USR_NOTE = table(
-    "USR_NOTE", [number("IDU"), column("NOTE", "CLOB")], foreign_keys=(ForeignKey(("IDU",), "USR", ("IDU",)),)
+    "USR_NOTE",
+    [number("IDU"), column("NOTE", "CLOB")],
+    foreign_keys=(ForeignKey(("IDU",), "USR", ("IDU",)),),
 )
 ACC = table(
     "ACC",
@@ -115,19 +137,29 @@ ACC_TAG = table(
     unique=[(*ACC.primary_key, "TAG")],
 )
 LINK = table("LINK", [number("A"), number("B")], ["A", "B"])
-WIDE_NAMES = table(LONG_NAME, [number("B" * 128), text("C" * 128), column("d" * 128, "BLOB")], ["B" * 128])
-ODD_NAMES = table(ODD_NAME, [text(f"{ODD_NAME} k"), text(f"{ODD_NAME} v"), column("Photo", "BLOB")], [f"{ODD_NAME} k"])
+WIDE_NAMES = table(
+    LONG_NAME, [number("B" * 128), text("C" * 128), column("d" * 128, "BLOB")], ["B" * 128]
+)
+ODD_NAMES = table(
+    ODD_NAME,
+    [text(f"{ODD_NAME} k"), text(f"{ODD_NAME} v"), column("Photo", "BLOB")],
+    [f"{ODD_NAME} k"],
+)
 WIDE_KEY = table(
     "WIDE_KEY",
     [*(text(f"{letter * 100}") for letter in "ABCDEFGHIJ"), text("V")],
     [letter * 100 for letter in "ABCDEFGHIJ"],
 )
-LONG_VALUES = table("LONG_VALUES", [number("ID"), text("V", 32767), column("R", "RAW", 32767), text("W")], ["ID"])
+LONG_VALUES = table(
+    "LONG_VALUES", [number("ID"), text("V", 32767), column("R", "RAW", 32767), text("W")], ["ID"]
+)
 EMP = table("EMP", [number("EMPNO"), text("FNAME"), number("MANAGER")], ["EMPNO"])
 PHONE = table("PHONE", [number("EMPNO"), text("NO")], ["EMPNO", "NO"])
 ACTIVE = table("ACTIVE", [number("EMPNO"), column("SINCE", "DATE")], ["EMPNO"])
 VIEW_EMP = Table(
-    "VIEW_EMP", "view", (number("PK_EMPNO"), text("SV_FNAME"), number("FK__EMPNO__MANAGER"), text("MV_PHONENO"))
+    "VIEW_EMP",
+    "view",
+    (number("PK_EMPNO"), text("SV_FNAME"), number("FK__EMPNO__MANAGER"), text("MV_PHONENO")),
 )
 GENERIC = Table(
     "generic",
@@ -152,8 +184,8 @@ DATABASE = Database(
     "oracle",
     "APP",
     (
-        EVERY_TYPE, USR, USR_PHONE, USR_NOTE, ACC, ACC_TAG, LINK, WIDE_NAMES, ODD_NAMES, LONG_VALUES, EMP, PHONE,
-        ACTIVE, VIEW_EMP, GENERIC, WIDE_KEY,
+        EVERY_TYPE, USR, USR_PHONE, USR_NOTE, ACC, ACC_TAG, LINK, WIDE_NAMES, ODD_NAMES,
+        LONG_VALUES, EMP, PHONE, ACTIVE, VIEW_EMP, GENERIC, WIDE_KEY,
     ),
 )  # fmt: skip
 BASE = {
@@ -167,7 +199,10 @@ ODD_LOG = LogTable(
     "Logs",
     "Ereignisse 'neu'",
     tuple(f"c{place}" for place in range(1, 11)),
-    tuple(ColumnType(Kind.TIMESTAMPTZ if name == "event_time" else Kind.CHARACTER) for name in LogRow._fields),
+    tuple(
+        ColumnType(Kind.TIMESTAMPTZ if name == "event_time" else Kind.CHARACTER)
+        for name in LogRow._fields
+    ),
     128,
     True,
 )
@@ -177,9 +212,15 @@ WATCHES: Mapping[str, tuple[LogTable, WatchedTable]] = {
     "remove_all": (OWN_LOG, WatchedTable("EVERY_TYPE", "remove_all", exclude=("L", "X", "BFI"))),
     "field_query_back": (OWN_LOG, WatchedTable("EVERY_TYPE", "field_query_back")),
     "row_query_back": (OWN_LOG, WatchedTable("EVERY_TYPE", "row_query_back")),
-    "statement": (OWN_LOG, WatchedTable("EVERY_TYPE", capture="statement", columns=("V", "N", "D", "CL"))),
+    "statement": (
+        OWN_LOG,
+        WatchedTable("EVERY_TYPE", capture="statement", columns=("V", "N", "D", "CL")),
+    ),
     "statement_row_query_back": (OWN_LOG, WatchedTable("USR", "row_query_back", "statement")),
-    "lob_values": (OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "NCL", "B"), lob_values=True)),
+    "lob_values": (
+        OWN_LOG,
+        WatchedTable("EVERY_TYPE", columns=("V", "CL", "NCL", "B"), lob_values=True),
+    ),
     "lob_values_by_statement": (
         OWN_LOG,
         WatchedTable("EVERY_TYPE", capture="statement", columns=("V", "CL"), lob_values=True),
@@ -187,7 +228,10 @@ WATCHES: Mapping[str, tuple[LogTable, WatchedTable]] = {
     "lob_always": (OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)),
     "children": (OWN_LOG, WatchedTable("USR")),
     "children_query_back": (OWN_LOG, WatchedTable("USR", "field_query_back")),
-    "children_by_statement": (OWN_LOG, WatchedTable("USR", "remove_all", "statement", exclude=("PHOTO",))),
+    "children_by_statement": (
+        OWN_LOG,
+        WatchedTable("USR", "remove_all", "statement", exclude=("PHOTO",)),
+    ),
     "composite_key": (OWN_LOG, WatchedTable("ACC")),
     "key_only": (OWN_LOG, WatchedTable("LINK")),
     "long_names": (OWN_LOG, WatchedTable(LONG_NAME)),
@@ -212,7 +256,9 @@ def attributes_of(name: str) -> tuple[Attribute, ...]:
 
 
 def triggers_of(to: LogTable, watch: WatchedTable) -> tuple[str, ...]:
-    catalog = build_catalog(DATABASE, exclude=exclusions(DATABASE, [watch], [cls.name for cls in CATALOG.classes]))
+    catalog = build_catalog(
+        DATABASE, exclude=exclusions(DATABASE, [watch], [cls.name for cls in CATALOG.classes])
+    )
     declared, _, _ = declared_triggers(DATABASE, catalog, [watch])
     compiled = OracleTriggers().compile_declared(DATABASE.schema, to, declared)
     return tuple(trigger.statement for one in compiled for trigger in one.triggers)
@@ -220,17 +266,27 @@ def triggers_of(to: LogTable, watch: WatchedTable) -> tuple[str, ...]:
 
 def cases() -> Cases:
     """All cases, by name."""
-    reflect = {**statements("eventlog.sql.dialects.oracle", "reflect.sql"), "fingerprint": fingerprint_statement(2)}
+    reflect = {
+        **statements("eventlog.sql.dialects.oracle", "reflect.sql"),
+        "fingerprint": fingerprint_statement(2),
+    }
     return {
         **{f"trigger_{name}": triggers_of(*case) for name, case in WATCHES.items()},
         "functions": (*DIALECT.after_log(LOG), *DIALECT.drop_after_log(ODD_LOG)),
-        "sequences": (*DIALECT.before_log(LOG), *DIALECT.after_companions(LOG), *DIALECT.drop_before_log(LOG)),
+        "sequences": (
+            *DIALECT.before_log(LOG),
+            *DIALECT.after_companions(LOG),
+            *DIALECT.drop_before_log(LOG),
+        ),
         "log_statements": tuple(_log_statements()),
         "query_back": tuple(_query_back()),
         "resync": tuple(_resync()),
         "catalogue": (
             *reflect.values(),
-            *(named_statement(name, 2) for name in statements("eventlog.sql.dialects.oracle", "installed.sql")),
+            *(
+                named_statement(name, 2)
+                for name in statements("eventlog.sql.dialects.oracle", "installed.sql")
+            ),
             statements("eventlog.sql.dialects.oracle", "doctor.sql")["numberings"],
             statements("eventlog.sql.dialects.oracle", "doctor.sql")["scaled"],
         ),
@@ -246,7 +302,9 @@ def cases() -> Cases:
 def _log_statements() -> Iterator[str]:
     for of in (LOG, ODD_LOG):
         for name in DIALECT.log_sql:
-            yield DIALECT.log_statement(of, name, ids=":id0", has_status=DIALECT.has_status(of, "N"))
+            yield DIALECT.log_statement(
+                of, name, ids=":id0", has_status=DIALECT.has_status(of, "N")
+            )
 
 
 def _query_back() -> Iterator[str]:
@@ -260,8 +318,14 @@ def _query_back() -> Iterator[str]:
 
 
 def _resync() -> Iterator[str]:
-    for name, where in (("ACC", None), ("VIEW_EMP", None), ("USR", "FNAME LIKE 'J%' -- only these")):
-        walk = Walk(LOG, "APP", class_of(name), Selection(name, EventType.INSERT_ROW_QUERY_BACK, where))
+    for name, where in (
+        ("ACC", None),
+        ("VIEW_EMP", None),
+        ("USR", "FNAME LIKE 'J%' -- only these"),
+    ):
+        walk = Walk(
+            LOG, "APP", class_of(name), Selection(name, EventType.INSERT_ROW_QUERY_BACK, where)
+        )
         yield DIALECT.keys_statement(walk, goes_on=False)
         yield DIALECT.keys_statement(walk, goes_on=True)
     yield DIALECT.log_statement(LOG, "write_key")
@@ -290,7 +354,9 @@ def script_statements(script: str) -> tuple[str, ...]:
     found: list[str] = []
     open_: list[str] = []
     for line in script.split("\n"):
-        if not open_ and (not line.strip() or line.startswith(("--", "SET ", "WHENEVER ", "COMMIT;"))):
+        if not open_ and (
+            not line.strip() or line.startswith(("--", "SET ", "WHENEVER ", "COMMIT;"))
+        ):
             continue
         is_block = (open_ or [line])[0].startswith(("BEGIN", "DECLARE", "CREATE OR REPLACE"))
         if is_block and line == "/":

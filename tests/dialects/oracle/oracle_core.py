@@ -1,7 +1,7 @@
 """The statements that SQLAlchemy compiles for us, as a server of each version is sent them.
 
-``core_cases`` runs every function of the product that builds one. Left out: what SQLAlchemy asks the dictionary by
-itself (``inspect``).
+``core_cases`` runs every function of the product that builds one. Left out: what SQLAlchemy asks
+the dictionary by itself (``inspect``).
 """
 
 from __future__ import annotations
@@ -88,7 +88,9 @@ def _rows() -> Mapping[str, Run]:
         "read_inflight": lambda conn: rows.read_inflight(conn, LOG),
         "read_errors": lambda conn: rows.read_errors(conn, LOG, 1),
         "newest_errors": lambda conn: rows.newest_errors(conn, LOG, 20),
-        "purge_cutoff": lambda conn: rows.purge_cutoff(conn, DIALECT, LOG, "utc", timedelta(days=30)),
+        "purge_cutoff": lambda conn: rows.purge_cutoff(
+            conn, DIALECT, LOG, "utc", timedelta(days=30)
+        ),
         "check_purge_rights": lambda conn: rows.check_purge_rights(conn, DIALECT, LOG),
         "purge_rows": lambda conn: [
             rows.purge_rows(conn, LOG, 0, 1000, _MOMENT, range(2), dry=False),
@@ -109,15 +111,25 @@ def _resyncs() -> Mapping[str, Run]:
         "find": lambda conn: resync.find(conn, LOG, _KNOWN),
         "begin": lambda conn: resync.begin(conn, LOG, _KNOWN, resume=False, restart=True),
         "run": lambda conn: [
-            list(resync.run(conn, LOG, _KNOWN, lambda _conn, _place, last=last: Batch(1, 0, "IDU=1", last)))
+            list(
+                resync.run(
+                    conn, LOG, _KNOWN, lambda _conn, _place, last=last: Batch(1, 0, "IDU=1", last)
+                )
+            )
             for last in (True,)
         ],
-        "run_on": lambda conn: next(resync.run(conn, LOG, _KNOWN, lambda _conn, _place: Batch(1, 0, "IDU=1", False))),
+        "run_on": lambda conn: next(
+            resync.run(conn, LOG, _KNOWN, lambda _conn, _place: Batch(1, 0, "IDU=1", False))
+        ),
         "existing": lambda conn: resync.existing(conn, DIALECT, "APP", cls, ["IDU=1"]),
         "history": lambda conn: resync.history(conn, LOG, CATALOG, cls),
         "known": lambda conn: list(resync.known(conn, LOG, ["USR"], 0)),
-        "write_deleted": lambda conn: resync.write_deleted(conn, DIALECT, LOG, "APP", cls, ["IDU=7"]),
-        "note_due": lambda conn: resync.note_due(conn, LOG, [resync.Due(_KNOWN, "column NICK is new")]),
+        "write_deleted": lambda conn: resync.write_deleted(
+            conn, DIALECT, LOG, "APP", cls, ["IDU=7"]
+        ),
+        "note_due": lambda conn: resync.note_due(
+            conn, LOG, [resync.Due(_KNOWN, "column NICK is new")]
+        ),
         "due_now": lambda conn: resync.due_now(conn, LOG),
     }
 
@@ -153,7 +165,10 @@ def _epochs() -> Mapping[str, Run]:
     """Every function of ``sql.epoch`` that sends a statement, by its name."""
     line = epoch.Epoch("20260506T070809-00000001", {"database": "HR"})
     return {
-        "read_epoch": lambda conn: [epoch.read_epoch(conn, LOG), epoch.read_epoch(conn, LOG, is_locked=True)],
+        "read_epoch": lambda conn: [
+            epoch.read_epoch(conn, LOG),
+            epoch.read_epoch(conn, LOG, is_locked=True),
+        ],
         "read_removed": lambda conn: epoch.read_removed(conn, LOG),
         "note_removed": lambda conn: epoch.note_removed(conn, LOG, 17),
         "write_epoch": lambda conn: epoch.write_epoch(conn, DIALECT, LOG, line, is_raise=True),
@@ -163,10 +178,22 @@ def _epochs() -> Mapping[str, Run]:
 
 
 def _doctor() -> Mapping[str, Run]:
-    """The questions of ``doctor`` that are SQL, the functions that answer the others, and what it shows as a mend."""
+    """The questions of ``doctor`` that are SQL, the functions that answer the others, and what it
+    shows as a mend.
+    """
     texts = statements("eventlog.sql.dialects.oracle", "doctor.sql")
-    limits = {"sample": 1000, "limit": 100, "flight": 7, "now": "2026-05-06 07:08:09", "perpetrator": "ANN"}
-    mends = {"grants": {"delete": ", DELETE", "user": '"ANN"'}, "reading_index": {}, "row_index": {}}
+    limits = {
+        "sample": 1000,
+        "limit": 100,
+        "flight": 7,
+        "now": "2026-05-06 07:08:09",
+        "perpetrator": "ANN",
+    }
+    mends = {
+        "grants": {"delete": ", DELETE", "user": '"ANN"'},
+        "reading_index": {},
+        "row_index": {},
+    }
 
     def show(conn: sa.Connection, name: str) -> None:
         driver: Any = conn.connection.driver_connection
@@ -183,7 +210,9 @@ def _doctor() -> Mapping[str, Run]:
         "has_log": lambda conn: has_log(conn, '"LOGS"."EVENTLOG"'),
         "rights": lambda conn: DIALECT.missing_rights(conn, LOG, deletes=True),
         "resync_rights": lambda conn: DIALECT.missing_resync_rights(conn, LOG, resumable=True),
-        "rights_to_apply": lambda conn: list(DIALECT.answers["rights_to_apply"](conn, schema="APP")),
+        "rights_to_apply": lambda conn: list(
+            DIALECT.answers["rights_to_apply"](conn, schema="APP")
+        ),
         "unreadable": lambda conn: list(
             DIALECT.answers["unreadable"](conn, schema="APP", tables=["USR"], columns=["IDU"])
         ),
@@ -218,7 +247,9 @@ MODULES: Mapping[str, Callable[[], Mapping[str, Run]]] = {
 }
 
 
-_NOT_OURS = re.compile("select |begin |SELECT 1.1 |SELECT CASE BITAND|ALTER SESSION|SELECT tables_and_views")
+_NOT_OURS = re.compile(
+    "select |begin |SELECT 1.1 |SELECT CASE BITAND|ALTER SESSION|SELECT tables_and_views"
+)
 """What a session begins with, and what SQLAlchemy asks the dictionary."""
 
 
@@ -231,9 +262,15 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
     if "CURRENT_SYSTEM_CHANGE" in statement or "GET_SYSTEM_CHANGE" in statement:
         return [("4711",)]
     if "all_ind_columns" in statement:
-        return [("IDX_EVENTLOG_5", 1, "SYS_NC00011$", 'CASE "STATUS" WHEN \'N\' THEN "RECORD_ID" END ')]
+        return [
+            ("IDX_EVENTLOG_5", 1, "SYS_NC00011$", 'CASE "STATUS" WHEN \'N\' THEN "RECORD_ID" END ')
+        ]
     if "all_sequences" in statement:
-        return [] if "scale_flag" in statement else [("LOGS", "SEQ_EVENTLOG_1", 1000, 1, "N", "N", "N")]
+        return (
+            []
+            if "scale_flag" in statement
+            else [("LOGS", "SEQ_EVENTLOG_1", 1000, 1, "N", "N", "N")]
+        )
     if "tables_and_views" in statement:
         return [("POSITIONS",)]
     if "positions_error.event_id" in statement:
@@ -265,5 +302,7 @@ def core_cases(version: str) -> Cases:
                 run(conn)
                 conn.rollback()
         found[name] = tuple(dict.fromkeys(one for one in server.sent if not _NOT_OURS.match(one)))
-    found["core_positions"] += tuple(position_ddl("positions", "oracle").removesuffix(";\n").split(";\n"))
+    found["core_positions"] += tuple(
+        position_ddl("positions", "oracle").removesuffix(";\n").split(";\n")
+    )
     return found

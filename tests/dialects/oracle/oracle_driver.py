@@ -1,6 +1,8 @@
-"""What stands for python-oracledb: SQLAlchemy compiles for a server of a version, and every statement is kept, not run.
+"""What stands for python-oracledb: SQLAlchemy compiles for a server of a version, and every
+statement is kept, not run.
 
-The engine is the product's own, so that what is kept is what a server of that version would be sent.
+The engine is the product's own, so that what is kept is what a server of that version would be
+sent.
 """
 
 from __future__ import annotations
@@ -131,9 +133,13 @@ def engine_of(server: Server, url: str = URL) -> Iterator[sa.Engine]:
         engine = connect(url)
 
         @sa.event.listens_for(engine, "before_cursor_execute")
-        def tell_the_columns(_conn: Any, cursor: Any, _text: Any, _values: Any, context: Any, _many: Any) -> None:
+        def tell_the_columns(
+            _conn: Any, cursor: Any, _text: Any, _values: Any, context: Any, _many: Any
+        ) -> None:
             compiled = context.compiled
-            cursor.columns = [] if compiled is None else [one.keyname for one in compiled._result_columns]
+            cursor.columns = (
+                [] if compiled is None else [one.keyname for one in compiled._result_columns]
+            )
 
         yield engine
         engine.dispose()

@@ -1,4 +1,5 @@
-"""What no parser sees in a statement of Oracle: rules that the server enforces and a grammar does not.
+"""What no parser sees in a statement of Oracle: rules that the server enforces and a grammar does
+not.
 
 ``lint`` gives what is wrong with one statement, in words; nothing if all is well.
 """
@@ -30,12 +31,13 @@ _TOKEN = re.compile(
 RESERVED = frozenset(
     re.findall(
         r"\w+",
-        "ACCESS ALL ALTER AND ANY AS ASC BEGIN BETWEEN BY CASE CHECK CLUSTER COLUMN COMMENT COMPRESS "
-        "CONNECT CREATE CURRENT DATE DECLARE DEFAULT DELETE DESC DISTINCT DROP ELSE END EXCEPTION EXISTS "
-        "FETCH FILE FOR FROM GOTO GRANT GROUP HAVING IF IN INDEX INSERT INTERSECT INTO IS LEVEL LIKE "
-        "LOCK LONG MINUS MODE NOCOMPRESS NOT NULL NUMBER OF ON OPTION OR ORDER PRIOR PROCEDURE PUBLIC "
-        "RAW RESOURCE REVOKE ROW ROWID ROWNUM ROWS SELECT SESSION SET SHARE SIZE SQL START SUBTYPE TABLE "
-        "THEN TO TRIGGER TYPE UID UNION UNIQUE UPDATE USER VALUES VARCHAR VARCHAR2 VIEW WHEN WHERE WITH ",
+        "ACCESS ALL ALTER AND ANY AS ASC BEGIN BETWEEN BY CASE CHECK CLUSTER COLUMN COMMENT "
+        "COMPRESS CONNECT CREATE CURRENT DATE DECLARE DEFAULT DELETE DESC DISTINCT DROP ELSE END "
+        "EXCEPTION EXISTS FETCH FILE FOR FROM GOTO GRANT GROUP HAVING IF IN INDEX INSERT "
+        "INTERSECT INTO IS LEVEL LIKE LOCK LONG MINUS MODE NOCOMPRESS NOT NULL NUMBER OF ON "
+        "OPTION OR ORDER PRIOR PROCEDURE PUBLIC RAW RESOURCE REVOKE ROW ROWID ROWNUM ROWS SELECT "
+        "SESSION SET SHARE SIZE SQL START SUBTYPE TABLE THEN TO TRIGGER TYPE UID UNION UNIQUE "
+        "UPDATE USER VALUES VARCHAR VARCHAR2 VIEW WHEN WHERE WITH ",
     )
 )
 Token = tuple[str, str]
@@ -126,7 +128,10 @@ def variables_have_a_size(_: str, found: list[Token]) -> Iterator[str]:
     """Variables and fields of VARCHAR2 and RAW have a size."""
     words = [text.upper() if kind == "word" else text for kind, text in found]
     for place, word in enumerate(words[1:-1], 1):
-        is_variable = word in ("VARCHAR2", "NVARCHAR2", "RAW") and words[place - 1] not in ("IN", "RETURN")
+        is_variable = word in ("VARCHAR2", "NVARCHAR2", "RAW") and words[place - 1] not in (
+            "IN",
+            "RETURN",
+        )
         if is_variable and words[place + 1] != "(":
             yield f"{words[place - 1]} {word} has no size"
 
@@ -168,8 +173,12 @@ def sources_are_short(statement: str, _: list[Token]) -> Iterator[str]:
 
 
 def lines_are_short(statement: str, _: list[Token]) -> Iterator[str]:
-    """No line of what stands in scripts has more than SQL*Plus takes, and none is a command of its own there."""
-    if not re.match(r"CREATE |BEGIN|DECLARE|ALTER |DROP |COMMENT |INSERT |UPDATE |DELETE ", statement):
+    """No line of what stands in scripts has more than SQL*Plus takes, and none is a command of its
+    own there.
+    """
+    if not re.match(
+        r"CREATE |BEGIN|DECLARE|ALTER |DROP |COMMENT |INSERT |UPDATE |DELETE ", statement
+    ):
         return
     for line in statement.split("\n"):
         if len(line) > MAX_LINE:
@@ -181,7 +190,9 @@ def lines_are_short(statement: str, _: list[Token]) -> Iterator[str]:
 
 
 def functions_of_the_own_schema_have_none(statement: str, found: list[Token]) -> Iterator[str]:
-    """A function of the trigger's own schema is called without it: PL/SQL takes SCHEMA.F for a member of an object."""
+    """A function of the trigger's own schema is called without it: PL/SQL takes SCHEMA.F for a
+    member of an object.
+    """
     if not statement.startswith("CREATE OR REPLACE TRIGGER"):
         return
     home = next(text for kind, text in found if kind == "quoted")
@@ -199,15 +210,24 @@ def names_are_not_reserved(_: str, found: list[Token]) -> Iterator[str]:
             yield f"{text} is a reserved word"  # ORA-01745
     words = [text.upper() if kind == "word" else text for kind, text in found]
     for place, word in enumerate(words[:-1]):
-        is_subprogram = word in ("PROCEDURE", "FUNCTION") and words[place - 1] not in ("REPLACE", "DROP")
+        is_subprogram = word in ("PROCEDURE", "FUNCTION") and words[place - 1] not in (
+            "REPLACE",
+            "DROP",
+        )
         if is_subprogram and words[place + 1] in RESERVED:
             yield f"{words[place + 1]} is a reserved word"
-        if words[place + 1] == "IN" and words[place - 1 : place] in (["("], [","]) and word in RESERVED:
+        if (
+            words[place + 1] == "IN"
+            and words[place - 1 : place] in (["("], [","])
+            and word in RESERVED
+        ):
             yield f"{word} is a reserved word"
 
 
 def pseudorecords_stand_in_row_sections(statement: str, _: list[Token]) -> Iterator[str]:
-    """A compound trigger names :OLD and :NEW in AFTER EACH ROW alone; INSERT has no :OLD, DELETE no :NEW."""
+    """A compound trigger names :OLD and :NEW in AFTER EACH ROW alone; INSERT has no :OLD, DELETE no
+    :NEW.
+    """
     if not statement.startswith("CREATE OR REPLACE TRIGGER"):
         return
     code = re.sub(r"\"[^\"]*\"|'[^']*'", "x", statement)
@@ -231,18 +251,52 @@ def local_names_are_declared(statement: str, found: list[Token]) -> Iterator[str
     declared = set(re.findall(r"(?:PROCEDURE|FUNCTION) (\w+)", statement)) | set(
         re.findall(r"^    (\w+) \w+", statement, re.M)
     )
-    for (kind, text), (_, following), (_, before) in zip(found, found[1:], [("", ""), *found], strict=False):
+    for (kind, text), (_, following), (_, before) in zip(
+        found, found[1:], [("", ""), *found], strict=False
+    ):
         is_call = kind == "word" and following == "(" and before != "." and text.islower()
         if is_call and text not in declared:
             yield f"{text} is not declared"
 
 
 _OF_CONDITIONS = frozenset(
-    {"AND", "OR", "NOT", "IN", "BETWEEN", "LIKE", "IS", "EXISTS", "=", "<", ">", "<=", ">=", "<>", "!="}
+    {
+        "AND",
+        "OR",
+        "NOT",
+        "IN",
+        "BETWEEN",
+        "LIKE",
+        "IS",
+        "EXISTS",
+        "=",
+        "<",
+        ">",
+        "<=",
+        ">=",
+        "<>",
+        "!=",
+    }
 )
 _CLAUSES = frozenset({"WHERE", "AND", "OR", "NOT", "ON", "HAVING", "WHEN", "CONNECT"})
 _ENDS_CONDITION = frozenset(
-    {"", "AND", "OR", ")", "THEN", "GROUP", "ORDER", "FOR", "FETCH", "UNION", "WHERE", "START", "CONNECT", "WITH", ";"}
+    {
+        "",
+        "AND",
+        "OR",
+        ")",
+        "THEN",
+        "GROUP",
+        "ORDER",
+        "FOR",
+        "FETCH",
+        "UNION",
+        "WHERE",
+        "START",
+        "CONNECT",
+        "WITH",
+        ";",
+    }
 )
 MAX_LIST = 1000
 """Expressions of an IN list, before 23."""
@@ -271,7 +325,9 @@ def conditions_are_no_columns(_: str, found: list[Token]) -> Iterator[str]:
             lists.append("CASE")
         elif word == "WHEN" and lists[-1:] == ["CASE"]:
             lists.append("WHEN")
-        elif (word == "THEN" and lists[-1:] == ["WHEN"]) or (word == "END" and lists[-1:] == ["CASE"]):
+        elif (word == "THEN" and lists[-1:] == ["WHEN"]) or (
+            word == "END" and lists[-1:] == ["CASE"]
+        ):
             lists.pop()
         elif word in _OF_CONDITIONS:
             holder = next((one for one in reversed(lists) if one != "("), "")

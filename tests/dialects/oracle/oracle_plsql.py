@@ -1,7 +1,9 @@
-"""An interpreter of the little PL/SQL that our triggers and functions are written in: what they would log.
+"""An interpreter of the little PL/SQL that our triggers and functions are written in: what they
+would log.
 
-It knows what the templates use and nothing else, and it is no proof that Oracle does the same: it shows that the logic
-is right. NULL is None and so is ''; conditions have two values where the templates leave no room for the third.
+It knows what the templates use and nothing else, and it is no proof that Oracle does the same: it
+shows that the logic is right. NULL is None and so is ''; conditions have two values where the
+templates leave no room for the third.
 """
 
 from __future__ import annotations
@@ -45,7 +47,11 @@ class Collection(dict[Any, Any]):
         return len(self)
 
     def delete(self, first: Any = None, last: Any = None) -> None:
-        for key in [key for key in self if first is None or (key == first if last is None else first <= key <= last)]:
+        for key in [
+            key
+            for key in self
+            if first is None or (key == first if last is None else first <= key <= last)
+        ]:
             del self[key]
 
 
@@ -54,7 +60,8 @@ class Source:
 
     def __init__(self, text: str) -> None:
         self.tokens = [
-            (kind, part.upper() if kind == "word" and part.isupper() else part) for kind, part in tokens(text)
+            (kind, part.upper() if kind == "word" and part.isupper() else part)
+            for kind, part in tokens(text)
         ]
         self.at = 0
         self.lines: list[str] = []
@@ -175,7 +182,11 @@ class Source:
         if method == "COUNT":
             return f"{value}.count()"
         arguments = self._arguments() if self.peek() == "(" else "()"
-        return f"({arguments}[0] in {value})" if method == "EXISTS" else f"{value}.delete(*{arguments})"
+        return (
+            f"({arguments}[0] in {value})"
+            if method == "EXISTS"
+            else f"{value}.delete(*{arguments})"
+        )
 
     def _named(self, name: str) -> str:
         if name in ("TRUE", "FALSE"):
@@ -214,7 +225,9 @@ class Source:
                 self.take("IN")
                 first = self.expression()
                 self.take("..")
-                self.emit(depth, f"for v.scope[-1][{name!r}] in range({first}, {self.expression()} + 1):")
+                self.emit(
+                    depth, f"for v.scope[-1][{name!r}] in range({first}, {self.expression()} + 1):"
+                )
             self.take("LOOP")
             self.statements(depth + 1, "END")
             self.take("END")
@@ -276,7 +289,9 @@ class Source:
         while self.take() not in ("IS", "AS"):
             pass
         self.emit(depth, f"def {name}({', '.join(f'{one}=None' for one in parameters)}):")
-        self.emit(depth + 1, f"v.scope.append({{{', '.join(f'{one!r}: {one}' for one in parameters)}}})")
+        self.emit(
+            depth + 1, f"v.scope.append({{{', '.join(f'{one!r}: {one}' for one in parameters)}}})"
+        )
         self.emit(depth + 1, "try:")
         self.declarations(depth + 2, "BEGIN")
         self.take("BEGIN")
@@ -303,7 +318,9 @@ class Variables:
         raise NameError(name)
 
     def set(self, name: str, value: Any) -> None:
-        (self.scope[-1] if name in self.scope[-1] else self.scope[0])[name] = None if value == "" else value
+        (self.scope[-1] if name in self.scope[-1] else self.scope[0])[name] = (
+            None if value == "" else value
+        )
 
 
 class PlsqlError(Exception):
@@ -329,7 +346,9 @@ def text_of(value: Any, pattern: str | None = None, *_: Any) -> str | None:
 
 
 def cat(*parts: Any) -> str | None:
-    assert not any(isinstance(part, Raw) for part in parts), "a RAW in a text becomes hexadecimal digits"
+    assert not any(isinstance(part, Raw) for part in parts), (
+        "a RAW in a text becomes hexadecimal digits"
+    )
     return "".join(str(part) for part in parts if part is not None) or None
 
 
@@ -345,7 +364,9 @@ def raw_substr(raw: Raw, start: int, size: int) -> Raw:
 
 
 def raw_compare(one: Raw | None, other: Raw | None) -> int:
-    """As UTL_RAW has it: the first byte that differs, 0 for none; the shorter one is filled up with zeros."""
+    """As UTL_RAW has it: the first byte that differs, 0 for none; the shorter one is filled up with
+    zeros.
+    """
     one, other = one or Raw(), other or Raw()
     size = max(len(one), len(other))
     pairs = zip(one.ljust(size, b"\0"), other.ljust(size, b"\0"), strict=True)
@@ -372,12 +393,18 @@ def differ(one: Any, other: Any) -> bool | None:
 class Charset:
     """A database character set, and what the functions of PL/SQL make of texts in it.
 
-    ``UTF8`` is Oracle's: characters beyond the Basic Multilingual Plane are two there, of three bytes each.
+    ``UTF8`` is Oracle's: characters beyond the Basic Multilingual Plane are two there, of three
+    bytes each.
     """
 
     def __init__(self, name: str = "AL32UTF8") -> None:
         self.name = name
-        self.python = {"AL32UTF8": "utf-8", "UTF8": "utf-8", "WE8MSWIN1252": "cp1252", "JA16SJIS": "cp932"}[name]
+        self.python = {
+            "AL32UTF8": "utf-8",
+            "UTF8": "utf-8",
+            "WE8MSWIN1252": "cp1252",
+            "JA16SJIS": "cp932",
+        }[name]
 
     def encode(self, text: str) -> bytes:
         return text.encode(self.python, "surrogatepass" if self.python == "utf-8" else "strict")
@@ -387,7 +414,9 @@ class Charset:
         if text is None or self.name != "UTF8":
             return text
         units = text.encode("utf-16-le")
-        return "".join(chr(int.from_bytes(units[at : at + 2], "little")) for at in range(0, len(units), 2))
+        return "".join(
+            chr(int.from_bytes(units[at : at + 2], "little")) for at in range(0, len(units), 2)
+        )
 
     def shown(self, text: str | None) -> str | None:
         """What ``stored`` made of a text, as it was."""
@@ -453,7 +482,9 @@ class Charset:
             "UTL_RAW.SUBSTR": raw_substr,
             "UTL_RAW.COMPARE": raw_compare,
             "UTL_ENCODE.BASE64_ENCODE": base64_lines,
-            "DBMS_LOB.COMPARE": lambda old, new: None if old is None or new is None else int(old != new),
+            "DBMS_LOB.COMPARE": lambda old, new: (
+                None if old is None or new is None else int(old != new)
+            ),
         }
 
 
@@ -470,7 +501,9 @@ def put_at(of: Collection, arguments: Sequence[Any], value: Any) -> None:
 
 def function(statement: str, charset: Charset = AL32UTF8) -> Callable[..., Any]:
     """A CREATE FUNCTION statement as a function of Python, in a database of a character set."""
-    source = Source(re.sub(r'CREATE OR REPLACE FUNCTION ("[^"]+"\.)?"(\w+)"', r"FUNCTION \2", statement))
+    source = Source(
+        re.sub(r'CREATE OR REPLACE FUNCTION ("[^"]+"\.)?"(\w+)"', r"FUNCTION \2", statement)
+    )
     source.subprogram(0)
     variables = Variables(charset.functions)
     name = source.tokens[1][1]
@@ -482,7 +515,10 @@ def function(statement: str, charset: Charset = AL32UTF8) -> Callable[..., Any]:
 def _space(variables: Variables, logged: list[Logged], charset: Charset) -> dict[str, Any]:
     def write(rows: Collection) -> None:
         for _, row in sorted(rows.items()):
-            values = (one.read() if isinstance(one, Locator) else one for one in (row.old_value, row.new_value))
+            values = (
+                one.read() if isinstance(one, Locator) else one
+                for one in (row.old_value, row.new_value)
+            )
             texts = [row.table_key, row.column_name, *values]
             assert not any(isinstance(text, National | Raw) for text in texts), texts
             logged.append((row.event_type, *texts))
@@ -506,7 +542,9 @@ def fire(
     named: Iterable[str] = (),
     charset: Charset = AL32UTF8,
 ) -> list[Logged]:
-    """What a trigger logs when one statement makes these changes (old row, new row), naming these columns."""
+    """What a trigger logs when one statement makes these changes (old row, new row), naming these
+    columns.
+    """
     logged: list[Logged] = []
     wanted = set(named)
     functions = {
@@ -523,7 +561,9 @@ def fire(
     ends = ("BEFORE",) if is_compound else ("BEGIN",)
     source.declarations(0, *ends)
     exec("\n".join(source.lines), space)
-    for section in ("BEFORE STATEMENT", "AFTER EACH ROW", "AFTER STATEMENT") if is_compound else ("ROW",):
+    for section in (
+        ("BEFORE STATEMENT", "AFTER EACH ROW", "AFTER STATEMENT") if is_compound else ("ROW",)
+    ):
         source.lines = ["def section(OLD, NEW):\n    v.scope.append({})"]
         if is_compound:
             for word in (*section.split(), "IS"):

@@ -1,4 +1,6 @@
-"""Where a URL leads to: what python-oracledb is given, and what it says first to whoever listens there."""
+"""Where a URL leads to: what python-oracledb is given, and what it says first to whoever listens
+there.
+"""
 
 from __future__ import annotations
 
@@ -104,19 +106,23 @@ def test_every_part_of_a_url_reaches_the_driver_in_its_own_type() -> None:
         "&ssl_server_dn_match=no&ssl_server_cert_dn=CN%3Ddb&retry_count=3&tcp_connect_timeout=1.5"
     )
     assert arguments_of(url) == {
-        "user": "ann", "password": "s", "host": "db.example", "port": 1521, "service_name": "HR", "protocol": "tcps",
-        "wallet_location": "/w", "wallet_password": "x", "ssl_server_dn_match": False, "ssl_server_cert_dn": "CN=db",
-        "retry_count": 3, "tcp_connect_timeout": 1.5,
+        "user": "ann", "password": "s", "host": "db.example", "port": 1521, "service_name": "HR",
+        "protocol": "tcps", "wallet_location": "/w", "wallet_password": "x",
+        "ssl_server_dn_match": False, "ssl_server_cert_dn": "CN=db", "retry_count": 3,
+        "tcp_connect_timeout": 1.5,
     }  # fmt: skip
     assert "wallet_password=x" not in masked(str(url.render_as_string(hide_password=False)))
 
 
 def test_a_session_is_made_with_our_own_arguments_beside() -> None:
     server = Server("19.3.0.0.0")
-    with engine_of(server, "oracle://ann:s@db:1522/?service_name=HR&protocol=tcps") as engine, engine.connect():
+    with (
+        engine_of(server, "oracle://ann:s@db:1522/?service_name=HR&protocol=tcps") as engine,
+        engine.connect(),
+    ):
         assert server.arguments == {
-            "user": "ann", "password": "s", "host": "db", "port": 1522, "service_name": "HR", "protocol": "tcps",
-            "tcp_connect_timeout": 10, "expire_time": 2, "stmtcachesize": 200,
+            "user": "ann", "password": "s", "host": "db", "port": 1522, "service_name": "HR",
+            "protocol": "tcps", "tcp_connect_timeout": 10, "expire_time": 2, "stmtcachesize": 200,
         }  # fmt: skip
         assert server.sessions[0].module == "eventlog"
 

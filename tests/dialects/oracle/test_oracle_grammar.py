@@ -1,8 +1,9 @@
 """Two PL/SQL grammars take every statement for Oracle.
 
-sqlfluff's is always asked about some cases of every kind, ANTLR's takes most of a minute to get warm. So the hashes of
-the statements that both have taken stand in accepted.json, and only other ones are parsed: what changes, is parsed.
-EVENTLOG_UPDATE_GOLDEN=1 writes the file anew after that; without the file all statements are parsed.
+sqlfluff's is always asked about some cases of every kind, ANTLR's takes most of a minute to get
+warm. So the hashes of the statements that both have taken stand in accepted.json, and only other
+ones are parsed: what changes, is parsed. EVENTLOG_UPDATE_GOLDEN=1 writes the file anew after that;
+without the file all statements are parsed.
 """
 
 from __future__ import annotations
@@ -29,12 +30,24 @@ ACCEPTED: Final = HERE / "accepted.json"
 UPDATES: Final = bool(os.environ.get("EVENTLOG_UPDATE_GOLDEN"))
 CASES: Final = {**cases(), **of_scripts(), **core_cases(VERSIONS[-1])}
 ALWAYS: Final = frozenset(
-    {"trigger_key_only", "functions", "sequences", "log_statements", "resync", "catalogue", "lock", "bulk", *MODULES}
+    {
+        "trigger_key_only",
+        "functions",
+        "sequences",
+        "log_statements",
+        "resync",
+        "catalogue",
+        "lock",
+        "bulk",
+        *MODULES,
+    }
 )
 
-# What sqlfluff refuses although Oracle takes it (ANTLR's grammar does too), and what it is shown instead.
+# What sqlfluff refuses although Oracle takes it (ANTLR's grammar does too), and what it is shown
+# instead.
 FALSE_REFUSALS: Final = (
-    # An associative array among the declarations of a trigger: known in packages and procedures only.
+    # An associative array among the declarations of a trigger: known in packages and procedures
+    # only.
     (r" INDEX BY [A-Z0-9_()]+", ""),
     # A field of a record of a collection, as a value of an INSERT in FORALL.
     (r"(\w+_rows\(i\))\.\w+", r"\1"),
@@ -43,7 +56,10 @@ FALSE_REFUSALS: Final = (
     # A length in bytes within CAST.
     (r"(CHAR\(\d+) BYTE\)", r"\1)"),
     # An expression as the only one of an index.
-    (r'(?<=^CREATE INDEX )(.*) \(CASE "STATUS" WHEN \'N\' THEN "RECORD_ID" END\)', r'\1 ("RECORD_ID")'),
+    (
+        r'(?<=^CREATE INDEX )(.*) \(CASE "STATUS" WHEN \'N\' THEN "RECORD_ID" END\)',
+        r'\1 ("RECORD_ID")',
+    ),
     # What SQLAlchemy and a session that only reads say of their transaction.
     (r"^(SAVEPOINT \w+|SET TRANSACTION READ ONLY)(?=;)", "COMMIT"),
 )
@@ -62,7 +78,9 @@ def digest(statement: str) -> str:
 
 def ended(statement: str) -> str:
     """A statement as it stands in a script."""
-    return statement + ("\n/\n" if statement.startswith(("CREATE OR REPLACE", "BEGIN", "DECLARE")) else ";\n")
+    return statement + (
+        "\n/\n" if statement.startswith(("CREATE OR REPLACE", "BEGIN", "DECLARE")) else ";\n"
+    )
 
 
 def instead_of(refusals: Sequence[tuple[str, str]], statement: str) -> str:
@@ -90,20 +108,26 @@ def accept(grammar: str) -> None:
 @pytest.mark.timeout(1200)  # where every statement is new, on a busy machine
 def test_sqlfluff_takes_every_statement() -> None:
     known = accepted(f"sqlfluff {sqlfluff.__version__}")
-    linter = Linter(config=FluffConfig(overrides={"dialect": "oracle", "large_file_skip_byte_limit": 0}))
+    linter = Linter(
+        config=FluffConfig(overrides={"dialect": "oracle", "large_file_skip_byte_limit": 0})
+    )
     problems = []
     for name, texts in CASES.items():
         for statement in texts:
             if name not in ALWAYS and digest(statement) in known:
                 continue
             shown = instead_of(FALSE_REFUSALS, ended(statement))
-            problems += [f"{name}: {problem.desc()}" for problem in linter.parse_string(shown).violations]
+            problems += [
+                f"{name}: {problem.desc()}" for problem in linter.parse_string(shown).violations
+            ]
     assert problems == []
     accept(f"sqlfluff {sqlfluff.__version__}")
 
 
 def test_sqlfluff_refuses_what_is_broken() -> None:
-    linter = Linter(config=FluffConfig(overrides={"dialect": "oracle", "large_file_skip_byte_limit": 0}))
+    linter = Linter(
+        config=FluffConfig(overrides={"dialect": "oracle", "large_file_skip_byte_limit": 0})
+    )
     assert linter.parse_string('SELECT "A" FROM FROM "T";\n').violations
 
 
@@ -111,29 +135,51 @@ def test_sqlfluff_refuses_what_is_broken() -> None:
 @pytest.mark.timeout(1200)
 def test_the_plsql_grammar_of_antlr_takes_every_statement(tmp_path: Path) -> None:
     known = accepted("antlr")
-    unknown = [statement for texts in CASES.values() for statement in texts if digest(statement) not in known]
-    problems = [problem for found in (antlr(unknown, tmp_path) if unknown else []) for problem in found]
+    unknown = [
+        statement
+        for texts in CASES.values()
+        for statement in texts
+        if digest(statement) not in known
+    ]
+    problems = [
+        problem for found in (antlr(unknown, tmp_path) if unknown else []) for problem in found
+    ]
     assert problems == []
     accept("antlr")
 
 
 def antlr(statements: Sequence[str], place: Path) -> list[list[str]]:
-    """The errors that ANTLR's grammar finds in each statement, by one process. Skips where there is no node."""
+    """The errors that ANTLR's grammar finds in each statement, by one process. Skips where there is
+    no node.
+    """
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
-        pytest.skip(f"{len(statements)} statements are new, and there is no node to parse them with")
+        pytest.skip(
+            f"{len(statements)} statements are new, and there is no node to parse them with"
+        )
     package = HERE / "node_modules" / "@griffithswaite" / "ts-plsql-parser"
     if not package.exists():
         command = [npm, "ci", "--prefer-offline", "--no-audit", "--no-fund"]
         installed = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=120)
         if installed.returncode:
-            pytest.skip(f"{len(statements)} statements are new, and npm cannot install the grammar: {installed.stderr}")
+            pytest.skip(
+                f"{len(statements)} statements are new, and npm cannot install the grammar: "
+                f"{installed.stderr}"
+            )
     file = place / "statements.json"
     file.write_text(
-        json.dumps([instead_of(ANTLR_FALSE_REFUSALS, ended(statement)) for statement in statements]), encoding="utf-8"
+        json.dumps(
+            [instead_of(ANTLR_FALSE_REFUSALS, ended(statement)) for statement in statements]
+        ),
+        encoding="utf-8",
     )
     parsed = subprocess.run(
-        [node, "parse.mjs", file], cwd=HERE, capture_output=True, text=True, timeout=1100, check=True
+        [node, "parse.mjs", file],
+        cwd=HERE,
+        capture_output=True,
+        text=True,
+        timeout=1100,
+        check=True,
     )
     found: list[list[str]] = json.loads(parsed.stdout)
     return found

@@ -14,7 +14,10 @@ ROW_TRIGGER = cases()["trigger_children"][0]
     ("sound", "made_wrong", "expected"),
     [
         ("    END put;", "    END putt;", "PUT is ended by END PUTT"),
-        ("    END AFTER STATEMENT;\n", "    END AFTER EACH ROW;\n", "AFTER STATEMENT is ended by END AFTER EACH ROW"),
+        ("    END AFTER "
+"STATEMENT;\n", "    END AFTER "
+"EACH ROW;\n", "AFTER STATEMENT is ended by END "
+"AFTER EACH ROW"),
         ("    END IF;\n", "", "END"),
         ("        END LOOP;\n", "", "END"),
         ("table_key IN VARCHAR2,", "table_key IN VARCHAR2(4000),", "IN VARCHAR2 has a size"),
@@ -25,13 +28,22 @@ ROW_TRIGGER = cases()["trigger_children"][0]
         ("    END put;", f"    END put;\n    -- {'x' * 2500}", "a line has 2507 characters"),
         ("    END put;", "    END put;\n/\n", "is a command of SQL*Plus"),
         ("    END put;", "    END put; --", "SQL*Plus joins the line"),
-        ("IF UPDATING('PHOTO') THEN", 'IF "APP"."PROC_EVENTLOG_QUOTE"(x) THEN', "is called with its schema"),
+        ("IF UPDATING('PHOTO') "
+"THEN", 'IF "APP"."PROC_EVENTLOG_QUOTE"(x) '
+'THEN', "is called with "
+"its schema"),
         ("PROCEDURE put(", "PROCEDURE share(", "SHARE is a reserved word"),
         ("table_key IN VARCHAR2,", "date IN VARCHAR2,", "DATE is a reserved word"),
-        ("    END AFTER STATEMENT;", '    x := :NEW."A";\n    END AFTER STATEMENT;', ":OLD or :NEW outside"),
+        ("    END AFTER "
+"STATEMENT;", '    x := :NEW."A";\n    '
+'END AFTER STATEMENT;', ":OLD or :NEW "
+"outside"),
         ("PROCEDURE write_log", "PROCEDURE write", "ended by END"),
         ("FUNCTION identity", "FUNCTION identify", "identity is not declared"),
-        ("    BEFORE STATEMENT IS", "    late_one VARCHAR2(1);\n    BEFORE STATEMENT IS", "stands behind a subprogram"),
+        ("    BEFORE STATEMENT "
+"IS", "    late_one VARCHAR2(1);\n   "
+" BEFORE STATEMENT IS", "stands behind a "
+"subprogram"),
     ],
 )  # fmt: skip
 def test_a_defect_is_found(sound: str, made_wrong: str, expected: str) -> None:
@@ -62,7 +74,10 @@ def test_old_in_a_trigger_for_insert_is_found() -> None:
         ("SELECT a FROM t WHERE :b OR a = 1", "WHERE :b is no condition"),
         ("SELECT rows.a FROM (SELECT a FROM t) rows", "the alias ROWS is reserved"),
         ("SELECT a AS level FROM t", "the alias LEVEL is reserved"),
-        (f"SELECT a FROM t WHERE a IN ({', '.join(['1'] * 1001)})", "an IN list of 1001 expressions"),
+        (
+            f"SELECT a FROM t WHERE a IN ({', '.join(['1'] * 1001)})",
+            "an IN list of 1001 expressions",
+        ),
         ("SELECT a FROM t FETCH FIRST 1 ROWS ONLY", "FETCH FIRST"),
     ],
 )
@@ -73,7 +88,8 @@ def test_what_the_server_refuses_of_a_query_is_found(statement: str, expected: s
 @pytest.mark.parametrize(
     "statement",
     [
-        "SELECT CASE WHEN a IN (1, 2) THEN 1 ELSE 0 END AS b FROM t WHERE a BETWEEN 1 AND 2 AND b = 1",
+        "SELECT CASE WHEN a IN (1, 2) THEN 1 ELSE 0 END AS b FROM t WHERE a BETWEEN 1 AND 2 AND b "
+        "= 1",
         "SELECT a, (SELECT MAX(b) FROM u WHERE u.c = t.c AND 1 = 0) AS m FROM t",
         "SELECT CAST(a AS NUMBER(18)) AS b FROM t AS OF SCN 7 WHERE NOT EXISTS (SELECT 1 FROM u)",
         f"SELECT a FROM t WHERE a IN ({', '.join(['f(1, 2)'] * 1000)})",

@@ -1,6 +1,8 @@
-"""What only a server can tell: the points of Oracle that manuals leave open. Skipped where there is none.
+"""What only a server can tell: the points of Oracle that manuals leave open. Skipped where there is
+none.
 
-How to have one: docs/oracle.md, "On a server of yours". The compliance suite beside runs on the same server.
+How to have one: docs/oracle.md, "On a server of yours". The compliance suite beside runs on the
+same server.
 """
 
 from __future__ import annotations
@@ -83,7 +85,9 @@ def test_a_server_that_is_named_is_spoken_to_by_our_driver(monkeypatch: pytest.M
         assert [word for word in in_docker if "secret" in word] == []
 
 
-def test_without_a_server_tests_are_skipped_unless_one_is_required(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_server_tests_are_skipped_unless_one_is_required(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.delenv(oracle_server.REQUIRED_VARIABLE, raising=False)
     with pytest.raises(pytest.skip.Exception, match="no Oracle"):
         oracle_server.give_up("no Oracle")
@@ -92,7 +96,9 @@ def test_without_a_server_tests_are_skipped_unless_one_is_required(monkeypatch: 
         oracle_server.give_up("no Oracle")
 
 
-def test_the_user_of_the_tests_is_dropped_before_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_user_of_the_tests_is_dropped_before_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[str] = []
 
     class Session:
@@ -114,7 +120,7 @@ def test_the_user_of_the_tests_is_dropped_before_it_is_made(monkeypatch: pytest.
     assert asked[1].startswith("CREATE USER eventlog_test ")
 
 
-# --- keys that move ---------------------------------------------------------------------------------------------------
+# --- keys that move -------------------------------------------------------------------------------
 
 
 @CAPTURES
@@ -132,11 +138,13 @@ def test_keys_that_all_move_by_one(oracle: Platform, capture: str) -> None:
 
 @CAPTURES
 @pytest.mark.parametrize("rule", ["SET NULL", "CASCADE"])
-def test_what_the_server_does_to_children_of_a_deleted_row_is_logged(oracle: Platform, capture: str, rule: str) -> None:
+def test_what_the_server_does_to_children_of_a_deleted_row_is_logged(
+    oracle: Platform, capture: str, rule: str
+) -> None:
     oracle.run(
         "CREATE TABLE usr (idu NUMBER(10) PRIMARY KEY, fname VARCHAR2(40))",
-        f"CREATE TABLE usr_phone (idu NUMBER(10) REFERENCES usr ON DELETE {rule}, phoneno VARCHAR2(40),"
-        " UNIQUE (idu, phoneno))",
+        f"CREATE TABLE usr_phone (idu NUMBER(10) REFERENCES usr ON DELETE {rule}, phoneno "
+        "VARCHAR2(40), UNIQUE (idu, phoneno))",
         "INSERT INTO usr VALUES (1, 'Jack')",
         "INSERT INTO usr_phone VALUES (1, 'a')",
         "INSERT INTO usr_phone VALUES (1, 'b')",
@@ -149,7 +157,7 @@ def test_what_the_server_does_to_children_of_a_deleted_row_is_logged(oracle: Pla
     ]
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 LARGE = ["small", "x" * 5000, "\u00e4" * 40_000]
 
@@ -161,7 +169,10 @@ def test_a_clob_is_logged_by_value_however_long(oracle: Platform, capture: str, 
     oracle.watch("t", capture=capture, lob_values=True)
     oracle.rows()
     oracle.insert("T", [{"ID": 1, "V": "y" * 4000, "C": text}])
-    assert [(row.event_type, row.new_value) for row in oracle.rows()] == [(1, "y" * 4000), (1, text)]
+    assert [(row.event_type, row.new_value) for row in oracle.rows()] == [
+        (1, "y" * 4000),
+        (1, text),
+    ]
     assert oracle.logged("UPDATE t SET c = 'z', v = 'z'") == [
         (2, "id=1", "v", "y" * 4000, "z"),
         (2, "id=1", "c", text, "z"),
@@ -178,8 +189,8 @@ def test_clobs_of_many_rows_are_those_of_their_rows(oracle: Platform, capture: s
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, c CLOB)")
     oracle.watch("t", capture=capture, lob_values=True)
     rows = oracle.logged(
-        "INSERT INTO t SELECT LEVEL, TO_CLOB(RPAD('x', 4000, 'x')) || TO_CLOB(RPAD('y', LEVEL, 'y')) FROM DUAL"
-        " CONNECT BY LEVEL <= 5"
+        "INSERT INTO t SELECT LEVEL, TO_CLOB(RPAD('x', 4000, 'x')) || TO_CLOB(RPAD('y', LEVEL, "
+        "'y')) FROM DUAL CONNECT BY LEVEL <= 5"
     )
     assert [row[4] for row in rows] == ["x" * 4000 + "y" * n for n in range(1, 6)]
 
@@ -188,8 +199,12 @@ def test_what_a_trigger_cannot_read_is_read_back(oracle: Platform) -> None:
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, b BLOB, l LONG, x XMLTYPE, c CLOB)")
     oracle.watch("t")
     names = ("b", "l", "x", "c")
-    inserted = oracle.logged("INSERT INTO t VALUES (1, HEXTORAW('AAAA'), 'long', XMLTYPE('<a>1</a>'), 'clob')")
-    assert sorted(inserted, key=str) == sorted(((7, "id=1", name, None, None) for name in names), key=str)
+    inserted = oracle.logged(
+        "INSERT INTO t VALUES (1, HEXTORAW('AAAA'), 'long', XMLTYPE('<a>1</a>'), 'clob')"
+    )
+    assert sorted(inserted, key=str) == sorted(
+        ((7, "id=1", name, None, None) for name in names), key=str
+    )
     values = read_back(oracle, "ID=1")
     assert (values["B"], values["L"], values["C"]) == (["qqo="], ["long"], ["clob"])
     assert "<a>1</a>" in str(values["X"][0])
@@ -199,8 +214,12 @@ def test_what_a_trigger_cannot_read_is_read_back(oracle: Platform) -> None:
     assert read_back(oracle, "ID=1")["L"] == ["other"]
 
 
-@pytest.mark.parametrize("type_", ["TIMESTAMP(9) WITH TIME ZONE", "TIMESTAMP(9) WITH LOCAL TIME ZONE"])
-def test_a_moment_with_a_zone_is_told_in_utc_whatever_the_session_is_in(oracle: Platform, type_: str) -> None:
+@pytest.mark.parametrize(
+    "type_", ["TIMESTAMP(9) WITH TIME ZONE", "TIMESTAMP(9) WITH LOCAL TIME ZONE"]
+)
+def test_a_moment_with_a_zone_is_told_in_utc_whatever_the_session_is_in(
+    oracle: Platform, type_: str
+) -> None:
     oracle.run(f"CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v {type_})")
     oracle.watch("t")
     oracle.rows()
@@ -218,7 +237,9 @@ def test_national_texts_beyond_4000_bytes_are_logged_whole(oracle: Platform, cap
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v NVARCHAR2(1500), w NVARCHAR2(1500))")
     oracle.watch("t", capture=capture)
     long = "RPAD(UNISTR('\\65E5'), 1500, UNISTR('\\65E5'))"
-    rows = oracle.logged(f"INSERT INTO t SELECT LEVEL, {long}, UNISTR('\\00E9') FROM DUAL CONNECT BY LEVEL <= 2")
+    rows = oracle.logged(
+        f"INSERT INTO t SELECT LEVEL, {long}, UNISTR('\\00E9') FROM DUAL CONNECT BY LEVEL <= 2"
+    )
     assert [row[4] for row in rows] == ["\u65e5" * 1500, "\u00e9"] * 2
     assert oracle.logged("UPDATE t SET v = v, w = UNISTR('\\00C9') WHERE id = 1") == [
         (2, "id=1", "w", "\u00e9", "\u00c9")
@@ -247,8 +268,12 @@ def test_a_number_keeps_its_digits_as_a_value_and_as_a_key(oracle: Platform, typ
     assert read_back(oracle, key.replace("k=", "K=")) == {"V": [value]}
 
 
-@pytest.mark.parametrize(("type_", "text"), [("CHAR(8)", "AB"), ("NCHAR(8)", "\u65e5"), ("NCHAR(600)", "\u65e5" * 600)])
-def test_a_key_of_fixed_length_is_found_by_its_text(oracle: Platform, type_: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("type_", "text"), [("CHAR(8)", "AB"), ("NCHAR(8)", "\u65e5"), ("NCHAR(600)", "\u65e5" * 600)]
+)
+def test_a_key_of_fixed_length_is_found_by_its_text(
+    oracle: Platform, type_: str, text: str
+) -> None:
     oracle.run(f"CREATE TABLE t (k {type_} PRIMARY KEY, v VARCHAR2(40))")
     oracle.watch("t")
     oracle.insert("T", [{"K": text, "V": "x"}])
@@ -257,10 +282,12 @@ def test_a_key_of_fixed_length_is_found_by_its_text(oracle: Platform, type_: str
     assert read_back(oracle, f"K={text}") == {"V": ["x"]}
 
 
-# --- triggers of others, scripts, the dictionary ----------------------------------------------------------------------
+# --- triggers of others, scripts, the dictionary --------------------------------------------------
 
 
-def test_a_trigger_that_follows_ours_comes_behind_and_is_warned_of_before_ours_go(oracle: Platform) -> None:
+def test_a_trigger_that_follows_ours_comes_behind_and_is_warned_of_before_ours_go(
+    oracle: Platform,
+) -> None:
     oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v VARCHAR2(40))")
     oracle.watch("t")
     create = "CREATE TRIGGER bill AFTER INSERT OR UPDATE ON t FOR EACH ROW {} BEGIN NULL; END;"
@@ -331,7 +358,7 @@ def test_the_sequence_of_a_log_is_found_in_order(oracle: Platform) -> None:
     assert (found.cache, found.increment, found.cycles, found.disorder) == (1, 1, False, None)
 
 
-# --- sessions that end ------------------------------------------------------------------------------------------------
+# --- sessions that end ----------------------------------------------------------------------------
 
 
 def lose_the_session(context: Context, oracle: Platform) -> None:
@@ -370,8 +397,12 @@ def test_a_call_that_takes_too_long_ends_as_an_error_that_passes(oracle: Platfor
 
 
 def test_what_a_statement_begun_anew_logged_before_counts_once(oracle: Platform) -> None:
-    """A row that another session changes while an UPDATE waits for it makes the server begin the statement anew."""
-    oracle.run("CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v NUMBER(10))", "INSERT INTO t VALUES (1, 1)")
+    """A row that another session changes while an UPDATE waits for it makes the server begin the
+    statement anew.
+    """
+    oracle.run(
+        "CREATE TABLE t (id NUMBER(10) PRIMARY KEY, v NUMBER(10))", "INSERT INTO t VALUES (1, 1)"
+    )
     oracle.run("INSERT INTO t VALUES (2, 1)")
     oracle.watch("t", capture="statement")
     oracle.rows()
@@ -382,5 +413,7 @@ def test_what_a_statement_begun_anew_logged_before_counts_once(oracle: Platform)
         time.sleep(2)
         first.commit()
         other.join(60)
-    rows = sorted((str(row.table_key), row.event_type, row.old_value, row.new_value) for row in oracle.rows())
+    rows = sorted(
+        (str(row.table_key), row.event_type, row.old_value, row.new_value) for row in oracle.rows()
+    )
     assert rows == [("ID=1", 2, "1", "2"), ("ID=2", 2, "1", "5")]

@@ -45,7 +45,9 @@ def installed(*triggers_: StoredTrigger) -> Installed:
 def there(statement: str, name: str, **more: Any) -> StoredTrigger:
     """A trigger as the database tells of it: the beginning in its own spelling."""
     source = statement.replace('CREATE OR REPLACE TRIGGER "APP"."', 'TRIGGER "').rstrip() + "\n"
-    return StoredTrigger("APP", name, ("APP", "LINK"), source, type="AFTER EACH ROW", event="INSERT", **more)
+    return StoredTrigger(
+        "APP", name, ("APP", "LINK"), source, type="AFTER EACH ROW", event="INSERT", **more
+    )
 
 
 def all_there(compiled: Sequence[Compiled], **more: Any) -> list[StoredTrigger]:
@@ -69,15 +71,18 @@ def test_what_is_there_as_declared_is_left_alone() -> None:
         (lambda made: all_there(made)[1:], "TGR_LINK_I_1 is missing"),
         (lambda made: all_there(made, is_enabled=False), "is disabled"),
         (lambda made: all_there(made, is_valid=False), "is invalid"),
-        (lambda made: [*all_there(made), there(made[0].triggers[0].statement, "TGR_OLD")], "TGR_OLD is one too many"),
+        (lambda made: [*all_there(made), there(made[0].triggers[0].statement, "TGR_OLD")],
+         "TGR_OLD is one "
+"too many"),
         (
-            lambda made: [*all_there(made)[1:], there(made[0].triggers[0].statement + "--", "TGR_LINK_I_1")],
-            "changed by hand",
+            lambda made: [*all_there(made)[1:], there(made[0].triggers[0].statement + "--",
+            "TGR_LINK_I_1")], "changed by hand",
         ),
         (
             lambda made: [
                 *all_there(made)[1:],
-                there(made[0].triggers[0].statement.replace("sha256:", "sha256:0", 1)[:-1], "TGR_LINK_I_1"),
+                there(made[0].triggers[0].statement.replace("sha256:", "sha256:0", 1)[:-1],
+                "TGR_LINK_I_1"),
             ],
             "missing",
         ),
@@ -94,7 +99,9 @@ def test_a_difference_is_named_and_mended(change: Any, reason: str) -> None:
 def test_a_disabled_trigger_is_enabled_after_it_is_made_anew() -> None:
     compiled = compiled_link()
     action = compared(compiled, installed(*all_there(compiled, is_enabled=False)))
-    assert action.statements[3:] == tuple(f'ALTER TRIGGER "APP"."TGR_LINK_{letter}_1" ENABLE' for letter in "IUD")
+    assert action.statements[3:] == tuple(
+        f'ALTER TRIGGER "APP"."TGR_LINK_{letter}_1" ENABLE' for letter in "IUD"
+    )
 
 
 def test_what_is_no_longer_watched_is_dropped_and_what_is_not_ours_stays() -> None:
@@ -107,14 +114,21 @@ def test_what_is_no_longer_watched_is_dropped_and_what_is_not_ours_stays() -> No
 
 
 class Schema:
-    """Triggers by name, as a server keeps them: a name is the schema's, and stays when its table is renamed."""
+    """Triggers by name, as a server keeps them: a name is the schema's, and stays when its table is
+    renamed.
+    """
 
     def __init__(self, compiled: Sequence[Compiled]) -> None:
-        self.triggers = {one.name: (table.place[1], one.statement) for table in compiled for one in table.triggers}
+        self.triggers = {
+            one.name: (table.place[1], one.statement)
+            for table in compiled
+            for one in table.triggers
+        }
 
     def rename(self, old: str, new: str) -> None:
         self.triggers = {
-            name: (new if table == old else table, statement) for name, (table, statement) in self.triggers.items()
+            name: (new if table == old else table, statement)
+            for name, (table, statement) in self.triggers.items()
         }
 
     def run(self, statement: str) -> None:
@@ -122,9 +136,13 @@ class Schema:
         if dropped:
             self.triggers.pop(dropped[1], None)
             return
-        made = re.match(r'CREATE OR REPLACE TRIGGER "APP"\."([^"]+)"\n.* ON "APP"\."([^"]+)"', statement)
+        made = re.match(
+            r'CREATE OR REPLACE TRIGGER "APP"\."([^"]+)"\n.* ON "APP"\."([^"]+)"', statement
+        )
         assert made, statement
-        assert self.triggers.get(made[1], (made[2], ""))[0] == made[2], f"ORA-04095: {made[1]} is on another table"
+        assert self.triggers.get(made[1], (made[2], ""))[0] == made[2], (
+            f"ORA-04095: {made[1]} is on another table"
+        )
         self.triggers[made[1]] = made[2], statement
 
     def installed(self) -> Installed:
@@ -140,15 +158,25 @@ class Schema:
             DATABASE, build_catalog(DATABASE), [WatchedTable(table) for table in watched]
         )
         compiled = TRIGGERS.compile_declared("APP", LOG, declared)
-        statements = [text for action in TRIGGERS.actions(compiled, self.installed()) for text in action.statements]
+        statements = [
+            text
+            for action in TRIGGERS.actions(compiled, self.installed())
+            for text in action.statements
+        ]
         for statement in statements:
             self.run(statement)
         return statements
 
 
-@pytest.mark.parametrize("renamed", [[("LINK", "LINK_OLD")], [("LINK", "X"), ("EMP", "LINK"), ("X", "EMP")]])
-def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(renamed: list[tuple[str, str]]) -> None:
-    declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [WatchedTable("LINK"), WatchedTable("EMP")])
+@pytest.mark.parametrize(
+    "renamed", [[("LINK", "LINK_OLD")], [("LINK", "X"), ("EMP", "LINK"), ("X", "EMP")]]
+)
+def test_a_renamed_table_gives_the_names_of_its_triggers_to_the_new_one(
+    renamed: list[tuple[str, str]],
+) -> None:
+    declared, _, _ = declared_triggers(
+        DATABASE, build_catalog(DATABASE), [WatchedTable("LINK"), WatchedTable("EMP")]
+    )
     schema = Schema(TRIGGERS.compile_declared("APP", LOG, declared))
     for old, new in renamed:
         schema.rename(old, new)
@@ -170,7 +198,9 @@ def test_a_schema_of_many_tables_is_compared_in_time_that_grows_with_their_numbe
     compiled = TRIGGERS.compile_declared("APP", LOG, declared)
     looked_at: list[str] = []
     read_log = StoredTrigger.log.fget  # type: ignore[attr-defined]
-    monkeypatch.setattr(StoredTrigger, "log", property(lambda one: (looked_at.append(one.name), read_log(one))[1]))
+    monkeypatch.setattr(
+        StoredTrigger, "log", property(lambda one: (looked_at.append(one.name), read_log(one))[1])
+    )
     actions = TRIGGERS.actions(compiled, Schema(compiled).installed())
     assert {action.kind for action in actions} == {"unchanged"}
     assert len(looked_at) < 10 * len({*looked_at})
@@ -179,7 +209,9 @@ def test_a_schema_of_many_tables_is_compared_in_time_that_grows_with_their_numbe
 def test_always_is_said_to_have_no_effect() -> None:
     for watch, said in ((WatchedTable("LINK"), 0), (WatchedTable("LINK", always=True), 1)):
         declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [watch])
-        warnings = TRIGGERS.warnings(LOG, TRIGGERS.compile_declared("APP", LOG, declared), installed())
+        warnings = TRIGGERS.warnings(
+            LOG, TRIGGERS.compile_declared("APP", LOG, declared), installed()
+        )
         assert sum("always has no effect on LINK" in warning for warning in warnings) == said
         assert "what GoldenGate or another apply process writes" in TRIGGERS.not_captured(declared)
 
@@ -192,7 +224,11 @@ def order_warnings(trigger: StoredTrigger, *follows: tuple[str, str]) -> list[st
     declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [WatchedTable("LINK")])
     there = installed(replace(trigger, follows=frozenset(follows)))
     warnings = TRIGGERS.warnings(LOG, TRIGGERS.compile_declared("APP", LOG, declared), there)
-    return [warning.partition("give it FOLLOWS ")[2] for warning in warnings if "give it FOLLOWS" in warning]
+    return [
+        warning.partition("give it FOLLOWS ")[2]
+        for warning in warnings
+        if "give it FOLLOWS" in warning
+    ]
 
 
 def test_a_trigger_of_others_is_to_follow_ours_of_all_its_operations() -> None:
@@ -203,7 +239,9 @@ def test_a_trigger_of_others_is_to_follow_ours_of_all_its_operations() -> None:
 
 def test_a_trigger_that_follows_ours_is_not_told_to() -> None:
     assert order_warnings(foreign("UPDATE"), ("APP", "TGR_LINK_U_1")) == []
-    assert order_warnings(foreign("INSERT OR UPDATE"), ("APP", "TGR_LINK_U_1")) == ['"TGR_LINK_I_1"']
+    assert order_warnings(foreign("INSERT OR UPDATE"), ("APP", "TGR_LINK_U_1")) == [
+        '"TGR_LINK_I_1"'
+    ]
 
 
 def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
@@ -211,16 +249,30 @@ def test_what_follows_a_trigger_that_goes_is_warned_of_before() -> None:
     there = installed(*ours, replace(foreign(), follows=frozenset({("APP", "TGR_LINK_U_1")})))
     assert list(TRIGGERS.drop_warnings(there, ours[:1])) == []
     (warning,) = TRIGGERS.drop_warnings(there, ours)
-    assert warning.startswith("trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which goes: it is invalid then")
+    assert warning.startswith(
+        "trigger BILL of APP.LINK FOLLOWS TGR_LINK_U_1, which goes: it is invalid then"
+    )
     assert "ORA-04098" in warning
 
 
-def rows_of_dictionary(*triggers_: StoredTrigger, follows: Sequence[tuple[str, str, str, str]] = ()) -> list[list[Any]]:
-    """What installed.sql answers: the tables that may have ours, the triggers, their sources, their order."""
+def rows_of_dictionary(
+    *triggers_: StoredTrigger, follows: Sequence[tuple[str, str, str, str]] = ()
+) -> list[list[Any]]:
+    """What installed.sql answers: the tables that may have ours, the triggers, their sources, their
+    order.
+    """
     sources = [(one.schema, one.name, one.text) for one in triggers_ if one.text]
     tables = sorted({one.table for one in triggers_ if one.name.startswith("TGR_")})
     rows = [
-        (one.schema, one.name, *one.table, one.type, one.event, "ENABLED" if one.is_enabled else "DISABLED", "VALID")
+        (
+            one.schema,
+            one.name,
+            *one.table,
+            one.type,
+            one.event,
+            "ENABLED" if one.is_enabled else "DISABLED",
+            "VALID",
+        )
         for one in triggers_
     ]
     return [tables, rows, sources, list(follows)]
@@ -231,12 +283,16 @@ def test_dropping_all_triggers_says_what_that_breaks() -> None:
     answers = rows_of_dictionary(*ours, foreign(), follows=[("APP", "BILL", "APP", "TGR_LINK_D_1")])
     plan = TRIGGERS.plan_drop(conn([("LOGS", "EVENTLOG")], *answers), LOG)
     assert len(plan.changes) == 1
-    assert [warning.partition(",")[0] for warning in plan.warnings] == ["trigger BILL of APP.LINK FOLLOWS TGR_LINK_D_1"]
+    assert [warning.partition(",")[0] for warning in plan.warnings] == [
+        "trigger BILL of APP.LINK FOLLOWS TGR_LINK_D_1"
+    ]
 
 
 def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> None:
     recorder = conn([("LOGS", "EVENTLOG")], [], [("PUBLISHER",)])
-    with pytest.raises(DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"):
+    with pytest.raises(
+        DatabaseError, match=r"shows user PUBLISHER no trigger of schema APP, .* run it as APP"
+    ):
         TRIGGERS.plan(recorder, DATABASE, build_catalog(DATABASE), LOG, [WatchedTable("LINK")])
     assert recorder.run[1][1] == {"owner": "APP"}
     assert not load_dialect("oracle").sees_triggers(conn([]), "APP")
@@ -246,14 +302,20 @@ def test_a_user_who_is_shown_no_triggers_is_not_told_that_they_are_missing() -> 
 def test_a_name_that_somebody_else_has_is_left_to_him() -> None:
     declared, _, _ = declared_triggers(DATABASE, build_catalog(DATABASE), [WatchedTable("LINK")])
     (made,) = TRIGGERS.compile_declared("APP", LOG, declared, {("APP", "TGR_LINK_I_1")})
-    assert [trigger.name for trigger in made.triggers] == ["TGR_LINK_I_2", "TGR_LINK_U_1", "TGR_LINK_D_1"]
+    assert [trigger.name for trigger in made.triggers] == [
+        "TGR_LINK_I_2",
+        "TGR_LINK_U_1",
+        "TGR_LINK_D_1",
+    ]
 
 
 def test_the_sql_of_a_table_has_a_way_back_and_a_digest_that_follows_it() -> None:
     (made,) = TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [WatchedTable("LINK")])
     assert len(made.create) == len(made.drop) == 3
     other = WatchedTable("LINK", "field_query_back", "statement")
-    assert TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [other])[0].digest != made.digest
+    assert (
+        TRIGGERS.compile(DATABASE, build_catalog(DATABASE), LOG, [other])[0].digest != made.digest
+    )
 
 
 def test_compiling_twice_gives_the_same_text() -> None:
@@ -313,15 +375,21 @@ def test_the_dictionary_is_asked_for_the_declared_tables_and_those_of_ours() -> 
     assert [one.name for one in found] == [*(one.name for one in ours), "BILL"]
     marked, triggers, *_ = recorder.run
     assert "all_source" not in marked[0]
-    assert triggers[1] == {"owner": "APP", **{f"n{place}": ("EMP" if not place else "LINK") for place in range(10)}}
+    assert triggers[1] == {
+        "owner": "APP",
+        **{f"n{place}": ("EMP" if not place else "LINK") for place in range(10)},
+    }
     assert not any("LIKE" in statement for statement, _ in recorder.run[1:])
-    assert [binds["owner"] for statement, binds in recorder.run if "table_name IN" in statement] == ["APP", "OTHER"]
+    assert [
+        binds["owner"] for statement, binds in recorder.run if "table_name IN" in statement
+    ] == ["APP", "OTHER"]
 
 
 def test_a_trigger_that_does_not_compile_is_dropped_and_said() -> None:
     recorder = conn([], [], [], [(3, 7, "PL/SQL: ORA-00942: table or view does not exist")])
     with pytest.raises(
-        DatabaseError, match=r"trigger APP\.TGR_LINK_I_1 does not compile: line 3, column 7.*was dropped"
+        DatabaseError,
+        match=r"trigger APP\.TGR_LINK_I_1 does not compile: line 3, column 7.*was dropped",
     ):
         TRIGGERS.apply(recorder, TriggerPlan((compared(compiled_link(), installed()),)), 5.0)
     assert "DROP TRIGGER" in recorder.run[-1][0]
@@ -330,7 +398,8 @@ def test_a_trigger_that_does_not_compile_is_dropped_and_said() -> None:
 def test_a_function_that_does_not_compile_fails_the_migration() -> None:
     recorder = conn([], [(2, 1, "PLS-00201: identifier 'UTL_ENCODE' must be declared")])
     with pytest.raises(
-        DatabaseError, match=r"function LOGS\.PROC_EVENTLOG_BASE64 does not compile: line 2.*run it again"
+        DatabaseError,
+        match=r"function LOGS\.PROC_EVENTLOG_BASE64 does not compile: line 2.*run it again",
     ):
         DIALECT.run(recorder, create_functions(LOG)[1])
     assert "DROP" not in recorder.run[-1][0]
@@ -343,7 +412,9 @@ def test_a_log_is_known_for_ours_by_its_sequence_when_its_migration_broke_off() 
     assert recorder.run[0][1] == {"owner": "LOGS", "name": "SEQ_EVENTLOG_1"}
 
 
-@pytest.mark.parametrize(("seconds", "expected"), [(5.0, 5), (0.2, 1), (0, 1_000_000), (10**9, 1_000_000)])
+@pytest.mark.parametrize(
+    ("seconds", "expected"), [(5.0, 5), (0.2, 1), (0, 1_000_000), (10**9, 1_000_000)]
+)
 def test_ddl_waits_as_long_as_it_was_told(seconds: float, expected: int) -> None:
     assert ddl_lock_timeout(seconds) == f"ALTER SESSION SET DDL_LOCK_TIMEOUT = {expected}"
 
@@ -362,9 +433,14 @@ def test_a_name_that_would_end_a_statement_of_the_script_is_refused() -> None:
 def types_of(watched: Table, field: str = "table_key") -> set[str]:
     """The types of a field of the log rows that the triggers of a table keep."""
     database_ = type(DATABASE)("oracle", "APP", (watched,))
-    declared, _, _ = declared_triggers(database_, build_catalog(database_), [WatchedTable(watched.name)])
+    declared, _, _ = declared_triggers(
+        database_, build_catalog(database_), [WatchedTable(watched.name)]
+    )
     (made,) = TRIGGERS.compile_declared("APP", LOG, declared)
-    found = [re.search(rf"^        {field} ([^,\n]+)", one.statement, re.MULTILINE) for one in made.triggers]
+    found = [
+        re.search(rf"^        {field} ([^,\n]+)", one.statement, re.MULTILINE)
+        for one in made.triggers
+    ]
     return {one[1] for one in found if one is not None}
 
 
@@ -375,9 +451,13 @@ def test_texts_whose_length_is_known_are_bound_as_what_sql_takes() -> None:
     long = table("T", [text("K", 2000), text("V", 4001)], ["K"])
     assert types_of(long) == {"VARCHAR2(32767)"}
     assert types_of(long, "new_value") == {"CLOB", "VARCHAR2(4000)"}  # a DELETE logs no value
-    characters = table("T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar(1001)"))], ["K"])
+    characters = table(
+        "T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar(1001)"))], ["K"]
+    )
     assert "CLOB" in types_of(characters, "new_value")
-    unknown = table("T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar"))], ["K"])
+    unknown = table(
+        "T", [number("K"), Column("V", ColumnType(Kind.CHARACTER, 0, "varchar"))], ["K"]
+    )
     assert types_of(unknown, "old_value") == {"VARCHAR2(32767)", "VARCHAR2(4000)"}
 
 
@@ -389,11 +469,19 @@ def test_texts_whose_length_is_known_are_bound_as_what_sql_takes() -> None:
         (None, 1),
     ],
 )
-def test_the_index_of_the_queue_is_the_one_that_the_statements_look_for(key: str | None, said: int) -> None:
-    columns = [("PK", 1, "RECORD_ID", None), ("OLD", 1, "STATUS", None), ("OLD", 1, "RECORD_ID", None)]
+def test_the_index_of_the_queue_is_the_one_that_the_statements_look_for(
+    key: str | None, said: int
+) -> None:
+    columns = [
+        ("PK", 1, "RECORD_ID", None),
+        ("OLD", 1, "STATUS", None),
+        ("OLD", 1, "RECORD_ID", None),
+    ]
     rows = [*columns, ("NEW", 1, "SYS_NC00011$", key)] if key else columns
     answers = session.ANSWERS["indexes"](conn(rows), LOG)
-    found = list(findings.judge_indexes(answers, LOG, DIALECT.quote, ["CREATE ..."], [], by_expression=True))
+    found = list(
+        findings.judge_indexes(answers, LOG, DIALECT.quote, ["CREATE ..."], [], by_expression=True)
+    )
     assert [one.code for one in found] == ["index_missing"] * said
 
 

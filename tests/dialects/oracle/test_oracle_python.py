@@ -1,4 +1,6 @@
-"""What is done in Python for Oracle: names, binds, keys, reflection. Statements are captured, not run."""
+"""What is done in Python for Oracle: names, binds, keys, reflection. Statements are captured, not
+run.
+"""
 
 from __future__ import annotations
 
@@ -27,12 +29,19 @@ from eventlog.sql.dialects import oracle
 from eventlog.sql.dialects.oracle import DIALECT, session
 from eventlog.sql.dialects.oracle.objects import bound, database, values_statement
 from eventlog.sql.dialects.oracle.session import CHUNKS, chunks, may_run
-from eventlog.sql.dialects.oracle.text import fold_name, key_value, named, quote_identifier, spelled, value_text
+from eventlog.sql.dialects.oracle.text import (
+    fold_name,
+    key_value,
+    named,
+    quote_identifier,
+    spelled,
+    value_text,
+)
 from eventlog.sql.log_table import LogTable, named_after
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Batch, Selection, Walk, Window
 
-# --- names ------------------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -76,7 +85,7 @@ def test_the_dialect_is_found_by_its_url() -> None:
     assert dialect_of("oracle+oracledb://u@host").driver == "oracle+oracledb"
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- the log --------------------------------------------------------------------------------------
 
 
 def test_a_window_is_read_with_bound_values_and_rows_are_log_rows() -> None:
@@ -92,7 +101,12 @@ def test_a_window_is_read_with_bound_values_and_rows_are_log_rows() -> None:
 def test_rows_of_one_user_are_left_alone_in_a_window() -> None:
     recorder = conn([])
     DIALECT.read_window(recorder, LOG, Window(5, 9, None, "EVENTLOG  "))
-    assert recorder.run[0][1] == {"first": 5, "last": 9, "limit": DIALECT.last_record_id, "perpetrator": "EVENTLOG"}
+    assert recorder.run[0][1] == {
+        "first": 5,
+        "last": 9,
+        "limit": DIALECT.last_record_id,
+        "perpetrator": "EVENTLOG",
+    }
 
 
 def test_marks_are_one_array_bind_of_ranges() -> None:
@@ -123,7 +137,9 @@ def test_the_lock_package_is_tried_once_a_session_and_the_row_locked_on_refusal(
     beside.connection.driver_connection.is_healthy = lambda: True
     beside.close = lambda: None
     recorder.engine = SimpleNamespace(connect=lambda: beside)
-    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(var=lambda _: None, close=lambda: None)
+    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(
+        var=lambda _: None, close=lambda: None
+    )
     asked = cast("Any", recorder)
     assert not DIALECT.holds_lock(asked, LOG)
     assert DIALECT.try_lock(asked, LOG)
@@ -136,7 +152,9 @@ def test_the_lock_package_is_tried_once_a_session_and_the_row_locked_on_refusal(
 
 def test_another_error_of_the_lock_package_is_no_refusal() -> None:
     recorder = Refusing(60)
-    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(var=lambda _: None, close=lambda: None)
+    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(
+        var=lambda _: None, close=lambda: None
+    )
     with pytest.raises(DBAPIError):
         DIALECT.try_lock(cast("Any", recorder), LOG)
 
@@ -144,7 +162,9 @@ def test_another_error_of_the_lock_package_is_no_refusal() -> None:
 def test_without_the_grant_and_without_a_row_to_lock_the_grant_is_asked_for() -> None:
     recorder = Refusing(6550)
     recorder.engine = SimpleNamespace(connect=lambda: Refusing(942))
-    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(var=lambda _: None, close=lambda: None)
+    recorder.connection.driver_connection.cursor = lambda: SimpleNamespace(
+        var=lambda _: None, close=lambda: None
+    )
     position = LogTable("APP", "POSITIONS", ())
     with pytest.raises(DatabaseError, match=r"off APP\.POSITIONS.*grant EXECUTE on SYS\.DBMS_LOCK"):
         DIALECT.try_lock(cast("Any", recorder), position)
@@ -159,7 +179,11 @@ def test_no_range_is_no_statement() -> None:
 
 def test_due_rows_are_read_behind_a_place() -> None:
     recorder = conn([])
-    list(DIALECT.due_chunks(recorder, LOG, "2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), None, 2))
+    list(
+        DIALECT.due_chunks(
+            recorder, LOG, "2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), None, 2
+        )
+    )
     assert recorder.run[0][1] == {
         "until": "2024-01-01 00:00:00",
         "after_time": "2023-12-31 00:00:00",
@@ -186,13 +210,21 @@ class Refusing(Recorder):
     def close(self) -> None:
         pass
 
-    def exec_driver_sql(self, statement: str, parameters: Any = None, execution_options: Any = None) -> Any:
+    def exec_driver_sql(
+        self, statement: str, parameters: Any = None, execution_options: Any = None
+    ) -> Any:
         self.run.append((statement, parameters))
-        raise DBAPIError(statement, parameters, oracledb.DatabaseError(SimpleNamespace(code=self.code)))
+        raise DBAPIError(
+            statement, parameters, oracledb.DatabaseError(SimpleNamespace(code=self.code))
+        )
 
 
-@pytest.mark.parametrize(("code", "may"), [(942, False), (1031, False), (2289, False), (41900, False), (1456, True)])
-def test_a_right_is_known_by_the_error_also_in_a_transaction_that_is_read_only(code: int, may: bool) -> None:
+@pytest.mark.parametrize(
+    ("code", "may"), [(942, False), (1031, False), (2289, False), (41900, False), (1456, True)]
+)
+def test_a_right_is_known_by_the_error_also_in_a_transaction_that_is_read_only(
+    code: int, may: bool
+) -> None:
     assert may_run(cast("Any", Refusing(code)), "DELETE FROM T WHERE 1 = 0") is may
 
 
@@ -227,7 +259,10 @@ def test_errors_that_pass_are_tried_again_and_others_are_not(error: Any, is_away
     ],
 )
 def test_a_sequence_whose_numbers_do_not_rise_in_the_order_of_requests_is_told(
-    monkeypatch: pytest.MonkeyPatch, sequence: tuple[Any, ...], answers: list[Any], disorder: tuple[str, str] | None
+    monkeypatch: pytest.MonkeyPatch,
+    sequence: tuple[Any, ...],
+    answers: list[Any],
+    disorder: tuple[str, str] | None,
 ) -> None:
     monkeypatch.setattr(session, "call", lambda *_: answers.pop(0))
     asked: list[Any] = [[("LOGS", "SEQ_EVENTLOG_1", *sequence)], *answers[:1]]
@@ -265,9 +300,15 @@ def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
 @pytest.mark.parametrize(
     ("reason", "advice_"),
     [
-        ("DPY-3001: Native Network Encryption is only supported in python-oracledb thick mode", "CRYPTO_CHECKSUM"),
+        (
+            "DPY-3001: Native Network Encryption is only supported in python-oracledb thick mode",
+            "CRYPTO_CHECKSUM",
+        ),
         ("DPY-3015: password verifier type 0x939 is not supported", "have the password set anew"),
-        ("DPY-6000: Listener refused connection. (Similar to ORA-12660)", "native network encryption"),
+        (
+            "DPY-6000: Listener refused connection. (Similar to ORA-12660)",
+            "native network encryption",
+        ),
         ("DPY-6000: Listener refused connection. (Similar to ORA-12520)", "lsnrctl services"),
         ("ORA-28040: No matching authentication protocol", "ALLOWED_LOGON_VERSION_SERVER"),
     ],
@@ -299,7 +340,7 @@ def test_the_lock_of_a_log_has_a_number_of_its_own_that_programs_may_use() -> No
     assert 0 <= session.lock_id(LOG) <= 1073741823
 
 
-# --- query-back -------------------------------------------------------------------------------------------------------
+# --- query-back -----------------------------------------------------------------------------------
 
 
 @given(st.integers(0, 2500))
@@ -311,7 +352,10 @@ def test_keys_are_bound_in_pieces_of_few_sizes_and_none_is_lost(count: int) -> N
 
 
 def test_a_row_is_found_by_every_spelling_of_its_key_and_a_gone_one_is_left_out() -> None:
-    cls, attributes = class_of("USR"), [a for a in attributes_of("USR") if a.name in ("FNAME", "PHOTO")]
+    cls, attributes = (
+        class_of("USR"),
+        [a for a in attributes_of("USR") if a.name in ("FNAME", "PHOTO")],
+    )
     recorder = conn([("1", "Jack", b"\xaa\xaa")])
     found = DIALECT.query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
     assert found == {"IDU=1": {"FNAME": ["Jack"], "PHOTO": ["qqo="]}}
@@ -322,14 +366,20 @@ def test_a_row_is_found_by_every_spelling_of_its_key_and_a_gone_one_is_left_out(
 
 
 def test_the_values_of_a_child_table_are_read_by_a_statement_of_its_own() -> None:
-    cls, attributes = class_of("USR"), [a for a in attributes_of("USR") if a.name in ("FNAME", "USR_PHONE.PHONENO")]
+    cls, attributes = (
+        class_of("USR"),
+        [a for a in attributes_of("USR") if a.name in ("FNAME", "USR_PHONE.PHONENO")],
+    )
     recorder = conn([("1", "Jack"), ("2", None)], [("1", "555"), ("1", "777")])
     found = DIALECT.query_back(recorder, "APP", cls, ["IDU=1", "IDU=2"], attributes)
     assert found == {
         "IDU=1": {"FNAME": ["Jack"], "USR_PHONE.PHONENO": ["555", "777"]},
         "IDU=2": {"FNAME": [None], "USR_PHONE.PHONENO": []},
     }
-    assert ['"APP"."USR" p' in recorder.run[0][0], '"APP"."USR_PHONE" p' in recorder.run[1][0]] == [True, True]
+    assert ['"APP"."USR" p' in recorder.run[0][0], '"APP"."USR_PHONE" p' in recorder.run[1][0]] == [
+        True,
+        True,
+    ]
 
 
 def test_a_number_of_32_bits_is_compared_as_such() -> None:
@@ -349,7 +399,9 @@ def test_a_national_char_is_compared_in_its_own_length_whatever_its_character_se
     # NCHAR(1000) is too long where the national character set is UTF8 (ORA-00910).
     assert bound(column("K", "NCHAR", 16), ":k0") == "CAST(:k0 AS NCHAR(8))"
     assert bound(column("K", "NCHAR", 2000), ":k0") == "CAST(:k0 AS NCHAR(1000))"
-    assert "c.char_length * 2" in statements("eventlog.sql.dialects.oracle", "reflect.sql")["columns"]
+    assert (
+        "c.char_length * 2" in statements("eventlog.sql.dialects.oracle", "reflect.sql")["columns"]
+    )
 
 
 @pytest.mark.parametrize("type_", ["INTERVAL YEAR(2) TO MONTH", "INTERVAL DAY(2) TO SECOND(6)"])
@@ -384,8 +436,8 @@ def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
         (column("K", "NUMBER"), "1E125", 10**125),
         (column("K", "NUMBER"), f"0.{'3' * 40}", Decimal(f"0.{'3' * 40}")),
         (column("K", "FLOAT", 22, 126), "0.1", Decimal("0.1")),
-        (column("K", "FLOAT", 22, 126), "12345678901234567890123456789", 12345678901234567890123456789),
-        (column("K", "CHAR", 4), "AB  ", "AB"),
+        (column("K", "FLOAT", 22, 126), "12345678901234567890123456789",
+        12345678901234567890123456789), (column("K", "CHAR", 4), "AB  ", "AB"),
         (column("K", "CHAR", 4), "", " "),
         (column("K", "NCHAR", 2000), "\u65e5" * 1000 + "  ", "\u65e5" * 1000),
         (column("K", "VARCHAR2", 9), "AB  ", "AB  "),
@@ -393,11 +445,16 @@ def test_keys_that_no_row_can_have_are_not_asked_for() -> None:
         (column("K", "DATE"), "2024-05-06 07:08:09", "2024-05-06 07:08:09"),
         (column("K", "DATE"), "2024-05-06", "2024-05-06 00:00:00"),
         (column("K", "TIMESTAMP(9)"), "2024-05-06T07:08:09.5", "2024-05-06 07:08:09.500000000"),
-        (column("K", "TIMESTAMP(6) WITH TIME ZONE"), "2024-05-06 07:08:09+02", "2024-05-06 05:08:09.000000000"),
+        (column("K", "TIMESTAMP(6) WITH "
+"TIME ZONE"), "2024-05-06 "
+"07:08:09+02", "2024-05-06 "
+"05:08:09.000000000"),
         (Column("K", ColumnType(Kind.DATE, 0, "date")), "2024-05-06", "2024-05-06"),
     ],
 )  # fmt: skip
-def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(key: Column, spelled_so: str, value: object) -> None:
+def test_a_key_value_is_bound_as_one_value_for_all_its_spellings(
+    key: Column, spelled_so: str, value: object
+) -> None:
     assert DIALECT.key_column_reader(key)(spelled_so) == value
 
 
@@ -421,7 +478,7 @@ def test_a_key_value_that_no_column_holds_is_refused(key: Column, spelled_so: st
         DIALECT.key_column_reader(key)(spelled_so)
 
 
-# --- reflection -------------------------------------------------------------------------------------------------------
+# --- reflection -----------------------------------------------------------------------------------
 
 
 def test_a_schema_is_read_from_the_rows_of_the_catalogue() -> None:
@@ -442,10 +499,18 @@ def test_a_schema_is_read_from_the_rows_of_the_catalogue() -> None:
             ("USR", "USR_U", "U", "NOT DEFERRABLE", "IDG"),
         ],
         unique_indexes=[("USR", "USR_X", "FNAME")],
-        foreign_keys=[("USR", "USR_GRP", "HR", "GRP", "IDG", "IDG"), ("USR", "USR_OUT", "SYS", "T", "FNAME", "N")],
+        foreign_keys=[
+            ("USR", "USR_GRP", "HR", "GRP", "IDG", "IDG"),
+            ("USR", "USR_OUT", "SYS", "T", "FNAME", "N"),
+        ],
     )
     grp, usr, view = found.tables
-    assert (found.dialect, found.schema, grp.primary_key, view.kind) == ("oracle", "HR", ("IDG",), "view")
+    assert (found.dialect, found.schema, grp.primary_key, view.kind) == (
+        "oracle",
+        "HR",
+        ("IDG",),
+        "view",
+    )
     assert [(one.name, one.type.kind, one.type.sql) for one in usr.columns] == [
         ("IDU", Kind.INTEGER, "NUMBER(*,0)"),
         ("FNAME", Kind.CHARACTER, "NVARCHAR2(80)"),
@@ -454,14 +519,20 @@ def test_a_schema_is_read_from_the_rows_of_the_catalogue() -> None:
     assert usr.key_deferrable
     assert usr.partitioned
     assert usr.unique_keys == (("FNAME", "IDG"), ("FNAME",))
-    assert usr.foreign_keys == (ForeignKey(("FNAME",), "SYS.T", ("N",)), ForeignKey(("IDG",), "GRP", ("IDG",)))
+    assert usr.foreign_keys == (
+        ForeignKey(("FNAME",), "SYS.T", ("N",)),
+        ForeignKey(("IDG",), "GRP", ("IDG",)),
+    )
 
 
 def test_keys_over_columns_that_are_left_out_are_left_out() -> None:
     (usr,) = database(
         "HR",
         columns=[("USR", "table", "IDU", "NUMBER", 22, 9, 0, "NO")],
-        keys=[("USR", "USR_PK", "P", "NOT DEFERRABLE", "VIRTUAL"), ("USR", "USR_U", "U", "NOT DEFERRABLE", "IDU")],
+        keys=[
+            ("USR", "USR_PK", "P", "NOT DEFERRABLE", "VIRTUAL"),
+            ("USR", "USR_U", "U", "NOT DEFERRABLE", "IDU"),
+        ],
         unique_indexes=[("USR", "USR_X", "IDU"), ("USR", "USR_X", "VIRTUAL")],
         foreign_keys=[("USR", "USR_GRP", "HR", "GRP", "VIRTUAL", "IDG")],
     ).tables
@@ -486,12 +557,14 @@ def test_keys_over_columns_that_are_left_out_are_left_out() -> None:
         (("INTERVAL DAY(2) TO SECOND(6)", 11, 2, 6), Kind.OTHER, 0),
     ],
 )  # fmt: skip
-def test_types_have_the_class_of_the_specification(row: tuple[Any, ...], kind: Kind, bits: int) -> None:
+def test_types_have_the_class_of_the_specification(
+    row: tuple[Any, ...], kind: Kind, bits: int
+) -> None:
     found = column("C", *row).type
     assert (found.kind, found.bits) == (kind, bits)
 
 
-# --- resync, bulk -----------------------------------------------------------------------------------------------------
+# --- resync, bulk ---------------------------------------------------------------------------------
 
 
 def test_a_resync_reads_keys_and_writes_them_by_an_array() -> None:
@@ -525,6 +598,10 @@ def test_what_is_no_system_change_number_never_gets_into_a_statement() -> None:
 
 def test_a_data_frame_becomes_a_batch_of_the_fields_asked_for() -> None:
     fields = ("record_id", "event_time", "table_key")
-    columns = [pa.array([1], pa.int64()), pa.array([0], pa.timestamp("ns")), pa.array(["x"], pa.large_string())]
+    columns = [
+        pa.array([1], pa.int64()),
+        pa.array([0], pa.timestamp("ns")),
+        pa.array(["x"], pa.large_string()),
+    ]
     frame = pa.Table.from_arrays(columns, names=["A", "B", "C"])
     assert oracle.typed(frame, arrow_schema(fields)).schema == arrow_schema(fields)

@@ -39,13 +39,19 @@ def versions() -> sqlite3.Connection:
 
 
 def recorded(database: sqlite3.Connection) -> list[str]:
-    return [row[0] for row in database.execute('SELECT version_num FROM "LOGS"."EVENTLOG_VERSION" ORDER BY 1')]
+    return [
+        row[0]
+        for row in database.execute('SELECT version_num FROM "LOGS"."EVENTLOG_VERSION" ORDER BY 1')
+    ]
 
 
 @pytest.mark.parametrize("stopped_after", range(len(version_statements(UPGRADE)) + 1))
 def test_an_upgrade_that_stopped_anywhere_is_ended_by_the_next_run(stopped_after: int) -> None:
     database = versions()
-    for statement in [*version_statements(UPGRADE)[:stopped_after], *version_statements(UPGRADE) * 2]:
+    for statement in [
+        *version_statements(UPGRADE)[:stopped_after],
+        *version_statements(UPGRADE) * 2,
+    ]:
         database.execute(statement)
     assert recorded(database) == ["companions_1", "log_1"]
 
@@ -57,13 +63,22 @@ def test_a_downgrade_can_be_run_again() -> None:
     assert recorded(database) == []
 
 
-@pytest.mark.parametrize(("statements", "verb"), [(UPGRADE, "CREATE"), (DOWNGRADE, "DROP"), (DOWNGRADE, "DELETE")])
+@pytest.mark.parametrize(
+    ("statements", "verb"), [(UPGRADE, "CREATE"), (DOWNGRADE, "DROP"), (DOWNGRADE, "DELETE")]
+)
 def test_what_is_there_or_gone_already_is_no_error(statements: tuple[str, ...], verb: str) -> None:
-    bare = [one for one in statements if one.startswith(verb) and not one.startswith("CREATE OR REPLACE")]
+    bare = [
+        one
+        for one in statements
+        if one.startswith(verb) and not one.startswith("CREATE OR REPLACE")
+    ]
     guarded = [one for one in statements if re.match(f"BEGIN\n    EXECUTE IMMEDIATE '{verb} ", one)]
     assert bare == []
     assert guarded
-    assert all(re.search(r"IF SQLCODE (<> -\d+|NOT IN \([-\d, ]+\)) THEN\n            RAISE;", one) for one in guarded)
+    assert all(
+        re.search(r"IF SQLCODE (<> -\d+|NOT IN \([-\d, ]+\)) THEN\n            RAISE;", one)
+        for one in guarded
+    )
 
 
 def test_a_column_that_a_later_migration_adds_may_be_there() -> None:
@@ -103,7 +118,11 @@ def test_what_can_be_run_again_as_it_is_is_left_so(statement: str) -> None:
 
 
 def test_a_script_holds_what_a_migration_runs() -> None:
-    blocks = [one for one in UPGRADE if one.startswith("BEGIN") and "EXECUTE IMMEDIATE 'CREATE TABLE" in one]
+    blocks = [
+        one
+        for one in UPGRADE
+        if one.startswith("BEGIN") and "EXECUTE IMMEDIATE 'CREATE TABLE" in one
+    ]
     assert len(blocks) == 7
     for block in blocks:
         inner = block[block.index("'") + 1 : block.index("';\nEXCEPTION")].replace("''", "'")
@@ -111,14 +130,19 @@ def test_a_script_holds_what_a_migration_runs() -> None:
 
 
 def test_a_function_of_the_log_that_does_not_compile_stops_the_script() -> None:
-    made = [place for place, one in enumerate(UPGRADE) if one.startswith("CREATE OR REPLACE FUNCTION")]
+    made = [
+        place for place, one in enumerate(UPGRADE) if one.startswith("CREATE OR REPLACE FUNCTION")
+    ]
     assert made
     assert all("RAISE_APPLICATION_ERROR" in UPGRADE[place + 1] for place in made)
 
 
 def test_a_trigger_that_does_not_compile_is_dropped_before_the_script_stops() -> None:
     (_, _, check, _) = terminated(['CREATE OR REPLACE TRIGGER "APP"."T\'s" x'])
-    drop, stop = check.index("""'DROP TRIGGER "APP"."T\'\'s"'"""), check.index("RAISE_APPLICATION_ERROR")
+    drop, stop = (
+        check.index("""'DROP TRIGGER "APP"."T\'\'s"'"""),
+        check.index("RAISE_APPLICATION_ERROR"),
+    )
     assert drop < stop
 
 
@@ -128,7 +152,7 @@ def test_a_name_that_sql_plus_would_take_for_something_else_is_refused(name: str
         terminated([f'DROP TRIGGER "{name}"'])
 
 
-# --- where tables and indexes are made --------------------------------------------------------------------------------
+# --- where tables and indexes are made ------------------------------------------------------------
 
 
 def test_tables_and_indexes_are_made_where_they_are_told_and_called_as_they_are_told() -> None:
@@ -156,7 +180,10 @@ def test_what_names_a_log_of_itself_needs_no_quotes() -> None:
 def test_a_migration_that_is_run_is_placed_like_its_script() -> None:
     made = '\nCREATE TABLE "L"."T" (\n\tid NUMBER, \n\tCONSTRAINT "PK_T" PRIMARY KEY (id)\n)\n\n'
     placed_ = placed(made, Storage("logs", "fast", {"pk_t": "mine"}))
-    assert 'CONSTRAINT "MINE" PRIMARY KEY (id) USING INDEX TABLESPACE "FAST"\n) TABLESPACE "LOGS"' in placed_
+    assert (
+        'CONSTRAINT "MINE" PRIMARY KEY (id) USING INDEX TABLESPACE "FAST"\n) TABLESPACE "LOGS"'
+        in placed_
+    )
     assert guarded(placed_).startswith("BEGIN\n    EXECUTE IMMEDIATE 'CREATE TABLE")
     assert placed(made, Storage()) == made
 
@@ -170,4 +197,6 @@ def test_a_tablespace_that_could_leave_its_quotes_is_refused(name: str) -> None:
 @pytest.mark.parametrize("database", ["postgresql", "sqlite"])
 def test_a_database_without_them_refuses_tablespaces_and_names(database: str) -> None:
     with pytest.raises(ConfigError, match=f"{database} takes no tablespace.*on Oracle alone"):
-        migrations.upgrade(None, log_table="eventlog", sql=io.StringIO(), dialect_name=database, storage=ELSEWHERE)
+        migrations.upgrade(
+            None, log_table="eventlog", sql=io.StringIO(), dialect_name=database, storage=ELSEWHERE
+        )

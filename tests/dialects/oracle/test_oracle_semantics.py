@@ -1,4 +1,6 @@
-"""What the triggers for Oracle log (spec/triggers.md 2), by an interpreter of the PL/SQL that they are written in."""
+"""What the triggers for Oracle log (spec/triggers.md 2), by an interpreter of the PL/SQL that they
+are written in.
+"""
 
 from __future__ import annotations
 
@@ -34,13 +36,16 @@ def test_keys_are_quoted_as_everywhere(_: None, text: str) -> None:
 
 @pytest.mark.parametrize("text", ["\U0001f600", "a\U00020000+b", "\U0001f600 ", "\u65e5\u672c"])
 def test_an_emoji_in_a_key_fails_no_write(text: str) -> None:
-    # ASCII of the interpreter is Oracle's: the four bytes of an emoji are more than PLS_INTEGER holds.
+    # ASCII of the interpreter is Oracle's: the four bytes of an emoji are more than PLS_INTEGER
+    # holds.
     with pytest.raises(PlsqlError, match="ORA-01426"):
         Charset().ascii("\U0001f600")
     assert QUOTE(text) == table_key.quote(text)
 
 
-@pytest.mark.parametrize(("charset", "text"), [("WE8MSWIN1252", "M\u00fcller & \u20ac"), ("JA16SJIS", "\u8868+\u30bd")])
+@pytest.mark.parametrize(
+    ("charset", "text"), [("WE8MSWIN1252", "M\u00fcller & \u20ac"), ("JA16SJIS", "\u8868+\u30bd")]
+)
 def test_a_key_is_quoted_in_every_database_character_set(charset: str, text: str) -> None:
     # The second byte of both Japanese characters is that of a backslash.
     quote = function(create_functions(LOG)[0], Charset(charset))
@@ -56,7 +61,7 @@ def test_binary_values_are_base64_without_line_breaks(value: bytes) -> None:
     assert BASE64(Raw(value)) == b64encode(value).decode()
 
 
-# --- texts and bytes as Oracle compares them --------------------------------------------------------------------------
+# --- texts and bytes as Oracle compares them ------------------------------------------------------
 
 
 def every(id_: int, **values: Any) -> Row:
@@ -73,9 +78,13 @@ def test_a_national_text_is_compared_whole_and_logged_in_the_database_character_
 
 
 def test_a_national_large_object_is_logged_in_the_database_character_set() -> None:
-    (insert, *_) = triggers_of(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("NCL",), lob_values=True))
+    (insert, *_) = triggers_of(
+        OWN_LOG, WatchedTable("EVERY_TYPE", columns=("NCL",), lob_values=True)
+    )
     assert 'TO_CLOB(:NEW."NCL")' in insert
-    assert fire(insert, [(None, every(1, NCL=National("\u65e5")))]) == [(1, "ID=1", "NCL", None, "\u65e5")]
+    assert fire(insert, [(None, every(1, NCL=National("\u65e5")))]) == [
+        (1, "ID=1", "NCL", None, "\u65e5")
+    ]
 
 
 @pytest.mark.parametrize("size", [10, 16_384, 32_767])
@@ -89,7 +98,9 @@ def test_long_texts_are_compared_without_their_hexadecimal_digits(size: int, tai
 
 
 def test_long_binary_values_are_compared_without_their_hexadecimal_digits() -> None:
-    (_, update, _) = triggers_of(OWN_LOG, WatchedTable("LONG_VALUES", "field_query_back", columns=("R",)))
+    (_, update, _) = triggers_of(
+        OWN_LOG, WatchedTable("LONG_VALUES", "field_query_back", columns=("R",))
+    )
     old, new = every(1, R=Raw(b"a" * 20_000)), every(1, R=Raw(b"a" * 20_000 + b"\0"))
     assert fire(update, [(old, new)]) == [(8, "ID=1", "R", None, None)]
     assert fire(update, [(old, dict(old))]) == []
@@ -98,11 +109,17 @@ def test_long_binary_values_are_compared_without_their_hexadecimal_digits() -> N
 def test_a_child_value_too_long_to_be_found_again_is_read_back() -> None:
     long = replace(USR_PHONE, columns=(USR_PHONE.columns[0], column("PHONENO", "VARCHAR2", 32767)))
     database = replace(DATABASE, tables=(USR, long))
-    declared, _, _ = declared_triggers(database, build_catalog(database), [WatchedTable("USR", exclude=("PHOTO",))])
+    declared, _, _ = declared_triggers(
+        database, build_catalog(database), [WatchedTable("USR", exclude=("PHOTO",))]
+    )
     compiled = OracleTriggers().compile_declared("APP", OWN_LOG, declared)
-    update = next(one for table in compiled if table.declared.table is long for one in table.triggers[1:2]).statement
+    update = next(
+        one for table in compiled if table.declared.table is long for one in table.triggers[1:2]
+    ).statement
     value = "x" * 32_000
-    assert fire(update, [(phone(1, value), phone(1, value + "y"))]) == [(8, "IDU=1", PHONE, None, None)]
+    assert fire(update, [(phone(1, value), phone(1, value + "y"))]) == [
+        (8, "IDU=1", PHONE, None, None)
+    ]
 
 
 def usr(idu: int, fname: str | None = None, lname: str | None = None, photo: Any = None) -> Row:
@@ -123,8 +140,8 @@ def log_of(
 @pytest.mark.parametrize(
     ("style", "change", "expected"),
     [
-        ("field", (None, usr(1, "Jack")), [(1, "IDU=1", "FNAME", None, "Jack"), (7, "IDU=1", "PHOTO", None, None)]),
-        ("field", (None, usr(2)), [(7, "IDU=2", "PHOTO", None, None)]),
+        ("field", (None, usr(1, "Jack")), [(1, "IDU=1", "FNAME", None, "Jack"), (7, "IDU=1",
+        "PHOTO", None, None)]), ("field", (None, usr(2)), [(7, "IDU=2", "PHOTO", None, None)]),
         (
             "field_query_back",
             (None, usr(1, "Jack")),
@@ -142,9 +159,10 @@ def log_of(
         ("field", (usr(1, "a"), usr(1, "a")), []),
         ("row_query_back", (usr(1, "a"), usr(1, "a")), []),
         ("field", (usr(1, "a"), usr(5, "a")), [
-            (4, "IDU=1", None, None, None), (1, "IDU=5", "FNAME", None, "a"), (7, "IDU=5", "PHOTO", None, None)]),
-        ("row_query_back", (usr(1), usr(5)), [(4, "IDU=1", None, None, None), (5, "IDU=5", None, None, None)]),
-        ("field", (usr(5, "a"), None), [(4, "IDU=5", None, None, None)]),
+            (4, "IDU=1", None, None, None), (1, "IDU=5", "FNAME", None, "a"), (7, "IDU=5", "PHOTO",
+        None, None)]), ("row_query_back", (usr(1), usr(5)), [(4, "IDU=1", None, None, None), (5,
+        "IDU=5", None, None, None)]), ("field", (usr(5, "a"), None), [(4, "IDU=5", None, None,
+        None)]),
     ],
 )  # fmt: skip
 def test_an_operation_logs_what_the_specification_says(
@@ -154,7 +172,9 @@ def test_an_operation_logs_what_the_specification_says(
 
 
 def test_a_column_that_no_trigger_reads_is_logged_if_the_update_names_it() -> None:
-    assert log_of("field", "row", 0, (usr(1), usr(1)), named=["PHOTO"]) == [(8, "IDU=1", "PHOTO", None, None)]
+    assert log_of("field", "row", 0, (usr(1), usr(1)), named=["PHOTO"]) == [
+        (8, "IDU=1", "PHOTO", None, None)
+    ]
 
 
 @pytest.mark.parametrize("capture", ["row", "statement"])
@@ -199,7 +219,9 @@ def test_many_rows_of_a_statement_are_all_logged_in_order(capture: str) -> None:
     rows = [(None, usr(n, f"f{n}", f"l{n}")) for n in range(700)]
     found = log_of("field", capture, 0, *rows)
     assert len(found) == 2100
-    assert [key for _, key, column, _, _ in found if column == "FNAME"] == [f"IDU={n}" for n in range(700)]
+    assert [key for _, key, column, _, _ in found if column == "FNAME"] == [
+        f"IDU={n}" for n in range(700)
+    ]
 
 
 PHONE = "USR_PHONE.PHONENO"
@@ -217,7 +239,11 @@ def phone(idu: int | None, number: str | None) -> Row:
         ("field", (phone(2, "555"), None), [(2, "IDU=2", PHONE, "555", None)]),
         ("field", (phone(2, "555"), phone(2, "777")), [(2, "IDU=2", PHONE, "555", "777")]),
         ("field", (phone(2, "555"), phone(2, "555")), []),
-        ("field", (phone(2, "5"), phone(3, "5")), [(2, "IDU=2", PHONE, "5", None), (2, "IDU=3", PHONE, None, "5")]),
+        (
+            "field",
+            (phone(2, "5"), phone(3, "5")),
+            [(2, "IDU=2", PHONE, "5", None), (2, "IDU=3", PHONE, None, "5")],
+        ),
         ("field", (phone(None, "5"), phone(3, "5")), [(2, "IDU=3", PHONE, None, "5")]),
         ("field", (None, phone(None, "5")), []),
         ("field", (None, phone(2, None)), []),
@@ -236,7 +262,11 @@ def test_a_child_row_logs_a_value_of_its_owner(
 
 
 def test_values_that_move_from_row_to_row_are_read_back() -> None:
-    shift = [(phone(1, "5"), phone(1, "6")), (phone(1, "6"), phone(1, "7")), (phone(2, "8"), phone(2, "9"))]
+    shift = [
+        (phone(1, "5"), phone(1, "6")),
+        (phone(1, "6"), phone(1, "7")),
+        (phone(2, "8"), phone(2, "9")),
+    ]
     assert log_of("field", "row", 2, *shift) == [
         (8, "IDU=1", PHONE, None, None),
         (2, "IDU=2", PHONE, "8", "9"),
@@ -250,9 +280,13 @@ def test_a_child_table_of_large_objects_is_read_back() -> None:
 
 def test_large_objects_by_value_and_always() -> None:
     row: Row = {"ID": 1, "V": "a", "CL": "x", "NCL": None, "B": None}
-    by_value = triggers_of(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL"), lob_values=True))
+    by_value = triggers_of(
+        OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL"), lob_values=True)
+    )
     assert fire(by_value[1], [(row, {**row, "CL": "y"})]) == [(2, "ID=1", "CL", "x", "y")]
-    always = triggers_of(OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True))
+    always = triggers_of(
+        OWN_LOG, WatchedTable("EVERY_TYPE", columns=("V", "CL", "B"), lob_always=True)
+    )
     assert fire(always[1], [(row, {**row, "V": "b"})]) == [
         (2, "ID=1", "V", "a", "b"),
         (8, "ID=1", "CL", None, None),
@@ -261,7 +295,9 @@ def test_large_objects_by_value_and_always() -> None:
     assert fire(always[1], [(row, dict(row))]) == []
 
 
-def of_large_objects(*changes: tuple[Row | None, Row | None]) -> Iterator[tuple[Row | None, Row | None]]:
+def of_large_objects(
+    *changes: tuple[Row | None, Row | None],
+) -> Iterator[tuple[Row | None, Row | None]]:
     """The changes of a statement, whose large objects come as locators that end with their row."""
     for change in changes:
         rows = [{**row, "CL": Locator(row["CL"])} if row and row["CL"] else row for row in change]
@@ -281,7 +317,8 @@ def large(id_: int, v: str | None, cl: str | None) -> Row:
     [
         (
             [(None, large(1, "a", "x")), (None, large(2, None, "y"))],
-            [(1, "ID=1", "V", None, "a"), (1, "ID=1", "CL", None, "x"), (1, "ID=2", "CL", None, "y")],
+            [(1, "ID=1", "V", None, "a"), (1, "ID=1", "CL", None, "x"), (1, "ID=2", "CL", None,
+              "y")],
         ),
         (
             [(large(1, "a", "x"), large(1, "a", "y")), (large(2, "a", None), large(2, "b", "z"))],
@@ -290,7 +327,8 @@ def large(id_: int, v: str | None, cl: str | None) -> Row:
         # What waits for the end of the statement is read back.
         (
             [(large(1, "a", "x"), large(5, "a", "y"))],
-            [(4, "ID=1", None, None, None), (1, "ID=5", "V", None, "a"), (7, "ID=5", "CL", None, None)],
+            [(4, "ID=1", None, None, None), (1, "ID=5", "V", None, "a"), (7, "ID=5", "CL", None,
+              None)],
         ),
         ([(large(1, "a", "x"), large(2, "a", "x")), (large(2, "b", "y"), large(1, "b", "y"))],
          [(6, "ID=2", None, None, None), (6, "ID=1", None, None, None)]),
@@ -324,20 +362,32 @@ def test_a_class_of_key_columns_alone_logs_rows() -> None:
 def test_the_base_tables_of_a_view_log_the_view() -> None:
     triggers = triggers_of(OWN_LOG, WatchedTable("VIEW_EMP", base=BASE))
     emp: Row = {"EMPNO": 1, "FNAME": "Jack", "MANAGER": None}
-    assert fire(triggers[1], [(emp, {**emp, "FNAME": "John"})]) == [(2, "PK_EMPNO=1", "SV_FNAME", "Jack", "John")]
-    assert fire(triggers[3], [(None, {"EMPNO": 1, "NO": "5"})]) == [(2, "PK_EMPNO=1", "MV_PHONENO", None, "5")]
+    assert fire(triggers[1], [(emp, {**emp, "FNAME": "John"})]) == [
+        (2, "PK_EMPNO=1", "SV_FNAME", "Jack", "John")
+    ]
+    assert fire(triggers[3], [(None, {"EMPNO": 1, "NO": "5"})]) == [
+        (2, "PK_EMPNO=1", "MV_PHONENO", None, "5")
+    ]
     active: Row = {"EMPNO": 1, "SINCE": "2024"}
     assert fire(triggers[6], [(None, active)]) == [(5, "PK_EMPNO=1", None, None, None)]
-    assert fire(triggers[7], [(active, {**active, "SINCE": "2025"})]) == [(6, "PK_EMPNO=1", None, None, None)]
+    assert fire(triggers[7], [(active, {**active, "SINCE": "2025"})]) == [
+        (6, "PK_EMPNO=1", None, None, None)
+    ]
     assert fire(triggers[8], [(active, None)]) == [(4, "PK_EMPNO=1", None, None, None)]
 
 
 def test_a_composite_key_is_written_in_canonical_text() -> None:
     insert = triggers_of(OWN_LOG, WatchedTable("ACC", "row_query_back"))[0]
     row: Row = {
-        "BRANCH": "O'Brien", "CODE": "AB  ", "HASH": Raw(b"\xaa\xaa"), "AMOUNT": "-.5", "DAY": "2024-01-02 00:00:00",
-        "MOMENT": "2024-01-02 03:04:05.000000000Z", "RATE": "1E+20", "OWNER": None,
-    }  # fmt: skip
+        "BRANCH": "O'Brien",
+        "CODE": "AB  ",
+        "HASH": Raw(b"\xaa\xaa"),
+        "AMOUNT": "-.5",
+        "DAY": "2024-01-02 00:00:00",
+        "MOMENT": "2024-01-02 03:04:05.000000000Z",
+        "RATE": "1E+20",
+        "OWNER": None,
+    }
     ((_, key, *_rest),) = fire(insert, [(None, row)])
     expected = (
         'DAY=2024-01-02 00:00:00+BRANCH="O\'Brien"+CODE=AB+HASH="qqo="+AMOUNT=-0.5'
@@ -359,7 +409,9 @@ KEYED = triggers_of(OWN_LOG, WatchedTable("EMP"))[1]
 def test_a_receiver_ends_with_what_is_in_the_table_whatever_an_update_does_to_keys(
     new_keys: list[int], new_names: dict[int, str | None], there: list[int]
 ) -> None:
-    before: dict[int, Row] = {key: {"EMPNO": key, "FNAME": f"was {key}", "MANAGER": None} for key in there}
+    before: dict[int, Row] = {
+        key: {"EMPNO": key, "FNAME": f"was {key}", "MANAGER": None} for key in there
+    }
     changes: list[tuple[Row | None, Row | None]] = []
     for key, old in before.items():
         new = {**old, "EMPNO": new_keys[key], "FNAME": new_names.get(key, old["FNAME"])}

@@ -42,10 +42,14 @@ def test_no_golden_file_is_left_over() -> None:
 
 
 def test_every_style_and_every_capture_can_be_read_whole() -> None:
-    watches = [WATCHES[name.removeprefix("trigger_")][1] for name in WHOLE if name.startswith("trigger_")]
+    watches = [
+        WATCHES[name.removeprefix("trigger_")][1] for name in WHOLE if name.startswith("trigger_")
+    ]
     assert {watch.style for watch in watches} == set(get_args(Style))
     assert {watch.capture for watch in watches} == set(get_args(Capture))
-    assert "-- lines " not in "".join((GOLDEN / f"{name}.sql").read_text(encoding="utf-8") for name in WHOLE)
+    assert "-- lines " not in "".join(
+        (GOLDEN / f"{name}.sql").read_text(encoding="utf-8") for name in WHOLE
+    )
 
 
 @pytest.mark.parametrize("name", STATEMENTS)
@@ -57,7 +61,9 @@ def test_servers_of_all_versions_are_sent_the_same() -> None:
     assert CORE["12.2.0.1.0"] == CORE["19.3.0.0.0"] == CORE["23.4.0.0.0"]
 
 
-@pytest.mark.parametrize(("module", "case"), [(rows, "core_rows"), (resync, "core_resync"), (epoch, "core_epoch")])
+@pytest.mark.parametrize(
+    ("module", "case"), [(rows, "core_rows"), (resync, "core_resync"), (epoch, "core_epoch")]
+)
 def test_no_function_that_sends_a_statement_is_forgotten(module: ModuleType, case: str) -> None:
     sends = {
         name

@@ -50,7 +50,12 @@ def opened(conn: Connection) -> LogTable:
 @pytest.fixture
 def writer(usr: Watched) -> Iterator[str]:
     name = "eventlog_test_writer"
-    run_sql(usr.conn, f"DROP ROLE IF EXISTS {name}", f"CREATE ROLE {name}", f"GRANT ALL ON usr, usr_phone TO {name}")
+    run_sql(
+        usr.conn,
+        f"DROP ROLE IF EXISTS {name}",
+        f"CREATE ROLE {name}",
+        f"GRANT ALL ON usr, usr_phone TO {name}",
+    )
     yield name
     usr.conn.rollback()
 
@@ -59,7 +64,9 @@ def writer(usr: Watched) -> Iterator[str]:
 def hr(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """A database with the schema of ``resyncs`` and its log, which command lines use."""
     with filled_database(fill_with_classes) as database:
-        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        monkeypatch.setenv(
+            "EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False)
+        )
         monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
         yield database
 
@@ -79,11 +86,15 @@ def publish(run: Run) -> Callable[[], Receiver]:
 
 
 @pytest.fixture
-def examined(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+def examined(
+    filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sa.Engine]:
     """A database as ``examinations`` fills it, and a directory with its configuration."""
     Path("eventlog.toml").write_text(CONFIG)
     with filled_database(fill_with_triggers) as database:
-        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        monkeypatch.setenv(
+            "EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False)
+        )
         yield database
 
 

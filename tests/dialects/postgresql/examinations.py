@@ -43,12 +43,14 @@ def fill(database: sa.Engine) -> None:
 
 
 def rows(database: sa.Engine, *values: str) -> None:
-    """Rows of the log: status, type, table, key, column, new value, then perpetrator and event_time."""
+    """Rows of the log: status, type, table, key, column, new value, then perpetrator and
+    event_time.
+    """
     for value in values:
         execute(
             database,
-            "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, column_name, new_value, perpetrator,"
-            f" event_time) VALUES ({value})",
+            "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, column_name, "
+            f"new_value, perpetrator, event_time) VALUES ({value})",
         )
 
 

@@ -42,9 +42,14 @@ def class_named(hr: sa.Engine, name: str) -> ObjectClass:
         return build_catalog(DIALECT.reflect(conn, "hr"), tables=[name]).class_named(name)
 
 
-def rows(hr: sa.Engine, columns: str = "table_key", log: str = "hr.eventlog") -> list[tuple[object, ...]]:
+def rows(
+    hr: sa.Engine, columns: str = "table_key", log: str = "hr.eventlog"
+) -> list[tuple[object, ...]]:
     with hr.connect() as conn:
-        return [tuple(row) for row in conn.exec_driver_sql(f"SELECT {columns} FROM {log} ORDER BY record_id")]
+        return [
+            tuple(row)
+            for row in conn.exec_driver_sql(f"SELECT {columns} FROM {log} ORDER BY record_id")
+        ]
 
 
 def keys(hr: sa.Engine) -> list[str]:
@@ -55,22 +60,31 @@ def positions(hr: sa.Engine) -> list[tuple[object, ...]]:
     with hr.connect() as conn:
         return [
             tuple(row)
-            for row in conn.exec_driver_sql("SELECT class_name, position, rows_written FROM hr.eventlog_resync")
+            for row in conn.exec_driver_sql(
+                "SELECT class_name, position, rows_written FROM hr.eventlog_resync"
+            )
         ]
 
 
 def others(hr: sa.Engine) -> int:
     """How many sessions others have."""
-    asked = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'eventlog'"
+    asked = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND "
+        "application_name = 'eventlog'"
+    )
     with hr.connect() as conn:
         return int(conn.exec_driver_sql(asked).scalar_one())
 
 
 def users(hr: sa.Engine, count: int) -> None:
-    execute(hr, f"INSERT INTO hr.usr SELECT n, 'f' || n, 'l' || n FROM generate_series(1, {count}) AS n")
+    execute(
+        hr, f"INSERT INTO hr.usr SELECT n, 'f' || n, 'l' || n FROM generate_series(1, {count}) AS n"
+    )
 
 
-def stopped(hr: sa.Engine, name: str, *, after: int, keys_file: str | None = None, size: int = 1) -> None:
+def stopped(
+    hr: sa.Engine, name: str, *, after: int, keys_file: str | None = None, size: int = 1
+) -> None:
     """A resync that stops after some batches, as one that is killed between them does."""
     cls = class_named(hr, name)
     digest = None if keys_file is None else fingerprint(Path(keys_file))
@@ -82,7 +96,10 @@ def stopped(hr: sa.Engine, name: str, *, after: int, keys_file: str | None = Non
         conn.commit()
         if keys_file is None:
             steps = batches.run(
-                conn, LOG, selection, lambda conn, position: DIALECT.write_batch(conn, walk, position, size)
+                conn,
+                LOG,
+                selection,
+                lambda conn, position: DIALECT.write_batch(conn, walk, position, size),
             )
         else:
             lines = Path(keys_file).read_text().splitlines()

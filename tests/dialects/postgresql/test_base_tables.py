@@ -23,15 +23,18 @@ BASE: Base = {"emp": EMP, "phone": PHONE, "member": MEMBER}
 def direct(empty: Watched, request: pytest.FixtureRequest) -> Watched:
     run(
         empty.conn,
-        "CREATE TABLE emp (empno integer PRIMARY KEY, fname text, boss integer REFERENCES emp, salary numeric)",
-        "CREATE TABLE phone (id serial PRIMARY KEY, empno integer REFERENCES emp ON UPDATE CASCADE ON DELETE CASCADE,"
-        " no text, UNIQUE (empno, no))",
+        "CREATE TABLE emp (empno integer PRIMARY KEY, fname text, boss integer REFERENCES emp, "
+        "salary numeric)",
+        "CREATE TABLE phone (id serial PRIMARY KEY, empno integer REFERENCES emp ON UPDATE "
+        "CASCADE ON DELETE CASCADE, no text, UNIQUE (empno, no))",
         "CREATE TABLE member (empno integer, grp integer)",
-        "CREATE TABLE active (since date, empno integer PRIMARY KEY REFERENCES emp ON UPDATE CASCADE)",
-        "CREATE VIEW view_emp AS SELECT e.empno AS pk_empno, e.fname AS sv_fname, e.boss AS fk__empno__boss,"
-        " p.no AS mv_phoneno, m.grp AS fk_mv__idg__mbr_of"
-        " FROM emp e LEFT JOIN phone p USING (empno) LEFT JOIN member m USING (empno)",
-        "CREATE VIEW view_active AS SELECT empno AS pk_empno, fname AS sv_fname FROM emp JOIN active USING (empno)",
+        "CREATE TABLE active (since date, empno integer PRIMARY KEY REFERENCES emp ON UPDATE "
+        "CASCADE)",
+        "CREATE VIEW view_emp AS SELECT e.empno AS pk_empno, e.fname AS sv_fname, e.boss AS "
+        "fk__empno__boss, p.no AS mv_phoneno, m.grp AS fk_mv__idg__mbr_of FROM emp e LEFT JOIN "
+        "phone p USING (empno) LEFT JOIN member m USING (empno)",
+        "CREATE VIEW view_active AS SELECT empno AS pk_empno, fname AS sv_fname FROM emp JOIN "
+        "active USING (empno)",
         "INSERT INTO emp VALUES (1, 'Jack'), (2, 'Eve')",
     )
     capture: Capture = request.param
@@ -47,7 +50,8 @@ def test_the_statement_of_the_specification(direct: Watched) -> None:
     direct.rows()
     run(direct.conn, "update emp set fname='John' where empno=1")
     (row,) = direct.rows()
-    assert (row.event_type, row.table_name, row.table_key, row.column_name, row.old_value, row.new_value) == (
+    assert (row.event_type, row.table_name, row.table_key, row.column_name, row.old_value,
+        row.new_value) == (
         2, "view_emp", "pk_empno=1", "sv_fname", "Jack", "John",
     )  # fmt: skip
 
@@ -56,7 +60,9 @@ def test_the_statement_of_the_specification(direct: Watched) -> None:
     ("style", "insert", "update"),
     [("field", 1, 2), ("remove_all", 1, 3), ("field_query_back", 7, 8), ("row_query_back", 5, 6)],
 )
-def test_the_table_with_the_key_makes_the_objects(direct: Watched, style: Style, insert: int, update: int) -> None:
+def test_the_table_with_the_key_makes_the_objects(
+    direct: Watched, style: Style, insert: int, update: int
+) -> None:
     direct.watch(view(style))
 
     def value(event_type: int, key: int, column: str, old: str | None, new: str | None) -> Logged:
@@ -64,25 +70,38 @@ def test_the_table_with_the_key_makes_the_objects(direct: Watched, style: Style,
         shown = (old, new) if by_value else (None, None)
         return (event_type, f"pk_empno={key}", None if by_row else column, *shown)
 
-    assert direct.logged("INSERT INTO emp VALUES (3, 'Max')") == [value(insert, 3, "sv_fname", None, "Max")]
+    assert direct.logged("INSERT INTO emp VALUES (3, 'Max')") == [
+        value(insert, 3, "sv_fname", None, "Max")
+    ]
     assert direct.logged("INSERT INTO emp VALUES (4)") == [value(insert, 4, "sv_fname", None, None)]
-    assert direct.logged("UPDATE emp SET boss = 1 WHERE empno = 3") == [value(update, 3, "fk__empno__boss", None, "1")]
+    assert direct.logged("UPDATE emp SET boss = 1 WHERE empno = 3") == [
+        value(update, 3, "fk__empno__boss", None, "1")
+    ]
     assert direct.logged("UPDATE emp SET salary = 1", "UPDATE emp SET fname = fname") == []
     assert direct.logged("UPDATE emp SET empno = 5 WHERE empno = 4") == [
         (4, "pk_empno=4", None, None, None),
         value(insert, 5, "sv_fname", None, None),
     ]
     assert direct.logged("DELETE FROM emp WHERE empno = 5") == [(4, "pk_empno=5", None, None, None)]
-    assert direct.logged("TRUNCATE emp CASCADE") == [(4, f"pk_empno={key}", None, None, None) for key in (1, 2, 3)]
+    assert direct.logged("TRUNCATE emp CASCADE") == [
+        (4, f"pk_empno={key}", None, None, None) for key in (1, 2, 3)
+    ]
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_a_table_that_feeds_a_multi_valued_column_is_like_a_child_table(direct: Watched, style: Style) -> None:
+def test_a_table_that_feeds_a_multi_valued_column_is_like_a_child_table(
+    direct: Watched, style: Style
+) -> None:
     direct.watch(view(style))
     event_type = 2 if style in ("field", "remove_all") else 8
 
     def value(key: int, old: str | None, new: str | None) -> Logged:
-        return (event_type, f"pk_empno={key}", "mv_phoneno", *((old, new) if event_type == 2 else (None, None)))
+        return (
+            event_type,
+            f"pk_empno={key}",
+            "mv_phoneno",
+            *((old, new) if event_type == 2 else (None, None)),
+        )
 
     assert direct.logged("INSERT INTO phone (empno, no) VALUES (1, 'a')") == [value(1, None, "a")]
     assert direct.logged("UPDATE phone SET no = 'b'") == [value(1, "a", "b")]
@@ -123,8 +142,12 @@ def active(style: Style) -> WatchedTable:
 @pytest.mark.parametrize("style", STYLES)
 def test_a_table_that_decides_which_rows_are_in_the_view(direct: Watched, style: Style) -> None:
     direct.watch(active(style))
-    assert direct.logged("INSERT INTO active VALUES ('2024-01-01', 1)") == [(5, "pk_empno=1", None, None, None)]
-    assert direct.logged("UPDATE active SET since = '2024-01-02'") == [(6, "pk_empno=1", None, None, None)]
+    assert direct.logged("INSERT INTO active VALUES ('2024-01-01', 1)") == [
+        (5, "pk_empno=1", None, None, None)
+    ]
+    assert direct.logged("UPDATE active SET since = '2024-01-02'") == [
+        (6, "pk_empno=1", None, None, None)
+    ]
     assert direct.logged("UPDATE active SET since = since") == []
     assert direct.logged("UPDATE active SET empno = 2") == [
         (4, "pk_empno=1", None, None, None),
@@ -146,14 +169,19 @@ def test_an_object_stays_while_one_row_that_decides_stands(direct: Watched) -> N
     base = {"emp": {"empno": "pk_empno", "fname": "sv_fname"}, "grant_": {"empno": "pk_empno"}}
     direct.watch(WatchedTable("view_granted", "row_query_back", base=base))
     five, six, four = ((number, "pk_empno=1", None, None, None) for number in (5, 6, 4))
-    assert direct.logged("INSERT INTO grant_ VALUES (1, 'a'), (1, 'b'), (NULL, 'c')") == [five, five]
+    assert direct.logged("INSERT INTO grant_ VALUES (1, 'a'), (1, 'b'), (NULL, 'c')") == [
+        five,
+        five,
+    ]
     assert direct.logged("UPDATE grant_ SET what = 'd' WHERE what = 'b'") == [six]
     assert direct.logged("UPDATE grant_ SET what = 'e' WHERE what = 'c'") == []
     assert direct.logged("DELETE FROM grant_ WHERE what = 'a'") == [six]
     assert direct.logged("UPDATE grant_ SET empno = NULL WHERE what = 'd'") == [four]
     assert direct.logged("UPDATE grant_ SET empno = 1 WHERE what = 'd'") == [five]
     assert direct.logged("DELETE FROM grant_") == [four]
-    assert direct.logged("INSERT INTO grant_ VALUES (1, 'a'), (1, 'b'), (NULL, 'c')", "TRUNCATE grant_")[2:] == [four]
+    assert direct.logged(
+        "INSERT INTO grant_ VALUES (1, 'a'), (1, 'b'), (NULL, 'c')", "TRUNCATE grant_"
+    )[2:] == [four]
 
 
 def test_rows_that_may_not_be_in_the_view_are_warned_of(direct: Watched) -> None:
@@ -206,19 +234,26 @@ def test_base_tables_of_another_schema(empty: Watched) -> None:
         empty.conn,
         "CREATE SCHEMA hr",
         'CREATE TABLE hr."Emp.x" (id integer PRIMARY KEY, v text)',
-        'CREATE TABLE hr.phone (id integer REFERENCES hr."Emp.x" ON DELETE CASCADE, no text, UNIQUE (id, no))',
-        'CREATE VIEW view_emp AS SELECT id AS pk_id, v, no AS mv_no FROM hr."Emp.x" LEFT JOIN hr.phone USING (id)',
+        'CREATE TABLE hr.phone (id integer REFERENCES hr."Emp.x" ON DELETE CASCADE, no text, '
+        "UNIQUE (id, no))",
+        'CREATE VIEW view_emp AS SELECT id AS pk_id, v, no AS mv_no FROM hr."Emp.x" LEFT JOIN '
+        "hr.phone USING (id)",
     )
     base = {'hr."Emp.x"': {"id": "pk_id", "v": "v"}, "hr.phone": {"id": "pk_id", "no": "mv_no"}}
     plan = empty.watch(WatchedTable("view_emp", base=base))
-    assert [(action.kind, action.table) for action in plan.actions] == [("create", "hr.Emp.x"), ("create", "hr.phone")]
+    assert [(action.kind, action.table) for action in plan.actions] == [
+        ("create", "hr.Emp.x"),
+        ("create", "hr.phone"),
+    ]
     assert empty.plan(WatchedTable("view_emp", base=base)).changes == ()
-    rows = empty.logged("INSERT INTO hr.\"Emp.x\" VALUES (1, 'x')", "INSERT INTO hr.phone VALUES (1, 'a')")
+    rows = empty.logged(
+        "INSERT INTO hr.\"Emp.x\" VALUES (1, 'x')", "INSERT INTO hr.phone VALUES (1, 'a')"
+    )
     assert rows == [(1, "pk_id=1", "v", None, "x"), (2, "pk_id=1", "mv_no", None, "a")]
     assert empty.logged('DELETE FROM hr."Emp.x"') == [(4, "pk_id=1", None, None, None)]
 
 
-# --- several purposes of one table ------------------------------------------------------------------------------------
+# --- several purposes of one table ----------------------------------------------------------------
 
 
 def names_on(direct: Watched, table: str) -> list[tuple[str, str]]:
@@ -238,7 +273,9 @@ def test_one_table_serves_several_views_and_is_watched_itself(direct: Watched) -
     ]
     assert len(names_on(direct, "active")) == 8
     assert names_on(direct, "emp") == [
-        (f"_tgr_emp_{operation}_{number}", f"proc_emp_{number}") for operation in "ditu" for number in (1, 2, 3)
+        (f"_tgr_emp_{operation}_{number}", f"proc_emp_{number}")
+        for operation in "ditu"
+        for number in (1, 2, 3)
     ]
     assert direct.plan(*watches).changes == ()
     rows = direct.logged("UPDATE emp SET fname = 'Max' WHERE empno = 1")
@@ -259,15 +296,18 @@ def test_one_table_serves_several_views_and_is_watched_itself(direct: Watched) -
     assert {action.kind for action in direct.plan(WatchedTable("emp")).actions} == {"unchanged"}
     DIALECT.triggers.drop(direct.conn, direct.log)
     assert names_on(direct, "emp") == []
-    assert direct.conn.exec_driver_sql("SELECT count(*) FROM pg_proc WHERE prosecdef").scalar_one() == 0
+    assert (
+        direct.conn.exec_driver_sql("SELECT count(*) FROM pg_proc WHERE prosecdef").scalar_one()
+        == 0
+    )
 
 
 def test_a_table_that_feeds_two_columns_has_triggers_for_each(direct: Watched) -> None:
     run(
         direct.conn,
         "CREATE TABLE address (empno integer REFERENCES emp, street text, town text)",
-        "CREATE VIEW view_home AS SELECT empno AS pk_empno, fname AS sv_fname, street AS mv_street, town AS mv_town"
-        " FROM emp LEFT JOIN address USING (empno)",
+        "CREATE VIEW view_home AS SELECT empno AS pk_empno, fname AS sv_fname, street AS "
+        "mv_street, town AS mv_town FROM emp LEFT JOIN address USING (empno)",
     )
     base = {
         "emp": {"empno": "pk_empno", "fname": "sv_fname"},
@@ -278,16 +318,23 @@ def test_a_table_that_feeds_two_columns_has_triggers_for_each(direct: Watched) -
         (8, "pk_empno=1", "mv_street", None, None),
         (8, "pk_empno=1", "mv_town", None, None),
     ]
-    assert direct.logged("UPDATE address SET town = 'Bonn'") == [(8, "pk_empno=1", "mv_town", None, None)]
+    assert direct.logged("UPDATE address SET town = 'Bonn'") == [
+        (8, "pk_empno=1", "mv_town", None, None)
+    ]
 
 
-# --- columns ----------------------------------------------------------------------------------------------------------
+# --- columns --------------------------------------------------------------------------------------
 
 
 def test_columns_of_the_view_are_left_out_by_their_names_there(direct: Watched) -> None:
     direct.watch(view(exclude=("sv_fname", "mv_phoneno")))
-    assert direct.logged("INSERT INTO emp VALUES (3, 'Max', 1)") == [(1, "pk_empno=3", "fk__empno__boss", None, "1")]
-    assert direct.logged("UPDATE emp SET fname = 'x'", "INSERT INTO phone (empno, no) VALUES (1, 'a')") == []
+    assert direct.logged("INSERT INTO emp VALUES (3, 'Max', 1)") == [
+        (1, "pk_empno=3", "fk__empno__boss", None, "1")
+    ]
+    assert (
+        direct.logged("UPDATE emp SET fname = 'x'", "INSERT INTO phone (empno, no) VALUES (1, 'a')")
+        == []
+    )
     direct.watch(view(columns=("sv_fname",)))
     assert direct.logged("UPDATE emp SET fname = 'y', boss = 2 WHERE empno = 3") == [
         (2, "pk_empno=3", "sv_fname", "x", "y")
@@ -313,19 +360,33 @@ def test_columns_that_nothing_feeds_are_named(direct: Watched) -> None:
 
 WRONG: list[tuple[Base | None, str]] = [
     (None, "view_emp is a view: name its base tables"),
-    ({"nobody": EMP}, "there is no base table 'nobody' in schema public; a table of another schema"),
+    (
+        {"nobody": EMP},
+        "there is no base table 'nobody' in schema public; a table of another schema",
+    ),
     ({"view_active": EMP}, "there is no base table 'view_active'"),
     ({"other.emp": EMP}, "there is no schema 'other'"),
-    ({"emp": {**EMP, "age": "sv_age"}}, "base emp: the table has no column 'age'; it has empno, fname"),
+    (
+        {"emp": {**EMP, "age": "sv_age"}},
+        "base emp: the table has no column 'age'; it has empno, fname",
+    ),
     ({"emp": {**EMP, "salary": "sv_salary"}}, "base emp: the view has no column 'sv_salary'"),
-    ({"emp": EMP, "phone": {"no": "mv_phoneno"}}, "base phone: no column is 'pk_empno': .* the whole key of the view"),
+    (
+        {"emp": EMP, "phone": {"no": "mv_phoneno"}},
+        "base phone: no column is 'pk_empno': .* the whole key of the view",
+    ),
     ({"emp": {**EMP, "boss": "sv_fname"}}, "base emp: two columns are 'sv_fname'"),
-    ({"phone": PHONE, "member": MEMBER}, "in no base table the columns of the key .pk_empno. are a primary or unique"),
+    (
+        {"phone": PHONE, "member": MEMBER},
+        "in no base table the columns of the key .pk_empno. are a primary or unique",
+    ),
 ]
 
 
 @pytest.mark.parametrize(("base", "message"), WRONG)
-def test_base_tables_that_cannot_be_are_refused(direct: Watched, base: Base | None, message: str) -> None:
+def test_base_tables_that_cannot_be_are_refused(
+    direct: Watched, base: Base | None, message: str
+) -> None:
     with pytest.raises(Exception, match=message):
         direct.plan(WatchedTable("view_emp", base=base))
 

@@ -10,7 +10,10 @@ from eventlog.sql.triggers.watch import Capture, Style, WatchedTable
 
 @pytest.fixture(params=["row", "statement"])
 def shifting(empty: Watched, request: pytest.FixtureRequest) -> Watched:
-    run(empty.conn, "CREATE TABLE t (id integer PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE, name text)")
+    run(
+        empty.conn,
+        "CREATE TABLE t (id integer PRIMARY KEY DEFERRABLE INITIALLY IMMEDIATE, name text)",
+    )
     capture: Capture = request.param
     return Watched(empty.conn, capture=capture)
 
@@ -56,9 +59,17 @@ def test_a_key_that_another_row_has_by_now_is_not_deleted(shifting: Watched) -> 
     shifting.watch(WatchedTable("t"))
     run(shifting.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     run(shifting.conn, "SET CONSTRAINTS ALL DEFERRED")
-    assert shifting.logged("UPDATE t SET id = 2 WHERE id = 1") == [four(1), *fields(1, "id=2", ("name", None, "a"))]
-    assert shifting.logged("UPDATE t SET id = 1 WHERE name = 'b'") == [six(2), *fields(1, "id=1", ("name", None, "b"))]
-    assert shifting.logged("INSERT INTO t VALUES (1, 'c')") == fields(1, "id=1", ("name", None, "c"))
+    assert shifting.logged("UPDATE t SET id = 2 WHERE id = 1") == [
+        four(1),
+        *fields(1, "id=2", ("name", None, "a")),
+    ]
+    assert shifting.logged("UPDATE t SET id = 1 WHERE name = 'b'") == [
+        six(2),
+        *fields(1, "id=1", ("name", None, "b")),
+    ]
+    assert shifting.logged("INSERT INTO t VALUES (1, 'c')") == fields(
+        1, "id=1", ("name", None, "c")
+    )
     assert shifting.logged("DELETE FROM t WHERE name = 'b'") == [six(1)]
     assert shifting.logged("DELETE FROM t") == [four(2), four(1)]
     run(shifting.conn, "SET CONSTRAINTS ALL IMMEDIATE")
@@ -66,7 +77,11 @@ def test_a_key_that_another_row_has_by_now_is_not_deleted(shifting: Watched) -> 
 
 def test_keys_that_are_equal_for_a_while_are_paired_one_by_one(shifting: Watched) -> None:
     shifting.watch(WatchedTable("t", "row_query_back"))
-    run(shifting.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')", "SET CONSTRAINTS ALL DEFERRED")
+    run(
+        shifting.conn,
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b'), (3, 'c')",
+        "SET CONSTRAINTS ALL DEFERRED",
+    )
     assert shifting.logged("UPDATE t SET id = 5") == [
         *(four(key) for key in (1, 2, 3)),
         *[(5, "id=5", None, None, None)] * 3,
@@ -85,7 +100,12 @@ def test_inserts_and_deletes_stay_by_row_and_updates_do_not(empty: Watched) -> N
         "SELECT tgname, tgtype & 1 FROM pg_trigger WHERE tgname LIKE '\\_tgr%' ORDER BY 1",
         execution_options={"no_parameters": True},
     )
-    assert [tuple(row) for row in shown] == [("_tgr_t_d_1", 1), ("_tgr_t_i_1", 1), ("_tgr_t_t_1", 0), ("_tgr_t_u_1", 0)]
+    assert [tuple(row) for row in shown] == [
+        ("_tgr_t_d_1", 1),
+        ("_tgr_t_i_1", 1),
+        ("_tgr_t_t_1", 0),
+        ("_tgr_t_u_1", 0),
+    ]
     assert empty.plan(WatchedTable("t")).changes == ()
 
 
@@ -116,7 +136,11 @@ def test_rows_that_stand_are_found_whatever_the_type_of_the_key(
         f"CREATE TABLE t (id {type} PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, name text)",
     )
     shifting.watch(WatchedTable("t"))
-    run(shifting.conn, f"INSERT INTO t VALUES ({first}, 'old'), ({other}, 'other')", f"INSERT INTO t VALUES ({first})")
+    run(
+        shifting.conn,
+        f"INSERT INTO t VALUES ({first}, 'old'), ({other}, 'other')",
+        f"INSERT INTO t VALUES ({first})",
+    )
     assert shifting.logged("DELETE FROM t WHERE name = 'old'") == [(6, key, None, None, None)]
     assert shifting.logged("DELETE FROM t WHERE name IS NULL") == [(4, key, None, None, None)]
 
@@ -139,7 +163,10 @@ def test_partitioned_tables_stay_by_row_and_plan_says_so(empty: Watched) -> None
         "CREATE TABLE every PARTITION OF t DEFAULT",
     )
     (warning,) = empty.watch(WatchedTable("t")).warnings
-    assert "DEFERRABLE: an UPDATE is still logged row by row, since the table is partitioned" in warning
+    assert (
+        "DEFERRABLE: an UPDATE is still logged row by row, since the table is partitioned"
+        in warning
+    )
     run(empty.conn, "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
     # The rows of the end state: what still stands is read back.
     assert empty.logged("UPDATE t SET id = id + 1") == [

@@ -23,7 +23,9 @@ def test_a_healthy_log_has_no_finding_that_counts(doctor: Doctor) -> None:
     assert code == 0
 
 
-def test_every_finding_says_what_mends_it_and_changes_nothing(examined: sa.Engine, doctor: Doctor) -> None:
+def test_every_finding_says_what_mends_it_and_changes_nothing(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
     rows(examined, GOOD, "'n', 9, 'usr', 'x', NULL, NULL, NULL, now()".replace("9", "1"))
     execute(examined, "DROP INDEX hr.idx_eventlog_1; ALTER TABLE hr.usr DISABLE TRIGGER ALL")
     _, found = doctor()
@@ -43,20 +45,30 @@ def test_for_people_it_writes_sentences_and_commands_to_standard_output(
     out, err = capfd.readouterr()
     assert err == ""
     assert "warning: the log has no valid index of the rows N" in out
-    assert 'CREATE INDEX CONCURRENTLY "idx_eventlog_1" ON "hr"."eventlog" ("record_id") WHERE "status" = \'N\'' in out
+    assert (
+        'CREATE INDEX CONCURRENTLY "idx_eventlog_1" ON "hr"."eventlog" ("record_id") WHERE '
+        "\"status\" = 'N'"
+    ) in out
     assert "database.schema_name" in out  # the settings in effect
     assert "errors: 0, warnings: 1" in out
     assert cli.run(["doctor", "--ignore", "index_missing"]) == 0
     assert "Nothing is wrong." in capfd.readouterr().out
 
 
-def test_settings_in_effect_are_shown_without_secrets(examined: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_settings_in_effect_are_shown_without_secrets(
+    examined: sa.Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
     cli.run(["doctor", "--json"])
     settings = json.loads(capfd.readouterr().out)["settings"]
-    assert {"section": "publisher", "key": "fold_span", "value": 10000, "source": "default"} in settings
+    assert {
+        "section": "publisher",
+        "key": "fold_span",
+        "value": 10000,
+        "source": "default",
+    } in settings
 
 
-# --- the log ----------------------------------------------------------------------------------------------------------
+# --- the log --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -64,11 +76,27 @@ def test_settings_in_effect_are_shown_without_secrets(examined: sa.Engine, capfd
     [
         ("DROP INDEX hr.idx_eventlog_1", ["index_missing"]),
         ("ALTER TABLE hr.eventlog DROP CONSTRAINT eventlog_pkey", ["index_missing"]),
-        ("DROP INDEX hr.idx_eventlog_1; CREATE INDEX ON hr.eventlog (record_id) WHERE status = 'S'", ["index_missing"]),
-        ("DROP INDEX hr.idx_eventlog_1; CREATE INDEX ON hr.eventlog (record_id) WHERE 'N' = status", ["index_missing"]),
+        (
+            "DROP INDEX hr.idx_eventlog_1; CREATE INDEX ON hr.eventlog (record_id) WHERE status = "
+            "'S'",
+            ["index_missing"],
+        ),
+        (
+            "DROP INDEX hr.idx_eventlog_1; CREATE INDEX ON hr.eventlog (record_id) WHERE 'N' = "
+            "status",
+            ["index_missing"],
+        ),
         ("DROP INDEX hr.idx_eventlog_1; CREATE INDEX ON hr.eventlog (status, record_id)", []),
-        ("DROP INDEX hr.idx_eventlog_1; CREATE INDEX ON hr.eventlog (record_id) WHERE status = 'N'", []),
-        ("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'hr.idx_eventlog_1'::regclass", ["index_missing"]),
+        (
+            "DROP INDEX hr.idx_eventlog_1; CREATE INDEX ON hr.eventlog (record_id) WHERE status = "
+            "'N'",
+            [],
+        ),
+        (
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = "
+            "'hr.idx_eventlog_1'::regclass",
+            ["index_missing"],
+        ),
     ],
 )
 def test_the_indexes_that_reading_needs_are_looked_for(
@@ -78,8 +106,13 @@ def test_the_indexes_that_reading_needs_are_looked_for(
     assert [code for code in doctor()[1] if code == "index_missing"] == codes
 
 
-def test_the_index_that_is_proposed_is_the_one_that_is_needed(examined: sa.Engine, doctor: Doctor) -> None:
-    execute(examined, "DROP INDEX hr.idx_eventlog_1; ALTER TABLE hr.eventlog DROP CONSTRAINT eventlog_pkey")
+def test_the_index_that_is_proposed_is_the_one_that_is_needed(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
+    execute(
+        examined,
+        "DROP INDEX hr.idx_eventlog_1; ALTER TABLE hr.eventlog DROP CONSTRAINT eventlog_pkey",
+    )
     _, found = doctor()
     assert len(found["index_missing"]) == 2
     with examined.execution_options(isolation_level="AUTOCOMMIT").connect() as conn:
@@ -99,8 +132,8 @@ def test_a_sequence_with_a_cache_is_an_error(examined: sa.Engine, doctor: Doctor
 def test_a_sequence_that_is_only_a_default_is_found(examined: sa.Engine, doctor: Doctor) -> None:
     execute(
         examined,
-        "CREATE SEQUENCE hr.ids CACHE 20 INCREMENT -1; ALTER TABLE hr.eventlog ALTER record_id DROP IDENTITY,"
-        " ALTER record_id SET DEFAULT nextval('hr.ids')",
+        "CREATE SEQUENCE hr.ids CACHE 20 INCREMENT -1; ALTER TABLE hr.eventlog ALTER record_id "
+        "DROP IDENTITY, ALTER record_id SET DEFAULT nextval('hr.ids')",
     )
     _, found = doctor()
     assert "hr.ids" in found["sequence_cache"][0]["text"]
@@ -125,7 +158,9 @@ def test_a_missing_companion_is_a_finding(examined: sa.Engine, doctor: Doctor) -
 
 
 def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Doctor) -> None:
-    execute(examined, "UPDATE hr.eventlog_version SET version_num = '0011' WHERE version_num = 'log_1'")
+    execute(
+        examined, "UPDATE hr.eventlog_version SET version_num = '0011' WHERE version_num = 'log_1'"
+    )
     (found,) = doctor()[1]["migration"]
     assert "revision 0011, which this eventlog does not know" in found["text"]
     assert "install that one" in found["mend"][0]
@@ -133,11 +168,13 @@ def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Do
 
 def test_an_older_revision_is_named() -> None:
     (found,) = findings.judge_revision(["log_1"], ["companions_1", "log_2"], [], "")
-    assert found.text == "the log is at revision log_1, and there are newer ones: companions_1, log_2"
+    assert (
+        found.text == "the log is at revision log_1, and there are newer ones: companions_1, log_2"
+    )
     assert found.mend == ("eventlog db upgrade",)
 
 
-# --- other sessions ---------------------------------------------------------------------------------------------------
+# --- other sessions -------------------------------------------------------------------------------
 
 
 def test_an_old_transaction_that_has_written_to_the_log_is_named(examined: sa.Engine) -> None:
@@ -153,13 +190,18 @@ def test_an_old_transaction_that_has_written_to_the_log_is_named(examined: sa.En
         pid = writer.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         found = examine(config, planned_triggers, Limits(writing=0.0, reading=1e9))
         (finding,) = [one for one in found if one.code == "open_transaction"]
-        assert "rows that it has written to the log are not published before it commits" in finding.text
+        assert (
+            "rows that it has written to the log are not published before it commits"
+            in finding.text
+        )
         assert finding.mend == (f"SELECT pg_terminate_backend({pid})",)
         found = examine(config, planned_triggers, Limits(writing=1e9, reading=0.0))
         assert sum("no dead row of the log can be removed" in one.text for one in found) == 2
 
 
-def test_a_pool_in_transaction_mode_is_an_error(doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pool_in_transaction_mode_is_an_error(
+    doctor: Doctor, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(publisher_doctor, "is_pooled", lambda *_: True)
     code, found = doctor()
     assert (code, found["pooling"][0]["severity"]) == (1, "error")
@@ -195,6 +237,8 @@ def test_a_log_with_names_of_its_own_is_examined(examined: sa.Engine, doctor: Do
     execute(examined, rows_of + "('x', 4, 'usr', 'idu=1'), ('N', 4, 'usr', 'idu=01')")
     _, found = doctor()
     assert "check_failed" not in found
-    assert found["status_reserved"][0]["mend"][0].startswith('UPDATE "hr"."eventlog" SET ":st{at}us" = ')
+    assert found["status_reserved"][0]["mend"][0].startswith(
+        'UPDATE "hr"."eventlog" SET ":st{at}us" = '
+    )
     assert {"key_not_canonical", "status_reserved"} <= set(found)
     assert "index_missing" not in found

@@ -1,4 +1,6 @@
-"""What ``eventlog doctor`` says of rows, keys and classes, on a real PostgreSQL (spec/event-log.md 2, 4.3, 5, 11)."""
+"""What ``eventlog doctor`` says of rows, keys and classes, on a real PostgreSQL (spec/event-log.md
+2, 4.3, 5, 11).
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,13 @@ from shared import execute
 from eventlog import cli
 from eventlog.sql.dialects.postgresql import DIALECT
 
-# --- rows N that are not picked up ------------------------------------------------------------------------------------
+# --- rows N that are not picked up ----------------------------------------------------------------
 
 
 def test_reserved_letters_are_named_with_their_rows(examined: sa.Engine, doctor: Doctor) -> None:
-    rows(examined, GOOD.replace("'N'", "'n'"), GOOD.replace("'N'", "'x'"), GOOD.replace("'N'", "'S'"))
+    rows(
+        examined, GOOD.replace("'N'", "'n'"), GOOD.replace("'N'", "'x'"), GOOD.replace("'N'", "'S'")
+    )
     code, found = doctor()
     texts = [one["text"] for one in found["status_reserved"]]
     assert code == 1
@@ -49,7 +53,9 @@ def test_loopback_rows_are_named(examined: sa.Engine, doctor: Doctor) -> None:
     assert "loopback" not in doctor("--set", "publisher.allow_loopback=yes")[1]
 
 
-def test_rows_that_are_not_due_are_named_with_the_next_time(examined: sa.Engine, doctor: Doctor) -> None:
+def test_rows_that_are_not_due_are_named_with_the_next_time(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
     rows(examined, GOOD, GOOD.replace(NOW, f"{NOW} + interval '3 days'"))
     _, found = doctor("--set", "publisher.handle_future_events=yes")
     (finding,) = found["not_due"]
@@ -77,24 +83,30 @@ def test_rows_that_would_become_e_are_named_by_what_they_fail(
 ) -> None:
     rows(examined, GOOD, f"{value}, {NOW}")
     (finding,) = doctor()[1]["bad_rows"]
-    assert finding["text"].startswith(f"1 row of status N bad ({code}): record_id 2; they would become E.")
+    assert finding["text"].startswith(
+        f"1 row of status N bad ({code}): record_id 2; they would become E."
+    )
     assert finding["mend"][0] == "eventlog show 2"
 
 
 def test_rows_without_a_positive_record_id_are_named(examined: sa.Engine, doctor: Doctor) -> None:
     execute(
         examined,
-        "INSERT INTO hr.eventlog (record_id, event_type, table_name, table_key) VALUES (0, 4, 'usr', 'idu=1'),"
-        " (-5, 4, 'usr', 'idu=1')",
+        "INSERT INTO hr.eventlog (record_id, event_type, table_name, table_key) VALUES (0, 4, "
+        "'usr', 'idu=1'), (-5, 4, 'usr', 'idu=1')",
     )
     code, found = doctor()
     assert code == 1
-    assert found["record_id"][0]["text"].startswith('2 rows of status N whose "record_id" is NULL or not positive')
+    assert found["record_id"][0]["text"].startswith(
+        '2 rows of status N whose "record_id" is NULL or not positive'
+    )
     execute(examined, found["record_id"][0]["mend"][0])
     assert "record_id" not in doctor()[1]
 
 
-def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(examined: sa.Engine, doctor: Doctor) -> None:
+def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
     rows(examined, GOOD, GOOD)
     execute(
         examined,
@@ -107,7 +119,11 @@ def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(examined: sa.Engin
     with examined.connect() as publisher:
         assert DIALECT.try_lock(publisher, LOG)
         code, found = doctor()
-        assert (code, found["in_flight"][0]["severity"], found["queue"][0]["severity"]) == (0, "info", "info")
+        assert (code, found["in_flight"][0]["severity"], found["queue"][0]["severity"]) == (
+            0,
+            "info",
+            "info",
+        )
         execute(examined, "UPDATE hr.eventlog_inflight SET started = started - interval '1 hour'")
         code, found = doctor()
         assert (code, found["in_flight"][0]["severity"]) == (1, "warning")
@@ -117,10 +133,12 @@ def test_a_disabled_publisher_is_named(doctor: Doctor) -> None:
     assert "publisher_disabled" in doctor("--set", "publisher.publisher_disabled=yes")[1]
 
 
-# --- keys, classes ----------------------------------------------------------------------------------------------------
+# --- keys, classes --------------------------------------------------------------------------------
 
 
-def test_keys_that_are_not_canonical_are_named_with_their_canonical_text(examined: sa.Engine, doctor: Doctor) -> None:
+def test_keys_that_are_not_canonical_are_named_with_their_canonical_text(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
     rows(
         examined,
         GOOD,
@@ -133,27 +151,43 @@ def test_keys_that_are_not_canonical_are_named_with_their_canonical_text(examine
     )
 
 
-def test_a_watched_table_without_key_is_named_and_the_others_are_examined(examined: sa.Engine, doctor: Doctor) -> None:
+def test_a_watched_table_without_key_is_named_and_the_others_are_examined(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
     execute(examined, "CREATE TABLE hr.bare (a integer NOT NULL UNIQUE, b text)")
-    Path("eventlog.toml").write_text(CONFIG + '[[watch]]\ntable = "bare"\n[[watch]]\ntable = "nowhere"\n')
+    Path("eventlog.toml").write_text(
+        CONFIG + '[[watch]]\ntable = "bare"\n[[watch]]\ntable = "nowhere"\n'
+    )
     rows(examined, GOOD.replace("idu=1", "idu=01"))
     code, found = doctor()
     assert code == 1
-    assert found["class_without_key"][0]["mend"] == ['ALTER TABLE "hr"."bare" ADD PRIMARY KEY ("a")']
+    assert found["class_without_key"][0]["mend"] == [
+        'ALTER TABLE "hr"."bare" ADD PRIMARY KEY ("a")'
+    ]
     assert "nowhere" in found["class_missing"][0]["text"]
     assert "key_not_canonical" in found
 
 
-def test_tables_without_key_of_a_whole_schema_are_mentioned_only(examined: sa.Engine, doctor: Doctor) -> None:
-    execute(examined, "CREATE TABLE hr.bare (a integer, b text); CREATE TABLE hr.other (a integer PRIMARY KEY)")
+def test_tables_without_key_of_a_whole_schema_are_mentioned_only(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
+    execute(
+        examined,
+        "CREATE TABLE hr.bare (a integer, b text); CREATE TABLE hr.other (a integer PRIMARY KEY)",
+    )
     Path("eventlog.toml").write_text(CONFIG.split("[[watch]]")[0])
     _, found = doctor()
     assert [one["severity"] for one in found["class_without_key"]] == ["info"]
-    assert [one["text"][:34] for one in found["trigger_missing"]] == ["class other has no trigger of any k"[:34]]
+    assert [one["text"][:34] for one in found["trigger_missing"]] == [
+        "class other has no trigger of any k"[:34]
+    ]
 
 
 def test_deferrable_keys_are_named(examined: sa.Engine, doctor: Doctor) -> None:
-    execute(examined, "CREATE TABLE hr.seat (id integer PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, who text)")
+    execute(
+        examined,
+        "CREATE TABLE hr.seat (id integer PRIMARY KEY DEFERRABLE INITIALLY DEFERRED, who text)",
+    )
     Path("eventlog.toml").write_text(CONFIG + '[[watch]]\ntable = "seat"\n')
     cli.run(["--quiet", "triggers", "apply"])
     (finding,) = doctor()[1]["deferrable_key"]

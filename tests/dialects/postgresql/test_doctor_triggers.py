@@ -1,4 +1,6 @@
-"""What ``eventlog doctor`` says of triggers and rights, on a real PostgreSQL (spec/triggers.md 7, 7.1)."""
+"""What ``eventlog doctor`` says of triggers and rights, on a real PostgreSQL (spec/triggers.md 7,
+7.1).
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,17 @@ from shared import execute
 
 from eventlog import cli
 
-# --- triggers ---------------------------------------------------------------------------------------------------------
+# --- triggers -------------------------------------------------------------------------------------
 
 
 def test_missing_triggers_are_an_error(examined: sa.Engine, doctor: Doctor) -> None:
     cli.run(["--quiet", "triggers", "drop"])
     code, found = doctor()
     assert code == 1
-    assert {one["text"].split(":")[0] for one in found["trigger_missing"]} == {"hr.usr", "hr.usr_phone"}
+    assert {one["text"].split(":")[0] for one in found["trigger_missing"]} == {
+        "hr.usr",
+        "hr.usr_phone",
+    }
 
 
 def test_one_missing_trigger_is_an_error_too(examined: sa.Engine, doctor: Doctor) -> None:
@@ -28,7 +33,9 @@ def test_one_missing_trigger_is_an_error_too(examined: sa.Engine, doctor: Doctor
     assert (finding["severity"], "_tgr_usr_u_1" in finding["text"]) == ("error", True)
 
 
-def test_disabled_triggers_are_named_with_the_statement_that_enables_them(examined: sa.Engine, doctor: Doctor) -> None:
+def test_disabled_triggers_are_named_with_the_statement_that_enables_them(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
     execute(examined, "ALTER TABLE hr.usr DISABLE TRIGGER _tgr_usr_u_1")
     code, found = doctor()
     (finding,) = found["trigger_disabled"]
@@ -53,11 +60,13 @@ def test_triggers_that_are_no_longer_watched_are_named(examined: sa.Engine, doct
 def test_triggers_whose_log_is_gone_are_an_error(examined: sa.Engine, doctor: Doctor) -> None:
     execute(examined, "DROP TABLE hr.eventlog CASCADE")
     code, found = doctor()
-    # One cause, one finding: all its triggers, a line of SQL a table, and no second one that there is no log.
+    # One cause, one finding: all its triggers, a line of SQL a table, and no second one that there
+    # is no log.
     assert (code, set(found)) == (1, {"trigger_orphaned"})
     (finding,) = found["trigger_orphaned"]
     assert finding["text"] == (
-        'the log "hr"."eventlog" is gone, and 8 triggers still write it: every change of hr.usr, hr.usr_phone fails'
+        'the log "hr"."eventlog" is gone, and 8 triggers still write it: every change of hr.usr, '
+        "hr.usr_phone fails"
     )
     assert finding["mend"][0].startswith("eventlog db upgrade")
     with pytest.raises(sa.exc.DBAPIError):
@@ -67,7 +76,9 @@ def test_triggers_whose_log_is_gone_are_an_error(examined: sa.Engine, doctor: Do
     execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)")
 
 
-def test_partitions_whose_trigger_is_disabled_are_named(examined: sa.Engine, doctor: Doctor) -> None:
+def test_partitions_whose_trigger_is_disabled_are_named(
+    examined: sa.Engine, doctor: Doctor
+) -> None:
     execute(
         examined,
         "CREATE TABLE hr.sale (id integer PRIMARY KEY, what text) PARTITION BY RANGE (id);"
@@ -84,7 +95,7 @@ def test_partitions_whose_trigger_is_disabled_are_named(examined: sa.Engine, doc
     assert "partition_trigger" not in doctor()[1]
 
 
-# --- rights -----------------------------------------------------------------------------------------------------------
+# --- rights ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -93,13 +104,16 @@ def nobody(examined: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[str
     name = f"nobody_{examined.url.database}"
     execute(examined, f"CREATE ROLE {name} LOGIN PASSWORD 'x'")
     monkeypatch.setenv(
-        "EVENTLOG_DATABASE_URL", examined.url.set(username=name, password="x").render_as_string(hide_password=False)
+        "EVENTLOG_DATABASE_URL",
+        examined.url.set(username=name, password="x").render_as_string(hide_password=False),
     )
     yield name
     execute(examined, f"DROP OWNED BY {name}; DROP ROLE {name}")
 
 
-def test_rights_that_are_missing_come_with_their_grants(examined: sa.Engine, doctor: Doctor, nobody: str) -> None:
+def test_rights_that_are_missing_come_with_their_grants(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
     code, found = doctor()
     assert code == 1
     grants = found["rights_publish"][0]["mend"]
@@ -120,7 +134,9 @@ def test_rights_that_are_missing_come_with_their_grants(examined: sa.Engine, doc
     assert doctor()[0] == 0
 
 
-def test_a_publishers_user_sees_missing_and_disabled_triggers(examined: sa.Engine, doctor: Doctor, nobody: str) -> None:
+def test_a_publishers_user_sees_missing_and_disabled_triggers(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
     grants = doctor()[1]["rights_publish"][0]["mend"]
     execute(examined, ";".join(grants) + f";GRANT SELECT ON ALL TABLES IN SCHEMA hr TO {nobody}")
     execute(examined, "ALTER TABLE hr.usr DISABLE TRIGGER _tgr_usr_d_1")
@@ -173,11 +189,18 @@ def test_a_class_whose_values_are_logged_needs_the_right_once_its_table_was_alte
     assert "rights_read_later" not in doctor()[1]
 
 
-def test_a_child_table_is_read_with_the_key_of_its_owner(examined: sa.Engine, doctor: Doctor, nobody: str) -> None:
+def test_a_child_table_is_read_with_the_key_of_its_owner(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
     granted(examined, nobody, doctor)
-    told = {one["text"].partition(":")[0].partition(" may ")[2] for one in doctor()[1]["rights_read"]}
+    told = {
+        one["text"].partition(":")[0].partition(" may ")[2] for one in doctor()[1]["rights_read"]
+    }
     assert told == {"not read usr (idu)", "not read usr_phone (idu, phoneno)"}
-    execute(examined, f'GRANT SELECT (idu) ON hr.usr TO "{nobody}"; GRANT SELECT ON hr.usr_phone TO "{nobody}"')
+    execute(
+        examined,
+        f'GRANT SELECT (idu) ON hr.usr TO "{nobody}"; GRANT SELECT ON hr.usr_phone TO "{nobody}"',
+    )
     assert "rights_read" not in doctor()[1]
 
 

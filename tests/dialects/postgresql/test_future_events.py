@@ -1,4 +1,6 @@
-"""``handle_future_events``: rows in the order of event_time, none before its time (spec/event-log.md 8.1, 8.2)."""
+"""``handle_future_events``: rows in the order of event_time, none before its time
+(spec/event-log.md 8.1, 8.2).
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,10 @@ def write(engine: sa.Engine, *rows: tuple[int, str | None, int], **more: object)
     """Rows of type 1 as (record_id, event_time, object), each with its record_id as the new value."""
     same = {"event_type": 1, "table_name": "usr", "column_name": "fname", **more}
     names = ["record_id", "event_time", "table_key", "new_value", *same]
-    statement = f"INSERT INTO eventlog ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"
+    statement = (
+        f"INSERT INTO eventlog ({', '.join(names)}) VALUES "
+        f"({', '.join(f':{name}' for name in names)})"
+    )
     with engine.begin() as conn:
         for record_id, event_time, idu in rows:
             own = {"record_id": record_id, "event_time": event_time, "table_key": f"idu={idu}"}
@@ -73,7 +78,10 @@ def write(engine: sa.Engine, *rows: tuple[int, str | None, int], **more: object)
 def publisher(engine: sa.Engine, **options: object) -> Any:
     url = engine.url.render_as_string(hide_password=False)
     given = {"handle_future_events": "yes", **options}
-    flags = {"database.url": url, **{f"publisher.{name}": str(value) for name, value in given.items()}}
+    flags = {
+        "database.url": url,
+        **{f"publisher.{name}": str(value) for name, value in given.items()},
+    }
     return open_context(load(None, {}, flags), Counters())
 
 
@@ -86,7 +94,9 @@ def publish(engine: sa.Engine, receiver: Receiver | None = None, **options: obje
 
 def left(engine: sa.Engine) -> list[int]:
     with engine.connect() as conn:
-        rows = conn.execute(sa.text("SELECT record_id FROM eventlog WHERE status = 'N' ORDER BY record_id"))
+        rows = conn.execute(
+            sa.text("SELECT record_id FROM eventlog WHERE status = 'N' ORDER BY record_id")
+        )
         return [row[0] for row in rows]
 
 
@@ -132,7 +142,10 @@ def test_due_is_what_the_servers_clock_says(
     with log.begin() as conn:
         conn.execute(sa.text(f"ALTER DATABASE {log.url.database} SET timezone = '{server_zone}'"))
         time = conn.execute(
-            sa.text("SELECT (clock_timestamp() AT TIME ZONE 'UTC' - :age * interval '1 hour')::text"), {"age": age}
+            sa.text(
+                "SELECT (clock_timestamp() AT TIME ZONE 'UTC' - :age * interval '1 hour')::text"
+            ),
+            {"age": age},
         ).scalar_one()
     log.dispose()
     write(log, (1, time, 1))
@@ -143,9 +156,18 @@ def test_due_is_what_the_servers_clock_says(
 def test_a_time_with_zone_needs_no_zone(log: sa.Engine, event_time_zone: str) -> None:
     with log.begin() as conn:
         conn.execute(sa.text(f"ALTER DATABASE {log.url.database} SET timezone = 'Asia/Tokyo'"))
-        conn.execute(sa.text("ALTER TABLE eventlog ALTER event_time TYPE timestamptz, ALTER event_time DROP DEFAULT"))
+        conn.execute(
+            sa.text(
+                "ALTER TABLE eventlog ALTER event_time TYPE timestamptz, ALTER event_time DROP "
+                "DEFAULT"
+            )
+        )
         before, after = (
-            str(conn.execute(sa.text(f"SELECT clock_timestamp() {sign} interval '1 min'")).scalar_one())
+            str(
+                conn.execute(
+                    sa.text(f"SELECT clock_timestamp() {sign} interval '1 min'")
+                ).scalar_one()
+            )
             for sign in "-+"
         )
     log.dispose()
@@ -159,7 +181,10 @@ def test_a_time_with_zone_needs_no_zone(log: sa.Engine, event_time_zone: str) ->
 @pytest.mark.parametrize("query_limit", [0, 1, 2, 3, 10])
 def test_windows_are_walked_to_the_end_of_what_is_due(log: sa.Engine, query_limit: int) -> None:
     write(log, *((number, PAST[-number % 7], number) for number in range(1, 10)), (10, FUTURE, 10))
-    order = [str(number) for number in sorted(range(1, 10), key=lambda number: (PAST[-number % 7], number))]
+    order = [
+        str(number)
+        for number in sorted(range(1, 10), key=lambda number: (PAST[-number % 7], number))
+    ]
     assert publish(log, query_limit=query_limit).sent == order
     assert left(log) == [10]
 
@@ -174,13 +199,15 @@ def test_groups_are_cut_at_the_end_of_a_window(
     """Nothing is held back: ids are not in order, so no row could close a group."""
     write(log, (1, PAST[3], 1), (2, PAST[1], 1), (3, PAST[2], 2))
     receiver = publish(log, query_limit=query_limit)
-    assert [(event.event_id, last_values(event)) for events in receiver.documents for event in events] == [
-        (event_id, values[-1:]) for event_id, values in sent
-    ]
+    assert [
+        (event.event_id, last_values(event)) for events in receiver.documents for event in events
+    ] == [(event_id, values[-1:]) for event_id, values in sent]
 
 
 def last_values(event: Event) -> list[str]:
-    return [value for attribute in event.attributes for step in attribute.steps for value in step.values]
+    return [
+        value for attribute in event.attributes for step in attribute.steps for value in step.values
+    ]
 
 
 def test_an_event_is_rebuilt_in_the_order_that_it_was_sent_in(log: sa.Engine) -> None:
@@ -190,7 +217,9 @@ def test_an_event_is_rebuilt_in_the_order_that_it_was_sent_in(log: sa.Engine) ->
         publish(log, Receiver({"2": "away"}))
     with log.connect() as conn:
         line = conn.execute(sa.text("SELECT composition FROM eventlog_inflight")).scalar_one()
-    assert [(event.event_id, list(event.ids)) for event in decode(1, line).events()] == [("2", [2, 3, 1])]
+    assert [(event.event_id, list(event.ids)) for event in decode(1, line).events()] == [
+        ("2", [2, 3, 1])
+    ]
     write(log, (4, PAST[0], 1))  # of an earlier time, but not in what may have been applied
     receiver = publish(log)
     assert receiver.sent == ["2", "4"]
@@ -203,7 +232,13 @@ def test_a_parked_object_does_not_use_up_the_window(log: sa.Engine, query_limit:
     receiver = Receiver({"1": "retry"})
     with pytest.raises(ReceiverAway, match="1 object left"):
         publish(
-            log, receiver, query_limit=query_limit, fold_distance=0, batch_size=1, retry_initial=1000, retry_max=1000
+            log,
+            receiver,
+            query_limit=query_limit,
+            fold_distance=0,
+            batch_size=1,
+            retry_initial=1000,
+            retry_max=1000,
         )
     assert receiver.sent == ["1", "2", "4"]
     assert left(log) == [1, 3]
@@ -232,7 +267,11 @@ def test_bad_rows_and_rows_without_positive_id_do_not_stop_the_queue(log: sa.Eng
 def test_a_dry_run_shows_what_is_due(log: sa.Engine) -> None:
     write(log, (1, PAST[1], 1), (2, FUTURE, 2), (3, PAST[0], 3))
     url = log.url.render_as_string(hide_password=False)
-    flags = {"database.url": url, "publisher.handle_future_events": "yes", "publisher.query_limit": "1"}
+    flags = {
+        "database.url": url,
+        "publisher.handle_future_events": "yes",
+        "publisher.query_limit": "1",
+    }
     with open_unlocked(load(None, {}, flags), Counters()) as context:
         documents = list(dry_run(context))
     assert [document.partition('event-id="')[2][0] for document in documents] == ["3", "1"]
@@ -252,7 +291,13 @@ def test_the_window_is_read_by_the_index_of_the_queue(log: sa.Engine) -> None:
         DIALECT.choose_plans(conn)
         opened = locate_log(conn, DIALECT, name="eventlog")
         statement = DIALECT.log_statement(opened, "read_due")
-        parameters = {"until": FUTURE, "after_time": None, "after_id": 0, "limit": 10, "perpetrator": None}
+        parameters = {
+            "until": FUTURE,
+            "after_time": None,
+            "after_id": 0,
+            "limit": 10,
+            "perpetrator": None,
+        }
         plan = "\n".join(row[0] for row in conn.exec_driver_sql("EXPLAIN " + statement, parameters))
     assert "Index Scan using idx_eventlog_1" in plan
     assert "Seq Scan" not in plan

@@ -14,7 +14,9 @@ SMALL, LARGE = "decode(repeat('00', 3), 'hex')", "decode(repeat('00', 11), 'hex'
 
 
 @pytest.mark.parametrize("capture", ["row", "statement"])
-def test_a_row_with_a_value_that_is_too_large_is_read_back(empty: Watched, capture: Capture) -> None:
+def test_a_row_with_a_value_that_is_too_large_is_read_back(
+    empty: Watched, capture: Capture
+) -> None:
     run(empty.conn, TABLE)
     empty = replace(empty, capture=capture)
     empty.watch(WatchedTable("t", value_limit=10))
@@ -22,9 +24,13 @@ def test_a_row_with_a_value_that_is_too_large_is_read_back(empty: Watched, captu
         (1, "id=1", "name", None, "a"),
         (1, "id=1", "photo", None, "AAAA"),
     ]
-    assert empty.logged(f"INSERT INTO t VALUES (2, 'a', {LARGE})") == [(5, "id=2", None, None, None)]
+    assert empty.logged(f"INSERT INTO t VALUES (2, 'a', {LARGE})") == [
+        (5, "id=2", None, None, None)
+    ]
     assert empty.logged("UPDATE t SET name = 'b' WHERE id = 2") == [(2, "id=2", "name", "a", "b")]
-    assert empty.logged(f"UPDATE t SET photo = {LARGE}, name = 'c' WHERE id = 1") == [(6, "id=1", None, None, None)]
+    assert empty.logged(f"UPDATE t SET photo = {LARGE}, name = 'c' WHERE id = 1") == [
+        (6, "id=1", None, None, None)
+    ]
     assert empty.logged("UPDATE t SET photo = NULL WHERE id = 1") == [(6, "id=1", None, None, None)]
     assert empty.logged("UPDATE t SET id = 3 WHERE id = 2") == [
         (4, "id=2", None, None, None),
@@ -39,5 +45,7 @@ def test_a_write_of_hundreds_of_mebibytes_does_not_fail(empty: Watched, capture:
     empty = replace(empty, capture=capture)
     empty.watch(WatchedTable("t"))
     value = f"convert_to(repeat('x', {400 * 1024 * 1024}), 'UTF8')"
-    assert empty.logged(f"INSERT INTO t VALUES (1, 'a', {value})") == [(5, "id=1", None, None, None)]
+    assert empty.logged(f"INSERT INTO t VALUES (1, 'a', {value})") == [
+        (5, "id=1", None, None, None)
+    ]
     assert empty.logged("UPDATE t SET photo = photo || '\\x00'") == [(6, "id=1", None, None, None)]

@@ -1,4 +1,6 @@
-"""How a log is found and checked on a real server, whoever made it (spec/event-log.md 1.2 to 1.4, 12)."""
+"""How a log is found and checked on a real server, whoever made it (spec/event-log.md 1.2 to 1.4,
+12).
+"""
 
 from __future__ import annotations
 
@@ -31,29 +33,46 @@ from eventlog.sql.windows import Window, to_ranges
 def test_a_log_is_found_by_its_schema_and_without_case(conn: Connection) -> None:
     conn.execute(sa.text('CREATE SCHEMA "Other"'))
     migrations.upgrade(conn, log_table="Log", schema="Other")
-    for name, schema in [('"Other".Log', None), ("Other.Log", "public"), ("log", "Other"), ("LOG", "Other")]:
+    for name, schema in [
+        ('"Other".Log', None),
+        ("Other.Log", "public"),
+        ("log", "Other"),
+        ("LOG", "Other"),
+    ]:
         assert (found := locate_log(conn, DIALECT, name=name, schema=schema)).name == "Log"
         assert found.schema == "Other"
-    assert locate_log(conn, DIALECT, name="EVENTLOG") == locate_log(conn, DIALECT, name="public.eventlog")
+    assert locate_log(conn, DIALECT, name="EVENTLOG") == locate_log(
+        conn, DIALECT, name="public.eventlog"
+    )
 
 
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("DROP TABLE eventlog", "no log table 'eventlog' in schema 'public': make it with `eventlog db upgrade`"),
-        ("DROP TABLE eventlog_error", "no companion table public.eventlog_error: make it with `eventlog db upgrade`"),
+        (
+            "DROP TABLE eventlog",
+            "no log table 'eventlog' in schema 'public': make it with `eventlog db upgrade`",
+        ),
+        (
+            "DROP TABLE eventlog_error",
+            "no companion table public.eventlog_error: make it with `eventlog db upgrade`",
+        ),
         ("DROP TABLE eventlog_inflight", "no companion table public.eventlog_inflight"),
         (
             "ALTER TABLE eventlog ALTER COLUMN perpetrator TYPE integer USING 1",
-            'log table public.eventlog: column "perpetrator" cannot be perpetrator: integer, character needed',
+            'log table public.eventlog: column "perpetrator" cannot be perpetrator: integer, '
+            "character needed",
         ),
         (
             "ALTER TABLE eventlog DROP COLUMN new_value",
-            "log table public.eventlog: the log has 9 columns, so none at position 10 can be new_value",
+            "log table public.eventlog: the log has 9 columns, so none at position 10 can be "
+            "new_value",
         ),
     ],
 )
-def test_a_log_that_lacks_something_is_refused(conn: Connection, statement: str, message: str) -> None:
+def test_a_log_that_lacks_something_is_refused(
+    conn: Connection, statement: str, message: str
+) -> None:
     conn.execute(sa.text(statement))
     with pytest.raises(LogTableError) as refused:
         locate_log(conn, DIALECT, name="eventlog")
@@ -116,10 +135,17 @@ def test_a_log_of_another_layout_and_other_types_works_alike(conn: Connection) -
     opened = locate_log(conn, DIALECT, name="foreign_log", layout="3.5")
     assert opened.columns == ("rid", "st", "et", "at", "who", "tab", "tkey", "col", "ov", "nv")
     insert = sa.text(
-        "INSERT INTO foreign_log (rid, st, et, tkey, tab, who, at)"
-        " VALUES (:rid, :st, CAST(:et AS numeric), 'idu=1', 'usr', 'eventlog', '2024-05-06 09:08:09+02')"
+        "INSERT INTO foreign_log (rid, st, et, tkey, tab, who, at) VALUES (:rid, :st, CAST(:et AS "
+        "numeric), 'idu=1', 'usr', 'eventlog', '2024-05-06 09:08:09+02')"
     )
-    for rid, st, et in [(3, "N", "4"), (1, "N", None), (2, "N", "NaN"), (None, "N", "1"), (4, "S", "1"), (0, "N", "1")]:
+    for rid, st, et in [
+        (3, "N", "4"),
+        (1, "N", None),
+        (2, "N", "NaN"),
+        (None, "N", "1"),
+        (4, "S", "1"),
+        (0, "N", "1"),
+    ]:
         conn.execute(insert, {"rid": rid, "st": st, "et": et})
     conn.execute(insert, {"rid": 2**63, "st": "N", "et": "1"})
     rows = DIALECT.read_window(conn, opened, EVERYTHING)
@@ -147,7 +173,9 @@ def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> No
     conn.connection.cursor().execute(f"CREATE TABLE {table} ({body})")
     migrations.upgrade(conn, log_table=table, companions_only=True)
     opened = locate_log(conn, DIALECT, name=name)
-    conn.connection.cursor().execute(f"INSERT INTO {table} ({', '.join(quoted[:3])}) VALUES (1, 'N', 2), (2, 'N', 2)")
+    conn.connection.cursor().execute(
+        f"INSERT INTO {table} ({', '.join(quoted[:3])}) VALUES (1, 'N', 2), (2, 'N', 2)"
+    )
     assert ids(DIALECT.read_window(conn, opened, Window(0, None, None, "x"))) == [1, 2]
     assert DIALECT.mark(conn, opened, "E", [(1, 1)]) == DIALECT.delete(conn, opened, [(1, 2)]) == 1
     assert requeue(conn, opened, "E").set_back == 1

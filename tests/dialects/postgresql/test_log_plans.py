@@ -1,4 +1,6 @@
-"""How the statements of the log are planned on a real server, and read in chunks (spec/event-log.md 8.1)."""
+"""How the statements of the log are planned on a real server, and read in chunks (spec/event-log.md
+8.1).
+"""
 
 from __future__ import annotations
 
@@ -18,20 +20,28 @@ from eventlog.sql.log_table import LogTable
 
 def test_what_is_read_back_is_planned_as_before(conn: Connection, opened: LogTable) -> None:
     conn.execute(
-        sa.text("CREATE VIEW v AS SELECT 1 AS pk_n, current_setting('enable_sort') AS sort, current_setting("
-                "'enable_seqscan') AS seqscan")
-    )  # fmt: skip
+        sa.text(
+            "CREATE VIEW v AS SELECT 1 AS pk_n, current_setting('enable_sort') AS sort, "
+            "current_setting('enable_seqscan') AS seqscan"
+        )
+    )
     catalog = build_catalog(DIALECT.reflect(conn, None), tables=["v"])
     conn.commit()
     conn.execute(sa.text("SET LOCAL enable_sort = off"))
     DIALECT.read_window(conn, opened, EVERYTHING)
     cls = catalog.class_named("v")
     for _ in range(2):
-        assert DIALECT.query_back(conn, None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"]["sort"] == ["off"]
-        assert DIALECT.query_back(conn, None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"]["seqscan"] == ["on"]
+        assert DIALECT.query_back(conn, None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"][
+            "sort"
+        ] == ["off"]
+        assert DIALECT.query_back(conn, None, cls, ["pk_n=1"], cls.attributes)["pk_n=1"][
+            "seqscan"
+        ] == ["on"]
         DIALECT.mark(conn, opened, "S", [(1, 1)])
     conn.rollback()
-    shown = [conn.execute(sa.text(f"SHOW {name}")).scalar() for name in ("enable_sort", "enable_seqscan")]
+    shown = [
+        conn.execute(sa.text(f"SHOW {name}")).scalar() for name in ("enable_sort", "enable_seqscan")
+    ]
     assert shown == ["on", "on"]
 
 
@@ -70,7 +80,9 @@ def test_the_plans_of_a_transaction_are_chosen_once(conn: Connection, opened: Lo
     assert sum("set_config" in statement for statement in run) == 4
 
 
-def test_an_error_between_two_chunks_is_the_one_that_is_raised(conn: Connection, opened: LogTable) -> None:
+def test_an_error_between_two_chunks_is_the_one_that_is_raised(
+    conn: Connection, opened: LogTable
+) -> None:
     write(conn, (1, "N"), (2, "N"), (3, "N"))
 
     def leave_half_way() -> None:
@@ -98,8 +110,12 @@ def plan(conn: Connection, opened: LogTable, name: str, parameters: dict[str, ob
 
 STATISTICS = {
     "never analyzed": "",
-    "analyzed when all is done": "UPDATE eventlog SET status = 'S'; ANALYZE eventlog; UPDATE eventlog SET status = 'N'",
-    "analyzed when all is new": "ANALYZE eventlog; UPDATE eventlog SET status = 'S' WHERE record_id > 100",
+    "analyzed when all is done": (
+        "UPDATE eventlog SET status = 'S'; ANALYZE eventlog; UPDATE eventlog SET status = 'N'"
+    ),
+    "analyzed when all is new": (
+        "ANALYZE eventlog; UPDATE eventlog SET status = 'S' WHERE record_id > 100"
+    ),
     "analyzed": "UPDATE eventlog SET status = 'S' WHERE record_id % 100 <> 0; ANALYZE eventlog",
 }
 
@@ -140,5 +156,7 @@ def test_the_hot_statements_walk_an_index_whatever_the_statistics(
 
 
 def test_an_empty_log_is_read_by_index_too(conn: Connection, opened: LogTable) -> None:
-    assert "idx_eventlog_1" in plan(conn, opened, "read_window", {"first": 1, "last": 9, "limit": 5})
+    assert "idx_eventlog_1" in plan(
+        conn, opened, "read_window", {"first": 1, "last": 9, "limit": 5}
+    )
     assert "Seq Scan" not in plan(conn, opened, "mark", {"lo": [1], "hi": [9], "letter": "S"})

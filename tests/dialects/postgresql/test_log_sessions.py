@@ -59,7 +59,11 @@ def test_the_user_is_the_one_of_the_session(conn: Connection) -> None:
 
 def test_sessions_show_values_as_triggers_write_them(conn: Connection) -> None:
     conn.execute(
-        sa.text("ALTER ROLE CURRENT_USER IN DATABASE " + conn.engine.url.database + " SET DateStyle = 'German'")
+        sa.text(
+            "ALTER ROLE CURRENT_USER IN DATABASE "
+            + conn.engine.url.database
+            + " SET DateStyle = 'German'"
+        )
     )
     conn.commit()
     with conn.engine.connect() as new:
@@ -115,7 +119,10 @@ def test_an_unknown_user_is_refused(database: Engine) -> None:
     ("url", "message"),
     [
         ("mysql://u@h/d", "MySQL is not supported: .* mariadb://"),
-        ("postgresql+psycopg2://u@h/d", r"the driver postgresql\+psycopg2; write postgresql\+psycopg://"),
+        (
+            "postgresql+psycopg2://u@h/d",
+            r"the driver postgresql\+psycopg2; write postgresql\+psycopg://",
+        ),
         ("no url hunter2", "the database URL cannot be read"),
         ("postgresql://u:hunter2@h:port/d", "the database URL cannot be read"),
     ],

@@ -41,17 +41,41 @@ def test_a_row_comes_with_its_ten_fields(conn: Connection, opened: LogTable) -> 
         new_value="O'Brien \\ % {x} \u2603",
     )
     assert DIALECT.read_window(conn, opened, EVERYTHING) == [
-        LogRow(7, "N", 2, "2024-05-06 07:08:09.5", "app", "usr", "idu=1", "fname", None, "O'Brien \\ % {x} \u2603")
+        LogRow(
+            7,
+            "N",
+            2,
+            "2024-05-06 07:08:09.5",
+            "app",
+            "usr",
+            "idu=1",
+            "fname",
+            None,
+            "O'Brien \\ % {x} \u2603",
+        )
     ]
     assert type(DIALECT.read_window(conn, opened, EVERYTHING)[0]) is LogRow
 
 
 def test_only_rows_n_are_read_in_record_id_order(conn: Connection, opened: LogTable) -> None:
-    write(conn, (5, "N"), (1, "S"), (4, "W"), (3, "N"), (2, "E"), (6, "n"), (8, "F"), (7, "N"), (9, "X"))
+    write(
+        conn,
+        (5, "N"),
+        (1, "S"),
+        (4, "W"),
+        (3, "N"),
+        (2, "E"),
+        (6, "n"),
+        (8, "F"),
+        (7, "N"),
+        (9, "X"),
+    )
     assert ids(DIALECT.read_window(conn, opened, EVERYTHING)) == [3, 5, 7]
 
 
-def test_rows_without_a_positive_record_id_are_left_alone(conn: Connection, opened: LogTable) -> None:
+def test_rows_without_a_positive_record_id_are_left_alone(
+    conn: Connection, opened: LogTable
+) -> None:
     write(conn, (-3, "N"), (0, "N"), (2**63 - 1, "N"))
     assert ids(DIALECT.read_window(conn, opened, EVERYTHING)) == [2**63 - 1]
     assert tail(conn, opened) == 2**63 - 1
@@ -72,7 +96,9 @@ def test_rows_without_a_positive_record_id_are_left_alone(conn: Connection, open
         (Window(0, None, None, leave_user="Eventlog"), [2, 3, 5, 8]),
     ],
 )
-def test_a_window_is_bounded(conn: Connection, opened: LogTable, window: Window, expected: list[int]) -> None:
+def test_a_window_is_bounded(
+    conn: Connection, opened: LogTable, window: Window, expected: list[int]
+) -> None:
     write(conn, (2, "N"), perpetrator=None)
     write(conn, (3, "N"), (8, "N"), perpetrator="app")
     write(conn, (5, "N"), perpetrator="eventlog ")
@@ -97,7 +123,11 @@ def test_the_queue_is_counted_and_its_age_told(conn: Connection, opened: LogTabl
     write(conn, (1, "S"), event_time="1999-01-01")
     write(conn, (2, "N"), event_time="infinity")
     assert DIALECT.queue(conn, opened, "utc") == (1, None)
-    conn.execute(sa.text("UPDATE eventlog SET event_time = localtimestamp - interval '1 hour' WHERE status = 'N'"))
+    conn.execute(
+        sa.text(
+            "UPDATE eventlog SET event_time = localtimestamp - interval '1 hour' WHERE status = 'N'"
+        )
+    )
     rows, age = DIALECT.queue(conn, opened, "local")
     assert (rows, round(age or 0, -2)) == (1, 3600)
     assert count_by_status(conn, opened) == {"N": 1, "S": 1}
@@ -107,13 +137,21 @@ def test_the_queue_is_counted_and_its_age_told(conn: Connection, opened: LogTabl
 
 
 @pytest.mark.parametrize("letter", ["S", "W", "E", "F"])
-def test_marks_name_exactly_the_rows_of_the_ranges(conn: Connection, opened: LogTable, letter: str) -> None:
+def test_marks_name_exactly_the_rows_of_the_ranges(
+    conn: Connection, opened: LogTable, letter: str
+) -> None:
     write(conn, *((record_id, "N") for record_id in range(1, 11)))
     assert DIALECT.mark(conn, opened, letter, [(2, 3), (7, 7), (50, 60)]) == 3
-    assert [record_id for record_id, status in statuses(conn).items() if status == letter] == [2, 3, 7]
+    assert [record_id for record_id, status in statuses(conn).items() if status == letter] == [
+        2,
+        3,
+        7,
+    ]
 
 
-def test_only_rows_that_are_still_n_are_marked_or_deleted(conn: Connection, opened: LogTable) -> None:
+def test_only_rows_that_are_still_n_are_marked_or_deleted(
+    conn: Connection, opened: LogTable
+) -> None:
     write(conn, (1, "N"), (2, "E"), (3, "X"), (4, "N"))
     assert DIALECT.mark(conn, opened, "S", [(1, 3)]) == 1
     assert DIALECT.delete(conn, opened, [(1, 4)]) == 1
@@ -121,7 +159,9 @@ def test_only_rows_that_are_still_n_are_marked_or_deleted(conn: Connection, open
     assert DIALECT.mark(conn, opened, "S", []) == 0
 
 
-def test_what_is_marked_is_not_committed_by_us(engine: Engine, conn: Connection, opened: LogTable) -> None:
+def test_what_is_marked_is_not_committed_by_us(
+    engine: Engine, conn: Connection, opened: LogTable
+) -> None:
     write(conn, (1, "N"))
     conn.commit()
     DIALECT.mark(conn, opened, "S", [(1, 1)])
@@ -168,10 +208,18 @@ def test_inflight_lines_are_kept_in_order_until_struck(conn: Connection, opened:
 
 
 def test_error_messages_hold_what_a_text_column_takes(conn: Connection, opened: LogTable) -> None:
-    add_errors(conn, opened, [(1, "bad_value", "a\0b"), (2, "receiver", "\ud800 %s :x"), (2, "receiver", "again")])
+    add_errors(
+        conn,
+        opened,
+        [(1, "bad_value", "a\0b"), (2, "receiver", "\ud800 %s :x"), (2, "receiver", "again")],
+    )
     add_errors(conn, opened, [])
     rows = conn.execute(sa.text("SELECT record_id, code, message FROM eventlog_error")).all()
-    assert rows == [(1, "bad_value", "a\ufffdb"), (2, "receiver", "? %s :x"), (2, "receiver", "again")]
+    assert rows == [
+        (1, "bad_value", "a\ufffdb"),
+        (2, "receiver", "? %s :x"),
+        (2, "receiver", "again"),
+    ]
 
 
 # Requeue
@@ -185,8 +233,12 @@ def test_e_and_f_go_back_to_their_old_place(conn: Connection, opened: LogTable) 
 
 def test_w_and_s_are_logged_anew_in_their_order(conn: Connection, opened: LogTable) -> None:
     conn.execute(sa.text("ALTER TABLE eventlog ALTER COLUMN record_id RESTART WITH 100"))
-    write(conn, (2, "S"), (3, "W"), event_type=4, perpetrator="app", event_time="2024-05-06 07:08:09")
-    write(conn, (1, "W"), (4, "E"), event_type=4, perpetrator="app", event_time="2024-05-06 07:08:09")
+    write(
+        conn, (2, "S"), (3, "W"), event_type=4, perpetrator="app", event_time="2024-05-06 07:08:09"
+    )
+    write(
+        conn, (1, "W"), (4, "E"), event_type=4, perpetrator="app", event_time="2024-05-06 07:08:09"
+    )
     assert requeue(conn, opened, ["S", "W"], [(1, 2), (3, 3)]) == Requeued(0, 3, ())
     assert statuses(conn) == {1: "W", 2: "S", 3: "W", 4: "E", 100: "N", 101: "N", 102: "N"}
     assert {row[2:] for row in DIALECT.read_rows(conn, opened, [(100, 102)])} == {
@@ -194,10 +246,26 @@ def test_w_and_s_are_logged_anew_in_their_order(conn: Connection, opened: LogTab
     }
 
 
-def test_rows_that_would_bring_old_values_back_are_named_and_refused(conn: Connection, opened: LogTable) -> None:
-    for event_type, key in [(1, "idu=1"), (2, "idu=2"), (3, "idu=3"), (6, "idu=4"), (2, "idu=5"), (2, "idu=6")]:
+def test_rows_that_would_bring_old_values_back_are_named_and_refused(
+    conn: Connection, opened: LogTable
+) -> None:
+    for event_type, key in [
+        (1, "idu=1"),
+        (2, "idu=2"),
+        (3, "idu=3"),
+        (6, "idu=4"),
+        (2, "idu=5"),
+        (2, "idu=6"),
+    ]:
         write(conn, (event_type * 10 + int(key[-1]), "E"), event_type=event_type, table_key=key)
-    for later, status, key in [(91, "S", 1), (92, "W", 2), (93, "S", 3), (94, "S", 4), (95, "E", 5), (96, "N", 6)]:
+    for later, status, key in [
+        (91, "S", 1),
+        (92, "W", 2),
+        (93, "S", 3),
+        (94, "S", 4),
+        (95, "E", 5),
+        (96, "N", 6),
+    ]:
         write(conn, (later, status), table_key=f"idu={key}")
     write(conn, (97, "S"), table_key="idu=5", table_name="another")
     refused = tuple(
@@ -210,10 +278,14 @@ def test_rows_that_would_bring_old_values_back_are_named_and_refused(conn: Conne
     assert statuses(conn)[11] == "N"
 
 
-def test_the_later_row_of_a_copied_object_refuses_its_copy(conn: Connection, opened: LogTable) -> None:
+def test_the_later_row_of_a_copied_object_refuses_its_copy(
+    conn: Connection, opened: LogTable
+) -> None:
     conn.execute(sa.text("ALTER TABLE eventlog ALTER COLUMN record_id RESTART WITH 100"))
     write(conn, (1, "S"), (2, "S"), event_type=2)
-    assert requeue(conn, opened, "S", [(1, 1)]) == Requeued(0, 0, (RefusedRow(1, 2, "usr", "idu=1"),))
+    assert requeue(conn, opened, "S", [(1, 1)]) == Requeued(
+        0, 0, (RefusedRow(1, 2, "usr", "idu=1"),)
+    )
     assert requeue(conn, opened, "S", [(2, 2)]).copied == 1
 
 

@@ -1,4 +1,5 @@
-"""A subscriber of a logical replication, whose apply worker fires row triggers only (spec/triggers.md 7.1).
+"""A subscriber of a logical replication, whose apply worker fires row triggers only
+(spec/triggers.md 7.1).
 
 Two servers of their own: a publisher needs ``wal_level = logical``, which takes a restart.
 """
@@ -33,7 +34,8 @@ _numbers = itertools.count(1)
 @pytest.fixture(scope="module")
 def servers() -> Iterator[tuple[str, str]]:
     """The URLs of a server that can publish, and of another one."""
-    # Not pytest's own temporary directory: its path is too long for a socket, and closed to the server's user.
+    # Not pytest's own temporary directory: its path is too long for a socket, and closed to the
+    # server's user.
     place = Path(tempfile.mkdtemp(prefix="el-", dir="/tmp"))
     publisher, subscriber = place / "a", place / "b"
     try:
@@ -60,7 +62,9 @@ def _database(url: str) -> Iterator[Connection]:
     with _connected(url) as admin:
         run(admin, f"CREATE DATABASE {name}")
         try:
-            with _connected(sa.make_url(url).set(database=name).render_as_string(hide_password=False)) as conn:
+            with _connected(
+                sa.make_url(url).set(database=name).render_as_string(hide_password=False)
+            ) as conn:
                 yield conn
         finally:
             run(admin, f"DROP DATABASE {name} WITH (FORCE)")
@@ -68,14 +72,18 @@ def _database(url: str) -> Iterator[Connection]:
 
 @dataclass
 class Replication:
-    """A publisher of the tables ``t`` and ``tag``, and a subscriber to be, which has them too, and a log."""
+    """A publisher of the tables ``t`` and ``tag``, and a subscriber to be, which has them too, and
+    a log.
+    """
 
     source: Connection
     target: Watched
 
     def watch(self, watch: WatchedTable) -> TriggerPlan:
         """Apply a plan on the subscriber: in a transaction, which CREATE SUBSCRIPTION cannot be in."""
-        with self.target.conn.engine.execution_options(isolation_level="READ COMMITTED").begin() as conn:
+        with self.target.conn.engine.execution_options(
+            isolation_level="READ COMMITTED"
+        ).begin() as conn:
             return replace(self.target, conn=conn).watch(watch)
 
     def subscribe(self) -> None:
@@ -102,7 +110,9 @@ class Replication:
             time.sleep(0.05)
 
     def unsubscribe(self) -> None:
-        for (name,) in self.target.conn.exec_driver_sql("SELECT subname FROM pg_subscription").all():
+        for (name,) in self.target.conn.exec_driver_sql(
+            "SELECT subname FROM pg_subscription"
+        ).all():
             run(self.target.conn, f"DROP SUBSCRIPTION {name}")
 
 
@@ -119,7 +129,8 @@ def replication(servers: tuple[str, str]) -> Iterator[Replication]:
             run(
                 conn,
                 "CREATE TABLE t (id integer PRIMARY KEY, name text)",
-                "CREATE TABLE tag (id integer NOT NULL REFERENCES t, v text NOT NULL, UNIQUE (id, v))",
+                "CREATE TABLE tag (id integer NOT NULL REFERENCES t, v text NOT NULL, UNIQUE (id, "
+                "v))",
                 "ALTER TABLE tag REPLICA IDENTITY FULL",
             )
         run(target, *LOG_DDL)
@@ -128,14 +139,22 @@ def replication(servers: tuple[str, str]) -> Iterator[Replication]:
         yield made
 
 
-def test_what_a_subscriber_applies_is_logged_once_by_statement_triggers_row_by_row(replication: Replication) -> None:
+def test_what_a_subscriber_applies_is_logged_once_by_statement_triggers_row_by_row(
+    replication: Replication,
+) -> None:
     target = replication.target
-    run(replication.source, "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "INSERT INTO tag VALUES (1, 'x')")
+    run(
+        replication.source,
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')",
+        "INSERT INTO tag VALUES (1, 'x')",
+    )
     plan = replication.watch(WatchedTable("t", always=True))
     assert not any("replication" in sentence for sentence in plan.not_captured)
     assert [sentence for sentence in plan.warnings if "logged row by row" in sentence] == [
-        f"{table}: changes are logged a statement, but what a replication applies is logged row by row, since an apply "
-        "worker fires row triggers only"
+        (
+            f"{table}: changes are logged a statement, but what a replication applies is logged "
+            "row by row, since an apply worker fires row triggers only"
+        )
         for table in ("t", "tag")
     ]
     replication.subscribe()
@@ -145,18 +164,24 @@ def test_what_a_subscriber_applies_is_logged_once_by_statement_triggers_row_by_r
         *fields(1, "id=2", ("name", None, "b")),
         *fields(2, "id=1", ("tag.v", None, "x")),
     ]
-    assert replication.replicated("INSERT INTO t VALUES (3, 'c'), (4, NULL)", "INSERT INTO tag VALUES (3, 'y')") == [
+    assert replication.replicated(
+        "INSERT INTO t VALUES (3, 'c'), (4, NULL)", "INSERT INTO tag VALUES (3, 'y')"
+    ) == [
         *fields(1, "id=3", ("name", None, "c")),
         *fields(1, "id=4", ("name", None, None)),
         *fields(2, "id=3", ("tag.v", None, "y")),
     ]
-    assert replication.replicated("UPDATE t SET name = name || '!'", "UPDATE tag SET v = 'z' WHERE id = 3") == [
+    assert replication.replicated(
+        "UPDATE t SET name = name || '!'", "UPDATE tag SET v = 'z' WHERE id = 3"
+    ) == [
         *fields(2, "id=1", ("name", "a", "a!")),
         *fields(2, "id=2", ("name", "b", "b!")),
         *fields(2, "id=3", ("name", "c", "c!")),
         *fields(2, "id=3", ("tag.v", "y", "z")),
     ]
-    assert replication.replicated("DELETE FROM t WHERE id IN (2, 4)", "UPDATE t SET id = 5 WHERE name IS NULL") == [
+    assert replication.replicated(
+        "DELETE FROM t WHERE id IN (2, 4)", "UPDATE t SET id = 5 WHERE name IS NULL"
+    ) == [
         (4, "id=2", None, None, None),
         (4, "id=4", None, None, None),
     ]
@@ -168,11 +193,15 @@ def test_what_a_subscriber_applies_is_logged_once_by_statement_triggers_row_by_r
     ]
 
 
-def test_what_applications_do_on_a_subscriber_is_logged_once_by_statement(replication: Replication) -> None:
+def test_what_applications_do_on_a_subscriber_is_logged_once_by_statement(
+    replication: Replication,
+) -> None:
     target = replication.target
     replication.watch(WatchedTable("t", always=True))
     replication.subscribe()
-    assert target.logged("INSERT INTO t VALUES (1, 'a'), (2, 'b')", "UPDATE t SET name = 'c'", "TRUNCATE t, tag") == [
+    assert target.logged(
+        "INSERT INTO t VALUES (1, 'a'), (2, 'b')", "UPDATE t SET name = 'c'", "TRUNCATE t, tag"
+    ) == [
         *fields(1, "id=1", ("name", None, "a")),
         *fields(1, "id=2", ("name", None, "b")),
         *fields(2, "id=1", ("name", "a", "c")),
@@ -182,7 +211,9 @@ def test_what_applications_do_on_a_subscriber_is_logged_once_by_statement(replic
     ]
 
 
-def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(replication: Replication) -> None:
+def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(
+    replication: Replication,
+) -> None:
     replication = Replication(replication.source, Watched(replication.target.conn))
     target = replication.target
     run(
@@ -192,7 +223,10 @@ def test_updates_of_a_key_that_may_shift_are_logged_on_a_subscriber(replication:
     )
     plan = replication.watch(WatchedTable("t", always=True))
     assert not any("replication" in sentence for sentence in plan.not_captured)
-    assert any("t: UPDATEs are logged a statement, but what a replication applies" in one for one in plan.warnings)
+    assert any(
+        "t: UPDATEs are logged a statement, but what a replication applies" in one
+        for one in plan.warnings
+    )
     assert target.plan(WatchedTable("t", always=True)).changes == ()
     # By a key that is deferrable an apply worker finds no row.
     run(replication.source, "ALTER TABLE t REPLICA IDENTITY FULL", "INSERT INTO t VALUES (1, 'a')")
@@ -210,7 +244,9 @@ def installed_triggers(target: Watched) -> list[LogTrigger]:
     return ask(target.conn, DIALECT, "installed_triggers", LogTrigger, target.log)
 
 
-def test_triggers_that_only_missed_what_is_replicated_are_replaced(replication: Replication) -> None:
+def test_triggers_that_only_missed_what_is_replicated_are_replaced(
+    replication: Replication,
+) -> None:
     target = replication.target
     replication.watch(WatchedTable("t", always=True))
     (unchanged, *_) = target.plan(WatchedTable("t", always=True)).actions
@@ -228,9 +264,12 @@ def test_triggers_that_only_missed_what_is_replicated_are_replaced(replication: 
     replication.watch(WatchedTable("t", always=True))
     assert target.plan(WatchedTable("t", always=True)).changes == ()
     replication.watch(WatchedTable("t"))
-    left = target.conn.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE tgenabled IN ('R', 'A')").all()
+    left = target.conn.exec_driver_sql(
+        "SELECT tgname FROM pg_trigger WHERE tgenabled IN ('R', 'A')"
+    ).all()
     assert left == []
-    # One that fires for what is replicated alone is right beside another that logs all else, and nowhere else.
+    # One that fires for what is replicated alone is right beside another that logs all else, and
+    # nowhere else.
     run(target.conn, "ALTER TABLE t ENABLE REPLICA TRIGGER _tgr_t_i_1")
     disabled = [one.trigger for one in installed_triggers(target) if not one.enabled]
     assert disabled == ["_tgr_t_i_1"]

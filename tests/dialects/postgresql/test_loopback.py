@@ -1,4 +1,6 @@
-"""One database user for all: what it changes is never dropped without a word (spec/event-log.md 8.3)."""
+"""One database user for all: what it changes is never dropped without a word (spec/event-log.md
+8.3).
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,21 @@ def fill(database: sa.Engine) -> None:
 
 @pytest.fixture
 def home(filled_database: Any, empty_home: Path) -> Iterator[sa.Engine]:
-    """A database with a log that one user owns, changes and publishes, and a directory with its configuration."""
+    """A database with a log that one user owns, changes and publishes, and a directory with its
+    configuration.
+    """
     with filled_database(fill) as database:
         configure(database)
         yield database
 
 
 def configure(database: sa.Engine, *publisher: str, user: str = "") -> None:
-    """Write eventlog.toml with these lines of [publisher]; ``user``: the URL names another one than the session's."""
-    url = database.url.set(username=user or database.url.username).render_as_string(hide_password=False)
+    """Write eventlog.toml with these lines of [publisher]; ``user``: the URL names another one than
+    the session's.
+    """
+    url = database.url.set(username=user or database.url.username).render_as_string(
+        hide_password=False
+    )
     lines = "\n".join(publisher)
     Path("eventlog.toml").write_text(
         f"{CONFIG}\n[publisher]\n{lines}\n".replace("[database]", f'[database]\nurl = "{url}"')
@@ -62,7 +70,9 @@ def configure(database: sa.Engine, *publisher: str, user: str = "") -> None:
 
 
 @pytest.fixture
-def run(home: sa.Engine, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture) -> Run:
+def run(
+    home: sa.Engine, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> Run:
     """A command: its exit code, standard output, and what it wrote and logged for people."""
 
     def run(*arguments: str) -> tuple[int, str, str]:
@@ -70,14 +80,21 @@ def run(home: sa.Engine, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCa
         caplog.clear()
         code = cli.run(list(arguments))
         out, err = capfd.readouterr()
-        return code, out, "\n".join([err, *(record.message for record in caplog.records if record.levelno > 20)])
+        return (
+            code,
+            out,
+            "\n".join([err, *(record.message for record in caplog.records if record.levelno > 20)]),
+        )
 
     return run
 
 
 def statuses(database: sa.Engine) -> dict[int, str]:
     with database.connect() as conn:
-        return {row[0]: row[1] for row in conn.execute(sa.text("SELECT record_id, status FROM hr.eventlog"))}
+        return {
+            row[0]: row[1]
+            for row in conn.execute(sa.text("SELECT record_id, status FROM hr.eventlog"))
+        }
 
 
 def user_of(database: sa.Engine) -> str:
@@ -91,28 +108,45 @@ def findings(run: Run, *arguments: str) -> list[dict[str, Any]]:
     return [finding for finding in found if finding["code"] == "loopback"]
 
 
-# --- publishing -------------------------------------------------------------------------------------------------------
+# --- publishing -----------------------------------------------------------------------------------
 
 
-def test_publish_once_ends_with_a_warning_of_user_count_and_ways_out(home: sa.Engine, run: Run) -> None:
+def test_publish_once_ends_with_a_warning_of_user_count_and_ways_out(
+    home: sa.Engine, run: Run
+) -> None:
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Jack'), (2, 'Jill')")
     consumed = len(statuses(home))
     code, out, err = run("publish", "--once")
     assert (code, out) == (0, "")
     assert set(statuses(home).values()) == {"S"}
     (line,) = [line for line in err.splitlines() if "without being published" in line]
-    assert f"{consumed} rows marked S without being published, since {user_of(home)!r} made the changes" in line
-    for way in ("a database user of its own", "allow_loopback = true", "loopback_rows = ", "requeue --loopback"):
+    assert (
+        f"{consumed} rows marked S without being published, since {user_of(home)!r} made the "
+        "changes"
+    ) in line
+    for way in (
+        "a database user of its own",
+        "allow_loopback = true",
+        "loopback_rows = ",
+        "requeue --loopback",
+    ):
         assert way in line
 
 
-def test_publish_warns_at_the_start_where_its_user_owns_watched_tables(home: sa.Engine, run: Run) -> None:
+def test_publish_warns_at_the_start_where_its_user_owns_watched_tables(
+    home: sa.Engine, run: Run
+) -> None:
     err = run("publish", "--once")[2]
-    assert f"{user_of(home)!r}, the publisher's database user, owns usr: what it changes there is loopback" in err
+    assert (
+        f"{user_of(home)!r}, the publisher's database user, owns usr: what it changes there is "
+        "loopback"
+    ) in err
 
 
 @pytest.mark.parametrize("given", GIVEN)
-def test_who_says_what_becomes_of_loopback_is_not_warned(home: sa.Engine, run: Run, given: str) -> None:
+def test_who_says_what_becomes_of_loopback_is_not_warned(
+    home: sa.Engine, run: Run, given: str
+) -> None:
     configure(home, given)
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Jack')")
     assert "loopback_rows" not in "".join(run("triggers", "plan")[1:])
@@ -174,21 +208,26 @@ def test_a_running_publisher_warns_at_most_once_a_minute(
     @contextmanager
     def opened() -> Iterator[Context]:
         with open_context(config, counters) as context:
-            yield replace(context, options=replace(context.options, polling_interval=0.01, notify=False))
+            yield replace(
+                context, options=replace(context.options, polling_interval=0.01, notify=False)
+            )
 
     with caplog.at_level(logging.WARNING):
         publish(opened, Heard, stop, beat)
-    # None before the first row, at once after it, none within the minute, one after it, none within the next.
+    # None before the first row, at once after it, none within the minute, one after it, none within
+    # the next.
     assert warned == [0, 1, 1, 2, 2]
     # And at its end it tells of what it had not told yet.
     assert sum("without being published" in record.message for record in caplog.records) == 3
     assert counters.rows_loopback == len(statuses(home))
 
 
-# --- before it happens ------------------------------------------------------------------------------------------------
+# --- before it happens ----------------------------------------------------------------------------
 
 
-def test_plan_and_doctor_warn_where_the_publishers_user_owns_watched_tables(home: sa.Engine, run: Run) -> None:
+def test_plan_and_doctor_warn_where_the_publishers_user_owns_watched_tables(
+    home: sa.Engine, run: Run
+) -> None:
     code, out, err = run("triggers", "plan")
     assert code == 0
     assert f"warning: {user_of(home)!r}, the publisher's database user, owns usr" in out + err
@@ -213,7 +252,7 @@ def test_doctor_warns_of_rows_that_are_about_to_be_consumed(home: sa.Engine, run
     assert [finding["severity"] for finding in findings(run)] == ["warning", "warning"]
 
 
-# --- afterwards -------------------------------------------------------------------------------------------------------
+# --- afterwards -----------------------------------------------------------------------------------
 
 
 def test_requeue_loopback_brings_consumed_rows_back(home: sa.Engine, run: Run) -> None:
@@ -223,7 +262,11 @@ def test_requeue_loopback_brings_consumed_rows_back(home: sa.Engine, run: Run) -
     consumed = statuses(home)
     for dry in (["--dry-run"], []):
         code, out, _ = run("requeue", "--loopback", "--json", *dry)
-        assert (code, json.loads(out)["copied"], json.loads(out)["refused"]) == (0, len(consumed), [])
+        assert (code, json.loads(out)["copied"], json.loads(out)["refused"]) == (
+            0,
+            len(consumed),
+            [],
+        )
     # Nothing else is changed, and yet they are published now, in their order.
     out = run("publish", "--once")[1]
     assert "John" in out
@@ -231,8 +274,13 @@ def test_requeue_loopback_brings_consumed_rows_back(home: sa.Engine, run: Run) -
     assert set(statuses(home).values()) == {"S"}
 
 
-def test_requeue_loopback_refuses_what_later_changes_have_overtaken(home: sa.Engine, run: Run) -> None:
-    insert = "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, column_name, new_value, perpetrator)"
+def test_requeue_loopback_refuses_what_later_changes_have_overtaken(
+    home: sa.Engine, run: Run
+) -> None:
+    insert = (
+        "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, column_name, "
+        "new_value, perpetrator)"
+    )
     own, other = "session_user", "'app'"
     for values in (
         f"('S', 2, 'usr', 'idu=1', 'fname', 'a', {own})",
@@ -251,10 +299,17 @@ def test_requeue_loopback_refuses_what_later_changes_have_overtaken(home: sa.Eng
     done = json.loads(out)
     assert (code, done["copied"], done["set_back"]) == (1, 3, 0)
     assert [row["record_id"] for row in done["refused"]] == [first, first + 2]
-    assert json.loads(run("requeue", "--loopback", "--ids", str(first), "--force", "--json")[1])["copied"] == 1
+    assert (
+        json.loads(run("requeue", "--loopback", "--ids", str(first), "--force", "--json")[1])[
+            "copied"
+        ]
+        == 1
+    )
 
 
-def test_requeue_loopback_takes_the_rows_of_the_user_that_is_named(home: sa.Engine, run: Run) -> None:
+def test_requeue_loopback_takes_the_rows_of_the_user_that_is_named(
+    home: sa.Engine, run: Run
+) -> None:
     execute(home, "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, perpetrator)"
                   " VALUES ('S', 4, 'usr', 'idu=1', 'former  ')")  # fmt: skip
     assert json.loads(run("requeue", "--loopback", "--json")[1])["copied"] == 0
@@ -271,7 +326,9 @@ def test_delete_from_log_deletes_loopback_rows_only_where_consume_is_set(
     configure(home, "delete_from_log = true", given)
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Jack')")
     execute(
-        home, "INSERT INTO hr.eventlog (event_type, table_name, table_key, perpetrator) VALUES (4, 'usr', 'idu=9', 'x')"
+        home,
+        "INSERT INTO hr.eventlog (event_type, table_name, table_key, perpetrator) VALUES (4, "
+        "'usr', 'idu=9', 'x')",
     )
     assert "idu=9" in run("publish", "--once")[1]
     assert set(statuses(home).values()) == left

@@ -1,4 +1,6 @@
-"""`eventlog db`: the log and its companions are made, brought up to date and taken away without a trace."""
+"""`eventlog db`: the log and its companions are made, brought up to date and taken away without a
+trace.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ ORDER BY 1, 2
 
 def catalogue(conn: Connection) -> set[tuple[str, str]]:
     """What the database has, but for the TOAST tables that are named after OIDs."""
-    return {(row[0], row[1]) for row in conn.execute(sa.text(CATALOGUE)) if "pg_toast" not in row[1]}
+    return {
+        (row[0], row[1]) for row in conn.execute(sa.text(CATALOGUE)) if "pg_toast" not in row[1]
+    }
 
 
 def names(catalogue: set[tuple[str, str]]) -> set[tuple[str, str]]:
@@ -49,7 +53,9 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("log_table", "schema"), NAMES, ids=range(len(NAMES)))
-def test_a_downgrade_leaves_the_catalogue_as_it_was(database: Engine, log_table: str, schema: str) -> None:
+def test_a_downgrade_leaves_the_catalogue_as_it_was(
+    database: Engine, log_table: str, schema: str
+) -> None:
     with database.connect() as conn:
         if schema != "public":
             conn.execute(sa.text(f'CREATE SCHEMA "{schema}"'))
@@ -71,7 +77,9 @@ def test_the_log_is_as_the_specification_says(database: Engine) -> None:
     migrations.upgrade(database, log_table="eventlog")
     inspector = sa.inspect(database)
     columns = {column["name"]: column for column in inspector.get_columns("eventlog")}
-    assert {name: (str(column["type"]), column["nullable"]) for name, column in columns.items()} == {
+    assert {
+        name: (str(column["type"]), column["nullable"]) for name, column in columns.items()
+    } == {
         "record_id": ("BIGINT", False),
         "status": ("CHAR(1)", False),
         "event_type": ("SMALLINT", False),
@@ -92,8 +100,8 @@ def test_the_log_is_as_the_specification_says(database: Engine) -> None:
             conn.execute(sa.text("SELECT pg_get_indexdef('idx_eventlog_1'::regclass)"))
             .scalar_one()
             .endswith(
-                "WHERE ((status = 'N'::bpchar) OR ((status <> 'S'::bpchar) AND (status !~ '^[A-Za-z]$'::text)"
-                " AND proc_eventlog_status(status)))"
+                "WHERE ((status = 'N'::bpchar) OR ((status <> 'S'::bpchar) AND (status !~ "
+                "'^[A-Za-z]$'::text) AND proc_eventlog_status(status)))"
             )
         )
         assert inspector.get_check_constraints("eventlog") == []
@@ -108,7 +116,10 @@ def test_everything_is_described(database: Engine) -> None:
             assert column["comment"], f"{table}.{column['name']}"
 
 
-ROW = "INSERT INTO eventlog (event_type, table_name, table_key{more}) VALUES ({type}, 'usr', 'idu=1'{value})"
+ROW = (
+    "INSERT INTO eventlog (event_type, table_name, table_key{more}) VALUES ({type}, 'usr', "
+    "'idu=1'{value})"
+)
 
 
 def test_a_row_gets_what_its_writer_leaves_out(database: Engine) -> None:
@@ -130,7 +141,9 @@ def test_a_row_gets_what_its_writer_leaves_out(database: Engine) -> None:
         {"type": 1, "status": "NULL"},
     ],
 )
-def test_rows_that_nobody_would_read_are_refused(database: Engine, values: dict[str, object]) -> None:
+def test_rows_that_nobody_would_read_are_refused(
+    database: Engine, values: dict[str, object]
+) -> None:
     migrations.upgrade(database, log_table="eventlog")
     more = ", status" if "status" in values else ""
     value = f", {values['status']}" if more else ""
@@ -141,7 +154,9 @@ def test_rows_that_nobody_would_read_are_refused(database: Engine, values: dict[
 def test_a_status_that_is_no_letter_is_refused_and_named(database: Engine) -> None:
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
-        conn.execute(sa.text(ROW.format(more=", status", type=1, value=", 'x'")))  # any letter is one
+        conn.execute(
+            sa.text(ROW.format(more=", status", type=1, value=", 'x'"))
+        )  # any letter is one
         conn.commit()
         for letter in ("", "7"):
             refused = r"the status of a row of eventlog is to be a letter[\s\S]*It is '7?'\."
@@ -152,22 +167,31 @@ def test_a_status_that_is_no_letter_is_refused_and_named(database: Engine) -> No
 
 
 def test_a_row_of_no_type_is_there_to_be_marked(database: Engine) -> None:
-    """It is read, and becomes E (spec/event-log.md 5), in place of an error of the application's statement."""
+    """It is read, and becomes E (spec/event-log.md 5), in place of an error of the application's
+    statement.
+    """
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
         for event_type in (0, 9):
             conn.execute(sa.text(ROW.format(more="", type=event_type, value="")))
         log = locate_log(conn, DIALECT, name="eventlog")
-        assert [row.event_type for row in DIALECT.read_window(conn, log, Window(0, None, None))] == [0, 9]
+        assert [
+            row.event_type for row in DIALECT.read_window(conn, log, Window(0, None, None))
+        ] == [0, 9]
 
 
-def test_no_check_is_compiled_for_the_statements_of_writers_and_the_doctor_takes_the_guard(database: Engine) -> None:
+def test_no_check_is_compiled_for_the_statements_of_writers_and_the_doctor_takes_the_guard(
+    database: Engine,
+) -> None:
     migrations.upgrade(database, log_table="eventlog")
     with database.connect() as conn:
         log = locate_log(conn, DIALECT, name="eventlog")
         columns = doctor.ask(conn, DIALECT, "indexes", doctor.row, log)
         assert list(findings.judge_indexes(columns, log, DIALECT.quote, (), ())) == []
-        found = "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype = 'c'"
+        found = (
+            "SELECT conname FROM pg_constraint WHERE conrelid = 'eventlog'::regclass AND contype "
+            "= 'c'"
+        )
         assert conn.execute(sa.text(found)).all() == []
 
 
@@ -238,7 +262,11 @@ def test_a_log_of_somebody_else_gets_its_companions_alone(database: Engine) -> N
         before = catalogue(conn)
         migrations.upgrade(conn, log_table="theirs", companions_only=True)
         new = {name for what, name in catalogue(conn) - before if what == "class"}
-        assert new >= {"public.theirs_error r", "public.theirs_inflight r", "public.theirs_flight S"}
+        assert new >= {
+            "public.theirs_error r",
+            "public.theirs_inflight r",
+            "public.theirs_flight S",
+        }
         (reached,) = migrations.current(conn, log_table="theirs")
         assert reached in migrations.heads()
         migrations.upgrade(conn, log_table="theirs", companions_only=True)
@@ -249,7 +277,9 @@ def test_a_log_of_somebody_else_gets_its_companions_alone(database: Engine) -> N
 def test_a_table_that_is_not_ours_is_not_taken_for_the_log(database: Engine) -> None:
     with database.connect() as conn:
         conn.execute(sa.text("CREATE TABLE eventlog (x integer)"))
-        with pytest.raises(LogTableError, match=r"public\.eventlog is there already.*--companions-only"):
+        with pytest.raises(
+            LogTableError, match=r"public\.eventlog is there already.*--companions-only"
+        ):
             migrations.upgrade(conn, log_table="eventlog")
         with pytest.raises(LogTableError, match=r"there is no log public\.theirs"):
             migrations.upgrade(conn, log_table="theirs", companions_only=True)
@@ -270,8 +300,9 @@ def test_an_unknown_revision_is_refused(database: Engine) -> None:
 
 
 UNKNOWN = (
-    r"the log public\.eventlog is at revision 0008, 0011, which this eventlog does not know: where a newer eventlog "
-    r"made the log, install that one; .*`eventlog db downgrade base`\), then make it with `eventlog db upgrade`"
+    r"the log public\.eventlog is at revision 0008, 0011, which this eventlog does not know: "
+    r"where a newer eventlog made the log, install that one; .*`eventlog db downgrade base`\), "
+    r"then make it with `eventlog db upgrade`"
 )
 
 

@@ -21,8 +21,8 @@ def sales(empty: Watched) -> Watched:
         "CREATE TABLE sale_s PARTITION OF sale FOR VALUES IN ('s') PARTITION BY RANGE (id)",
         "CREATE TABLE sale_s1 PARTITION OF sale_s FOR VALUES FROM (0) TO (10)",
         "CREATE TABLE sale_s2 PARTITION OF sale_s FOR VALUES FROM (10) TO (20)",
-        "CREATE TABLE note (region text, id integer, txt text, FOREIGN KEY (region, id) REFERENCES sale"
-        " ON DELETE CASCADE ON UPDATE CASCADE, UNIQUE (region, id, txt))",
+        "CREATE TABLE note (region text, id integer, txt text, FOREIGN KEY (region, id) "
+        "REFERENCES sale ON DELETE CASCADE ON UPDATE CASCADE, UNIQUE (region, id, txt))",
     )
     return empty
 
@@ -33,7 +33,9 @@ def test_writes_to_the_root_and_to_partitions_are_rows_of_the_root(sales: Watche
         assert sales.logged(f"INSERT INTO {table} (region, id, amount) VALUES ('n', 1, 5)") == [
             (1, "region=n+id=1", "amount", None, "5")
         ]
-        assert sales.logged(f"UPDATE {table} SET amount = 6") == [(2, "region=n+id=1", "amount", "5", "6")]
+        assert sales.logged(f"UPDATE {table} SET amount = 6") == [
+            (2, "region=n+id=1", "amount", "5", "6")
+        ]
         assert sales.logged(f"DELETE FROM {table}") == [(4, "region=n+id=1", None, None, None)]
     run(sales.conn, "INSERT INTO sale_s1 VALUES ('s', 1, 5)")
     assert {row.table_name for row in sales.rows()} == {"sale"}
@@ -74,16 +76,22 @@ def test_partitions_that_come_later_are_captured_and_the_plan_names_them(sales: 
         "INSERT INTO sale_e VALUES ('e', 1, 1)",
         "ALTER TABLE sale ATTACH PARTITION sale_e FOR VALUES IN ('e')",
     )
-    assert sales.logged("INSERT INTO sale_w VALUES ('w', 1, 1)", "UPDATE sale_e SET amount = 2") == [
+    assert sales.logged(
+        "INSERT INTO sale_w VALUES ('w', 1, 1)", "UPDATE sale_e SET amount = 2"
+    ) == [
         (1, "region=w+id=1", "amount", None, "1"),
         (2, "region=e+id=1", "amount", "1", "2"),
     ]
-    assert sales.logged("SAVEPOINT s", "TRUNCATE sale CASCADE") == gone("region=e+id=1", "region=w+id=1")
+    assert sales.logged("SAVEPOINT s", "TRUNCATE sale CASCADE") == gone(
+        "region=e+id=1", "region=w+id=1"
+    )
     run(sales.conn, "ROLLBACK TO s")
     (change,) = sales.plan(WatchedTable("sale")).changes
     assert change.reason == "TRUNCATE of partitions sale_e, sale_w is not captured yet"
     # Nothing but the new partitions is locked.
-    assert all('"sale_e"' in statement or '"sale_w"' in statement for statement in change.statements)
+    assert all(
+        '"sale_e"' in statement or '"sale_w"' in statement for statement in change.statements
+    )
     sales.watch(WatchedTable("sale"))
     assert sales.plan(WatchedTable("sale")).changes == ()
     assert sales.logged("TRUNCATE sale_e CASCADE") == gone("region=e+id=1")
@@ -94,7 +102,9 @@ def test_partitions_that_come_later_are_captured_and_the_plan_names_them(sales: 
 
 def test_truncate_of_the_root_or_of_a_partition_logs_every_row_once(sales: Watched) -> None:
     plan = sales.watch(WatchedTable("sale"))
-    assert plan.not_captured[0].startswith("sale: DETACH and DROP of a partition; TRUNCATE of a partition alone")
+    assert plan.not_captured[0].startswith(
+        "sale: DETACH and DROP of a partition; TRUNCATE of a partition alone"
+    )
     rows = "INSERT INTO sale VALUES ('n', 1, 1), ('s', 1, 1), ('s', 12, 1)"
     n, s1, s2 = "region=n+id=1", "region=s+id=1", "region=s+id=12"
     for tables, keys in [
@@ -109,7 +119,10 @@ def test_truncate_of_the_root_or_of_a_partition_logs_every_row_once(sales: Watch
         assert sorted(sales.logged(f"TRUNCATE {tables} CASCADE")) == gone(*keys)
         run(sales.conn, "ROLLBACK TO s")
     # A partition whose trigger does not fire is logged by the next above it that has one.
-    for statement in ("ALTER TABLE sale_s1 DISABLE TRIGGER ALL", "DROP TRIGGER _tgr_sale_s1_t_1 ON sale_s1"):
+    for statement in (
+        "ALTER TABLE sale_s1 DISABLE TRIGGER ALL",
+        "DROP TRIGGER _tgr_sale_s1_t_1 ON sale_s1",
+    ):
         for tables, keys in [("sale", (n, s1, s2)), ("sale_s", (s1, s2)), ("sale_s1", ())]:
             run(sales.conn, "SAVEPOINT s", rows, statement)
             assert sorted(sales.logged(f"TRUNCATE {tables} CASCADE")) == gone(*keys)
@@ -117,25 +130,27 @@ def test_truncate_of_the_root_or_of_a_partition_logs_every_row_once(sales: Watch
 
 
 def test_a_cascade_through_foreign_keys_of_partitions_is_captured(empty: Watched) -> None:
-    # As in Pagila: the root has no foreign key, so that a cascade reaches the partitions and never the root.
+    # As in Pagila: the root has no foreign key, so that a cascade reaches the partitions and never
+    # the root.
     run(
         empty.conn,
         "CREATE TABLE customer (id integer PRIMARY KEY, name text)",
-        "CREATE TABLE payment (id integer, customer_id integer NOT NULL, paid date, PRIMARY KEY (paid, id))"
-        " PARTITION BY RANGE (paid)",
+        "CREATE TABLE payment (id integer, customer_id integer NOT NULL, paid date, PRIMARY KEY "
+        "(paid, id)) PARTITION BY RANGE (paid)",
     )
     for month in (1, 2, 3):
         run(
             empty.conn,
-            f"CREATE TABLE payment_{month} PARTITION OF payment FOR VALUES FROM ('2022-0{month}-01') TO "
-            f"('2022-0{month + 1}-01')",
+            f"CREATE TABLE payment_{month} PARTITION OF payment FOR VALUES FROM "
+            f"('2022-0{month}-01') TO ('2022-0{month + 1}-01')",
             f"ALTER TABLE payment_{month} ADD FOREIGN KEY (customer_id) REFERENCES customer",
         )
     empty.watch(WatchedTable("customer"), WatchedTable("payment"))
     run(
         empty.conn,
         "INSERT INTO customer VALUES (1, 'a')",
-        "INSERT INTO payment SELECT n, 1, date '2022-01-01' + n FROM generate_series(1, 80, 30) AS n",
+        "INSERT INTO payment SELECT n, 1, date '2022-01-01' + n FROM generate_series(1, 80, 30) "
+        "AS n",
     )
     assert empty.logged("TRUNCATE customer CASCADE") == gone(
         "id=1", "paid=2022-01-02+id=1", "paid=2022-02-01+id=31", "paid=2022-03-03+id=61"
@@ -148,7 +163,11 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     sales.watch(WatchedTable("sale"))
     installed = DIALECT.triggers.digests(sales.conn, sales.log)
     assert set(installed) == {"public.sale"}
-    run(sales.conn, "ALTER TABLE sale DETACH PARTITION sale_n", "INSERT INTO sale_n VALUES (1, 1, 'n')")
+    run(
+        sales.conn,
+        "ALTER TABLE sale DETACH PARTITION sale_n",
+        "INSERT INTO sale_n VALUES (1, 1, 'n')",
+    )
     assert sales.logged("SAVEPOINT s", "TRUNCATE sale_n") == []
     run(sales.conn, "ROLLBACK TO s")
     (change,) = sales.plan(WatchedTable("sale")).changes
@@ -169,7 +188,9 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
     assert [one.table for one in sales.plan(WatchedTable("sale")).changes] == ["public.sale_n"]
     run(sales.conn, "ROLLBACK TO s", "ALTER TABLE sale ATTACH PARTITION sale_n FOR VALUES IN ('n')")
     DIALECT.triggers.drop(sales.conn, sales.log)
-    assert [row for row in catalogue(sales.conn) if row[0] != "trigger"] == [r for r in before if r[0] != "trigger"]
+    assert [row for row in catalogue(sales.conn) if row[0] != "trigger"] == [
+        r for r in before if r[0] != "trigger"
+    ]
     left = sales.conn.exec_driver_sql("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").all()
     assert left == []
 
@@ -189,14 +210,21 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
             "CREATE TRIGGER more BEFORE TRUNCATE ON sale_n EXECUTE FUNCTION proc_sale_1()",
             "trigger more of partition sale_n is one too many",
         ),
-        ("DROP TRIGGER _tgr_sale_n_t_1 ON sale_n", "TRUNCATE of partition sale_n is not captured yet"),
         (
-            "COMMENT ON FUNCTION proc_sale_1() IS 'eventlog sha256:" + "0" * 64 + ' log "log"."eventlog"\'',
+            "DROP TRIGGER _tgr_sale_n_t_1 ON sale_n",
+            "TRUNCATE of partition sale_n is not captured yet",
+        ),
+        (
+            "COMMENT ON FUNCTION proc_sale_1() IS 'eventlog sha256:"
+            + "0" * 64
+            + ' log "log"."eventlog"\'',
             "the watch, its table or the templates have changed",
         ),
     ],
 )
-def test_what_is_otherwise_on_a_partition_is_brought_back(sales: Watched, statement: str, reason: str) -> None:
+def test_what_is_otherwise_on_a_partition_is_brought_back(
+    sales: Watched, statement: str, reason: str
+) -> None:
     sales.watch(WatchedTable("sale"))
     before = [row[2] for row in catalogue(sales.conn)]
     run(sales.conn, statement)
@@ -210,9 +238,15 @@ def test_triggers_of_before_are_replaced_with_those_of_partitions(sales: Watched
     sales.watch(WatchedTable("sale"))
     run(
         sales.conn,
-        *(f"DROP TRIGGER _tgr_{name}_t_1 ON {name}" for name in ("sale_n", "sale_s", "sale_s1", "sale_s2")),
-        "CREATE OR REPLACE FUNCTION proc_sale_1() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'",
-        "COMMENT ON FUNCTION proc_sale_1() IS 'eventlog sha256:" + "0" * 64 + ' log "log"."eventlog"\'',
+        *(
+            f"DROP TRIGGER _tgr_{name}_t_1 ON {name}"
+            for name in ("sale_n", "sale_s", "sale_s1", "sale_s2")
+        ),
+        "CREATE OR REPLACE FUNCTION proc_sale_1() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN "
+        "RETURN NULL; END'",
+        "COMMENT ON FUNCTION proc_sale_1() IS 'eventlog sha256:"
+        + "0" * 64
+        + ' log "log"."eventlog"\'',
     )
     (change,) = sales.plan(WatchedTable("sale")).changes
     assert (change.kind, change.table) == ("replace", "public.sale")
@@ -222,7 +256,9 @@ def test_triggers_of_before_are_replaced_with_those_of_partitions(sales: Watched
     assert sales.logged("TRUNCATE sale_n CASCADE") == gone("region=n+id=1")
 
 
-def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_there(sales: Watched) -> None:
+def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_there(
+    sales: Watched,
+) -> None:
     run(
         sales.conn,
         f"CREATE TABLE \"{'d' * 54}ä\" PARTITION OF sale FOR VALUES IN ('long')",
@@ -239,7 +275,9 @@ def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_t
         made = DIALECT.triggers.compile(database, sales.catalog("sale"), sales.log, watches)
         run(sales.conn, *(statement for one in made for statement in one.create))
         assert sales.plan(*watches).changes == ()
-        assert DIALECT.triggers.digests(sales.conn, sales.log) == {one.table: one.digest for one in made}
+        assert DIALECT.triggers.digests(sales.conn, sales.log) == {
+            one.table: one.digest for one in made
+        }
         run(sales.conn, "SAVEPOINT t")
         assert sales.logged("TRUNCATE sale_n CASCADE") == gone("region=n+id=1")
         run(sales.conn, "ROLLBACK TO t", *(statement for one in made for statement in one.drop))
@@ -247,12 +285,15 @@ def test_a_script_and_a_migration_make_the_triggers_of_the_partitions_that_are_t
         run(sales.conn, "ROLLBACK TO s")
 
 
-def test_partitions_of_another_role_are_warned_of_and_the_root_still_logs_their_rows(usr: Watched, writer: str) -> None:
+def test_partitions_of_another_role_are_warned_of_and_the_root_still_logs_their_rows(
+    usr: Watched, writer: str
+) -> None:
     sales = usr
     run(
         sales.conn,
         "CREATE SCHEMA own",
-        "CREATE TABLE own.sale (region text, id integer, PRIMARY KEY (region, id)) PARTITION BY LIST (region)",
+        "CREATE TABLE own.sale (region text, id integer, PRIMARY KEY (region, id)) PARTITION BY "
+        "LIST (region)",
         "CREATE TABLE own.sale_n PARTITION OF own.sale FOR VALUES IN ('n')",
         "CREATE TABLE own.sale_s PARTITION OF own.sale FOR VALUES IN ('s')",
         f"GRANT ALL ON SCHEMA own TO {writer}",
@@ -286,7 +327,8 @@ def test_a_row_of_another_partition_that_has_the_key_keeps_the_object(sales: Wat
     run(
         sales.conn,
         "CREATE TABLE usr (id integer PRIMARY KEY, name text)",
-        "CREATE TABLE member (id integer, team integer, PRIMARY KEY (id, team)) PARTITION BY LIST (team)",
+        "CREATE TABLE member (id integer, team integer, PRIMARY KEY (id, team)) PARTITION BY LIST "
+        "(team)",
         "CREATE TABLE member_1 PARTITION OF member FOR VALUES IN (1)",
         "CREATE TABLE member_2 PARTITION OF member FOR VALUES IN (2)",
         "CREATE VIEW view_usr AS SELECT u.id AS pk_id, u.name AS sv_name FROM usr u WHERE EXISTS"
@@ -304,27 +346,32 @@ def test_a_row_of_another_partition_that_has_the_key_keeps_the_object(sales: Wat
 def test_a_child_table_may_be_partitioned_too(sales: Watched) -> None:
     run(
         sales.conn,
-        "CREATE TABLE tag (region text, id integer, tag text, FOREIGN KEY (region, id) REFERENCES sale,"
-        " UNIQUE (region, id, tag)) PARTITION BY LIST (region)",
+        "CREATE TABLE tag (region text, id integer, tag text, FOREIGN KEY (region, id) REFERENCES "
+        "sale, UNIQUE (region, id, tag)) PARTITION BY LIST (region)",
         "CREATE TABLE tag_any PARTITION OF tag DEFAULT",
     )
     sales.watch(WatchedTable("sale"))
     run(sales.conn, "INSERT INTO sale VALUES ('n', 1, 1)")
-    assert sales.logged("INSERT INTO tag VALUES ('n', 1, 'a')", "UPDATE tag_any SET tag = 'b'", "DELETE FROM tag") == [
+    assert sales.logged(
+        "INSERT INTO tag VALUES ('n', 1, 'a')", "UPDATE tag_any SET tag = 'b'", "DELETE FROM tag"
+    ) == [
         (2, "region=n+id=1", "tag.tag", None, "a"),
         (2, "region=n+id=1", "tag.tag", "a", "b"),
         (2, "region=n+id=1", "tag.tag", "b", None),
     ]
     run(sales.conn, "INSERT INTO tag VALUES ('n', 1, 'a'), ('n', 1, 'b')")
     for table in ("tag", "tag_any"):
-        assert sales.logged("SAVEPOINT s", f"TRUNCATE {table}") == [(8, "region=n+id=1", "tag.tag", None, None)]
+        assert sales.logged("SAVEPOINT s", f"TRUNCATE {table}") == [
+            (8, "region=n+id=1", "tag.tag", None, None)
+        ]
         run(sales.conn, "ROLLBACK TO s")
 
 
 def test_a_partitioned_base_table_of_a_view(sales: Watched) -> None:
     run(
         sales.conn,
-        "CREATE VIEW view_sale AS SELECT region AS pk_region, id AS pk_id, amount AS sv_amount FROM sale",
+        "CREATE VIEW view_sale AS SELECT region AS pk_region, id AS pk_id, amount AS sv_amount "
+        "FROM sale",
     )
     base = {"sale": {"id": "pk_id", "region": "pk_region", "amount": "sv_amount"}}
     sales.watch(WatchedTable("view_sale", base=base))
@@ -346,7 +393,11 @@ def test_a_replication_apply_worker_is_captured_on_partitions_with_always(sales:
 
 
 def test_rows_of_tables_that_inherit_are_no_objects(empty: Watched) -> None:
-    run(empty.conn, "CREATE TABLE base (k integer PRIMARY KEY, v text)", "CREATE TABLE heir () INHERITS (base)")
+    run(
+        empty.conn,
+        "CREATE TABLE base (k integer PRIMARY KEY, v text)",
+        "CREATE TABLE heir () INHERITS (base)",
+    )
     plan = empty.watch(WatchedTable("base"))
     assert plan.not_captured[0] == "base: writes to the tables that inherit from it"
     run(empty.conn, "INSERT INTO heir VALUES (1, 'x')")

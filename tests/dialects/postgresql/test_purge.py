@@ -28,7 +28,9 @@ Purge = Callable[..., dict[str, Any]]
 def statuses(database: sa.Engine) -> str:
     """The letters of the rows that are there, in record_id order."""
     with database.connect() as conn:
-        return "".join(conn.exec_driver_sql("SELECT status FROM hr.eventlog ORDER BY record_id").scalars())
+        return "".join(
+            conn.exec_driver_sql("SELECT status FROM hr.eventlog ORDER BY record_id").scalars()
+        )
 
 
 def fill(database: sa.Engine) -> None:
@@ -36,19 +38,23 @@ def fill(database: sa.Engine) -> None:
     migrations.upgrade(database, log_table="eventlog", schema="hr")
     execute(
         database,
-        "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time)"
-        " SELECT letter, 4, 'usr', 'idu=1', now() AT TIME ZONE 'UTC' - CASE WHEN n <= 8 THEN interval '31 days'"
-        " ELSE interval '29 days' END"
-        " FROM unnest(string_to_array('S,W,N,E,F,x,S,S,S,N', ',')) WITH ORDINALITY AS u (letter, n) ORDER BY n",
+        "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time) SELECT "
+        "letter, 4, 'usr', 'idu=1', now() AT TIME ZONE 'UTC' - CASE WHEN n <= 8 THEN interval '31 "
+        "days' ELSE interval '29 days' END FROM unnest(string_to_array('S,W,N,E,F,x,S,S,S,N', "
+        "',')) WITH ORDINALITY AS u (letter, n) ORDER BY n",
     )
 
 
 @pytest.fixture
-def home(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+def home(
+    filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sa.Engine]:
     """A database with a log of ten rows, the first eight of them a month old: SWNEFxSS SN."""
     monkeypatch.setenv("EVENTLOG_DATABASE_SCHEMA_NAME", "hr")
     with filled_database(fill) as database:
-        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        monkeypatch.setenv(
+            "EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False)
+        )
         yield database
 
 
@@ -75,8 +81,11 @@ def test_only_processed_rows_that_are_old_enough_go(home: sa.Engine, purge: Purg
 
 
 def test_a_dry_run_counts_and_removes_nothing(home: sa.Engine, purge: Purge) -> None:
-    execute(home, "INSERT INTO hr.eventlog_error (record_id, error_time, code, message)"
-                  " VALUES (1, '2020-01-01', 'receiver', 'x'), (4, '2020-01-01', 'receiver', 'x')")  # fmt: skip
+    execute(
+        home,
+        "INSERT INTO hr.eventlog_error (record_id, error_time, code, message) VALUES (1, "
+        "'2020-01-01', 'receiver', 'x'), (4, '2020-01-01', 'receiver', 'x')",
+    )
     planned = purge("--older-than", "30d", "--dry-run")
     assert (planned["rows"], planned["error_lines"]) == (4, 1)
     assert statuses(home) == "SWNEFxSSSN"
@@ -118,7 +127,9 @@ def test_rows_in_flight_stay_whatever_their_letter(home: sa.Engine, purge: Purge
     assert statuses(home) == "SNEFxSSSN"
 
 
-def test_error_lines_go_when_they_are_old_and_their_rows_are_gone(home: sa.Engine, purge: Purge) -> None:
+def test_error_lines_go_when_they_are_old_and_their_rows_are_gone(
+    home: sa.Engine, purge: Purge
+) -> None:
     execute(
         home,
         "INSERT INTO hr.eventlog_error (record_id, error_time, code, message) VALUES"
@@ -128,7 +139,9 @@ def test_error_lines_go_when_they_are_old_and_their_rows_are_gone(home: sa.Engin
     )
     assert purge("--older-than", "30d", "--batch", "1")["error_lines"] == 2
     with home.connect() as conn:
-        assert conn.exec_driver_sql("SELECT code FROM hr.eventlog_error ORDER BY 1").scalars().all() == ["a", "c"]
+        assert conn.exec_driver_sql(
+            "SELECT code FROM hr.eventlog_error ORDER BY 1"
+        ).scalars().all() == ["a", "c"]
 
 
 def test_a_purge_that_is_stopped_has_done_what_it_has_done(
@@ -144,7 +157,9 @@ def test_a_purge_that_is_stopped_has_done_what_it_has_done(
     assert "2 of 8 rows removed" in capfd.readouterr().out
 
 
-def test_it_runs_beside_a_publisher_and_takes_no_row_that_is_being_marked(home: sa.Engine, purge: Purge) -> None:
+def test_it_runs_beside_a_publisher_and_takes_no_row_that_is_being_marked(
+    home: sa.Engine, purge: Purge
+) -> None:
     with home.connect() as publisher:
         assert DIALECT.try_lock(publisher, LOG)
         publisher.commit()
@@ -159,7 +174,8 @@ def test_age_is_counted_in_the_zone_of_event_time(
     home: sa.Engine, purge: Purge, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     execute(home, f"ALTER DATABASE \"{home.url.database}\" SET TimeZone = 'Etc/GMT+12'")
-    # Twelve hours behind: what is 31 days old in UTC is 30 and a half by the local clock, and 29 is 28 and a half.
+    # Twelve hours behind: what is 31 days old in UTC is 30 and a half by the local clock, and 29 is
+    # 28 and a half.
     assert purge("--older-than", "735h", "--dry-run")["rows"] == 4
     monkeypatch.setenv("EVENTLOG_PUBLISHER_EVENT_TIME_ZONE", "local")
     assert purge("--older-than", "735h", "--dry-run")["rows"] == 0
@@ -170,9 +186,12 @@ def test_without_the_right_to_delete_nothing_is_begun(
     home: sa.Engine, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     user = f"purger_{home.url.database}"
-    execute(home, f"CREATE ROLE {user} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA hr TO {user};"
-                  f"GRANT ALL ON ALL TABLES IN SCHEMA hr TO {user}; GRANT ALL ON ALL SEQUENCES IN SCHEMA hr TO {user};"
-                  f"REVOKE DELETE ON hr.eventlog_error FROM {user}")  # fmt: skip
+    execute(
+        home,
+        f"CREATE ROLE {user} LOGIN PASSWORD 'x'; GRANT USAGE ON SCHEMA hr TO {user};GRANT ALL ON "
+        f"ALL TABLES IN SCHEMA hr TO {user}; GRANT ALL ON ALL SEQUENCES IN SCHEMA hr TO "
+        f"{user};REVOKE DELETE ON hr.eventlog_error FROM {user}",
+    )
     url = home.url.set(username=user, password="x").render_as_string(hide_password=False)
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", url)
     assert cli.run(["purge", "--older-than", "30d"]) == 1
@@ -188,7 +207,14 @@ def test_an_empty_log_is_nothing_to_do(home: sa.Engine, purge: Purge) -> None:
 
 @pytest.mark.parametrize(
     ("text", "seconds"),
-    [("30d", 2592000), ("12h", 43200), ("90m", 5400), ("45s", 45), ("2w", 1209600), (" 1 d ", 86400)],
+    [
+        ("30d", 2592000),
+        ("12h", 43200),
+        ("90m", 5400),
+        ("45s", 45),
+        ("2w", 1209600),
+        (" 1 d ", 86400),
+    ],
 )
 def test_ages(text: str, seconds: int) -> None:
     assert parse_age(text).total_seconds() == seconds

@@ -75,7 +75,15 @@ INSERT INTO usr_mail VALUES (1, 'a'), (1, 'b'), (1, 'c');
 
 def test_objects_come_with_the_values_of_their_row_and_of_their_children(conn: Connection) -> None:
     run(conn, USR)
-    found = read(conn, "usr", ["idu=2", "idu=1", "idu=3"], "lname", "usr_phone.phoneno", "fname", "usr_mail.mail")
+    found = read(
+        conn,
+        "usr",
+        ["idu=2", "idu=1", "idu=3"],
+        "lname",
+        "usr_phone.phoneno",
+        "fname",
+        "usr_mail.mail",
+    )
     assert list(found["idu=1"]) == ["lname", "usr_phone.phoneno", "fname", "usr_mail.mail"]
     # two child tables do not multiply each other's rows
     found["idu=1"] = {name: sorted(values, key=str) for name, values in found["idu=1"].items()}
@@ -93,7 +101,9 @@ def test_objects_come_with_the_values_of_their_row_and_of_their_children(conn: C
 
 def test_objects_that_are_gone_are_left_out(conn: Connection) -> None:
     run(conn, USR)
-    assert read(conn, "usr", ["idu=1", "idu=4", "idu=-2147483648"], "fname") == {"idu=1": {"fname": ["John"]}}
+    assert read(conn, "usr", ["idu=1", "idu=4", "idu=-2147483648"], "fname") == {
+        "idu=1": {"fname": ["John"]}
+    }
     assert read(conn, "usr", [], "fname") == {}
     assert read(conn, "usr", ["idu=4"], "usr_phone.phoneno") == {}
 
@@ -101,12 +111,16 @@ def test_objects_that_are_gone_are_left_out(conn: Connection) -> None:
 def test_only_what_is_asked_for_is_read(conn: Connection) -> None:
     run(conn, USR)
     run(
-        conn, "CREATE ROLE reader_%s; GRANT SELECT (idu, fname) ON usr TO reader_%s" % (2 * (conn.engine.url.database,))
+        conn,
+        "CREATE ROLE reader_%s; GRANT SELECT (idu, fname) ON usr TO reader_%s"
+        % (2 * (conn.engine.url.database,)),
     )
     cls = class_named(conn, "usr")
     run(conn, f"SET ROLE reader_{conn.engine.url.database}")
     fname = next(attribute for attribute in cls.attributes if attribute.name == "fname")
-    assert DIALECT.query_back(conn, "public", cls, ["idu=1"], [fname]) == {"idu=1": {"fname": ["John"]}}
+    assert DIALECT.query_back(conn, "public", cls, ["idu=1"], [fname]) == {
+        "idu=1": {"fname": ["John"]}
+    }
     assert DIALECT.query_back(conn, "public", cls, ["idu=1", "idu=9"], []) == {"idu=1": {}}
     conn.rollback()
 
@@ -125,7 +139,10 @@ def test_composite_keys_are_read_whole(conn: Connection) -> None:
            INSERT INTO acc VALUES ('North West', 7, 'a'), ('North West', 8, 'b'), ('S', 7, 'c'), ('O''B"\\', 1, 'd');
            INSERT INTO acc_note VALUES (7, 'North West', 'n1'), (7, 'S', 'n2'), (1, 'O''B"\\', 'n3')""",
     )
-    keys = [key_text([("branch", branch), ("num", num)]) for branch, num in [("North West", "7"), ("O'B\"\\", "1")]]
+    keys = [
+        key_text([("branch", branch), ("num", num)])
+        for branch, num in [("North West", "7"), ("O'B\"\\", "1")]
+    ]
     assert read(conn, "acc", [*keys, "branch=S+num=8"], "owner", "acc_note.note") == {
         keys[0]: {"owner": ["a"], "acc_note.note": ["n1"]},
         keys[1]: {"owner": ["d"], "acc_note.note": ["n3"]},
@@ -136,7 +153,12 @@ def test_composite_keys_are_read_whole(conn: Connection) -> None:
 KEYS = [
     ("smallint", "7", ["7"], ["8", "-32768"]),
     ("bigint", "-9223372036854775808", ["-9223372036854775808"], ["9223372036854775807"]),
-    ("numeric(30,0)", "123456789012345678901234567890", ["123456789012345678901234567890"], ["9" * 400, "9" * 140_000]),
+    (
+        "numeric(30,0)",
+        "123456789012345678901234567890",
+        ["123456789012345678901234567890"],
+        ["9" * 400, "9" * 140_000],
+    ),
     ("numeric", "1.50", ["1.5"], ["1.4", "1." + "1" * 20_000, "9" * 140_000]),
     ("numeric(5,2)", "1.50", ["1.5"], ["1.501", "123456789.1"]),
     ("real", "0.1", ["0.1", "1e-1"], ["0.2", "NaN", "Infinity"]),
@@ -147,15 +169,41 @@ KEYS = [
     ("varchar(5)", "'AB '", ["AB "], ["AB", "ab ", "longer than five"]),
     ("text", "'O''Brien \u2603'", ["O'Brien \u2603"], ["o'brien \u2603", ""]),
     ("bytea", r"'\xaaaa'", ["qqo="], ["u7s=", "AAAA"]),
-    ("uuid", "'9F1C0D7E-0000-4000-8000-000000000001'", ["9f1c0d7e-0000-4000-8000-000000000001"],
-     ["9f1c0d7e-0000-4000-8000-000000000002"]),
-    ("date", "'2024-02-29'", ["2024-02-29", "2024-02-29 00:00:00"], ["2024-03-01", "0001-01-01", "9999-12-31"]),
-    ("time", "'07:08:09.5'", ["07:08:09.5", "07:08:09.500000000"], ["07:08:09", "07:08:09.500000001"]),
-    ("timestamp", "'2024-05-06 07:08:09'",
-     ["2024-05-06 07:08:09", "2024-05-06T07:08:09.000000", "2024-05-06 09:08:09+02"],
-     ["2024-05-06", "2024-05-06 07:08:09.000000001", "0001-01-01 00:00:00", "9999-12-31 23:59:59.999999"]),
-    ("timestamptz", "'2024-05-06 09:08:09+02'", ["2024-05-06 07:08:09.000000Z", "2024-05-06 03:08:09-0400"],
-     ["2024-05-06 09:08:09"]),
+    (
+        "uuid",
+        "'9F1C0D7E-0000-4000-8000-000000000001'",
+        ["9f1c0d7e-0000-4000-8000-000000000001"],
+        ["9f1c0d7e-0000-4000-8000-000000000002"],
+    ),
+    (
+        "date",
+        "'2024-02-29'",
+        ["2024-02-29", "2024-02-29 00:00:00"],
+        ["2024-03-01", "0001-01-01", "9999-12-31"],
+    ),
+    (
+        "time",
+        "'07:08:09.5'",
+        ["07:08:09.5", "07:08:09.500000000"],
+        ["07:08:09", "07:08:09.500000001"],
+    ),
+    (
+        "timestamp",
+        "'2024-05-06 07:08:09'",
+        ["2024-05-06 07:08:09", "2024-05-06T07:08:09.000000", "2024-05-06 09:08:09+02"],
+        [
+            "2024-05-06",
+            "2024-05-06 07:08:09.000000001",
+            "0001-01-01 00:00:00",
+            "9999-12-31 23:59:59.999999",
+        ],
+    ),
+    (
+        "timestamptz",
+        "'2024-05-06 09:08:09+02'",
+        ["2024-05-06 07:08:09.000000Z", "2024-05-06 03:08:09-0400"],
+        ["2024-05-06 09:08:09"],
+    ),
     ("interval", "'1 day 2 hours'", ["1 day 02:00:00"], ["26:00:00", "no interval"]),
     ("inet", "'10.0.0.1'", ["10.0.0.1/32"], ["10.0.0.1", "no address"]),
     ("integer[]", "'{1,2}'", ["{1,2}"], ["{1, 2}", "{", "{1,x}"]),
@@ -163,10 +211,10 @@ KEYS = [
     ("mood", "'glad'", ["glad"], ["GLAD", "no mood", "sad"]),
     ("short", "'ab'", ["ab"], ["AB", "abcdef"]),
     ("name", "'ab'", ["ab"], ["AB", "x" * 100]),
-    ('text COLLATE blind', "'Ab'", ["Ab"], ["ab", "AB"]),
-    ('varchar(9) COLLATE blind', "'Ab'", ["Ab"], ["ab", "AB"]),
-    ('char(9) COLLATE blind', "'Ab'", ["Ab"], ["ab", "AB"]),
-]  # fmt: skip
+    ("text COLLATE blind", "'Ab'", ["Ab"], ["ab", "AB"]),
+    ("varchar(9) COLLATE blind", "'Ab'", ["Ab"], ["ab", "AB"]),
+    ("char(9) COLLATE blind", "'Ab'", ["Ab"], ["ab", "AB"]),
+]
 
 TYPES = """
 CREATE TYPE mood AS ENUM ('glad', 'sad');
@@ -182,15 +230,23 @@ def test_keys_of_every_type_find_their_row_and_nothing_else(
     run(conn, TYPES)
     if "blind" in sql and not can(conn, BLIND):
         pytest.skip("this server was built without ICU")
-    run(conn, f"CREATE TABLE t (k {sql} PRIMARY KEY, v text); INSERT INTO t VALUES ({value}, 'found')")
-    run(conn, f"CREATE TABLE t_c (k {sql} REFERENCES t, c text); INSERT INTO t_c VALUES ({value}, 'x'), ({value}, 'y')")
+    run(
+        conn,
+        f"CREATE TABLE t (k {sql} PRIMARY KEY, v text); INSERT INTO t VALUES ({value}, 'found')",
+    )
+    run(
+        conn,
+        f"CREATE TABLE t_c (k {sql} REFERENCES t, c text); INSERT INTO t_c VALUES ({value}, 'x'), "
+        f"({value}, 'y')",
+    )
     canonical = class_named(conn, "t").canonical_key
     keys = {canonical(key_text([("k", text)])) for text in [*same, *others]}
     wanted = {canonical(key_text([("k", text)])) for text in same}
     found = read(conn, "t", sorted(keys), "v", "t_c.c")
-    assert {key: {name: sorted(map(str, values)) for name, values in row.items()} for key, row in found.items()} == {
-        key: {"v": ["found"], "t_c.c": ["x", "y"]} for key in wanted
-    }
+    assert {
+        key: {name: sorted(map(str, values)) for name, values in row.items()}
+        for key, row in found.items()
+    } == {key: {"v": ["found"], "t_c.c": ["x", "y"]} for key in wanted}
 
 
 def test_case_insensitive_keys_are_compared_exactly(conn: Connection) -> None:
@@ -203,8 +259,11 @@ def test_case_insensitive_keys_are_compared_exactly(conn: Connection) -> None:
            CREATE TABLE t_c (k "Ext".citext REFERENCES t, c text); INSERT INTO t_c VALUES ('ab', 'x'), ('AB', 'y')""",
     )
     found = read(conn, "t", ["k=Ab", "k=ab"], "v", "t_c.c")
-    # The foreign key takes ab for Ab, so its rows are Ab's; the object ab is none (spec/event-log.md 7.2).
-    assert {key: sorted(map(str, row["t_c.c"])) for key, row in found.items()} == {"k=Ab": ["x", "y"]}
+    # The foreign key takes ab for Ab, so its rows are Ab's; the object ab is none
+    # (spec/event-log.md 7.2).
+    assert {key: sorted(map(str, row["t_c.c"])) for key, row in found.items()} == {
+        "k=Ab": ["x", "y"]
+    }
 
 
 def test_a_childs_key_may_be_of_another_type(conn: Connection) -> None:
@@ -266,14 +325,21 @@ CREATE VIEW direct.view_usr AS SELECT empno AS pk_empno, fname AS sv_fname, phon
 
 def test_a_view_gives_a_value_for_each_row(conn: Connection) -> None:
     run(conn, VIEW)
-    found = read(conn, "view_usr", ["pk_empno=1", "pk_empno=2", "pk_empno=3", "pk_empno=4"], schema="direct")
-    found = {key: {name: sorted(values, key=str) for name, values in row.items()} for key, row in found.items()}
+    found = read(
+        conn, "view_usr", ["pk_empno=1", "pk_empno=2", "pk_empno=3", "pk_empno=4"], schema="direct"
+    )
+    found = {
+        key: {name: sorted(values, key=str) for name, values in row.items()}
+        for key, row in found.items()
+    }
     assert found == {
         "pk_empno=1": {"pk_empno": ["1", "1"], "fname": ["John", "John"], "phoneno": ["1", "2"]},
         "pk_empno=2": {"pk_empno": ["2"], "fname": ["Ann"], "phoneno": [None]},
         "pk_empno=3": {"pk_empno": ["3", "3"], "fname": ["A", "B"], "phoneno": ["x", "x"]},
     }
-    assert read(conn, "view_usr", ["pk_empno=1", "pk_empno=4"], "fname", schema="direct").keys() == {"pk_empno=1"}
+    assert read(
+        conn, "view_usr", ["pk_empno=1", "pk_empno=4"], "fname", schema="direct"
+    ).keys() == {"pk_empno=1"}
 
 
 def test_rows_of_a_view_stay_together(conn: Connection) -> None:
@@ -316,7 +382,9 @@ def test_many_keys_are_one_statement_that_reads_each_table_once(own: Connection)
     assert len(found) == 10_000
     assert all(sorted(map(str, row["t_c.c"])) == ["1", "2", "3"] for row in found.values())
     values = {"k0": [str(n) for n in range(1, 10_001)]}
-    statement = "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF) " + _statement("public", cls, cls.attributes)
+    statement = "EXPLAIN (ANALYZE, TIMING OFF, COSTS OFF) " + _statement(
+        "public", cls, cls.attributes
+    )
     plan = "\n".join(row[0] for row in own.exec_driver_sql(statement, values))
     scans = [line for line in plan.splitlines() if "on t_c" in line]
     assert len(scans) == 1, plan

@@ -83,17 +83,26 @@ def test_columns_stand_in_order_without_those_that_are_gone_or_virtual(conn: sa.
     virtual = ", v integer GENERATED ALWAYS AS (a + 2) VIRTUAL" if has_virtual else ""
     run(
         conn,
-        f"CREATE TABLE t (z integer, gone text, a integer, s integer GENERATED ALWAYS AS (a + 1) STORED{virtual})",
+        "CREATE TABLE t (z integer, gone text, a integer, s integer GENERATED ALWAYS AS (a + 1) "
+        f"STORED{virtual})",
         "ALTER TABLE t DROP COLUMN gone",
         'ALTER TABLE t ADD COLUMN "Ä b" text',
     )
-    assert [column.name for column in tables(DIALECT.reflect(conn, None))["t"].columns] == ["z", "a", "s", "Ä b"]
+    assert [column.name for column in tables(DIALECT.reflect(conn, None))["t"].columns] == [
+        "z",
+        "a",
+        "s",
+        "Ä b",
+    ]
 
 
-def test_primary_key_stands_in_key_order_and_unique_keys_are_those_that_always_hold(conn: sa.Connection) -> None:
+def test_primary_key_stands_in_key_order_and_unique_keys_are_those_that_always_hold(
+    conn: sa.Connection,
+) -> None:
     run(
         conn,
-        "CREATE TABLE t (a integer, b integer, c integer, d integer, e integer, PRIMARY KEY (b, a) INCLUDE (c))",
+        "CREATE TABLE t (a integer, b integer, c integer, d integer, e integer, PRIMARY KEY (b, "
+        "a) INCLUDE (c))",
         "ALTER TABLE t ADD CONSTRAINT by_c UNIQUE (c, a)",
         "ALTER TABLE t ADD CONSTRAINT later UNIQUE (d) DEFERRABLE",
         "CREATE UNIQUE INDEX partial ON t (e) WHERE a > 0",
@@ -138,7 +147,8 @@ def test_a_partitioned_table_is_one_table_and_one_foreign_key(conn: sa.Connectio
         "CREATE TABLE usr (idu integer PRIMARY KEY) PARTITION BY RANGE (idu)",
         "CREATE TABLE usr_low PARTITION OF usr FOR VALUES FROM (0) TO (10)",
         "CREATE TABLE usr_high PARTITION OF usr FOR VALUES FROM (10) TO (20)",
-        "CREATE TABLE phone (idu integer REFERENCES usr, no text, UNIQUE (idu, no)) PARTITION BY HASH (idu)",
+        "CREATE TABLE phone (idu integer REFERENCES usr, no text, UNIQUE (idu, no)) PARTITION BY "
+        "HASH (idu)",
         "CREATE TABLE phone_all PARTITION OF phone FOR VALUES WITH (MODULUS 1, REMAINDER 0)",
     )
     found = tables(DIALECT.reflect(conn, None))
@@ -160,14 +170,22 @@ def test_views_and_materialized_views_are_views(conn: sa.Connection) -> None:
         "CREATE TYPE composite AS (a integer)",
     )
     found = tables(DIALECT.reflect(conn, None))
-    assert {name: table.kind for name, table in found.items()} == {"m": "view", "t": "table", "v": "view"}
+    assert {name: table.kind for name, table in found.items()} == {
+        "m": "view",
+        "t": "table",
+        "v": "view",
+    }
     assert [column.name for column in found["v"].columns] == ["pk_a", "n"]
     assert found["m"].unique_keys == ()
 
 
 def test_text_whose_equality_is_coarser_than_its_bytes_is_marked(conn: sa.Connection) -> None:
     try:
-        run(conn, "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        run(
+            conn,
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = "
+            "false)",
+        )
     except sa.exc.DBAPIError:
         pytest.skip("the server was built without ICU")
     run(conn, "CREATE DOMAIN word AS text COLLATE ci")
@@ -190,7 +208,10 @@ def test_one_schema_is_reflected_and_names_are_as_they_are(conn: sa.Connection) 
     assert (table.name, table.primary_key) == ('Ta"ble %s', ("Co:l",))
     current = DIALECT.reflect(conn, None)
     assert current.schema == "public"
-    assert [(table.name, len(table.columns)) for table in current.tables] == [("elsewhere", 1), ("empty_one", 0)]
+    assert [(table.name, len(table.columns)) for table in current.tables] == [
+        ("elsewhere", 1),
+        ("empty_one", 0),
+    ]
 
 
 def test_a_schema_that_is_missing_is_named(conn: sa.Connection) -> None:
@@ -202,18 +223,23 @@ def test_a_schema_that_is_missing_is_named(conn: sa.Connection) -> None:
 
 
 QUESTIONS = [
-    name for name, sql in statements("eventlog.sql.dialects.postgresql", "reflect.sql").items() if ":tables" not in sql
+    name
+    for name, sql in statements("eventlog.sql.dialects.postgresql", "reflect.sql").items()
+    if ":tables" not in sql
 ]
 
 
 @pytest.mark.parametrize("question", [name for name in QUESTIONS if name != "schema"])
-def test_twice_the_tables_are_twice_the_work_before_there_are_statistics(conn: sa.Connection, question: str) -> None:
+def test_twice_the_tables_are_twice_the_work_before_there_are_statistics(
+    conn: sa.Connection, question: str
+) -> None:
     statement = statements("eventlog.sql.dialects.postgresql", "reflect.sql")[question]
 
     def pages_read() -> int:
         schema = conn.exec_driver_sql("SELECT 'many'::regnamespace::oid").scalar_one()
         explained = conn.execute(
-            sa.text(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}"), {"schema": schema}
+            sa.text(f"EXPLAIN (ANALYZE, BUFFERS, TIMING OFF, FORMAT JSON) {statement}"),
+            {"schema": schema},
         ).scalar_one()
         (plan,) = explained if isinstance(explained, list) else json.loads(explained)
         return int(plan["Plan"]["Shared Hit Blocks"]) + int(plan["Plan"]["Shared Read Blocks"])
@@ -221,9 +247,18 @@ def test_twice_the_tables_are_twice_the_work_before_there_are_statistics(conn: s
     def make_tables(first: int, last: int) -> None:
         columns = ", ".join(f"c{number} many.code" for number in range(8))
         for number in range(first, last):
-            run(conn, f"CREATE TABLE many.t{number} (id integer PRIMARY KEY REFERENCES many.t0, {columns})")
+            run(
+                conn,
+                f"CREATE TABLE many.t{number} (id integer PRIMARY KEY REFERENCES many.t0, "
+                f"{columns})",
+            )
 
-    run(conn, "CREATE SCHEMA many", "CREATE DOMAIN many.code AS text", "CREATE TABLE many.t0 (id integer PRIMARY KEY)")
+    run(
+        conn,
+        "CREATE SCHEMA many",
+        "CREATE DOMAIN many.code AS text",
+        "CREATE TABLE many.t0 (id integer PRIMARY KEY)",
+    )
     make_tables(1, 50)
     few = pages_read()
     make_tables(50, 100)

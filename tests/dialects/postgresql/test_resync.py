@@ -1,4 +1,6 @@
-"""``eventlog resync`` on a real PostgreSQL: repair and first load (spec/event-log.md 11, line `resync CLASS`)."""
+"""``eventlog resync`` on a real PostgreSQL: repair and first load (spec/event-log.md 11, line
+`resync CLASS`).
+"""
 
 from __future__ import annotations
 
@@ -34,15 +36,24 @@ class TestWholeClass:
         receiver = publish()
         assert receiver.events == 25
         assert set(receiver.objects) == {f"idu={n}" for n in range(1, 26)}
-        assert receiver.objects["idu=1"] == {"fname": {"f1"}, "lname": {"l1"}, "usr_phone.phoneno": {"555-1", "555-2"}}
+        assert receiver.objects["idu=1"] == {
+            "fname": {"f1"},
+            "lname": {"l1"},
+            "usr_phone.phoneno": {"555-1", "555-2"},
+        }
         assert positions(hr) == []
         assert {status for (status,) in rows(hr, "status")} == {"S"}
 
     def test_its_rows_are_new_in_key_order_and_of_nobody(self, run: Run, hr: sa.Engine) -> None:
         users(hr, 3)
         assert run("resync", "usr")[0] == 0
-        columns = "status, event_type, perpetrator, table_name, table_key, column_name, old_value, new_value"
-        assert rows(hr, columns) == [("N", 5, None, "usr", f"idu={n}", None, None, None) for n in (1, 2, 3)]
+        columns = (
+            "status, event_type, perpetrator, table_name, table_key, column_name, old_value, "
+            "new_value"
+        )
+        assert rows(hr, columns) == [
+            ("N", 5, None, "usr", f"idu={n}", None, None, None) for n in (1, 2, 3)
+        ]
         recent = "(now() AT TIME ZONE 'UTC') - event_time BETWEEN '0' AND interval '1 hour'"
         assert rows(hr, recent) == [(True,)] * 3
 
@@ -60,11 +71,25 @@ class TestWholeClass:
     def test_composite_keys_with_special_characters_are_written_once_each(
         self, run: Run, publish: Callable[[], Receiver], hr: sa.Engine, size: int
     ) -> None:
-        branches = ["", " x", "a", "a+b=c", 'q"\\', "Köln", "100 %", "O'Brien", "a:b", "\t", "x;y,z<>", "\u00a0"]
+        branches = [
+            "",
+            " x",
+            "a",
+            "a+b=c",
+            'q"\\',
+            "Köln",
+            "100 %",
+            "O'Brien",
+            "a:b",
+            "\t",
+            "x;y,z<>",
+            "\u00a0",
+        ]
         with hr.begin() as conn:
             for number, branch in enumerate(branches):
                 conn.execute(
-                    sa.text("INSERT INTO hr.desk VALUES (:b, :n, 'x'), (:b, -:n - 1, 'y')"), {"b": branch, "n": number}
+                    sa.text("INSERT INTO hr.desk VALUES (:b, :n, 'x'), (:b, -:n - 1, 'y')"),
+                    {"b": branch, "n": number},
                 )
         assert run("resync", "DESK", "--batch", str(size))[0] == 0
         written = keys(hr)
@@ -100,9 +125,23 @@ KEY_TYPES = [
     ("varchar(9)", ["a", "A", "b", "Z", "ä", "z z"]),
     ('text COLLATE "C"', ["a", "A", "b", "Z", "ä", "z z"]),
     ("bytea", ["\\x", "\\x00", "\\xaaaa", "\\xff", "\\x0aff"]),
-    ("date", ["0044-03-15 BC", "0001-01-01", "2024-02-29", "9999-12-31", "20000-01-01", "infinity", "-infinity"]),
+    (
+        "date",
+        [
+            "0044-03-15 BC",
+            "0001-01-01",
+            "2024-02-29",
+            "9999-12-31",
+            "20000-01-01",
+            "infinity",
+            "-infinity",
+        ],
+    ),
     ("time", ["00:00", "12:30:15.000001", "23:59:59"]),
-    ("timestamp", ["0044-03-15 01:02:03 BC", "2024-05-06 07:08:09.000001", "2024-05-06 07:08:09", "infinity"]),
+    (
+        "timestamp",
+        ["0044-03-15 01:02:03 BC", "2024-05-06 07:08:09.000001", "2024-05-06 07:08:09", "infinity"],
+    ),
     ("timestamptz", ["2024-05-06 07:08:09+09", "2024-05-06 07:08:09Z", "-infinity"]),
     ("uuid", ["00000000-0000-0000-0000-000000000001", "F0000000-0000-0000-0000-000000000000"]),
     ("interval", ["1 day", "25:00", "-1 mon", "1 year"]),
@@ -110,14 +149,16 @@ KEY_TYPES = [
     ("integer[]", ["{1,2}", "{1}", "{}", "{10}"]),
     ("mood", ["sad", "happy"]),
     ("word", ["a", "b", "Z"]),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("key_type", "values"), KEY_TYPES, ids=[name for name, _ in KEY_TYPES])
 def test_keys_of_every_type_are_walked_without_gap_in_batches_of_one(
     run: Run, hr: sa.Engine, key_type: str, values: list[str]
 ) -> None:
-    execute(hr, "CREATE TYPE public.mood AS ENUM ('sad', 'happy'); CREATE DOMAIN public.word AS text")
+    execute(
+        hr, "CREATE TYPE public.mood AS ENUM ('sad', 'happy'); CREATE DOMAIN public.word AS text"
+    )
     execute(hr, f"CREATE TABLE hr.k (id {key_type} PRIMARY KEY, x integer)")
     with hr.begin() as conn:
         for value in values:
@@ -134,11 +175,21 @@ def test_keys_of_every_type_are_walked_without_gap_in_batches_of_one(
 
 def test_objects_that_a_collation_takes_for_one_are_both_written(run: Run, hr: sa.Engine) -> None:
     try:
-        execute(hr, "CREATE COLLATION hr.ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        execute(
+            hr,
+            "CREATE COLLATION hr.ci (provider = icu, locale = 'und-u-ks-level2', deterministic = "
+            "false)",
+        )
     except sa.exc.DBAPIError:
         pytest.skip("the server was built without ICU")
-    execute(hr, "CREATE TABLE hr.w (id text COLLATE hr.ci PRIMARY KEY); INSERT INTO hr.w VALUES ('a'), ('B'), ('c')")
-    execute(hr, "CREATE VIEW hr.v AS SELECT upper(id) AS pk_id FROM hr.w UNION ALL SELECT id FROM hr.w")
+    execute(
+        hr,
+        "CREATE TABLE hr.w (id text COLLATE hr.ci PRIMARY KEY); INSERT INTO hr.w VALUES ('a'), "
+        "('B'), ('c')",
+    )
+    execute(
+        hr, "CREATE VIEW hr.v AS SELECT upper(id) AS pk_id FROM hr.w UNION ALL SELECT id FROM hr.w"
+    )
     assert run("resync", "w", "--batch", "1")[0] == 0
     assert sorted(keys(hr)) == ["id=B", "id=a", "id=c"]
     assert run("resync", "v", "--batch", "1")[0] == 0
@@ -150,7 +201,9 @@ class TestView:
         self, run: Run, publish: Callable[[], Receiver], hr: sa.Engine
     ) -> None:
         users(hr, 5)
-        execute(hr, "INSERT INTO hr.usr_phone SELECT 3, '555-' || n FROM generate_series(1, 7) AS n")
+        execute(
+            hr, "INSERT INTO hr.usr_phone SELECT 3, '555-' || n FROM generate_series(1, 7) AS n"
+        )
         assert run("resync", "view_usr", "--batch", "2")[0] == 0
         assert keys(hr) == [f"pk_idu={n}" for n in range(1, 6)]
         assert rows(hr, "DISTINCT table_name, 1 AS record_id") == [("view_usr", 1)]
@@ -158,7 +211,11 @@ class TestView:
         assert receiver.objects["pk_idu=3"]["phone"] == {f"555-{n}" for n in range(1, 8)}
 
     def test_rows_without_key_are_no_objects(self, run: Run, hr: sa.Engine) -> None:
-        execute(hr, "CREATE VIEW hr.v AS SELECT * FROM (VALUES (1, 'a'), (NULL, 'b'), (2, NULL)) AS t (pk_a, pk_b)")
+        execute(
+            hr,
+            "CREATE VIEW hr.v AS SELECT * FROM (VALUES (1, 'a'), (NULL, 'b'), (2, NULL)) AS t "
+            "(pk_a, pk_b)",
+        )
         assert run("resync", "v")[0] == 0
         assert keys(hr) == ["pk_a=1+pk_b=a"]
 
@@ -176,14 +233,23 @@ class TestWhere:
             ("false", []),
         ],
     )
-    def test_it_is_sql_about_rows_of_the_class(self, run: Run, hr: sa.Engine, where: str, found: list[int]) -> None:
+    def test_it_is_sql_about_rows_of_the_class(
+        self, run: Run, hr: sa.Engine, where: str, found: list[int]
+    ) -> None:
         users(hr, 5)
         execute(hr, "INSERT INTO hr.usr_phone VALUES (3, '555')")
         assert run("resync", "usr", "--where", where, "--batch", "1")[0] == 0
         assert keys(hr) == [f"idu={n}" for n in found]
 
     @pytest.mark.parametrize(
-        "where", ["nonsense = 1", "idu = ", "idu", "idu = 1; DROP TABLE hr.usr_phone", "true); DELETE FROM hr.usr; --"]
+        "where",
+        [
+            "nonsense = 1",
+            "idu = ",
+            "idu",
+            "idu = 1; DROP TABLE hr.usr_phone",
+            "true); DELETE FROM hr.usr; --",
+        ],
     )
     def test_what_the_database_does_not_take_is_refused_and_leaves_nothing(
         self, run: Run, hr: sa.Engine, where: str
@@ -202,9 +268,16 @@ class TestKey:
     def test_any_spelling_of_a_key_names_the_object(self, run: Run, hr: sa.Engine) -> None:
         users(hr, 3)
         execute(hr, "INSERT INTO hr.desk VALUES ('a+b', 7, 'x')")
-        assert run("resync", "usr", "--key", ' IDU = "+002" ', "--key", "idu=2", "--key", "idu=1")[0] == 0
+        assert (
+            run("resync", "usr", "--key", ' IDU = "+002" ', "--key", "idu=2", "--key", "idu=1")[0]
+            == 0
+        )
         assert run("resync", "desk", "--key", 'num=07+branch="a+b"', "--as-update")[0] == 0
-        assert rows(hr, "event_type, table_key") == [(5, "idu=2"), (5, "idu=1"), (6, 'branch="a+b"+num=7')]
+        assert rows(hr, "event_type, table_key") == [
+            (5, "idu=2"),
+            (5, "idu=1"),
+            (6, 'branch="a+b"+num=7'),
+        ]
 
     def test_an_object_that_is_not_there_is_named(self, run: Run, hr: sa.Engine) -> None:
         users(hr, 1)
@@ -230,7 +303,8 @@ class TestKeysFile:
     def test_bad_lines_are_named_by_number_and_skipped(self, run: Run, hr: sa.Engine) -> None:
         users(hr, 5)
         Path("keys").write_bytes(
-            b"\xef\xbb\xbfidu=1\r\n\n  \nidu=x\n idu = 02 \nidu=9\n\xff\nidu=5\nidu=5\nidu=1+a=2\nidu=4"
+            b"\xef\xbb\xbfidu=1\r\n\n  \nidu=x\n idu = 02 "
+            b"\nidu=9\n\xff\nidu=5\nidu=5\nidu=1+a=2\nidu=4"
         )
         code, out, err = run("resync", "usr", "--keys", "keys", "--json")
         report = json.loads(out)
@@ -303,7 +377,9 @@ class TestLogs:
                 tim timestamptz, who varchar(30), tab varchar(60), col varchar(60), o text, n text);
             INSERT INTO hr.desk VALUES ('a+b', 1, 'x'), ('c', 2, 'y')""",
         )
-        Path("eventlog.toml").write_text("[database]\nlog_table = 'theirs'\n[publisher]\nlayout = '3.5'\n")
+        Path("eventlog.toml").write_text(
+            "[database]\nlog_table = 'theirs'\n[publisher]\nlayout = '3.5'\n"
+        )
         assert run("db", "upgrade", "--companions-only")[0] == 0
         assert run("resync", "desk", "--batch", "1")[0] == 0
         with hr.connect() as conn:
@@ -317,14 +393,18 @@ class TestLogs:
             ]
         assert set(publish().objects) == {'branch="a+b"+num=1', "branch=c+num=2"}
 
-    def test_a_log_that_is_older_than_the_table_of_positions_says_how_to_get_it(self, run: Run, hr: sa.Engine) -> None:
+    def test_a_log_that_is_older_than_the_table_of_positions_says_how_to_get_it(
+        self, run: Run, hr: sa.Engine
+    ) -> None:
         users(hr, 1)
         execute(hr, "DROP TABLE hr.eventlog_resync")
         code, _, err = run("resync", "usr")
         assert (code, err.count("\n"), "`eventlog db upgrade`" in err) == (1, 1, True)
         assert run("resync", "usr", "--key", "idu=1")[0] == 0
 
-    def test_rights_that_are_missing_are_named(self, run: Run, hr: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_rights_that_are_missing_are_named(
+        self, run: Run, hr: sa.Engine, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         user = f"clerk_{os.getpid()}"
         execute(
             hr,
@@ -339,10 +419,15 @@ class TestLogs:
             with hr.connect() as conn:
                 conn.exec_driver_sql(f"SET ROLE {user}")
                 log = LogTable("hr", "eventlog", LogRow._fields)
-                assert DIALECT.missing_resync_rights(conn, log, resumable=False) == ["INSERT on table eventlog"]
+                assert DIALECT.missing_resync_rights(conn, log, resumable=False) == [
+                    "INSERT on table eventlog"
+                ]
                 assert DIALECT.missing_resync_rights(conn, log, resumable=True) == [
                     "INSERT on table eventlog",
-                    *(f"{right} on table eventlog_resync" for right in ("SELECT", "INSERT", "UPDATE", "DELETE")),
+                    *(
+                        f"{right} on table eventlog_resync"
+                        for right in ("SELECT", "INSERT", "UPDATE", "DELETE")
+                    ),
                 ]
         finally:
             execute(hr, f"DROP OWNED BY {user}; DROP ROLE {user}")
@@ -361,7 +446,11 @@ class TestLogs:
 
 
 def test_a_batch_reads_no_more_than_its_keys(run: Run, hr: sa.Engine) -> None:
-    execute(hr, "INSERT INTO hr.desk SELECT 'b' || n % 9, n, 'x' FROM generate_series(1, 20000) AS n; ANALYZE hr.desk")
+    execute(
+        hr,
+        "INSERT INTO hr.desk SELECT 'b' || n % 9, n, 'x' FROM generate_series(1, 20000) AS n; "
+        "ANALYZE hr.desk",
+    )
     cls = class_named(hr, "desk")
     selection = Selection("desk", EventType.INSERT_ROW_QUERY_BACK, where="num > 0")
     with hr.connect() as conn:
@@ -375,9 +464,17 @@ def test_a_batch_reads_no_more_than_its_keys(run: Run, hr: sa.Engine) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "rate", "elapsed", "seconds"),
-    [(100, None, 0.0, 0.0), (100, 50.0, 0.5, 1.5), (100, 50.0, 2.0, 0.0), (100, 50.0, 9.0, 0.0), (1, 0.5, 0.0, 2.0)],
+    [
+        (100, None, 0.0, 0.0),
+        (100, 50.0, 0.5, 1.5),
+        (100, 50.0, 2.0, 0.0),
+        (100, 50.0, 9.0, 0.0),
+        (1, 0.5, 0.0, 2.0),
+    ],
 )
-def test_the_rate_is_kept_over_the_whole_run(rows: int, rate: float | None, elapsed: float, seconds: float) -> None:
+def test_the_rate_is_kept_over_the_whole_run(
+    rows: int, rate: float | None, elapsed: float, seconds: float
+) -> None:
     assert pause(rows, rate, elapsed) == seconds
 
 

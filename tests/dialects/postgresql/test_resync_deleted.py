@@ -1,4 +1,6 @@
-"""``eventlog resync --deleted``: what is gone from the tables and no trigger saw go (spec/event-log.md 11)."""
+"""``eventlog resync --deleted``: what is gone from the tables and no trigger saw go
+(spec/event-log.md 11).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class TestDeleted:
     @pytest.fixture
     def lost(self, run: Run, hr: sa.Engine) -> None:
         """Six users that the log knows; 1 is deleted, and 2, 4 and 5 are gone without a word."""
-        Path("eventlog.toml").write_text("[publisher]\nallow_loopback = true\n[[watch]]\ntable = 'usr'\n")
+        Path("eventlog.toml").write_text(
+            "[publisher]\nallow_loopback = true\n[[watch]]\ntable = 'usr'\n"
+        )
         assert run("triggers", "apply")[0] == 0
         users(hr, 6)
         execute(hr, "DELETE FROM hr.usr WHERE idu = 1")
@@ -54,33 +58,59 @@ class TestDeleted:
     @pytest.mark.usefixtures("lost")
     def test_what_was_stopped_goes_on_and_leaves_nothing_out(self, run: Run, hr: sa.Engine) -> None:
         before = len(keys(hr))
-        execute(hr, "ALTER TABLE hr.eventlog ADD CHECK (event_type <> 4 OR table_key <> 'idu=4') NOT VALID")
+        execute(
+            hr,
+            "ALTER TABLE hr.eventlog ADD CHECK (event_type <> 4 OR table_key <> 'idu=4') NOT VALID",
+        )
         assert run("resync", "usr", "--deleted", "--batch", "1")[0] == 1
         assert keys(hr)[before:] == ["idu=2"]
         ((_, position, written),) = positions(hr)
         execute(hr, "ALTER TABLE hr.eventlog DROP CONSTRAINT eventlog_check")
         code, _, err = run("resync", "usr", "--deleted")
         assert code == 2
-        assert "a resync of usr (objects that are gone, as type 4) is not finished: 1 row written" in err
+        assert (
+            "a resync of usr (objects that are gone, as type 4) is not finished: 1 row written"
+            in err
+        )
         code, out, _ = run("resync", "usr", "--deleted", "--resume", "--json")
-        assert (code, written, json.loads(out)["rows"], json.loads(out)["resumed_at"]) == (0, 1, 2, position)
+        assert (code, written, json.loads(out)["rows"], json.loads(out)["resumed_at"]) == (
+            0,
+            1,
+            2,
+            position,
+        )
         assert keys(hr)[before:] == ["idu=2", "idu=4", "idu=5"]
 
-    def test_without_history_it_says_that_nothing_can_be_known(self, run: Run, hr: sa.Engine) -> None:
+    def test_without_history_it_says_that_nothing_can_be_known(
+        self, run: Run, hr: sa.Engine
+    ) -> None:
         users(hr, 2)
         code, out, err = run("resync", "usr", "--deleted")
         assert (code, out.startswith("0 rows of type 4 written")) == (1, True)
-        assert "the log has no rows of usr, so it cannot be told from it which objects a receiver has" in err
+        assert (
+            "the log has no rows of usr, so it cannot be told from it which objects a receiver has"
+            in err
+        )
         code, out, _ = run("resync", "usr", "--deleted", "--json")
         assert (code, json.loads(out)["known_since"]) == (1, None)
 
-    def test_keys_of_any_spelling_and_of_no_class_in_a_log_that_others_fill(self, run: Run, hr: sa.Engine) -> None:
+    def test_keys_of_any_spelling_and_of_no_class_in_a_log_that_others_fill(
+        self, run: Run, hr: sa.Engine
+    ) -> None:
         users(hr, 2)
-        logged = [("usr", "idu=1"), ("USR", "idu=02"), ("usr", 'idu="3"'), ("hr.usr", "idu=4"), ("usr", "nonsense")]
+        logged = [
+            ("usr", "idu=1"),
+            ("USR", "idu=02"),
+            ("usr", 'idu="3"'),
+            ("hr.usr", "idu=4"),
+            ("usr", "nonsense"),
+        ]
         logged += [("usr_phone", "idu=5"), ("desk", "branch=x+num=1"), ("nobody", "idu=6")]
         for name, key in logged:
             row = f"6, '{name}', '{key}'"
-            execute(hr, f"INSERT INTO hr.eventlog (event_type, table_name, table_key) VALUES ({row})")
+            execute(
+                hr, f"INSERT INTO hr.eventlog (event_type, table_name, table_key) VALUES ({row})"
+            )
         code, _, err = run("resync", "usr", "--deleted")
         assert (code, "the log, row 5: " in err) == (1, True)
         assert keys(hr)[len(logged) :] == ["idu=3", "idu=4", "idu=5"]
@@ -112,7 +142,9 @@ class TestDeleted:
             application.exec_driver_sql("INSERT INTO hr.usr VALUES (4, 'back')")
             code, _, err = run("resync", "usr", "--deleted")
         assert code == 1
-        assert "is open for more than 0.1 s, and what it inserts may not be taken for deleted" in err
+        assert (
+            "is open for more than 0.1 s, and what it inserts may not be taken for deleted" in err
+        )
         assert keys(hr) == before
         assert run("resync", "usr", "--deleted", "--resume")[0] == 0
         assert keys(hr)[len(before) :] == ["idu=2", "idu=4", "idu=5"]
@@ -135,4 +167,8 @@ class TestDeleted:
 
 def unseen(hr: sa.Engine, statement: str) -> None:
     """A change that no trigger sees."""
-    execute(hr, f"SET session_replication_role = replica; {statement}; SET session_replication_role = origin")
+    execute(
+        hr,
+        f"SET session_replication_role = replica; {statement}; SET session_replication_role = "
+        "origin",
+    )

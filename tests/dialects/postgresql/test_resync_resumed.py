@@ -23,7 +23,9 @@ from eventlog.sql.windows import Selection
 
 class TestResume:
     # At most 2000 rows a second, so that there are seconds between what is waited for and the end.
-    @pytest.mark.parametrize(("size", "rate", "wait_for"), [("1", "4", 2), ("1", "2000", 40), ("7", "2000", 70)])
+    @pytest.mark.parametrize(
+        ("size", "rate", "wait_for"), [("1", "4", 2), ("1", "2000", 40), ("7", "2000", 70)]
+    )
     def test_after_kill_9_every_object_is_written_exactly_once(
         self, run: Run, hr: sa.Engine, size: str, rate: str, wait_for: int
     ) -> None:
@@ -48,7 +50,9 @@ class TestResume:
         assert keys(hr) == [f"idu={n}" for n in range(1, 3001)]
         assert positions(hr) == []
 
-    def test_a_batch_that_fails_leaves_neither_rows_nor_position(self, run: Run, hr: sa.Engine) -> None:
+    def test_a_batch_that_fails_leaves_neither_rows_nor_position(
+        self, run: Run, hr: sa.Engine
+    ) -> None:
         users(hr, 6)
         execute(hr, "ALTER TABLE hr.eventlog ADD CHECK (table_key <> 'idu=4')")
         code, _, err = run("resync", "usr", "--batch", "2")
@@ -60,12 +64,17 @@ class TestResume:
         assert run("resync", "usr", "--batch", "2", "--resume")[0] == 0
         assert keys(hr) == [f"idu={n}" for n in range(1, 7)]
 
-    def test_an_unfinished_one_is_neither_forgotten_nor_begun_again_unasked(self, run: Run, hr: sa.Engine) -> None:
+    def test_an_unfinished_one_is_neither_forgotten_nor_begun_again_unasked(
+        self, run: Run, hr: sa.Engine
+    ) -> None:
         users(hr, 5)
         stopped(hr, "usr", after=2)
         code, _, err = run("resync", "usr")
         assert (code, err.count("\n")) == (2, 1)
-        assert "2 rows written, up to idu=2; --resume goes on from there, --restart begins again" in err
+        assert (
+            "2 rows written, up to idu=2; --resume goes on from there, --restart begins again"
+            in err
+        )
         assert run("resync", "usr", "--as-update", "--where", "idu = 5")[0] == 0
         assert run("resync", "usr", "--restart")[0] == 0
         assert keys(hr) == ["idu=1", "idu=2", "idu=5", *(f"idu={n}" for n in range(1, 6))]
@@ -73,7 +82,10 @@ class TestResume:
 
     def test_without_one_there_is_nothing_to_resume(self, run: Run, hr: sa.Engine) -> None:
         code, _, err = run("resync", "usr", "--resume")
-        assert (code, "there is no unfinished resync of usr: leave --resume out" in err) == (2, True)
+        assert (code, "there is no unfinished resync of usr: leave --resume out" in err) == (
+            2,
+            True,
+        )
         users(hr, 5)
         stopped(hr, "usr", after=1)
         code, _, err = run("resync", "usr", "--where", "idu > 1", "--resume")
@@ -108,7 +120,12 @@ class TestResume:
             walk = DIALECT.start_walk(one, LOG, "hr", cls, selection)
             one.commit()
             runs = [
-                batches.run(conn, LOG, selection, lambda conn, position: DIALECT.write_batch(conn, walk, position, 2))
+                batches.run(
+                    conn,
+                    LOG,
+                    selection,
+                    lambda conn, position: DIALECT.write_batch(conn, walk, position, 2),
+                )
                 for conn in (one, two)
             ]
             done = [next(runs[turn]).rows for turn in (0, 1, 1, 0)]
@@ -124,7 +141,9 @@ class TestConcurrentChanges:
         self, run: Run, publish: Callable[[], Receiver], hr: sa.Engine
     ) -> None:
         users(hr, 40)
-        Path("eventlog.toml").write_text("[publisher]\nallow_loopback = true\n[[watch]]\ntable = 'usr'\n")
+        Path("eventlog.toml").write_text(
+            "[publisher]\nallow_loopback = true\n[[watch]]\ntable = 'usr'\n"
+        )
         assert run("triggers", "apply")[0] == 0
         cls = class_named(hr, "usr")
         selection = Selection("usr", EventType.INSERT_ROW_QUERY_BACK)
@@ -134,12 +153,20 @@ class TestConcurrentChanges:
             walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
             conn.commit()
             for number, _ in enumerate(
-                batches.run(conn, LOG, selection, lambda conn, position: DIALECT.write_batch(conn, walk, position, 10))
+                batches.run(
+                    conn,
+                    LOG,
+                    selection,
+                    lambda conn, position: DIALECT.write_batch(conn, walk, position, 10),
+                )
             ):
                 if number == 0:
-                    # Behind the position and before it; one that is published in between, and one that comes back.
+                    # Behind the position and before it; one that is published in between, and one
+                    # that comes back.
                     execute(hr, "DELETE FROM hr.usr WHERE idu IN (3, 4, 25)")
-                    execute(hr, "INSERT INTO hr.usr VALUES (4, 'again', NULL), (0, 'new', 'before')")
+                    execute(
+                        hr, "INSERT INTO hr.usr VALUES (4, 'again', NULL), (0, 'new', 'before')"
+                    )
                     publish()
                 if number == 1:
                     execute(hr, "UPDATE hr.usr SET idu = idu + 100 WHERE idu IN (7, 38)")
@@ -155,12 +182,15 @@ class TestConcurrentChanges:
         with hr.connect() as conn:
             there = {
                 f"idu={row.idu}": {
-                    name: {value} for name, value in (("fname", row.fname), ("lname", row.lname)) if value is not None
+                    name: {value}
+                    for name, value in (("fname", row.fname), ("lname", row.lname))
+                    if value is not None
                 }
                 for row in conn.exec_driver_sql("SELECT * FROM hr.usr")
             }
         held = {
-            key: {name: value for name, value in values.items() if value} for key, values in receiver.objects.items()
+            key: {name: value for name, value in values.items() if value}
+            for key, values in receiver.objects.items()
         }
         assert held == there
         assert rows(hr, "DISTINCT status, 1 AS record_id") == [("S", 1)]

@@ -1,4 +1,6 @@
-"""``eventlog show RECORD_ID`` on a real PostgreSQL: one row explained (spec/event-log.md 5 to 8, 10)."""
+"""``eventlog show RECORD_ID`` on a real PostgreSQL: one row explained (spec/event-log.md 5 to 8,
+10).
+"""
 
 from __future__ import annotations
 
@@ -38,11 +40,15 @@ def fill(database: sa.Engine) -> None:
 
 
 @pytest.fixture
-def home(filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[sa.Engine]:
+def home(
+    filled_database: Any, empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[sa.Engine]:
     """A database with the schema above and a log, and a directory with its configuration."""
     Path("eventlog.toml").write_text(CONFIG)
     with filled_database(fill) as database:
-        monkeypatch.setenv("EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False))
+        monkeypatch.setenv(
+            "EVENTLOG_DATABASE_URL", database.url.render_as_string(hide_password=False)
+        )
         yield database
 
 
@@ -60,13 +66,16 @@ def show(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> Show:
 
 
 def log(database: sa.Engine, *rows: tuple[object, ...]) -> None:
-    """Rows of class usr: record_id, type, column, old, new; then status, perpetrator and key, if they are others."""
+    """Rows of class usr: record_id, type, column, old, new; then status, perpetrator and key, if
+    they are others.
+    """
     with database.begin() as conn:
         for record_id, event_type, column, old, new, *rest in rows:
             status, perpetrator, key = (*rest, *("N", "app", "idu=1")[len(rest) :])
             conn.exec_driver_sql(
-                "INSERT INTO hr.eventlog (record_id, event_type, column_name, old_value, new_value, status,"
-                " perpetrator, table_name, table_key) VALUES (%s, %s, %s, %s, %s, %s, %s, 'usr', %s)",
+                "INSERT INTO hr.eventlog (record_id, event_type, column_name, old_value, "
+                "new_value, status, perpetrator, table_name, table_key) VALUES (%s, %s, %s, %s, "
+                "%s, %s, %s, 'usr', %s)",
                 (record_id, event_type, column, old, new, status, perpetrator, key),
             )
 
@@ -75,7 +84,9 @@ def members(found: dict[str, Any]) -> dict[int, str]:
     return {member["record_id"]: member["fate"] for member in found["members"]}
 
 
-def test_a_row_that_waits_is_shown_with_its_group_and_its_document(home: sa.Engine, show: Show) -> None:
+def test_a_row_that_waits_is_shown_with_its_group_and_its_document(
+    home: sa.Engine, show: Show
+) -> None:
     log(home, (1, 2, "fname", "Ada", "Eva"), (2, 2, "lname", None, "Frost", "N", "app", "idu=2"),
         (3, 2, "lname", None, "Snow", "N", "app", ' IDU = "01" '))  # fmt: skip
     found = show(3)
@@ -91,7 +102,12 @@ def test_a_row_that_waits_is_shown_with_its_group_and_its_document(home: sa.Engi
 
 def test_precedence_is_told_row_by_row(home: sa.Engine, show: Show) -> None:
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Now', 'Frost')")
-    log(home, (1, 2, "fname", "Ada", "Eva"), (2, 2, "lname", None, "Frost"), (3, 8, "fname", None, None))
+    log(
+        home,
+        (1, 2, "fname", "Ada", "Eva"),
+        (2, 2, "lname", None, "Frost"),
+        (3, 8, "fname", None, None),
+    )
     found = show(1)
     assert members(found) == {
         1: "dropped by precedence: row 3 of type 8 reads the attribute back",
@@ -126,7 +142,9 @@ def test_an_old_value_that_cannot_be_converted_is_told(home: sa.Engine, show: Sh
     log(home, (1, 2, "age", "old", "5"))
     found = show(1)
     assert found["problem"] is None
-    assert any("old_value cannot be converted ('old' is not an integer)" in note for note in found["notes"])
+    assert any(
+        "old_value cannot be converted ('old' is not an integer)" in note for note in found["notes"]
+    )
     assert "<remove-all-values/>" in found["document"]
 
 
@@ -142,10 +160,16 @@ def test_a_group_ends_where_the_publisher_ends_it(home: sa.Engine, show: Show, s
 
 
 def test_where_a_group_begins_depends_on_all_before_it(home: sa.Engine, show: Show) -> None:
-    # With a span of 10 the groups are {1, 9}, {12, 20}, {23}: looking only 10 back from 23 would give {13...}.
+    # With a span of 10 the groups are {1, 9}, {12, 20}, {23}: looking only 10 back from 23 would
+    # give {13...}.
     log(home, *((number, 2, "fname", "a", "b") for number in (1, 9, 12, 20, 23)))
     option = ("--set", "publisher.fold_span=10", "--set", "publisher.fold_distance=10")
-    assert [list(members(show(number, *option))) for number in (9, 12, 20, 23)] == [[1, 9], [12, 20], [12, 20], [23]]
+    assert [list(members(show(number, *option))) for number in (9, 12, 20, 23)] == [
+        [1, 9],
+        [12, 20],
+        [12, 20],
+        [23],
+    ]
 
 
 def test_a_bad_row_is_shown_with_the_check_that_fails(home: sa.Engine, show: Show) -> None:
@@ -158,7 +182,12 @@ def test_a_bad_row_is_shown_with_the_check_that_fails(home: sa.Engine, show: Sho
 
 def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show) -> None:
     execute(home, "INSERT INTO hr.usr VALUES (1, 'Now', 'Frost')")
-    log(home, (1, 2, "fname", "Ada", "Eva"), (2, 8, "fname", None, None), (3, 2, "lname", None, "Later"))
+    log(
+        home,
+        (1, 2, "fname", "Ada", "Eva"),
+        (2, 8, "fname", None, None),
+        (3, 2, "lname", None, "Later"),
+    )
     events = '{"0":{"dropped":[[1,1]],"sendings":3}}'
     envelope = f'{{"number":4,"rows":[[1,2]],"counts":[2],"events":{events}}}'
     line = f'{{"line_format":1,"kind":"publisher","envelopes":[{envelope}]}}'
@@ -178,12 +207,25 @@ def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show
         assert "sent and not answered for good, or parked" in show(1)["state"]
 
 
-def test_loopback_reserved_and_future_rows_say_why_they_are_left(home: sa.Engine, show: Show) -> None:
+def test_loopback_reserved_and_future_rows_say_why_they_are_left(
+    home: sa.Engine, show: Show
+) -> None:
     with home.connect() as conn:
         user = DIALECT.current_user(conn)
-    log(home, (1, 2, "fname", "a", "b", "N", user), (2, 2, "fname", "a", "b", "n"), (3, 4, None, None, None))
-    execute(home, "UPDATE hr.eventlog SET event_time = event_time + interval '1 day' WHERE record_id = 3")
-    assert show(1)["state"] == f"to be marked S without being published: made by {user!r}, the publisher's own user"
+    log(
+        home,
+        (1, 2, "fname", "a", "b", "N", user),
+        (2, 2, "fname", "a", "b", "n"),
+        (3, 4, None, None, None),
+    )
+    execute(
+        home,
+        "UPDATE hr.eventlog SET event_time = event_time + interval '1 day' WHERE record_id = 3",
+    )
+    assert (
+        show(1)["state"]
+        == f"to be marked S without being published: made by {user!r}, the publisher's own user"
+    )
     assert "loopback_rows = leave" in show(1, "--set", "publisher.loopback_rows=leave")["state"]
     assert show(2)["state"] == "left alone: status 'n' is reserved, only N is new"
     found = show(3, "--set", "publisher.handle_future_events=yes")
@@ -195,7 +237,12 @@ def test_loopback_reserved_and_future_rows_say_why_they_are_left(home: sa.Engine
 def test_rows_that_are_done_are_shown_with_a_group_that_is_said_to_be_reconstructed(
     home: sa.Engine, show: Show
 ) -> None:
-    log(home, (1, 2, "fname", "Ada", "Eva", "S"), (2, 2, "lname", None, "Frost", "S"), (3, 2, "lname", "Frost", "Snow"))
+    log(
+        home,
+        (1, 2, "fname", "Ada", "Eva", "S"),
+        (2, 2, "lname", None, "Frost", "S"),
+        (3, 2, "lname", "Frost", "Snow"),
+    )
     found = show(1)
     assert found["state"] == "done: published and answered success, or without effect"
     assert found["source"] == "reconstructed"
@@ -205,24 +252,34 @@ def test_rows_that_are_done_are_shown_with_a_group_that_is_said_to_be_reconstruc
 
 
 def test_a_row_that_failed_is_shown_with_its_error_lines(home: sa.Engine, show: Show) -> None:
-    log(home, (1, 2, "fname", "Ada", "Eva", "E"), (2, 2, "gone", "Ada", "Eva", "E"), (3, 4, None, None, None, "F"))
+    log(
+        home,
+        (1, 2, "fname", "Ada", "Eva", "E"),
+        (2, 2, "gone", "Ada", "Eva", "E"),
+        (3, 4, None, None, None, "F"),
+    )
     execute(
         home,
-        "INSERT INTO hr.eventlog_error (record_id, error_time, code, message) VALUES"
-        " (1, '2024-01-01', 'receiver', 'first'), (1, '2024-01-02', 'receiver', 'no such user'),"
-        " (2, '2024-01-01', 'unknown_column', 'gone is no attribute'), (3, '2024-01-01', 'receiver', 'broken')",
+        "INSERT INTO hr.eventlog_error (record_id, error_time, code, message) VALUES (1, "
+        "'2024-01-01', 'receiver', 'first'), (1, '2024-01-02', 'receiver', 'no such user'), (2, "
+        "'2024-01-01', 'unknown_column', 'gone is no attribute'), (3, '2024-01-01', 'receiver', "
+        "'broken')",
     )
     found = show(1)
     assert [line["message"] for line in found["errors"]] == ["first", "no such user"]
     assert found["state"].startswith("the receiver answered error: no such user")
-    assert show(2)["state"].startswith("bad (unknown_column): gone is no attribute; not tried again")
+    assert show(2)["state"].startswith(
+        "bad (unknown_column): gone is no attribute; not tried again"
+    )
     assert show(2)["source"] is None
     assert show(3)["state"].startswith("the receiver answered fatal: broken")
     execute(home, "ALTER TABLE hr.usr ADD COLUMN gone text")
     assert "it passes the checks now" in show(2)["state"]
 
 
-def test_for_people_the_explanation_ends_with_the_document(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_for_people_the_explanation_ends_with_the_document(
+    home: sa.Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
     log(home, (1, 2, "fname", "Ada", "Eva"))
     assert cli.run(["show", "1"]) == 0
     out, err = capfd.readouterr()
@@ -233,7 +290,9 @@ def test_for_people_the_explanation_ends_with_the_document(home: sa.Engine, capf
     assert document.endswith("</nds>\n")
 
 
-def test_a_row_that_is_not_there_is_an_error_in_one_line(home: sa.Engine, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_row_that_is_not_there_is_an_error_in_one_line(
+    home: sa.Engine, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert cli.run(["show", "17"]) == 1
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)

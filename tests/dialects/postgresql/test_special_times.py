@@ -1,4 +1,6 @@
-"""Times that other calendars do not have: logged, sent and read back by PostgreSQL (spec/xds.md 4.3, 6.3)."""
+"""Times that other calendars do not have: logged, sent and read back by PostgreSQL (spec/xds.md
+4.3, 6.3).
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,29 @@ CREATE TABLE price (id integer PRIMARY KEY, amount numeric(10,2), free numeric, 
 CREATE TABLE slot (until timestamptz PRIMARY KEY, n integer)
 """
 COLUMNS = {
-    "day": ["infinity", "-infinity", "10000-01-01", "5874897-12-31", "0044-03-15 BC", "4713-01-01 BC"],
+    "day": [
+        "infinity",
+        "-infinity",
+        "10000-01-01",
+        "5874897-12-31",
+        "0044-03-15 BC",
+        "4713-01-01 BC",
+    ],
     "at": ["24:00:00"],
-    "made": ["infinity", "-infinity", "12345-01-01", "294276-12-31 23:59:59.999999", "4713-01-01 00:00:00 BC"],
-    "until": ["infinity", "-infinity", "12345-01-01 00:00+02", "0044-03-15 10:00:00 BC", "294276-12-31 23:59:59+00"],
+    "made": [
+        "infinity",
+        "-infinity",
+        "12345-01-01",
+        "294276-12-31 23:59:59.999999",
+        "4713-01-01 00:00:00 BC",
+    ],
+    "until": [
+        "infinity",
+        "-infinity",
+        "12345-01-01 00:00+02",
+        "0044-03-15 10:00:00 BC",
+        "294276-12-31 23:59:59+00",
+    ],
     "amount": ["NaN"],
     "free": ["NaN", "Infinity", "-Infinity"],
 }
@@ -70,7 +91,11 @@ class Receiver(PlainSink):
 def publish(database: sa.Engine, **options: str) -> tuple[list[Event], Counters]:
     url = database.url.render_as_string(hide_password=False)
     receiver, counters = Receiver(), Counters()
-    flags = {"database.url": url, "publisher.allow_loopback": "yes", **{f"format.{k}": v for k, v in options.items()}}
+    flags = {
+        "database.url": url,
+        "publisher.allow_loopback": "yes",
+        **{f"format.{k}": v for k, v in options.items()},
+    }
     with open_context(load(None, {}, flags), counters) as context:
         publish_once(context, receiver)
     return receiver.events, counters
@@ -98,16 +123,29 @@ def test_every_special_value_that_is_stored_is_sent(watched: sa.Engine, time_syn
     events, counters = publish(watched, **{"xds.time_syntax": time_syntax})
     assert letters(watched) == {"S"}
     assert counters.old_unreadable == 0
-    removed = [attribute for event in events for attribute in event.attributes if attribute.steps[0].op is Op.REMOVE]
+    removed = [
+        attribute
+        for event in events
+        for attribute in event.attributes
+        if attribute.steps[0].op is Op.REMOVE
+    ]
     assert [attribute.name for attribute in removed] == [column for column, _ in CASES]
     assert {attribute.value_type for attribute in removed} == {"string"}
 
 
 def test_special_times_that_are_not_wanted_are_bad_rows(watched: sa.Engine) -> None:
-    run(watched, "INSERT INTO price (id, day) VALUES (1, 'infinity')", "INSERT INTO slot VALUES ('infinity', 1)")
+    run(
+        watched,
+        "INSERT INTO price (id, day) VALUES (1, 'infinity')",
+        "INSERT INTO slot VALUES ('infinity', 1)",
+    )
     publish(watched, special_times="error")
     with watched.connect() as conn:
-        codes = conn.execute(sa.text("SELECT DISTINCT code FROM eventlog_error ORDER BY 1")).scalars().all()
+        codes = (
+            conn.execute(sa.text("SELECT DISTINCT code FROM eventlog_error ORDER BY 1"))
+            .scalars()
+            .all()
+        )
     assert codes == ["bad_table_key", "bad_value"]
 
 
@@ -115,19 +153,32 @@ def test_special_times_that_are_not_wanted_are_bad_rows(watched: sa.Engine) -> N
 def test_an_object_whose_key_is_a_special_time_is_read_back(watched: sa.Engine, value: str) -> None:
     run(watched, f"INSERT INTO slot VALUES ('{value}', 7)")
     events, _ = publish(watched)
-    assert [(attribute.name, attribute.steps[-1].values) for attribute in events[0].attributes] == [("n", ("7",))]
+    assert [(attribute.name, attribute.steps[-1].values) for attribute in events[0].attributes] == [
+        ("n", ("7",))
+    ]
 
 
 KEYS = {
     "date": COLUMNS["day"],
     "time": ["24:00:00"],
-    "timestamp": ["infinity", "12345-01-01 00:00:00", "294276-12-31 23:59:59.999999", "4714-11-24 00:00:00 BC"],
-    "timestamptz": ["12345-01-01 00:00:00+15:59", "294275-12-31 23:59:59-15:59", "4713-01-01 00:00:00+15 BC"],
+    "timestamp": [
+        "infinity",
+        "12345-01-01 00:00:00",
+        "294276-12-31 23:59:59.999999",
+        "4714-11-24 00:00:00 BC",
+    ],
+    "timestamptz": [
+        "12345-01-01 00:00:00+15:59",
+        "294275-12-31 23:59:59-15:59",
+        "4713-01-01 00:00:00+15 BC",
+    ],
     "numeric": ["NaN", "Infinity", "-Infinity"],
 }
 
 
-@pytest.mark.parametrize(("type", "text"), [(type, text) for type, texts in KEYS.items() for text in texts])
+@pytest.mark.parametrize(
+    ("type", "text"), [(type, text) for type, texts in KEYS.items() for text in texts]
+)
 def test_a_key_that_is_a_special_value_is_never_an_error_of_the_server(
     never_committed: sa.Engine, type: str, text: str
 ) -> None:

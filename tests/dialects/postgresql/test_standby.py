@@ -43,7 +43,8 @@ def execute(url: str, script: str) -> None:
 @pytest.fixture(scope="module")
 def standby() -> Iterator[str]:
     """The URL of a server that is a standby, with a log and one row that waits."""
-    # Not pytest's own temporary directory: its path is too long for a socket, and closed to the server's user.
+    # Not pytest's own temporary directory: its path is too long for a socket, and closed to the
+    # server's user.
     directory = Path(tempfile.mkdtemp(prefix="el-", dir="/tmp"))
     place = directory / "pg"
     try:
@@ -52,8 +53,14 @@ def standby() -> Iterator[str]:
             file = directory / "eventlog.toml"
             file.write_text(CONFIG)
             for command in (("db", "upgrade"), ("triggers", "apply")):
-                assert cli.run(["--quiet", "--config", str(file), "--database-url", url, *command]) == 0
-            execute(url, "INSERT INTO hr.usr VALUES (1, 'Jack'); UPDATE hr.eventlog SET perpetrator = 'app'")
+                assert (
+                    cli.run(["--quiet", "--config", str(file), "--database-url", url, *command])
+                    == 0
+                )
+            execute(
+                url,
+                "INSERT INTO hr.usr VALUES (1, 'Jack'); UPDATE hr.eventlog SET perpetrator = 'app'",
+            )
         # It recovers what its own log holds, and then waits for a primary for good.
         signal = place / "standby.signal"
         signal.touch()
@@ -66,7 +73,9 @@ def standby() -> Iterator[str]:
 
 
 @pytest.fixture
-def run(standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(
+    standby: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Run:
     """A command there: its exit code, standard output and standard error."""
     monkeypatch.chdir(tmp_path)
     Path("eventlog.toml").write_text(CONFIG)
@@ -88,7 +97,9 @@ def test_doctor_says_that_the_server_is_a_standby(run: Run) -> None:
     assert finding["text"].startswith("the server is a standby")
     assert "target_session_attrs" in finding["mend"][0]
     # The rest is examined all the same.
-    assert [one for one in findings if one["code"] in ("check_failed", "log_table", "rights_publish")] == []
+    assert [
+        one for one in findings if one["code"] in ("check_failed", "log_table", "rights_publish")
+    ] == []
 
 
 @pytest.mark.parametrize("command", [("publish",), ("publish", "--once")])
@@ -107,7 +118,9 @@ def test_purge_says_that_the_server_is_a_standby_and_does_not_blame_rights(run: 
     assert "right" not in err
 
 
-@pytest.mark.parametrize("command", [("requeue",), ("triggers", "drop", "--yes"), ("resync", "usr")])
+@pytest.mark.parametrize(
+    "command", [("requeue",), ("triggers", "drop", "--yes"), ("resync", "usr")]
+)
 def test_what_writes_otherwise_says_it_too(run: Run, command: tuple[str, ...]) -> None:
     code, _, err = run(*command)
     assert code == 1
@@ -132,11 +145,16 @@ def test_a_primary_whose_sessions_are_read_only_is_said(uncommitted: sa.Connecti
 def test_nobody_tells_there_who_writes_the_log(standby: str) -> None:
     engine = sa.create_engine(standby, poolclass=sa.NullPool)
     with engine.connect() as conn:
-        assert DIALECT.open_writers(conn, locate_log(conn, DIALECT, name="eventlog", schema="hr")) is None
+        assert (
+            DIALECT.open_writers(conn, locate_log(conn, DIALECT, name="eventlog", schema="hr"))
+            is None
+        )
 
 
 def test_the_stream_of_changes_is_refused_there(standby: str, tmp_path: Path) -> None:
-    change_log = pytest.importorskip("eventlog.spark.change_log", reason="the extra spark is not installed")
+    change_log = pytest.importorskip(
+        "eventlog.spark.change_log", reason="the extra spark is not installed"
+    )
     file = tmp_path / "eventlog.toml"
     file.write_text(CONFIG.replace("[database]", f'[database]\nurl = "{standby}"'))
     with pytest.raises(LogTableError, match="the server is a standby; read from its primary"):

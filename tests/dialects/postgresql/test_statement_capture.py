@@ -51,10 +51,12 @@ def usr(usr: Watched) -> Watched:
     return Watched(usr.conn, capture="statement")
 
 
-# --- order ------------------------------------------------------------------------------------------------------------
+# --- order ----------------------------------------------------------------------------------------
 
 
-def test_the_rows_of_an_object_stand_together_and_objects_in_the_order_of_the_statement(usr: Watched) -> None:
+def test_the_rows_of_an_object_stand_together_and_objects_in_the_order_of_the_statement(
+    usr: Watched,
+) -> None:
     usr.watch(WatchedTable("usr"))
     assert usr.logged("INSERT INTO usr VALUES (2, 'b', 'B'), (1, 'a', 'A')") == [
         *fields(1, "idu=2", ("fname", None, "b"), ("lname", None, "B")),
@@ -74,9 +76,21 @@ def test_the_rows_of_an_object_stand_together_and_objects_in_the_order_of_the_st
 @pytest.mark.parametrize(
     ("style", "changed", "new"),
     [
-        ("field", fields(2, "idu=2", ("fname", "b", "a")), fields(1, "idu=3", ("fname", None, "b"))),
-        ("remove_all", fields(3, "idu=2", ("fname", "b", "a")), fields(1, "idu=3", ("fname", None, "b"))),
-        ("field_query_back", fields(8, "idu=2", ("fname", None, None)), fields(7, "idu=3", ("fname", None, None))),
+        (
+            "field",
+            fields(2, "idu=2", ("fname", "b", "a")),
+            fields(1, "idu=3", ("fname", None, "b")),
+        ),
+        (
+            "remove_all",
+            fields(3, "idu=2", ("fname", "b", "a")),
+            fields(1, "idu=3", ("fname", None, "b")),
+        ),
+        (
+            "field_query_back",
+            fields(8, "idu=2", ("fname", None, None)),
+            fields(7, "idu=3", ("fname", None, None)),
+        ),
         ("row_query_back", [(6, "idu=2", None, None, None)], [(5, "idu=3", None, None, None)]),
     ],
 )
@@ -86,7 +100,11 @@ def test_a_key_that_a_statement_frees_and_takes_again_is_one_object_that_changed
     usr.watch(WatchedTable("usr", style))
     # In this order no row meets the old key of another, so that no check fails.
     run(usr.conn, "INSERT INTO usr VALUES (2, 'b'), (1, 'a')")
-    assert usr.logged("UPDATE usr SET idu = idu + 1") == [(4, "idu=1", None, None, None), *new, *changed]
+    assert usr.logged("UPDATE usr SET idu = idu + 1") == [
+        (4, "idu=1", None, None, None),
+        *new,
+        *changed,
+    ]
 
 
 def test_type_4_rows_stand_before_all_others(usr: Watched) -> None:
@@ -102,7 +120,11 @@ def test_type_4_rows_stand_before_all_others(usr: Watched) -> None:
 
 def test_what_follows_a_changed_key_is_logged_after_the_new_object(usr: Watched) -> None:
     usr.watch(WatchedTable("usr"))
-    run(usr.conn, "INSERT INTO usr VALUES (1, 'a'), (2, 'b')", "INSERT INTO usr_phone VALUES (1, 'x')")
+    run(
+        usr.conn,
+        "INSERT INTO usr VALUES (1, 'a'), (2, 'b')",
+        "INSERT INTO usr_phone VALUES (1, 'x')",
+    )
     assert usr.logged("UPDATE usr SET idu = idu + 10") == [
         (4, "idu=1", None, None, None),
         (4, "idu=2", None, None, None),
@@ -133,30 +155,70 @@ def test_a_merge_that_deletes_and_inserts_one_key_leaves_the_object(usr: Watched
 def test_a_row_that_is_deleted_and_inserted_in_one_statement_is_there(usr: Watched) -> None:
     usr.watch(WatchedTable("usr"))
     run(usr.conn, "INSERT INTO usr VALUES (1, 'old')")
-    moved = "WITH gone AS (DELETE FROM usr RETURNING idu) INSERT INTO usr SELECT idu, 'new' FROM gone"
+    moved = (
+        "WITH gone AS (DELETE FROM usr RETURNING idu) INSERT INTO usr SELECT idu, 'new' FROM gone"
+    )
     assert usr.logged(moved) == [(4, "idu=1", None, None, None), (1, "idu=1", "fname", None, "new")]
 
 
 def test_a_statement_without_rows_logs_nothing(usr: Watched) -> None:
     usr.watch(WatchedTable("usr"))
-    assert usr.logged("UPDATE usr SET fname = 'x'", "DELETE FROM usr", "INSERT INTO usr SELECT 1 WHERE false") == []
+    assert (
+        usr.logged(
+            "UPDATE usr SET fname = 'x'", "DELETE FROM usr", "INSERT INTO usr SELECT 1 WHERE false"
+        )
+        == []
+    )
 
 
 def test_columns_may_have_the_names_that_the_functions_use(empty: Watched) -> None:
-    names = ("k", "r", "c", "o", "n", "t", "d", "q1", "c1", "x", "s", "event_time", "perpetrator", "new_rows", "w")
-    run(empty.conn, f"CREATE TABLE t (x integer PRIMARY KEY, {', '.join(f'{n} text' for n in names if n != 'x')})")
+    names = (
+        "k",
+        "r",
+        "c",
+        "o",
+        "n",
+        "t",
+        "d",
+        "q1",
+        "c1",
+        "x",
+        "s",
+        "event_time",
+        "perpetrator",
+        "new_rows",
+        "w",
+    )
     run(
-        empty.conn, "CREATE TABLE o (r integer REFERENCES t ON DELETE CASCADE, event_time text, UNIQUE (r, event_time))"
+        empty.conn,
+        "CREATE TABLE t (x integer PRIMARY KEY, "
+        f"{', '.join(f'{n} text' for n in names if n != 'x')})",
+    )
+    run(
+        empty.conn,
+        "CREATE TABLE o (r integer REFERENCES t ON DELETE CASCADE, event_time text, UNIQUE (r, "
+        "event_time))",
     )
     for style in STYLES:
         empty.watch(WatchedTable("t", style))
         assert len(empty.logged("INSERT INTO t (x, k) VALUES (1, 'a')")) == 1
-        assert len(empty.logged("UPDATE t SET event_time = 'b', x = 2")) == (2 if style == "row_query_back" else 3)
-        assert len(empty.logged("INSERT INTO o VALUES (2, 'a')", "UPDATE o SET event_time = 'b'", "DELETE FROM o")) == 3
+        assert len(empty.logged("UPDATE t SET event_time = 'b', x = 2")) == (
+            2 if style == "row_query_back" else 3
+        )
+        assert (
+            len(
+                empty.logged(
+                    "INSERT INTO o VALUES (2, 'a')",
+                    "UPDATE o SET event_time = 'b'",
+                    "DELETE FROM o",
+                )
+            )
+            == 3
+        )
         assert len(empty.logged("DELETE FROM t")) == 1
 
 
-# --- plans ------------------------------------------------------------------------------------------------------------
+# --- plans ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("style", ["field", "row_query_back"])
@@ -164,7 +226,8 @@ def test_a_plan_that_was_made_for_one_row_serves_many(empty: Watched, style: Sty
     run(
         empty.conn,
         "CREATE TABLE t (k integer PRIMARY KEY, v text)",
-        "CREATE TABLE tag (k integer REFERENCES t ON DELETE CASCADE ON UPDATE CASCADE, v text, UNIQUE (k, v))",
+        "CREATE TABLE tag (k integer REFERENCES t ON DELETE CASCADE ON UPDATE CASCADE, v text, "
+        "UNIQUE (k, v))",
         "INSERT INTO t VALUES (0, 'x')",
         "INSERT INTO tag VALUES (0, 'x')",
         "ANALYZE",
@@ -185,13 +248,16 @@ def test_a_plan_that_was_made_for_one_row_serves_many(empty: Watched, style: Sty
         assert len(rows) == 6 * (last - first + 1)
 
 
-# --- what cannot be ---------------------------------------------------------------------------------------------------
+# --- what cannot be -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("ddl", "message"),
     [
-        (("CREATE TABLE t (k integer PRIMARY KEY) PARTITION BY LIST (k)",), "t is partitioned.*use capture = row"),
+        (
+            ("CREATE TABLE t (k integer PRIMARY KEY) PARTITION BY LIST (k)",),
+            "t is partitioned.*use capture = row",
+        ),
         (
             ("CREATE TABLE t (k integer PRIMARY KEY)", "CREATE TABLE heir () INHERITS (t)"),
             "t is in an inheritance tree",
@@ -217,7 +283,9 @@ def test_tables_whose_rows_a_statement_would_not_see_are_refused(
         empty.plan(WatchedTable("t"))
 
 
-def test_triggers_of_others_that_fire_before_the_end_of_the_statement_are_named(empty: Watched) -> None:
+def test_triggers_of_others_that_fire_before_the_end_of_the_statement_are_named(
+    empty: Watched,
+) -> None:
     run(
         empty.conn,
         "CREATE TABLE t (k integer PRIMARY KEY, v text)",
@@ -249,14 +317,27 @@ def test_a_trigger_whose_rows_were_renamed_is_replaced(usr: Watched) -> None:
 def test_capture_of_another_kind_replaces_the_triggers(usr: Watched) -> None:
     row = Watched(usr.conn)
     row.watch(WatchedTable("usr"))
-    assert [action.kind for action in usr.watch(WatchedTable("usr")).actions] == ["replace", "replace"]
-    assert [action.kind for action in row.watch(WatchedTable("usr")).actions] == ["replace", "replace"]
+    assert [action.kind for action in usr.watch(WatchedTable("usr")).actions] == [
+        "replace",
+        "replace",
+    ]
+    assert [action.kind for action in row.watch(WatchedTable("usr")).actions] == [
+        "replace",
+        "replace",
+    ]
 
 
 def test_a_writer_of_another_role_writes_the_log_by_statement(usr: Watched, writer: str) -> None:
     usr.watch(WatchedTable("usr"))
-    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}", "SET jit = on", "SET enable_hashjoin = off")
+    run(
+        usr.conn, f"SET SESSION AUTHORIZATION {writer}", "SET jit = on", "SET enable_hashjoin = off"
+    )
     assert usr.conn.exec_driver_sql("SHOW enable_seqscan").scalar_one() == "on"
-    run(usr.conn, "INSERT INTO usr VALUES (1, 'a')", "UPDATE usr SET fname = 'b'", "RESET SESSION AUTHORIZATION")
+    run(
+        usr.conn,
+        "INSERT INTO usr VALUES (1, 'a')",
+        "UPDATE usr SET fname = 'b'",
+        "RESET SESSION AUTHORIZATION",
+    )
     assert usr.conn.exec_driver_sql("SHOW enable_seqscan").scalar_one() == "on"
     assert [(row.event_type, row.perpetrator) for row in usr.rows()] == [(1, writer), (2, writer)]

@@ -37,8 +37,14 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("conforming", ["on", "off"])
-def test_any_identifier_is_a_name_and_nothing_else(empty: Watched, name: str, conforming: str) -> None:
-    run(empty.conn, f"SET standard_conforming_strings = {conforming}", "SET escape_string_warning = off")
+def test_any_identifier_is_a_name_and_nothing_else(
+    empty: Watched, name: str, conforming: str
+) -> None:
+    run(
+        empty.conn,
+        f"SET standard_conforming_strings = {conforming}",
+        "SET escape_string_warning = off",
+    )
     quoted = quote_identifier(name)
     value = quote_identifier(name[:28] + "2")
     run(
@@ -55,14 +61,19 @@ def test_any_identifier_is_a_name_and_nothing_else(empty: Watched, name: str, co
     column = name[:28] + "2"
     assert empty.logged(f"INSERT INTO {quoted} VALUES ('x', 'v')") == [(1, key, column, None, "v")]
     assert empty.logged(f"UPDATE {quoted} SET {value} = 'w'") == [(2, key, column, "v", "w")]
-    assert empty.logged("INSERT INTO child VALUES ('x', 'c')") == [(2, key, f"child.{column}", None, "c")]
+    assert empty.logged("INSERT INTO child VALUES ('x', 'c')") == [
+        (2, key, f"child.{column}", None, "c")
+    ]
     assert empty.logged(f"DELETE FROM {quoted}") == [(4, key, None, None, None)]
     DIALECT.triggers.drop(empty.conn, LOG)
     assert empty.logged(f"INSERT INTO {quoted} VALUES ('x', 'v')") == []
 
 
 def test_the_printed_script_does_what_apply_does(committed_usr: Watched) -> None:
-    run(committed_usr.conn, 'CREATE TABLE "line\nDROP TABLE usr; --" ("it\'s 100%" integer PRIMARY KEY, v text)')
+    run(
+        committed_usr.conn,
+        'CREATE TABLE "line\nDROP TABLE usr; --" ("it\'s 100%" integer PRIMARY KEY, v text)',
+    )
     script = DIALECT.triggers.script(committed_usr.plan(WatchedTable("line\nDROP TABLE usr; --")))
     settings = "SET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL lock_timeout = 5000;\n"
     assert script.startswith(f"BEGIN;\n{settings}\n-- create ")
@@ -78,7 +89,9 @@ def test_long_names_stay_apart_and_fit(empty: Watched) -> None:
     for name in names:
         run(empty.conn, f"CREATE TABLE {name} (k integer PRIMARY KEY, v text)")
     empty.watch(*map(WatchedTable, names))
-    functions = empty.conn.exec_driver_sql("SELECT proname FROM pg_proc WHERE prosecdef").scalars().all()
+    functions = (
+        empty.conn.exec_driver_sql("SELECT proname FROM pg_proc WHERE prosecdef").scalars().all()
+    )
     assert len(set(functions)) == 2
     assert all(len(name) == 63 and name.startswith("proc_tttt") for name in functions)
     for name in names:
@@ -88,8 +101,10 @@ def test_long_names_stay_apart_and_fit(empty: Watched) -> None:
 
 def test_somebody_elses_function_and_trigger_keep_their_names(usr: Watched) -> None:
     theirs = (
-        "CREATE FUNCTION proc_usr_1() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$",
-        'CREATE TRIGGER "_tgr_usr_i_1" AFTER INSERT ON usr FOR EACH ROW EXECUTE FUNCTION proc_usr_1()',
+        "CREATE FUNCTION proc_usr_1() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; "
+        "END $$",
+        'CREATE TRIGGER "_tgr_usr_i_1" AFTER INSERT ON usr FOR EACH ROW EXECUTE FUNCTION '
+        "proc_usr_1()",
     )
     run(usr.conn, *theirs)
     usr.watch(WatchedTable("usr"))
@@ -107,6 +122,8 @@ def test_somebody_elses_function_and_trigger_keep_their_names(usr: Watched) -> N
     ]
     DIALECT.triggers.drop(usr.conn, LOG)
     assert (
-        usr.conn.exec_driver_sql("SELECT count(*) FROM pg_proc WHERE starts_with(proname, 'proc_usr')").scalar_one()
+        usr.conn.exec_driver_sql(
+            "SELECT count(*) FROM pg_proc WHERE starts_with(proname, 'proc_usr')"
+        ).scalar_one()
         == 1
     )

@@ -48,7 +48,11 @@ TEXTS = [
 def test_every_text_is_a_canonical_key(empty: Watched, conforming: str) -> None:
     texts = list(dict.fromkeys(TEXTS))
     run(empty.conn, 'CREATE TABLE t (n text, "a b" text, PRIMARY KEY (n, "a b"))')
-    run(empty.conn, f"SET standard_conforming_strings = {conforming}", "SET escape_string_warning = off")
+    run(
+        empty.conn,
+        f"SET standard_conforming_strings = {conforming}",
+        "SET escape_string_warning = off",
+    )
     empty.watch(WatchedTable("t"))
     empty.conn.execute(sa.text("INSERT INTO t VALUES (:t, :t)"), [{"t": each} for each in texts])
     cls = empty.catalog("t").class_named("t")
@@ -160,23 +164,33 @@ def test_a_change_is_a_change_of_bytes(
 
 def test_text_of_a_coarse_collation_is_compared_and_quoted_by_bytes(empty: Watched) -> None:
     try:
-        run(empty.conn, "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
+        run(
+            empty.conn,
+            "CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = "
+            "false)",
+        )
     except sa.exc.DBAPIError:
         pytest.skip("the server was built without ICU")
     run(
         empty.conn,
         "CREATE TABLE t (k text COLLATE ci PRIMARY KEY, v text COLLATE ci)",
-        "CREATE TABLE tag (k text COLLATE ci REFERENCES t ON DELETE CASCADE, v text, UNIQUE (k, v))",
+        "CREATE TABLE tag (k text COLLATE ci REFERENCES t ON DELETE CASCADE, v text, UNIQUE (k, "
+        "v))",
     )
     empty.watch(WatchedTable("t"))
     assert empty.logged("INSERT INTO t VALUES ('a+', 'x')") == [(1, 'k="a+"', "v", None, "x")]
     assert empty.logged("UPDATE t SET v = 'X'") == [(2, 'k="a+"', "v", "x", "X")]
     assert empty.logged("INSERT INTO tag VALUES ('A+', 'x')") == [(2, 'k="a+"', "tag.v", None, "x")]
     assert empty.logged("DELETE FROM tag") == [(2, 'k="a+"', "tag.v", "x", None)]
-    assert empty.logged("UPDATE t SET k = 'A+'") == [(4, 'k="a+"', None, None, None), (1, 'k="A+"', "v", None, "X")]
+    assert empty.logged("UPDATE t SET k = 'A+'") == [
+        (4, 'k="a+"', None, None, None),
+        (1, 'k="A+"', "v", None, "X"),
+    ]
 
 
-def test_a_type_with_an_equality_of_its_own_is_compared_by_it_and_logged_by_bytes(empty: Watched) -> None:
+def test_a_type_with_an_equality_of_its_own_is_compared_by_it_and_logged_by_bytes(
+    empty: Watched,
+) -> None:
     try:
         run(empty.conn, "CREATE SCHEMA ext", "CREATE EXTENSION citext SCHEMA ext")
     except sa.exc.DBAPIError:
@@ -191,4 +205,6 @@ def test_a_type_with_an_equality_of_its_own_is_compared_by_it_and_logged_by_byte
     assert empty.logged("UPDATE t SET v = 'X'") == [(2, "k=a", "v", "x", "X")]
     assert empty.logged("INSERT INTO tag VALUES ('A', 'x')") == [(2, "k=a", "tag.v", None, "x")]
     assert empty.logged("DELETE FROM tag") == [(2, "k=a", "tag.v", "x", None)]
-    assert empty.logged("INSERT INTO tag VALUES ('A', 'x')", "DELETE FROM t")[1:] == [(4, "k=a", None, None, None)]
+    assert empty.logged("INSERT INTO tag VALUES ('A', 'x')", "DELETE FROM t")[1:] == [
+        (4, "k=a", None, None, None)
+    ]

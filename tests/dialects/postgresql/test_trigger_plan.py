@@ -35,7 +35,9 @@ def test_applying_twice_changes_nothing(usr: Watched) -> None:
     ] * 3
     before = catalogue(usr.conn)
     second = usr.watch(WatchedTable("usr"), WatchedTable("keyed", "row_query_back"))
-    assert {(action.kind, action.reason) for action in second.actions} == {("unchanged", "as declared")}
+    assert {(action.kind, action.reason) for action in second.actions} == {
+        ("unchanged", "as declared")
+    }
     assert second.changes == ()
     assert catalogue(usr.conn) == before
 
@@ -63,7 +65,12 @@ def test_what_is_no_longer_watched_is_dropped(usr: Watched) -> None:
         ("drop", "public.keyed", "no longer watched"),
         ("drop", "public.usr_phone", "no longer watched"),
     ]
-    assert usr.logged(JACK, "INSERT INTO usr_phone VALUES (1, 'a')", "INSERT INTO keyed VALUES (1, 'x')")[2:] == []
+    assert (
+        usr.logged(
+            JACK, "INSERT INTO usr_phone VALUES (1, 'a')", "INSERT INTO keyed VALUES (1, 'x')"
+        )[2:]
+        == []
+    )
 
 
 def test_the_function_of_a_table_that_is_gone_is_dropped(usr: Watched) -> None:
@@ -94,11 +101,14 @@ def test_a_table_that_was_renamed_gets_new_names(usr: Watched) -> None:
     assert [(action.kind, action.reason) for action in plan.actions] == [
         (
             "replace",
-            "its triggers call proc_keyed_1, made for the name that the table had: they log that name until then",
+            "its triggers call proc_keyed_1, made for the name that the table had: they log that "
+            "name until then",
         )
     ]
     assert [action.kind for action in usr.plan(WatchedTable("locked")).actions] == ["unchanged"]
-    assert usr.conn.exec_driver_sql("SELECT proname FROM pg_proc WHERE prosecdef").scalars().all() == ["proc_locked_1"]
+    assert usr.conn.exec_driver_sql(
+        "SELECT proname FROM pg_proc WHERE prosecdef"
+    ).scalars().all() == ["proc_locked_1"]
     assert usr.logged("INSERT INTO locked VALUES (1, 'x')") == [(5, "b=x+a=1", None, None, None)]
 
 
@@ -112,19 +122,23 @@ BY_HAND = [
         "function proc_usr_1 was changed by hand",
     ),
     ("ALTER TABLE usr DISABLE TRIGGER _tgr_usr_i_1", "trigger _tgr_usr_i_1 is disabled"),
-    ("ALTER TABLE usr ENABLE ALWAYS TRIGGER _tgr_usr_i_1", "trigger _tgr_usr_i_1 was changed by hand"),
+    (
+        "ALTER TABLE usr ENABLE ALWAYS TRIGGER _tgr_usr_i_1",
+        "trigger _tgr_usr_i_1 was changed by hand",
+    ),
     ("DROP TRIGGER _tgr_usr_d_1 ON usr", "trigger _tgr_usr_d_1 is missing"),
     (
         "ALTER TRIGGER _tgr_usr_d_1 ON usr RENAME TO mine",
         "trigger _tgr_usr_d_1 is missing; trigger mine is one too many",
     ),
     (
-        "CREATE OR REPLACE TRIGGER _tgr_usr_u_1 AFTER UPDATE ON usr FOR EACH ROW EXECUTE FUNCTION proc_usr_1()",
+        "CREATE OR REPLACE TRIGGER _tgr_usr_u_1 AFTER UPDATE ON usr FOR EACH ROW EXECUTE FUNCTION "
+        "proc_usr_1()",
         "trigger _tgr_usr_u_1 was changed by hand",
     ),
     (
-        "CREATE OR REPLACE TRIGGER _tgr_usr_u_1 AFTER UPDATE ON usr FOR EACH ROW WHEN (OLD.fname <> NEW.fname)"
-        " EXECUTE FUNCTION proc_usr_1()",
+        "CREATE OR REPLACE TRIGGER _tgr_usr_u_1 AFTER UPDATE ON usr FOR EACH ROW WHEN (OLD.fname "
+        "<> NEW.fname) EXECUTE FUNCTION proc_usr_1()",
         "trigger _tgr_usr_u_1 was changed by hand",
     ),
     (
@@ -153,7 +167,12 @@ def test_changes_by_hand_are_noticed_and_undone(usr: Watched, statement: str, re
     assert {action.kind for action in usr.plan(WatchedTable("usr")).actions} == {"unchanged"}
     assert usr.logged(JACK)[0] == (1, "idu=1", "fname", None, "Jack")
     DIALECT.triggers.drop(usr.conn, LOG)
-    assert usr.conn.exec_driver_sql("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal").scalar_one() == 0
+    assert (
+        usr.conn.exec_driver_sql(
+            "SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal"
+        ).scalar_one()
+        == 0
+    )
 
 
 def test_another_style_replaces_the_triggers(usr: Watched) -> None:
@@ -169,12 +188,17 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
     run(usr.conn, LOG_DDL[1].replace("log.eventlog", "log.second"), render_quote_function(other))
     second = Watched(usr.conn, other)
     usr.watch(WatchedTable("usr"))
-    assert {action.kind for action in second.watch(WatchedTable("usr", "row_query_back")).actions} == {"create"}
+    assert {
+        action.kind for action in second.watch(WatchedTable("usr", "row_query_back")).actions
+    } == {"create"}
     for watched, style in ((usr, "field"), (second, "row_query_back")):
-        assert {action.kind for action in watched.plan(WatchedTable("usr", style)).actions} == {"unchanged"}  # type: ignore[arg-type]
+        assert {action.kind for action in watched.plan(WatchedTable("usr", style)).actions} == {
+            "unchanged"
+        }  # type: ignore[arg-type]
     run(usr.conn, "INSERT INTO usr (idu, fname) VALUES (1, 'Jack')")
     counts = [
-        usr.conn.exec_driver_sql(f"SELECT event_type FROM log.{log}").scalars().all() for log in ("eventlog", "second")
+        usr.conn.exec_driver_sql(f"SELECT event_type FROM log.{log}").scalars().all()
+        for log in ("eventlog", "second")
     ]
     assert counts == [[1], [5]]
     DIALECT.triggers.drop(usr.conn, other)
@@ -184,8 +208,9 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr: Watched) -> None:
 def test_a_log_with_names_and_order_of_its_own(usr: Watched) -> None:
     run(
         usr.conn,
-        'CREATE TABLE log."Event ""Log""" ("%id" serial, tkey varchar(200), st varchar(4), typ integer,'
-        ' "when" timestamptz, who varchar(64), "table" text, col text, "OLD" text, "new" text)',
+        'CREATE TABLE log."Event ""Log""" ("%id" serial, tkey varchar(200), st varchar(4), typ '
+        'integer, "when" timestamptz, who varchar(64), "table" text, col text, "OLD" text, "new" '
+        "text)",
     )
     log = LogTable(
         "log",
@@ -201,8 +226,8 @@ def test_a_log_with_names_and_order_of_its_own(usr: Watched) -> None:
     Watched(usr.conn, log).watch(WatchedTable("usr"))
     run(usr.conn, JACK)
     rows = usr.conn.exec_driver_sql(
-        'SELECT st, typ, tkey, col, "OLD", "new", clock_timestamp() - "when" BETWEEN \'0 s\' AND \'1 min\''
-        ' FROM log."Event ""Log""" ORDER BY 1',
+        'SELECT st, typ, tkey, col, "OLD", "new", clock_timestamp() - "when" BETWEEN \'0 s\' AND '
+        '\'1 min\' FROM log."Event ""Log""" ORDER BY 1',
         execution_options={"no_parameters": True},
     ).all()
     assert [tuple(row) for row in rows] == [
@@ -267,8 +292,14 @@ def test_the_log_itself_is_not_watched(empty: Watched) -> None:
 
 
 def test_what_the_publisher_itself_writes_feeds_no_view(empty: Watched) -> None:
-    flights = "CREATE TABLE IF NOT EXISTS eventlog_inflight (flight_no bigint PRIMARY KEY, started timestamp)"
-    view = "CREATE VIEW flights AS SELECT flight_no AS pk_flight_no, started AS sv_started FROM eventlog_inflight"
+    flights = (
+        "CREATE TABLE IF NOT EXISTS eventlog_inflight (flight_no bigint PRIMARY KEY, started "
+        "timestamp)"
+    )
+    view = (
+        "CREATE VIEW flights AS SELECT flight_no AS pk_flight_no, started AS sv_started FROM "
+        "eventlog_inflight"
+    )
     run(empty.conn, "SET search_path = log", flights, view)
     base = {"eventlog_inflight": {"flight_no": "pk_flight_no", "started": "sv_started"}}
     with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
@@ -281,19 +312,30 @@ def test_a_log_that_is_missing_is_named(usr: Watched) -> None:
         missing.plan(WatchedTable("usr"))
 
 
-def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(usr: Watched) -> None:
+def test_a_quoting_function_that_the_log_lacks_comes_and_goes_with_the_triggers(
+    usr: Watched,
+) -> None:
     run(usr.conn, "DROP FUNCTION log.proc_eventlog_quote(text)")
     before = catalogue(usr.conn)
     assert "eventlog_quote" not in DIALECT.triggers.script(usr.watch(WatchedTable("usr")))
     plan = usr.watch(WatchedTable("keyed"))
     assert (plan.actions[0].kind, plan.actions[0].table) == ("create", "log.proc_eventlog_quote")
-    assert usr.logged("INSERT INTO keyed VALUES (1, 'a+b')") == [(5, 'b="a+b"+a=1', None, None, None)]
+    assert usr.logged("INSERT INTO keyed VALUES (1, 'a+b')") == [
+        (5, 'b="a+b"+a=1', None, None, None)
+    ]
     assert usr.plan(WatchedTable("keyed")).changes == ()
     run(
         usr.conn,
-        "COMMENT ON FUNCTION log.proc_eventlog_quote(text) IS 'eventlog sha256:" + "0" * 64 + ' log "log"."eventlog"\'',
+        "COMMENT ON FUNCTION log.proc_eventlog_quote(text) IS 'eventlog sha256:"
+        + "0" * 64
+        + ' log "log"."eventlog"\'',
     )
     assert [action.kind for action in usr.watch(WatchedTable("keyed")).changes] == ["replace"]
-    assert [action.kind for action in usr.watch(WatchedTable("usr")).changes] == ["create", "create", "drop", "drop"]
+    assert [action.kind for action in usr.watch(WatchedTable("usr")).changes] == [
+        "create",
+        "create",
+        "drop",
+        "drop",
+    ]
     DIALECT.triggers.drop(usr.conn, LOG)
     assert catalogue(usr.conn) == before

@@ -16,22 +16,38 @@ from eventlog.sql.windows import Window
 
 def test_a_writer_without_rights_on_the_log_is_the_perpetrator(usr: Watched, writer: str) -> None:
     usr.watch(WatchedTable("usr"))
-    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}", JACK, "INSERT INTO usr_phone VALUES (1, 'a')")
+    run(
+        usr.conn,
+        f"SET SESSION AUTHORIZATION {writer}",
+        JACK,
+        "INSERT INTO usr_phone VALUES (1, 'a')",
+    )
     run(usr.conn, "DELETE FROM usr_phone", "RESET SESSION AUTHORIZATION")
     assert [row.perpetrator for row in usr.rows()] == [writer] * 4
 
 
 def test_nobody_else_may_use_the_trigger_function(usr: Watched, writer: str) -> None:
     usr.watch(WatchedTable("usr"))
-    run(usr.conn, f"GRANT CREATE ON SCHEMA public TO {writer}", f"SET SESSION AUTHORIZATION {writer}")
+    run(
+        usr.conn,
+        f"GRANT CREATE ON SCHEMA public TO {writer}",
+        f"SET SESSION AUTHORIZATION {writer}",
+    )
     run(usr.conn, "CREATE TABLE forged (idu integer, fname text, lname text, photo bytea)")
     with pytest.raises(sa.exc.ProgrammingError, match="permission denied for function proc_usr_1"):
-        run(usr.conn, "CREATE TRIGGER t AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION proc_usr_1()")
+        run(
+            usr.conn,
+            "CREATE TRIGGER t AFTER INSERT ON forged FOR EACH ROW EXECUTE FUNCTION proc_usr_1()",
+        )
 
 
 def test_hostile_functions_and_operators_are_not_called(usr: Watched, writer: str) -> None:
     run(usr.conn, "ALTER TABLE usr ADD COLUMN born date", "ALTER TABLE usr ADD COLUMN n numeric")
-    run(usr.conn, f"GRANT CREATE ON SCHEMA public TO {writer}", f"SET SESSION AUTHORIZATION {writer}")
+    run(
+        usr.conn,
+        f"GRANT CREATE ON SCHEMA public TO {writer}",
+        f"SET SESSION AUTHORIZATION {writer}",
+    )
     run(usr.conn, "SET search_path = public, pg_catalog, pg_temp")
     body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$"
     for signature, result in [
@@ -52,9 +68,18 @@ def test_hostile_functions_and_operators_are_not_called(usr: Watched, writer: st
         "RESET SESSION AUTHORIZATION",
     )
     usr.watch(WatchedTable("usr"))
-    run(usr.conn, f"SET SESSION AUTHORIZATION {writer}", "SET search_path = public, pg_catalog, pg_temp")
+    run(
+        usr.conn,
+        f"SET SESSION AUTHORIZATION {writer}",
+        "SET search_path = public, pg_catalog, pg_temp",
+    )
     logged = "INSERT INTO usr VALUES (1, 'J', 'D', '\\xAA', '2024-05-06', 1.0)"
-    run(usr.conn, logged, "UPDATE usr SET n = 2, born = NULL", "INSERT INTO usr_phone VALUES (1, 'a')")
+    run(
+        usr.conn,
+        logged,
+        "UPDATE usr SET n = 2, born = NULL",
+        "INSERT INTO usr_phone VALUES (1, 'a')",
+    )
     run(usr.conn, "DELETE FROM usr_phone", "RESET SESSION AUTHORIZATION", "RESET search_path")
     assert len(usr.rows()) == 9
 
@@ -64,7 +89,9 @@ def test_triggers_that_could_not_run_are_not_made(usr: Watched, writer: str) -> 
     with pytest.raises(TriggerError, match=f"role {writer} may not write"):
         usr.plan(WatchedTable("usr"))
     run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT USAGE ON SCHEMA log TO {writer}")
-    run(usr.conn, f"GRANT INSERT ON log.eventlog TO {writer}", f"REVOKE SELECT ON usr FROM {writer}")
+    run(
+        usr.conn, f"GRANT INSERT ON log.eventlog TO {writer}", f"REVOKE SELECT ON usr FROM {writer}"
+    )
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
     with pytest.raises(TriggerError, match=r'may not read "public"\."usr"'):
         usr.plan(WatchedTable("usr"))
@@ -82,7 +109,9 @@ def test_a_role_that_may_not_lock_what_follows_a_row_to_another_partition_gets_n
         f"GRANT SELECT ON sale, note TO {writer}",
         f"SET SESSION AUTHORIZATION {writer}",
     )
-    with pytest.raises(TriggerError, match=r'may not lock rows of "public"\."note", which the triggers of sale do'):
+    with pytest.raises(
+        TriggerError, match=r'may not lock rows of "public"\."note", which the triggers of sale do'
+    ):
         usr.plan(WatchedTable("sale"))
     run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT UPDATE (txt) ON note TO {writer}")
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
@@ -94,7 +123,11 @@ def test_always_captures_what_a_replication_applies(usr: Watched) -> None:
     assert not any("replica" in sentence for sentence in plan.not_captured)
     assert usr.plan(WatchedTable("usr", always=True)).changes == ()
     run(usr.conn, "SET session_replication_role = replica")
-    assert [row[0] for row in usr.logged(JACK, "INSERT INTO usr_phone VALUES (1, 'a')")] == [1, 1, 2]
+    assert [row[0] for row in usr.logged(JACK, "INSERT INTO usr_phone VALUES (1, 'a')")] == [
+        1,
+        1,
+        2,
+    ]
     run(usr.conn, "SET session_replication_role = origin")
     run(usr.conn, "ALTER TABLE usr ENABLE TRIGGER _tgr_usr_i_1")
     (change,) = usr.plan(WatchedTable("usr", always=True)).changes
@@ -116,7 +149,9 @@ def test_applying_does_not_wait_for_a_table_without_end(committed_usr: Watched) 
         run(application, "SET application_name = 'payroll'", "INSERT INTO usr VALUES (1)")
         plan = usr.plan(WatchedTable("usr"), WatchedTable("keyed"))
         before = catalogue(usr.conn)
-        with pytest.raises(DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"):
+        with pytest.raises(
+            DatabaseError, match=r"more than 0\.05 s by process .*payroll, idle in transaction"
+        ):
             DIALECT.triggers.apply(usr.conn, plan, 0.05)
         assert catalogue(usr.conn) == before
         assert usr.conn.exec_driver_sql("SHOW lock_timeout").scalar_one() == "0"
@@ -125,7 +160,9 @@ def test_applying_does_not_wait_for_a_table_without_end(committed_usr: Watched) 
     assert usr.plan(WatchedTable("usr"), WatchedTable("keyed")).changes == ()
 
 
-def test_row_level_security_that_hides_rows_from_the_triggers_is_named(usr: Watched, writer: str) -> None:
+def test_row_level_security_that_hides_rows_from_the_triggers_is_named(
+    usr: Watched, writer: str
+) -> None:
     run(
         usr.conn,
         f"GRANT USAGE ON SCHEMA log TO {writer}",
@@ -142,26 +179,38 @@ def test_a_log_of_somebody_else_is_written_by_its_own_columns(usr: Watched) -> N
     run(
         usr.conn,
         # Layout 3.5 under other names, numbered by a trigger, with more columns behind.
-        "CREATE TABLE log.theirs (rid numeric(18) NOT NULL, tk varchar(4000), st char(1), et numeric(1), tm timestamp,"
-        " usr varchar(64), tn varchar(64), cn varchar(64), ov text, nv text, remark text DEFAULT 'x')",
+        "CREATE TABLE log.theirs (rid numeric(18) NOT NULL, tk varchar(4000), st char(1), et "
+        "numeric(1), tm timestamp, usr varchar(64), tn varchar(64), cn varchar(64), ov text, nv "
+        "text, remark text DEFAULT 'x')",
         "CREATE SEQUENCE log.numbers",
         "CREATE FUNCTION log.number() RETURNS trigger LANGUAGE plpgsql AS"
         " $$ BEGIN NEW.rid := nextval('log.numbers'); RETURN NEW; END $$",
-        "CREATE TRIGGER number BEFORE INSERT ON log.theirs FOR EACH ROW EXECUTE FUNCTION log.number()",
+        "CREATE TRIGGER number BEFORE INSERT ON log.theirs FOR EACH ROW EXECUTE FUNCTION "
+        "log.number()",
     )
     migrations.upgrade(usr.conn, log_table="theirs", schema="log", companions_only=True)
     log = locate_log(usr.conn, DIALECT, name="theirs", schema="log", layout="3.5")
     theirs = Watched(usr.conn, log)
     # The key needs quoting, and its function comes with the triggers.
-    assert [action.table for action in theirs.watch(WatchedTable("usr"), WatchedTable("keyed")).changes] == [
+    assert [action.table for action in theirs.watch(WatchedTable("usr"),
+        WatchedTable("keyed")).changes] == [
         "log.proc_theirs_quote", "public.usr", "public.usr_phone", "public.keyed",
     ]  # fmt: skip
     statement = Watched(usr.conn, log, "statement")
     for watched in (theirs, statement):
         watched.watch(WatchedTable("usr"), WatchedTable("keyed"))
-        run(usr.conn, JACK, "INSERT INTO keyed VALUES (1, 'a+b')", "DELETE FROM usr", "DELETE FROM keyed")
+        run(
+            usr.conn,
+            JACK,
+            "INSERT INTO keyed VALUES (1, 'a+b')",
+            "DELETE FROM usr",
+            "DELETE FROM keyed",
+        )
     rows = DIALECT.read_window(usr.conn, log, Window(0, None, None))
-    assert [(row.event_type, row.table_name, row.table_key, row.column_name, row.new_value) for row in rows] == [
+    assert [
+        (row.event_type, row.table_name, row.table_key, row.column_name, row.new_value)
+        for row in rows
+    ] == [
         (1, "usr", "idu=1", "fname", "Jack"),
         (1, "usr", "idu=1", "photo", "qqo="),
         (5, "keyed", 'b="a+b"+a=1', None, None),

@@ -77,7 +77,9 @@ ODD_SETTINGS = (
 
 
 @pytest.mark.parametrize(("type", "value", "text"), VALUES)
-def test_values_are_one_text_whatever_the_session(empty: Watched, type: str, value: str, text: str) -> None:
+def test_values_are_one_text_whatever_the_session(
+    empty: Watched, type: str, value: str, text: str
+) -> None:
     run(
         empty.conn,
         "CREATE TYPE mood AS ENUM ('sad', 'happy')",
@@ -95,16 +97,23 @@ def test_values_are_one_text_whatever_the_session(empty: Watched, type: str, val
 
 
 def test_a_date_that_a_time_zone_has_skipped_is_itself(empty: Watched) -> None:
-    run(empty.conn, "CREATE TABLE t (k integer PRIMARY KEY, v date)", "SET TimeZone = 'Pacific/Apia'")
+    run(
+        empty.conn,
+        "CREATE TABLE t (k integer PRIMARY KEY, v date)",
+        "SET TimeZone = 'Pacific/Apia'",
+    )
     empty.watch(WatchedTable("t"))
-    assert empty.logged("INSERT INTO t VALUES (1, '2011-12-30')") == [(1, "k=1", "v", None, "2011-12-30")]
+    assert empty.logged("INSERT INTO t VALUES (1, '2011-12-30')") == [
+        (1, "k=1", "v", None, "2011-12-30")
+    ]
 
 
 def test_a_cast_of_the_types_owner_is_not_called(empty: Watched) -> None:
     run(
         empty.conn,
         "CREATE TYPE pair AS (a integer, b text)",
-        "CREATE FUNCTION hostile(pair) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; END $$",
+        "CREATE FUNCTION hostile(pair) RETURNS text LANGUAGE plpgsql AS $$ BEGIN RAISE 'called'; "
+        "END $$",
         "CREATE CAST (pair AS text) WITH FUNCTION hostile(pair)",
         "CREATE TABLE t (k integer PRIMARY KEY, v pair)",
     )
@@ -113,11 +122,17 @@ def test_a_cast_of_the_types_owner_is_not_called(empty: Watched) -> None:
 
 
 def test_generated_columns_are_logged_if_they_are_stored(empty: Watched) -> None:
-    run(empty.conn, "CREATE TABLE t (k integer PRIMARY KEY, a integer, s integer GENERATED ALWAYS AS (a + 1) STORED)")
+    run(
+        empty.conn,
+        "CREATE TABLE t (k integer PRIMARY KEY, a integer, s integer GENERATED ALWAYS AS (a + 1) "
+        "STORED)",
+    )
     if empty.conn.exec_driver_sql("SHOW server_version_num").scalar_one() >= "180000":
         run(empty.conn, "ALTER TABLE t ADD COLUMN v integer GENERATED ALWAYS AS (a + 2) VIRTUAL")
     empty.watch(WatchedTable("t"))
-    assert empty.logged("INSERT INTO t VALUES (1, 1)") == fields(1, "k=1", ("a", None, "1"), ("s", None, "2"))
+    assert empty.logged("INSERT INTO t VALUES (1, 1)") == fields(
+        1, "k=1", ("a", None, "1"), ("s", None, "2")
+    )
     assert empty.logged("UPDATE t SET a = 2") == fields(2, "k=1", ("a", "1", "2"), ("s", "2", "3"))
 
 
@@ -134,7 +149,10 @@ def test_what_is_read_back_has_the_text_that_was_logged(empty: Watched) -> None:
 def test_columns_that_are_excluded_are_not_even_looked_at(usr: Watched, style: Style) -> None:
     run(usr.conn, JACK)
     usr.watch(WatchedTable("usr", style, exclude=("fname", PHONE)))
-    assert usr.logged("UPDATE usr SET fname = 'secret'", "INSERT INTO usr_phone VALUES (1, 'secret')") == []
+    assert (
+        usr.logged("UPDATE usr SET fname = 'secret'", "INSERT INTO usr_phone VALUES (1, 'secret')")
+        == []
+    )
     assert len(usr.logged("UPDATE usr SET lname = 'Doe', fname = 'x'")) == 1
     run(usr.conn, "UPDATE usr SET idu = 2")
     assert all("secret" not in row and "fname" not in row for row in usr.rows())
@@ -151,14 +169,24 @@ def test_a_column_more_is_noticed_and_one_less_too(usr: Watched) -> None:
         ("replace", "public.usr"),
         ("unchanged", "public.usr_phone"),
     ]
-    assert plan.actions[0].reason == "column age (integer) is new to the watch, and not captured yet"
+    assert (
+        plan.actions[0].reason == "column age (integer) is new to the watch, and not captured yet"
+    )
     DIALECT.triggers.apply(usr.conn, plan)
-    assert usr.logged("INSERT INTO usr (idu, age) VALUES (1, 30)") == [(1, "idu=1", "age", None, "30")]
+    assert usr.logged("INSERT INTO usr (idu, age) VALUES (1, 30)") == [
+        (1, "idu=1", "age", None, "30")
+    ]
     run(usr.conn, "ALTER TABLE usr DROP COLUMN age")
     assert usr.plan(WatchedTable("usr")).actions[0].kind == "replace"
 
 
 def test_an_applications_alter_table_is_not_refused(usr: Watched) -> None:
     usr.watch(WatchedTable("usr"))
-    run(usr.conn, "ALTER TABLE usr ALTER COLUMN lname TYPE varchar(80)", "ALTER TABLE usr ADD COLUMN age integer")
-    assert usr.logged("INSERT INTO usr (idu, lname) VALUES (1, 'x')") == [(1, "idu=1", "lname", None, "x")]
+    run(
+        usr.conn,
+        "ALTER TABLE usr ALTER COLUMN lname TYPE varchar(80)",
+        "ALTER TABLE usr ADD COLUMN age integer",
+    )
+    assert usr.logged("INSERT INTO usr (idu, lname) VALUES (1, 'x')") == [
+        (1, "idu=1", "lname", None, "x")
+    ]

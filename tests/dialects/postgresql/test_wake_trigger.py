@@ -1,4 +1,6 @@
-"""The trigger of the log that wakes a sleeping publisher: its names, and who gets one (spec/triggers.md 8)."""
+"""The trigger of the log that wakes a sleeping publisher: its names, and who gets one
+(spec/triggers.md 8).
+"""
 
 from __future__ import annotations
 
@@ -130,7 +132,9 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("path", ["public, pg_catalog, pg_temp", "pg_temp, public, pg_catalog"])
-def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights(database: Engine, path: str) -> None:
+def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights(
+    database: Engine, path: str
+) -> None:
     """The function sets no search_path, so that nothing in it may be looked up by one."""
     migrations.upgrade(database, log_table="eventlog")
     role = f"writer_{database.url.database}"
@@ -146,11 +150,13 @@ def test_no_function_operator_or_type_of_a_writer_is_used_with_its_owners_rights
             writer.execute(sa.text(f"SET ROLE {role}"))
             for signature, result in HOSTILE:
                 body = "LANGUAGE plpgsql AS $$ BEGIN RAISE 'hostile'; END $$"
-                writer.exec_driver_sql(f"CREATE FUNCTION public.{signature} RETURNS {result} {body}")
+                writer.exec_driver_sql(
+                    f"CREATE FUNCTION public.{signature} RETURNS {result} {body}"
+                )
             writer.exec_driver_sql(
-                "CREATE OPERATOR public.= (FUNCTION = public.same, LEFTARG = text, RIGHTARG = text);"
-                "CREATE DOMAIN public.int4 AS text CHECK (false);"
-                "CREATE TEMP TABLE pg_class (x integer); CREATE TEMP TABLE pg_settings (x integer)"
+                "CREATE OPERATOR public.= (FUNCTION = public.same, LEFTARG = text, RIGHTARG = "
+                "text);CREATE DOMAIN public.int4 AS text CHECK (false);CREATE TEMP TABLE pg_class "
+                "(x integer); CREATE TEMP TABLE pg_settings (x integer)"
             )
             writer.exec_driver_sql(f"SET search_path = {path}")
             for asleep in (False, True):  # both ways through the function
@@ -175,7 +181,9 @@ def test_a_server_with_prepared_transactions_is_never_notified(database: Engine)
     with database.connect() as conn:
         allowed = conn.execute(sa.text("SHOW max_prepared_transactions")).scalar_one()
         log = locate_log(conn, DIALECT, name="eventlog")
-        body = conn.execute(sa.text("SELECT prosrc FROM pg_proc WHERE proname = 'proc_eventlog_wake'")).scalar_one()
+        body = conn.execute(
+            sa.text("SELECT prosrc FROM pg_proc WHERE proname = 'proc_eventlog_wake'")
+        ).scalar_one()
         assert "current_setting('max_prepared_transactions') OPERATOR(pg_catalog.=) '0'" in body
         if allowed == "0":
             pytest.skip("this server allows none")
@@ -196,9 +204,9 @@ def theirs(database: Engine) -> Engine:
     with database.begin() as conn:
         conn.execute(
             sa.text(
-                "CREATE TABLE theirs (record_id bigserial, status char(1) DEFAULT 'N', event_type smallint,"
-                " event_time timestamp, perpetrator text, table_name text, table_key text, column_name text,"
-                " old_value text, new_value text)"
+                "CREATE TABLE theirs (record_id bigserial, status char(1) DEFAULT 'N', event_type "
+                "smallint, event_time timestamp, perpetrator text, table_name text, table_key "
+                "text, column_name text, old_value text, new_value text)"
             )
         )
     return database
@@ -238,5 +246,10 @@ def test_without_the_owners_rights_there_are_only_companions(theirs: Engine, rol
 
 def test_printed_sql_has_it_for_the_owner_to_run(theirs: Engine) -> None:
     printed = io.StringIO()
-    migrations.upgrade(None, log_table="theirs", companions_only=True, sql=printed, dialect_name="postgresql")
-    assert 'CREATE TRIGGER "_tgr_theirs_i_1" BEFORE INSERT ON "theirs" FOR EACH STATEMENT' in printed.getvalue()
+    migrations.upgrade(
+        None, log_table="theirs", companions_only=True, sql=printed, dialect_name="postgresql"
+    )
+    assert (
+        'CREATE TRIGGER "_tgr_theirs_i_1" BEFORE INSERT ON "theirs" FOR EACH STATEMENT'
+        in printed.getvalue()
+    )

@@ -16,7 +16,9 @@ def write(conn: Connection, *rows: tuple[int, str], **fields: object) -> None:
     values = {"event_type": 6, "table_name": "usr", "table_key": "idu=1"} | fields
     names = ", ".join(values)
     binds = ", ".join(f":{name}" for name in values)
-    statement = sa.text(f"INSERT INTO eventlog (record_id, status, {names}) VALUES (:id, :status, {binds})")
+    statement = sa.text(
+        f"INSERT INTO eventlog (record_id, status, {names}) VALUES (:id, :status, {binds})"
+    )
     for record_id, status in rows:
         conn.execute(statement, {"id": record_id, "status": status} | values)
 
@@ -26,4 +28,6 @@ def ids(rows: list[LogRow]) -> list[int]:
 
 
 def statuses(conn: Connection) -> dict[int, str]:
-    return {row[0]: row[1] for row in conn.execute(sa.text("SELECT record_id, status FROM eventlog"))}
+    return {
+        row[0]: row[1] for row in conn.execute(sa.text("SELECT record_id, status FROM eventlog"))
+    }

@@ -1,4 +1,6 @@
-"""A file of SQLite that is replaced, moved or put back under a publisher (spec/event-log.md 7.4, 12)."""
+"""A file of SQLite that is replaced, moved or put back under a publisher (spec/event-log.md 7.4,
+12).
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,10 @@ def copy(file: Path, name: str) -> Path:
 
 def put_back(older: Path, file: Path) -> None:
     """What ``.restore`` does."""
-    with closing(sqlite3.connect(older)) as source, closing(sqlite3.connect(file, timeout=30)) as to:
+    with (
+        closing(sqlite3.connect(older)) as source,
+        closing(sqlite3.connect(file, timeout=30)) as to,
+    ):
         source.backup(to)
 
 
@@ -120,10 +125,14 @@ def publishing(file: Path, receiver: Receiver) -> Iterator[None]:
 
 
 def raises(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [one.getMessage() for one in caplog.records if "may have been put back" in one.getMessage()]
+    return [
+        one.getMessage() for one in caplog.records if "may have been put back" in one.getMessage()
+    ]
 
 
-def test_a_file_that_is_replaced_is_opened_anew_under_a_new_epoch(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_is_replaced_is_opened_anew_under_a_new_epoch(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.WARNING)
     receiver, other = Receiver(), copy(file, "copy.db")
     with publishing(file, receiver):
@@ -131,7 +140,8 @@ def test_a_file_that_is_replaced_is_opened_anew_under_a_new_epoch(file: Path, ca
         receiver.has(1, 2, 3)
         wait_until(lambda: not waiting(file), "all is marked")
         replace(file, other)
-        # SQLite takes away the log of the file of this name when the last connection to the old one ends.
+        # SQLite takes away the log of the file of this name when the last connection to the old one
+        # ends.
         wait_until(lambda: raises(caplog), "the publisher has opened the other file")
         insert(file, 11, 12, 13)
         receiver.has(11, 12, 13)
@@ -150,7 +160,8 @@ def test_a_publisher_waits_for_a_file_that_is_gone_for_a_moment(file: Path) -> N
         threading.Event().wait(1.5)
         replace(file, other)
         for key in range(11, 41):
-            # SQLite takes a log away with the last connection to the old file, and with it what was just written.
+            # SQLite takes a log away with the last connection to the old file, and with it what was
+            # just written.
             with suppress(sqlite3.OperationalError):
                 insert(file, key)
             threading.Event().wait(1.0)
@@ -204,7 +215,9 @@ def test_a_file_that_was_moved_by_hand_and_put_back_begins_a_new_epoch_by_the_co
     assert receiver.objects == {"idu=1", "idu=2", "idu=11", "idu=12"}
 
 
-def test_no_new_epoch_is_drawn_by_hand_while_a_publisher_runs(file: Path, run: Run, empty_home: Path) -> None:
+def test_no_new_epoch_is_drawn_by_hand_while_a_publisher_runs(
+    file: Path, run: Run, empty_home: Path
+) -> None:
     with open_context(config(file), Counters()):
         code, _, error = run("--database-url", f"sqlite:///{file}", "db", "new-epoch")
     assert code != 0
@@ -215,13 +228,18 @@ def test_a_log_without_the_table_is_refused(file: Path) -> None:
     with connect(f"sqlite:///{file}").begin() as conn:
         conn.exec_driver_sql("DROP TABLE eventlog_epoch")
     with (
-        pytest.raises(LogTableError, match="no companion table eventlog_epoch: make it with `eventlog db upgrade`"),
+        pytest.raises(
+            LogTableError,
+            match="no companion table eventlog_epoch: make it with `eventlog db upgrade`",
+        ),
         open_context(config(file), Counters()),
     ):
         pass
 
 
-def test_a_directory_of_documents_goes_on_behind_its_highest_flight(file: Path, tmp_path: Path) -> None:
+def test_a_directory_of_documents_goes_on_behind_its_highest_flight(
+    file: Path, tmp_path: Path
+) -> None:
     older, documents = copy(file, "older.db"), tmp_path / "documents"
     sections = {**configuration(file), "sink": {"type": "files", "directory": str(documents)}}
     for key in (1, 2, 3):

@@ -31,7 +31,9 @@ from eventlog.sql.dialects.sqlite.text import base64 as base64_sql
 
 @pytest.fixture
 def file(tmp_path: Path) -> Platform:
-    made = Platform(DIALECT, sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool), tmp_path)
+    made = Platform(
+        DIALECT, sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool), tmp_path
+    )
     made.install()
     return made
 
@@ -39,12 +41,15 @@ def file(tmp_path: Path) -> Platform:
 @pytest.mark.parametrize(
     ("declared", "kind"),
     [
-        ("BOOLEAN", Kind.BOOLEAN), ("DATETIME", Kind.TIMESTAMP), ("timestamp", Kind.TIMESTAMP), ("DATE", Kind.DATE),
-        ("time", Kind.TIME), ("BIGINT", Kind.INTEGER), ("INTEGER", Kind.INTEGER), ("varchar(9)", Kind.CHARACTER),
-        ("CHAR(4)", Kind.CHARACTER), ("CLOB", Kind.CHARACTER), ("BLOB", Kind.BINARY), ("", Kind.BINARY),
-        ("REAL", Kind.APPROXIMATE), ("FLOAT", Kind.APPROXIMATE), ("DOUBLE PRECISION", Kind.APPROXIMATE),
-        ("DECIMAL(9,2)", Kind.EXACT), ("NUMERIC", Kind.EXACT), ("STRING", Kind.EXACT), ("POINT", Kind.INTEGER),
-        ("decimal(38,0)", Kind.INTEGER), ("NUMERIC ( 9 )", Kind.INTEGER), ("DECIMAL(9)", Kind.INTEGER),
+        ("BOOLEAN", Kind.BOOLEAN), ("DATETIME", Kind.TIMESTAMP), ("timestamp", Kind.TIMESTAMP),
+        ("DATE", Kind.DATE), ("time", Kind.TIME), ("BIGINT", Kind.INTEGER), ("INTEGER",
+        Kind.INTEGER), ("varchar(9)", Kind.CHARACTER), ("CHAR(4)", Kind.CHARACTER), ("CLOB",
+        Kind.CHARACTER), ("BLOB", Kind.BINARY), ("", Kind.BINARY), ("REAL", Kind.APPROXIMATE),
+        ("FLOAT", Kind.APPROXIMATE), ("DOUBLE "
+"PRECISION", Kind.APPROXIMATE),
+        ("DECIMAL(9,2)", Kind.EXACT), ("NUMERIC", Kind.EXACT), ("STRING", Kind.EXACT), ("POINT",
+        Kind.INTEGER), ("decimal(38,0)", Kind.INTEGER), ("NUMERIC ( "
+"9 )", Kind.INTEGER), ("DECIMAL(9)", Kind.INTEGER),
         ("NUMERIC(9, 00)", Kind.INTEGER), ("DECIMAL", Kind.EXACT), ("NUMERIC(9,10)", Kind.EXACT),
         ("DEC(9,0)", Kind.EXACT), ("MY_DECIMAL(9)", Kind.EXACT),
     ],
@@ -64,7 +69,10 @@ def test_base64_of_plain_sql(length: int) -> None:
 
 
 def test_a_binary_column_is_read_back_whatever_it_holds(file: Platform) -> None:
-    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, b BLOB)", "INSERT INTO t VALUES (1, 5), (2, 'a'), (3, x'00FF')")
+    file.run(
+        "CREATE TABLE t (k INTEGER PRIMARY KEY, b BLOB)",
+        "INSERT INTO t VALUES (1, 5), (2, 'a'), (3, x'00FF')",
+    )
     with file.engine.connect() as conn:
         cls = build_catalog(DIALECT.reflect(conn, None)).class_named("t")
         rows = DIALECT.query_back(conn, None, cls, ["k=1", "k=2", "k=3"], cls.attributes[1:])
@@ -73,14 +81,19 @@ def test_a_binary_column_is_read_back_whatever_it_holds(file: Platform) -> None:
 
 
 def test_what_the_publisher_itself_writes_feeds_no_view(file: Platform) -> None:
-    file.run("CREATE VIEW flights AS SELECT flight_no AS pk_flight_no, started AS sv_started FROM eventlog_inflight")
+    file.run(
+        "CREATE VIEW flights AS SELECT flight_no AS pk_flight_no, started AS sv_started FROM "
+        "eventlog_inflight"
+    )
     base = {"eventlog_inflight": {"flight_no": "pk_flight_no", "started": "sv_started"}}
     with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
         file.plan({"view": "flights", "base": base})
 
 
 def test_a_row_that_replace_takes_away_is_logged_with_recursive_triggers(file: Platform) -> None:
-    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, u TEXT UNIQUE)", "INSERT INTO t VALUES (1, 'a')")
+    file.run(
+        "CREATE TABLE t (k INTEGER PRIMARY KEY, u TEXT UNIQUE)", "INSERT INTO t VALUES (1, 'a')"
+    )
     file.watch("t")
     replaced = "INSERT OR REPLACE INTO t VALUES (2, 'a')"
     with file.engine.begin() as conn:
@@ -115,7 +128,10 @@ def test_whole_decimals_are_integers_of_any_size(file: Platform) -> None:
 def test_a_key_that_is_null_is_no_object(file: Platform) -> None:
     file.run("CREATE TABLE t (k TEXT PRIMARY KEY, v TEXT)")
     file.watch("t")
-    assert file.logged("INSERT INTO t VALUES (NULL, 'x')", "UPDATE t SET v = 'y'", "DELETE FROM t") == []
+    assert (
+        file.logged("INSERT INTO t VALUES (NULL, 'x')", "UPDATE t SET v = 'y'", "DELETE FROM t")
+        == []
+    )
     file.run("INSERT INTO t VALUES (NULL, 'x')")
     assert file.logged("UPDATE t SET k = 'a'") == [(1, "k=a", "v", None, "x")]
     assert file.logged("UPDATE t SET k = NULL") == [(4, "k=a", None, None, None)]
@@ -128,7 +144,9 @@ def test_an_owner_that_is_spelled_otherwise_is_meant_as_it_is_spelled(file: Plat
         "INSERT INTO f VALUES ('ABC', NULL)",
     )
     file.watch("f")
-    assert file.logged("INSERT INTO f_tag VALUES ('abc', 'x')") == [(2, "k=ABC", "f_tag.tag", None, "x")]
+    assert file.logged("INSERT INTO f_tag VALUES ('abc', 'x')") == [
+        (2, "k=ABC", "f_tag.tag", None, "x")
+    ]
     assert file.logged("UPDATE f_tag SET k = 'Abc'") == []
     assert file.logged("DELETE FROM f_tag") == [(2, "k=ABC", "f_tag.tag", "x", None)]
     cls = file.catalog().class_named("f")
@@ -137,7 +155,10 @@ def test_an_owner_that_is_spelled_otherwise_is_meant_as_it_is_spelled(file: Plat
 
 
 def test_a_change_of_case_in_a_column_without_case_is_a_change(file: Platform) -> None:
-    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT COLLATE NOCASE)", "INSERT INTO t VALUES (1, 'a')")
+    file.run(
+        "CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT COLLATE NOCASE)",
+        "INSERT INTO t VALUES (1, 'a')",
+    )
     file.watch("t")
     assert file.logged("UPDATE t SET v = 'A'") == [(2, "k=1", "v", "a", "A")]
 
@@ -157,15 +178,21 @@ def test_a_text_that_is_no_utf_8_is_one_bad_row_and_no_more(
 ) -> None:
     file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)")
     file.watch("t")
-    file.run("INSERT INTO t VALUES (1, CAST(x'FFFE41' AS TEXT))", "INSERT INTO t VALUES (2, 'good')")
+    file.run(
+        "INSERT INTO t VALUES (1, CAST(x'FFFE41' AS TEXT))", "INSERT INTO t VALUES (2, 'good')"
+    )
     file.watches = [{"table": "t"}]
     file.config()
     monkeypatch.chdir(file.place)
     assert run(["publish", "--once"]) == 0
     assert "good" in capsys.readouterr().out
     with file.engine.connect() as conn:
-        assert conn.exec_driver_sql("SELECT status FROM eventlog ORDER BY record_id").scalars().all() == ["E", "S"]
-        assert conn.exec_driver_sql("SELECT code FROM eventlog_error").scalars().all() == ["bad_xml_char"]
+        assert conn.exec_driver_sql(
+            "SELECT status FROM eventlog ORDER BY record_id"
+        ).scalars().all() == ["E", "S"]
+        assert conn.exec_driver_sql("SELECT code FROM eventlog_error").scalars().all() == [
+            "bad_xml_char"
+        ]
 
 
 def test_record_ids_are_never_given_twice(file: Platform) -> None:
@@ -188,7 +215,10 @@ def test_the_columns_of_a_log_are_what_they_are_declared(
     file: Platform, event_time: str, record_id: str, refused: str | None
 ) -> None:
     columns = f"record_id {record_id}, status CHAR, event_type TINYINT, event_time {event_time}"
-    rest = "perpetrator TEXT, table_name TEXT, table_key TEXT, column_name TEXT, old_value CLOB, new_value NVARCHAR(9)"
+    rest = (
+        "perpetrator TEXT, table_name TEXT, table_key TEXT, column_name TEXT, old_value CLOB, "
+        "new_value NVARCHAR(9)"
+    )
     file.run("DROP TABLE eventlog", f"CREATE TABLE eventlog ({columns}, {rest})")
     if refused is None:
         with file.session() as (_, log):
@@ -246,13 +276,10 @@ def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
     file.run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
     file.config()
     script = (
-        "import os, signal\n"
-        "from pathlib import Path\n"
-        "from eventlog.config.load import load\n"
-        "from eventlog.publisher.context import Counters\n"
-        "from eventlog.publisher.open_context import open_context\n"
-        f"with open_context(load(Path({str(file.place / 'eventlog.toml')!r}), {{}}, {{}}), Counters()):\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "import os, signal\nfrom pathlib import Path\nfrom eventlog.config.load import load\nfrom "
+        "eventlog.publisher.context import Counters\nfrom eventlog.publisher.open_context import "
+        f"open_context\nwith open_context(load(Path({str(file.place / 'eventlog.toml')!r}), {{}}, "
+        "{}), Counters()):\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     subprocess.run([sys.executable, "-c", script], check=False, timeout=60)
     assert list(file.place.glob("*.lock"))
@@ -274,7 +301,8 @@ def test_a_lock_file_that_somebody_removes_is_lost(file: Platform) -> None:
 def test_triggers_of_others_are_warned_of(file: Platform) -> None:
     file.run(
         "CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)",
-        "CREATE TRIGGER tgr_t_i_1 AFTER INSERT ON t BEGIN UPDATE t SET v = 'x' WHERE k = NEW.k; END",
+        "CREATE TRIGGER tgr_t_i_1 AFTER INSERT ON t BEGIN UPDATE t SET v = 'x' WHERE k = NEW.k; "
+        "END",
     )
     plan = file.watch("t")
     assert any("tgr_t_i_1 of t may fire before ours" in warning for warning in plan.warnings)
@@ -293,17 +321,21 @@ def test_a_renamed_column_and_a_changed_trigger_show(file: Platform) -> None:
     assert (action.kind, "by hand" in action.reason) == ("replace", True)
 
 
-# --- the command line -------------------------------------------------------------------------------------------------
+# --- the command line -----------------------------------------------------------------------------
 
 
 @pytest.fixture
 def home(empty_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory with a configuration of a file beside it and a row that waits; commands run in another one."""
+    """A directory with a configuration of a file beside it and a row that waits; commands run in
+    another one.
+    """
     made, elsewhere = empty_home / "app", empty_home / "elsewhere"
     made.mkdir()
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
-    (made / "eventlog.toml").write_text('[database]\nurl = "sqlite:///app.db"\n[[watch]]\ntable = "usr"\n')
+    (made / "eventlog.toml").write_text(
+        '[database]\nurl = "sqlite:///app.db"\n[[watch]]\ntable = "usr"\n'
+    )
     conn = sqlite3.connect(made / "app.db")
     conn.execute("CREATE TABLE usr (idu INTEGER PRIMARY KEY, fname TEXT)")
     for command in (("db", "upgrade"), ("triggers", "apply")):
@@ -325,7 +357,10 @@ def test_a_file_is_found_beside_its_configuration_wherever_a_command_is_run(
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ("[format.xds]\nindent = 2\n", 'format.xds.indent has no effect with file_layout = "lines"'),
+        (
+            "[format.xds]\nindent = 2\n",
+            'format.xds.indent has no effect with file_layout = "lines"',
+        ),
         ('[sink]\nfile_layout = "documents"\n[format.xds]\nindent = 2\n', None),
         ("[format.xds]\nindent = 0\n", None),
     ],
@@ -343,7 +378,7 @@ def test_an_indent_that_has_no_effect_is_told(
         assert all(told in warning for warning in warnings if told is not None)
 
 
-# --- collations that the application registers ------------------------------------------------------------------------
+# --- collations that the application registers ----------------------------------------------------
 
 
 def unicase(left: str, right: str) -> int:
@@ -354,12 +389,15 @@ def unicase(left: str, right: str) -> int:
 def collated(tmp_path: Path) -> Platform:
     """An application that registers a collation of its own, and a key that has it."""
     engine = sa.create_engine(f"sqlite:///{tmp_path}/app.db", poolclass=sa.NullPool)
-    sa.event.listen(engine, "connect", lambda driver, _: driver.create_collation("unicase", unicase))
+    sa.event.listen(
+        engine, "connect", lambda driver, _: driver.create_collation("unicase", unicase)
+    )
     made = Platform(DIALECT, engine, tmp_path)
     made.install()
     made.run(
         "CREATE TABLE tag (name TEXT COLLATE unicase PRIMARY KEY, what TEXT, icon BLOB)",
-        "CREATE TABLE alias (name TEXT REFERENCES tag (name), other TEXT, PRIMARY KEY (name, other))",
+        "CREATE TABLE alias (name TEXT REFERENCES tag (name), other TEXT, PRIMARY KEY (name, "
+        "other))",
         "CREATE TABLE note (id INTEGER PRIMARY KEY, body BLOB)",
     )
     return made
@@ -375,28 +413,44 @@ def test_a_key_of_an_applications_collation_is_read_back_exactly(collated: Platf
 
 
 def test_a_class_that_cannot_be_read_back_stops_none_but_itself(collated: Platform) -> None:
-    collated.watches = [{"table": "tag", "style": "row_query_back"}, {"table": "note", "style": "row_query_back"}]
+    collated.watches = [
+        {"table": "tag", "style": "row_query_back"},
+        {"table": "note", "style": "row_query_back"},
+    ]
     config = collated.config(sink={"type": "files", "directory": str(collated.place / "out")})
-    assert run(["--config", str(collated.place / "eventlog.toml"), "--quiet", "triggers", "apply"]) == 0
+    assert (
+        run(["--config", str(collated.place / "eventlog.toml"), "--quiet", "triggers", "apply"])
+        == 0
+    )
     collated.run(
-        "INSERT INTO tag VALUES ('Ada', 'a', x'00')", "INSERT INTO alias VALUES ('ada', 'countess')",
+        "INSERT INTO tag VALUES ('Ada', 'a', x'00')",
+        "INSERT INTO alias VALUES ('ada', 'countess')",
         "INSERT INTO note VALUES (1, x'02')",
-    )  # fmt: skip
-    assert run(["--config", str(collated.place / "eventlog.toml"), "--quiet", "publish", "--once"]) == 0
+    )
+    assert (
+        run(["--config", str(collated.place / "eventlog.toml"), "--quiet", "publish", "--once"])
+        == 0
+    )
     with transaction(config) as (conn, _):
-        found = conn.exec_driver_sql("SELECT DISTINCT table_name, status FROM eventlog ORDER BY 1").all()
+        found = conn.exec_driver_sql(
+            "SELECT DISTINCT table_name, status FROM eventlog ORDER BY 1"
+        ).all()
         (reason,) = conn.exec_driver_sql("SELECT DISTINCT message FROM eventlog_error").scalars()
     assert [tuple(one) for one in found] == [("note", "S"), ("tag", "E")]
     assert "no such collation sequence: unicase" in reason
 
 
 def test_a_plan_says_which_key_only_the_application_can_compare(collated: Platform) -> None:
-    (warning,) = [one for one in collated.plan({"table": "tag"}, {"table": "note"}).warnings if "collation" in one]
+    (warning,) = [
+        one
+        for one in collated.plan({"table": "tag"}, {"table": "note"}).warnings
+        if "collation" in one
+    ]
     assert warning.startswith("tag.name has the collation unicase, which the application registers")
     assert "values of alias cannot be read back" in warning
 
 
-# --- types ------------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("declared", ["JSON", "UUID", "json", "ANY"])
@@ -413,35 +467,52 @@ def test_json_and_uuid_are_logged_as_they_stand(file: Platform) -> None:
 
 
 def test_a_plan_says_what_an_unknown_type_is_taken_for(file: Platform) -> None:
-    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, a STRING, b POINT, c VARCHAR(9), d DOUBLE PRECISION, e)")
+    file.run(
+        "CREATE TABLE t (k INTEGER PRIMARY KEY, a STRING, b POINT, c VARCHAR(9), d DOUBLE "
+        "PRECISION, e)"
+    )
     told = [one for one in file.plan({"table": "t"}).warnings if "not known" in one]
     assert told == [
-        "t.a is declared STRING, a type that is not known: its values are taken for an exact number",
+        "t.a is declared STRING, a type that is not known: its values are taken for an exact "
+        "number",
         "t.b is declared POINT, a type that is not known: its values are taken for an integer",
     ]
 
 
 @pytest.mark.parametrize("columns", [998, 1990])
-def test_a_table_of_as_many_columns_as_sqlite_takes_is_watched(file: Platform, columns: int) -> None:
+def test_a_table_of_as_many_columns_as_sqlite_takes_is_watched(
+    file: Platform, columns: int
+) -> None:
     names = [f"c{number}" for number in range(columns)]
-    file.run(f"CREATE TABLE wide (k INTEGER PRIMARY KEY, {', '.join(f'{name} TEXT' for name in names)})")
+    file.run(
+        f"CREATE TABLE wide (k INTEGER PRIMARY KEY, {', '.join(f'{name} TEXT' for name in names)})"
+    )
     file.apply(file.plan({"table": "wide"}))
-    changes = f"INSERT INTO wide (k, {names[-1]}) VALUES (1, 'x')", f"UPDATE wide SET {names[-2]} = 'y'"
+    changes = (
+        f"INSERT INTO wide (k, {names[-1]}) VALUES (1, 'x')",
+        f"UPDATE wide SET {names[-2]} = 'y'",
+    )
     logged = file.logged(*changes)
     assert (1, "k=1", names[-1], None, "x") in logged
     assert logged[-1] == (2, "k=1", names[-2], None, "y")
 
 
 def test_a_refused_trigger_is_told_with_its_table_and_nothing_is_changed(file: Platform) -> None:
-    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)", "CREATE TABLE u (k INTEGER PRIMARY KEY, v TEXT)")
+    file.run(
+        "CREATE TABLE t (k INTEGER PRIMARY KEY, v TEXT)",
+        "CREATE TABLE u (k INTEGER PRIMARY KEY, v TEXT)",
+    )
     plan = file.plan({"table": "t"}, {"table": "u"})
     refused = replace(plan.actions[-1], statements=("CREATE TRIGGER nonsense",))
-    with pytest.raises(DatabaseError, match=r"^the triggers of u: the database refused a statement: incomplete input"):
+    with pytest.raises(
+        DatabaseError,
+        match=r"^the triggers of u: the database refused a statement: incomplete input",
+    ):
         file.apply(replace(plan, actions=(*plan.actions[:-1], refused)))
     assert file.logged("INSERT INTO t VALUES (1, 'x')") == []
 
 
-# --- tables that are made anew ----------------------------------------------------------------------------------------
+# --- tables that are made anew --------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -478,11 +549,15 @@ def rebuild(file: Platform, *settings: str) -> None:
 
 
 def test_a_rebuild_fails_at_the_rename_while_a_child_tables_triggers_stand(owned: Platform) -> None:
-    with pytest.raises(sqlite3.OperationalError, match=r"error in trigger .*: no such table: main\.usr"):
+    with pytest.raises(
+        sqlite3.OperationalError, match=r"error in trigger .*: no such table: main\.usr"
+    ):
         rebuild(owned)
 
 
-def test_a_rebuild_works_once_the_triggers_are_dropped_and_they_are_applied_again(owned: Platform) -> None:
+def test_a_rebuild_works_once_the_triggers_are_dropped_and_they_are_applied_again(
+    owned: Platform,
+) -> None:
     assert command(owned, "triggers", "drop", "--yes") == 0
     rebuild(owned)
     assert command(owned, "triggers", "apply") == 0
@@ -497,15 +572,24 @@ def test_a_rebuild_works_with_legacy_alter_table(owned: Platform) -> None:
 
 def _logs_again(file: Platform) -> None:
     changes = "UPDATE usr SET name = 'Countess' WHERE id = 1", "INSERT INTO phone VALUES (1, '556')"
-    assert [(kind, column) for kind, _, column, _, _ in file.logged(*changes)] == [(2, "name"), (2, "phone.no")]
+    assert [(kind, column) for kind, _, column, _, _ in file.logged(*changes)] == [
+        (2, "name"),
+        (2, "phone.no"),
+    ]
 
 
-def test_doctor_names_the_triggers_of_a_table_that_is_gone(owned: Platform, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_names_the_triggers_of_a_table_that_is_gone(
+    owned: Platform, capsys: pytest.CaptureFixture[str]
+) -> None:
     owned.run("DROP TABLE usr")
     with pytest.raises(sa.exc.OperationalError, match="no such table"):
         owned.run("ALTER TABLE other RENAME TO another")
     assert command(owned, "doctor", "--json") == 1
-    (finding,) = [one for one in json.loads(capsys.readouterr().out)["findings"] if one["code"] == "trigger_broken"]
+    (finding,) = [
+        one
+        for one in json.loads(capsys.readouterr().out)["findings"]
+        if one["code"] == "trigger_broken"
+    ]
     assert finding["text"].startswith("triggers of phone speak of the table usr, which is gone")
     for statement in finding["mend"][1].removeprefix("or ").split("; "):
         owned.run(statement)

@@ -21,7 +21,13 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
 from eventlog.sql.dialects.mariadb import text
 from eventlog.sql.dialects.mariadb.objects import MariaDBObjects
-from eventlog.sql.dialects.mariadb.session import ANSWERS, MariaDBSessions, begin_snapshot, has_log, sees_triggers
+from eventlog.sql.dialects.mariadb.session import (
+    ANSWERS,
+    MariaDBSessions,
+    begin_snapshot,
+    has_log,
+    sees_triggers,
+)
 from eventlog.sql.dialects.mariadb.triggers import MariaDBTriggers
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.log_table import LogTable
@@ -75,9 +81,16 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         "digest": mysql.CHAR(64, charset="ascii", collation="ascii_bin"),
         "name": _text(130),
         "code": _text(64),
-        **dict.fromkeys(("key", "text", "value"), mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")),
+        **dict.fromkeys(
+            ("key", "text", "value"), mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
+        ),
     }
-    prologue = ("-- mariadb DATABASE < this script", "SET NAMES utf8mb4;", "SET default_storage_engine = InnoDB;", "")
+    prologue = (
+        "-- mariadb DATABASE < this script",
+        "SET NAMES utf8mb4;",
+        "SET default_storage_engine = InnoDB;",
+        "",
+    )
     epilogue = ("COMMIT;",)
     log_sql: ClassVar = {
         **{name: _bound_by_name(statement) for name, statement in LOG_SQL.items()},
@@ -126,7 +139,9 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
     ) -> list[tuple[Any, ...]]:
         rows: list[tuple[Any, ...]] = []
         for condition in _conditions(log, ranges):
-            statement = self.log_statement(log, "read_rows", fields=self.log_fields(log, fields), ranges=condition)
+            statement = self.log_statement(
+                log, "read_rows", fields=self.log_fields(log, fields), ranges=condition
+            )
             rows += self.fetch(conn, statement, {})
         return sorted(rows, key=itemgetter(0))
 
@@ -136,14 +151,25 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
     def delete(self, conn: Connection, log: LogTable, ranges: Ranges) -> int:
         return self._change(conn, log, "delete", ranges, {})
 
-    def _change(self, conn: Connection, log: LogTable, name: str, ranges: Ranges, binds: Mapping[str, object]) -> int:
+    def _change(
+        self,
+        conn: Connection,
+        log: LogTable,
+        name: str,
+        ranges: Ranges,
+        binds: Mapping[str, object],
+    ) -> int:
         changed = 0
         for condition in _conditions(log, ranges):
-            done = conn.exec_driver_sql(self.log_statement(log, name, ranges=condition), dict(binds))
+            done = conn.exec_driver_sql(
+                self.log_statement(log, name, ranges=condition), dict(binds)
+            )
             changed += int(done.rowcount)
         return changed
 
-    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
+    def write_keys(
+        self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]
+    ) -> None:
         head, _, row = self.log_statement(log, "write_key").partition("\nVALUES ")
         for start in range(0, len(keys), _KEYS):
             chunk = keys[start : start + _KEYS]
@@ -156,17 +182,26 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
 
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
         return sa.Column(
-            "record_id", self.column_types["integer"], primary_key=True, autoincrement=True, comment=comment
+            "record_id",
+            self.column_types["integer"],
+            primary_key=True,
+            autoincrement=True,
+            comment=comment,
         )
 
     def log_checks(self) -> Sequence[str]:
         code = f"ASCII({self.quote('status')})"
-        return (f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122", "event_type BETWEEN 1 AND 8")
+        return (
+            f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122",
+            "event_type BETWEEN 1 AND 8",
+        )
 
     def create_queue_index(self, log: LogTable) -> str:
         # MariaDB has no partial indexes: the letter comes first, so that the rows N are together.
         index, table = self.quote(log.own_name("idx_{}_1")), self.quote(log.name)
-        return f"CREATE INDEX {index} ON {table} ({self.quote('status')}, {self.quote('record_id')})"
+        return (
+            f"CREATE INDEX {index} ON {table} ({self.quote('status')}, {self.quote('record_id')})"
+        )
 
     def after_companions(self, log: LogTable) -> list[str]:
         # The server draws the comment, so that a script gives each log its own.
@@ -177,13 +212,21 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         return [f"DROP SEQUENCE IF EXISTS {self.quote(log.flight_sequence)}"]
 
     def next_flight(self, conn: Connection, log: LogTable) -> int:
-        return int(fetch(conn, f"SELECT NEXTVAL({text.bindable(self.quote(log.flight_sequence))})", {})[0][0])
+        return int(
+            fetch(conn, f"SELECT NEXTVAL({text.bindable(self.quote(log.flight_sequence))})", {})[0][
+                0
+            ]
+        )
 
     # The server commits every DDL statement by itself: a migration that broke off is run again from
     # its beginning.
 
     def guarded(self, statement: str) -> str:
-        made = re.sub(r"\A(\s*CREATE (?:TABLE|INDEX|UNIQUE INDEX)) (?!IF NOT EXISTS)", r"\1 IF NOT EXISTS ", statement)
+        made = re.sub(
+            r"\A(\s*CREATE (?:TABLE|INDEX|UNIQUE INDEX)) (?!IF NOT EXISTS)",
+            r"\1 IF NOT EXISTS ",
+            statement,
+        )
         return re.sub(r"\A(\s*DROP (?:TABLE|INDEX)) (?!IF EXISTS)", r"\1 IF EXISTS ", made)
 
     def half_made(self, conn: Connection, log: LogTable) -> bool:
@@ -209,7 +252,9 @@ def _conditions(log: LogTable, ranges: Ranges) -> list[str]:
     """Return SQL conditions for the rows of these record_ids, each for a part of the ranges."""
     record_id = text.bindable(text.quote_identifier(log.column("record_id")))
     single = [f"{record_id} BETWEEN {first:d} AND {last:d}" for first, last in ranges]
-    return [" OR ".join(single[start : start + _RANGES]) for start in range(0, len(single), _RANGES)]
+    return [
+        " OR ".join(single[start : start + _RANGES]) for start in range(0, len(single), _RANGES)
+    ]
 
 
 DIALECT: Final = MariaDB()

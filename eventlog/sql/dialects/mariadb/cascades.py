@@ -59,7 +59,9 @@ def read_links(conn: Connection) -> tuple[Link, ...]:
         several = list(of_key)
         _, _, parent_schema, parent, on_delete, on_update, _, _, home = several[0]
         name = parent if parent_schema == home else f"{parent_schema}.{parent}"
-        links.append(Link(child, name, tuple((row[6], row[7]) for row in several), on_delete, on_update))
+        links.append(
+            Link(child, name, tuple((row[6], row[7]) for row in several), on_delete, on_update)
+        )
     return tuple(links)
 
 
@@ -80,7 +82,13 @@ def as_fact(links: Iterable[Link]) -> list[dict[str, Any]]:
 def from_fact(value: Iterable[Mapping[str, Any]]) -> tuple[Link, ...]:
     """Return the foreign keys from the literals of ``as_fact``."""
     return tuple(
-        Link(one["child"], one["parent"], tuple((a, b) for a, b in one["columns"]), one["on_delete"], one["on_update"])
+        Link(
+            one["child"],
+            one["parent"],
+            tuple((a, b) for a, b in one["columns"]),
+            one["on_delete"],
+            one["on_update"],
+        )
         for one in value
     )
 
@@ -96,7 +104,7 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
     return tuple(found)
 
 
-# --- ways -------------------------------------------------------------------------------------------------------------
+# --- ways -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +159,15 @@ def _trees(way: Way, table: str, links: Sequence[Link]) -> dict[str, list[Link]]
 
 def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
     first, last = way[0], way[-1]
-    if last.on_delete not in _ACTS or (len(way) == 1 and first.child == first.parent and first.on_delete == "CASCADE"):
+    if last.on_delete not in _ACTS or (
+        len(way) == 1 and first.child == first.parent and first.on_delete == "CASCADE"
+    ):
         return
     if last is not first and last.on_delete != "CASCADE":
         return  # the row between is kept
-    changed = () if first.on_delete == "CASCADE" else tuple((column, None) for column, _ in first.columns)
+    changed = (
+        () if first.on_delete == "CASCADE" else tuple((column, None) for column, _ in first.columns)
+    )
     yield Effect(way, last.parent, "DELETE", changed, _trees(way, first.child, links))
     for link in _above(way, links, by_update=False):
         yield from _deleted((*way, link), links)
@@ -163,7 +175,9 @@ def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
 
 def _changed(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
     last = way[-1]
-    if last.on_update not in _ACTS or last.child == last.parent:  # the server refuses a change of a row's own parent
+    if (
+        last.on_update not in _ACTS or last.child == last.parent
+    ):  # the server refuses a change of a row's own parent
         return
     pairs = _composed(way)
     if not pairs:
@@ -194,14 +208,14 @@ def _above(way: Way, links: Sequence[Link], *, by_update: bool) -> Iterator[Link
         if rule in _ACTS and link.parent in {one.child for one in way}:
             path = " -> ".join([*(one.child for one in (*way, link)), link.parent])
             raise TriggerError(
-                f"rows of {way[0].child} go or change with those of {link.parent}, and these with theirs, by foreign "
-                f"keys in a circle ({path}), and the server fires no trigger for them: make one of these keys ON "
-                "DELETE RESTRICT, ON UPDATE RESTRICT"
+                f"rows of {way[0].child} go or change with those of {link.parent}, and these with "
+                f"theirs, by foreign keys in a circle ({path}), and the server fires no trigger "
+                "for them: make one of these keys ON DELETE RESTRICT, ON UPDATE RESTRICT"
             )
         yield link
 
 
-# --- what is declared of it -------------------------------------------------------------------------------------------
+# --- what is declared of it -----------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -240,7 +254,9 @@ def cascades_of(
             continue
         for end, several in ends.items():
             columns = dict.fromkeys(column for effect in several for column in effect.end_columns)
-            table = Table(end, "table", tuple(Column(name, ColumnType(Kind.OTHER)) for name in columns))
+            table = Table(
+                end, "table", tuple(Column(name, ColumnType(Kind.OTHER)) for name in columns)
+            )
             found.append(
                 CascadeTriggers(
                     watch=one.watch,
@@ -282,8 +298,8 @@ def _concerns(one: TableTriggers, effect: Effect) -> bool:
 def _refuse(one: TableTriggers, effect: Effect) -> None:
     if "." in effect.end:
         raise TriggerError(
-            f"rows of {one.table.name} go or change with those of {effect.end} of another database, and the server "
-            "fires no trigger for them: make the foreign key RESTRICT"
+            f"rows of {one.table.name} go or change with those of {effect.end} of another "
+            "database, and the server fires no trigger for them: make the foreign key RESTRICT"
         )
     if not isinstance(one, ClassTriggers):
         return
@@ -291,18 +307,18 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
     is_of_key = any(column in keys for column, _ in effect.changed)
     if one.may_repeat and (is_of_key or not effect.changed):
         raise TriggerError(
-            f"rows of {one.table.name} go with those of {effect.end} by a foreign key, and the server fires no trigger "
-            "for them; since several rows may be one object, nobody can tell before whether that is gone: make the "
-            "foreign key RESTRICT"
+            f"rows of {one.table.name} go with those of {effect.end} by a foreign key, and the "
+            "server fires no trigger for them; since several rows may be one object, nobody can "
+            "tell before whether that is gone: make the foreign key RESTRICT"
         )
     if any(column in keys and end is None for column, end in effect.changed):
         raise TriggerError(
-            f"the key of {one.table.name} is set to NULL by a foreign key to {effect.end}, and the server fires no "
-            "trigger for that: make it ON DELETE CASCADE, or RESTRICT"
+            f"the key of {one.table.name} is set to NULL by a foreign key to {effect.end}, and "
+            "the server fires no trigger for that: make it ON DELETE CASCADE, or RESTRICT"
         )
 
 
-# --- as SQL -----------------------------------------------------------------------------------------------------------
+# --- as SQL ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,7 +380,10 @@ def _condition(effect: Effect) -> str | None:
     if effect.operation == "DELETE":
         return None
     # By bytes, whatever the collation: a change of case is passed on, too.
-    refs = [(f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}") for end in effect.end_columns]
+    refs = [
+        (f"OLD.{quote_identifier(end)}", f"NEW.{quote_identifier(end)}")
+        for end in effect.end_columns
+    ]
     return " OR ".join(f"NOT (BINARY {old} <=> BINARY {new})" for old, new in refs)
 
 
@@ -372,14 +391,19 @@ def _keys(one: TableTriggers, effect: Effect, several: Sequence[Effect]) -> tupl
     """Return SQL of a row's key, of its new key, and of the join that the key needs."""
     if isinstance(one, ChildTriggers):
         owned = " AND ".join(
-            f"{field('o', key)} = {field('t0', own)}" for key, own in zip(one.key, one.owner_columns, strict=True)
+            f"{field('o', key)} = {field('t0', own)}"
+            for key, own in zip(one.key, one.owner_columns, strict=True)
         )
         text = key_text(one.log_key, fields("o", one.key))
         return text, "NULL", f" JOIN {quote_identifier(one.owner.name)} AS o ON {owned}"
     changed = {column for column, _ in effect.changed}
     is_rekeyed = any(column.name in changed for column in one.key)
     new = [_new_value(column.name, effect, several) for column in one.key]
-    return key_text(one.log_key, fields("t0", one.key)), key_text(one.log_key, new) if is_rekeyed else "NULL", ""
+    return (
+        key_text(one.log_key, fields("t0", one.key)),
+        key_text(one.log_key, new) if is_rekeyed else "NULL",
+        "",
+    )
 
 
 def _new_value(column: str, effect: Effect, several: Sequence[Effect]) -> str:
@@ -389,7 +413,11 @@ def _new_value(column: str, effect: Effect, several: Sequence[Effect]) -> str:
         end = dict(other.changed).get(column)
         if end is not None:
             given = f"NEW.{quote_identifier(end)}"
-            value = given if other is effect else f"CASE WHEN {_is_reached(other)} THEN {given} ELSE {value} END"
+            value = (
+                given
+                if other is effect
+                else f"CASE WHEN {_is_reached(other)} THEN {given} ELSE {value} END"
+            )
     return value
 
 
@@ -398,10 +426,14 @@ def _is_reached(effect: Effect) -> str:
     first, *further = effect.way
     if not further:
         return _refers(first, "t0", "OLD")
-    tables = ", ".join(f"{quote_identifier(link.child)} AS x{place}" for place, link in enumerate(further, 1))
+    tables = ", ".join(
+        f"{quote_identifier(link.child)} AS x{place}" for place, link in enumerate(further, 1)
+    )
     conditions = [_refers(first, "t0", "x1")]
     for place, link in enumerate(further, 1):
-        conditions.append(_refers(link, f"x{place}", f"x{place + 1}" if place < len(further) else "OLD"))
+        conditions.append(
+            _refers(link, f"x{place}", f"x{place + 1}" if place < len(further) else "OLD")
+        )
     return f"EXISTS (SELECT 1 FROM {tables} WHERE {' AND '.join(conditions)})"  # noqa: S608 - quoted names
 
 
@@ -417,7 +449,8 @@ def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
     source = f"{quote_identifier(one.table.name)} AS t0"
     for place, link in enumerate(effect.way[:-1]):
         source += (
-            f" JOIN {quote_identifier(link.parent)} AS t{place + 1} ON {_refers(link, f't{place}', f't{place + 1}')}"
+            f" JOIN {quote_identifier(link.parent)} AS t{place + 1} ON "
+            f"{_refers(link, f't{place}', f't{place + 1}')}"
         )
     last = f"t{len(effect.way) - 1}"
     return f"{select} FROM {source}{joined} WHERE {_refers(effect.way[-1], last, 'OLD')} {_LOCKED}"
@@ -437,7 +470,11 @@ def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
         table, trees = tables[place], effect.trees.get(tables[place], ())
         if place == 0 and effect.changed:
             trees = ()  # the rows of this table are kept
-        wanted = [column.name for column in own] if place == 0 else [ref for _, ref in effect.way[place - 1].columns]
+        wanted = (
+            [column.name for column in own]
+            if place == 0
+            else [ref for _, ref in effect.way[place - 1].columns]
+        )
         wanted += [ref for link in trees for _, ref in link.columns]
         columns = ", ".join(f"r.{quote_identifier(column)}" for column in dict.fromkeys(wanted))
         rows = f"(SELECT {columns} FROM {quote_identifier(table)} AS r"  # noqa: S608 - quoted names
@@ -450,8 +487,13 @@ def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
             if place + 1 == len(tables) - 1:
                 found.append(f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})")
             if place + 1 in levels:
-                found.append(f"{rows} JOIN w{place + 1} ON {_refers(link, 'r', f'w{place + 1}')} {_LOCKED})")
-        found += [f"{rows} JOIN w{place} ON {_refers(link, 'r', f'w{place}')} {_LOCKED})" for link in trees]
+                found.append(
+                    f"{rows} JOIN w{place + 1} ON {_refers(link, 'r', f'w{place + 1}')} {_LOCKED})"
+                )
+        found += [
+            f"{rows} JOIN w{place} ON {_refers(link, 'r', f'w{place}')} {_LOCKED})"
+            for link in trees
+        ]
         if found:
             levels[place] = f"w{place} AS ({' UNION '.join(found)})"
     return f"WITH RECURSIVE {', '.join(levels.values())} {select} FROM w0 AS t0{joined}"
@@ -460,7 +502,8 @@ def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
 def _refers(link: Link, child: str, parent: str) -> str:
     """Return SQL of a condition: a row of the child refers to a row of the parent."""
     return " AND ".join(
-        f"{child}.{quote_identifier(own)} = {parent}.{quote_identifier(ref)}" for own, ref in link.columns
+        f"{child}.{quote_identifier(own)} = {parent}.{quote_identifier(ref)}"
+        for own, ref in link.columns
     )
 
 

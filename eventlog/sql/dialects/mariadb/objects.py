@@ -27,10 +27,25 @@ from typing import Any, Final, TypeVar
 
 from sqlalchemy import Connection, Row
 
-from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ForeignKey, ObjectClass, Table
+from eventlog.core.catalog import (
+    Catalog,
+    ChildTable,
+    Column,
+    Database,
+    ForeignKey,
+    ObjectClass,
+    Table,
+)
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import NoSuchValue
-from eventlog.sql.dialects.mariadb.text import bindable, field, key_text, key_value, quote_identifier, value_text
+from eventlog.sql.dialects.mariadb.text import (
+    bindable,
+    field,
+    key_text,
+    key_value,
+    quote_identifier,
+    value_text,
+)
 from eventlog.sql.dialects.stepwise import StepwiseDialect
 from eventlog.sql.statements import by_relation, fetch, statements
 from eventlog.sql.windows import Walk
@@ -108,12 +123,15 @@ class MariaDBObjects(StepwiseDialect):
             case _:
                 return _sure(_encodable)
 
-    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_behind(
+        self, conn: Connection, walk: Walk, position: str | None, limit: int
+    ) -> list[str]:
         refs = self.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
         statement = (
             f"SELECT {distinct}{_walked(walk, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
-            f" WHERE {self.walk_condition(walk, goes_on=position is not None)} ORDER BY {order} LIMIT %(limit)s"
+            f" WHERE {self.walk_condition(walk, goes_on=position is not None)}"
+            f" ORDER BY {order} LIMIT %(limit)s"
         )
         binds = {**self.position_binds(walk.cls, position), "limit": limit}
         return [str(key) for (key,) in fetch(conn, statement, binds)]
@@ -121,17 +139,26 @@ class MariaDBObjects(StepwiseDialect):
     def behind(self, walk: Walk) -> str:
         refs = self.walk_key(walk)
         if walk.cls.is_view:
-            return f"{_walked(walk, refs)} > CONVERT({self.bind('position')} USING utf8mb4) COLLATE utf8mb4_nopad_bin"
+            return (
+                f"{_walked(walk, refs)} > CONVERT({self.bind('position')} USING utf8mb4) COLLATE "
+                "utf8mb4_nopad_bin"
+            )
         # Column by column, since a comparison of row values uses no index.
         pairs = [(ref, self.bind(f"k{i}")) for i, ref in enumerate(refs)]
         steps = [
-            " AND ".join([*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"])
+            " AND ".join(
+                [*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"]
+            )
             for i in range(len(pairs))
         ]
         return "(" + " OR ".join(f"({step})" for step in steps) + ")"
 
     def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
-        return {"position": position} if cls.is_view and position is not None else super().position_binds(cls, position)
+        return (
+            {"position": position}
+            if cls.is_view and position is not None
+            else super().position_binds(cls, position)
+        )
 
 
 def _walked(walk: Walk, refs: Sequence[str]) -> str:
@@ -139,7 +166,7 @@ def _walked(walk: Walk, refs: Sequence[str]) -> str:
     return f"CONVERT({key_text(walk.cls.key, refs)} USING utf8mb4) COLLATE utf8mb4_nopad_bin"
 
 
-# --- the catalogue ----------------------------------------------------------------------------------------------------
+# --- the catalogue --------------------------------------------------------------------------------
 
 _KINDS: Final[Mapping[str, tuple[Kind, int, int]]] = {
     "tinyint": (Kind.INTEGER, 16, 16),
@@ -152,9 +179,12 @@ _KINDS: Final[Mapping[str, tuple[Kind, int, int]]] = {
     "double": (Kind.APPROXIMATE, 64, 64),
     "char": (Kind.FIXED, 0, 0),
     **dict.fromkeys(
-        ("varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set"), (Kind.CHARACTER, 0, 0)
+        ("varchar", "tinytext", "text", "mediumtext", "longtext", "json", "enum", "set"),
+        (Kind.CHARACTER, 0, 0),
     ),
-    **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), (Kind.BINARY, 0, 0)),
+    **dict.fromkeys(
+        ("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), (Kind.BINARY, 0, 0)
+    ),
     "date": (Kind.DATE, 0, 0),
     "time": (Kind.TIME, 0, 0),
     "datetime": (Kind.TIMESTAMP, 0, 0),
@@ -172,7 +202,9 @@ def column_type(word: str, declared: str) -> ColumnType:
     """
     word = word.lower()
     if word == "bit":
-        return ColumnType(Kind.BOOLEAN if declared.lower() == "bit(1)" else Kind.BINARY, 0, declared)
+        return ColumnType(
+            Kind.BOOLEAN if declared.lower() == "bit(1)" else Kind.BINARY, 0, declared
+        )
     if word == "decimal":
         scale = declared.partition("(")[2].partition(")")[0].partition(",")[2]
         return ColumnType(Kind.EXACT if scale.strip("0") else Kind.INTEGER, 0, declared)
@@ -183,10 +215,16 @@ def column_type(word: str, declared: str) -> ColumnType:
 _COMPARED_BY_BYTES: Final = ("_nopad_bin", "binary")
 
 
-def _table(name: str, columns: Sequence[Row[Any]], unique: Sequence[Row[Any]], foreign: Sequence[Row[Any]]) -> Table:
+def _table(
+    name: str, columns: Sequence[Row[Any]], unique: Sequence[Row[Any]], foreign: Sequence[Row[Any]]
+) -> Table:
     present = tuple(
         # A collation that ignores trailing blanks or case treats different texts as equal.
-        Column(row.name, column_type(row.word, row.type), row.coll is None or row.coll.endswith(_COMPARED_BY_BYTES))
+        Column(
+            row.name,
+            column_type(row.word, row.type),
+            row.coll is None or row.coll.endswith(_COMPARED_BY_BYTES),
+        )
         for row in columns
     )
     names = [column.name for column in present]
@@ -207,7 +245,9 @@ def _table(name: str, columns: Sequence[Row[Any]], unique: Sequence[Row[Any]], f
         kind="view" if columns[0].kind == "view" else "table",
         columns=present,
         primary_key=primary,
-        foreign_keys=tuple(sorted(_foreign_keys(foreign, names), key=lambda key: names.index(key.columns[0]))),
+        foreign_keys=tuple(
+            sorted(_foreign_keys(foreign, names), key=lambda key: names.index(key.columns[0]))
+        ),
         unique_keys=tuple(sorted(keys)),
     )
 
@@ -218,15 +258,21 @@ def _foreign_keys(rows: Iterable[Row[Any]], names: Collection[str]) -> Iterator[
         columns = tuple(row.column_name for row in pairs)
         if set(columns) <= set(names):
             first = pairs[0]
-            table = first.ref_table if first.ref_schema == first.home else f"{first.ref_schema}.{first.ref_table}"
+            table = (
+                first.ref_table
+                if first.ref_schema == first.home
+                else f"{first.ref_schema}.{first.ref_table}"
+            )
             yield ForeignKey(columns, table, tuple(row.ref_column for row in pairs))
 
 
-# --- the statement that reads objects ---------------------------------------------------------------------------------
+# --- the statement that reads objects -------------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
-def values_statement(cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int) -> str:
+def values_statement(
+    cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int
+) -> str:
     """Return the statement that reads keys and values of the rows with ``size`` keys. Names are
     quoted, keys bound.
     """
@@ -257,7 +303,7 @@ def _selected(column: Column, ref: str, *, is_key: bool) -> str:
     return key_value(column, ref) if is_key else value_text(column, ref)
 
 
-# --- what is bound ----------------------------------------------------------------------------------------------------
+# --- what is bound --------------------------------------------------------------------------------
 
 
 def _sure(read: Callable[[str], object]) -> Callable[[str], object]:

@@ -31,7 +31,10 @@ LEAST_VERSION: Final = (10, 11)
 over a restart.
 """
 
-_ACCESS: Final = "check the user in the URL, and {secret}; a user is one of a host, such as 'eventlog'@'10.0.0.%'"
+_ACCESS: Final = (
+    "check the user in the URL, and {secret}; a user is one of a host, such as "
+    "'eventlog'@'10.0.0.%'"
+)
 _CONNECT_ADVICE: Final = {
     "(1045,": _ACCESS,
     "(1698,": _ACCESS,
@@ -43,8 +46,10 @@ _CONNECT_ADVICE: Final = {
     "caching_sha2_password": "this is most likely MySQL, which is not supported: use MariaDB",
 }
 _REFUSED_BY: Final = {
-    "(1665,": "a server whose binary log takes statements alone, and none of a session that is READ COMMITTED, as ours "
-    "are: set binlog_format = MIXED, or ROW",
+    "(1665,": (
+        "a server whose binary log takes statements alone, and none of a session that is READ "
+        "COMMITTED, as ours are: set binlog_format = MIXED, or ROW"
+    ),
     "(1419,": "a server with a binary log, where not everybody may make triggers: set "
     "log_bin_trust_function_creators = 1, or grant SUPER",
 }
@@ -53,11 +58,30 @@ _PASSING: Final = frozenset(
         *(1205, 1213),  # a lock that another session holds for too long, a deadlock
         *(1021, 1041, 1114, 1135),  # no room, no memory, no thread
         *(1040, 1203, 1226),  # too many connections
-        *(1053, 1077, 1078, 1079, 1152, 1158, 1159, 1160, 1161, 1184),  # a shutdown, a connection that broke
+        *(
+            1053,
+            1077,
+            1078,
+            1079,
+            1152,
+            1158,
+            1159,
+            1160,
+            1161,
+            1184,
+        ),  # a shutdown, a connection that broke
         *(1290, 1836),  # a server that writes nothing now, as during a switchover
-        *(1317, 1927, 1969, 3024),  # a statement or session that was ended, a statement that took too long
+        *(
+            1317,
+            1927,
+            1969,
+            3024,
+        ),  # a statement or session that was ended, a statement that took too long
         *(1020, 1412),  # the rows to read or write were changed meanwhile
-        *(1047, 1180),  # a node of a cluster that is not ready, or that lost against another one at the commit
+        *(
+            1047,
+            1180,
+        ),  # a node of a cluster that is not ready, or that lost against another one at the commit
         *(2002, 2003, 2005, 2006, 2013, 2014, 2027, 2055),  # the client's own: the server is gone
     }
 )
@@ -70,7 +94,10 @@ that may write nothing.
 
 _TRIED: Final = {
     "SELECT": "EXPLAIN SELECT 1 FROM {table} WHERE 1 = 0",
-    "INSERT": "EXPLAIN INSERT INTO {table} ({column}) SELECT NULL FROM (SELECT 1 AS one) AS nothing WHERE 1 = 0",
+    "INSERT": (
+        "EXPLAIN INSERT INTO {table} ({column}) SELECT NULL FROM (SELECT 1 AS one) AS nothing "
+        "WHERE 1 = 0"
+    ),
     "UPDATE": "EXPLAIN UPDATE {table} SET {column} = NULL WHERE 1 = 0",
     "DELETE": "EXPLAIN DELETE FROM {table} WHERE 1 = 0",
 }
@@ -89,8 +116,9 @@ class MariaDBSessions(Dialect):
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
         # A publisher that keeps a snapshot would never see a new row.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
-        "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, sql_safe_updates = OFF, sql_auto_is_null = OFF,"
-        " autocommit = OFF, wait_timeout = 86400, net_write_timeout = 600, default_storage_engine = InnoDB",
+        "SET SESSION time_zone = '+00:00', sql_select_limit = DEFAULT, sql_safe_updates = OFF, "
+        "sql_auto_is_null = OFF, autocommit = OFF, wait_timeout = 86400, net_write_timeout = 600, "
+        "default_storage_engine = InnoDB",
     )
 
     def connect_args(self, timeout: int) -> dict[str, object]:
@@ -107,7 +135,9 @@ class MariaDBSessions(Dialect):
 
     def check_url(self, url: URL) -> None:
         if not url.database:
-            raise ConfigError("the database URL names no database: write it as mariadb://user@host:3306/database")
+            raise ConfigError(
+                "the database URL names no database: write it as mariadb://user@host:3306/database"
+            )
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         conn.exec_driver_sql(f"SET SESSION max_statement_time = {int(seconds)}")
@@ -120,11 +150,15 @@ class MariaDBSessions(Dialect):
         return _code_of(error) in _PASSING
 
     def read_only(self, conn: Connection) -> str | None:
-        ((is_read_only, is_tx_read_only),) = fetch(conn, "SELECT @@GLOBAL.read_only, @@SESSION.tx_read_only", {})
+        ((is_read_only, is_tx_read_only),) = fetch(
+            conn, "SELECT @@GLOBAL.read_only, @@SESSION.tx_read_only", {}
+        )
         if is_tx_read_only:
             return "tx_read_only is on for its sessions"
         # A user with READ_ONLY ADMIN can write nevertheless.
-        if is_read_only and not re.search(r"READ_ONLY ADMIN|ALL PRIVILEGES ON \*\.\*", "\n".join(grants_of(conn))):
+        if is_read_only and not re.search(
+            r"READ_ONLY ADMIN|ALL PRIVILEGES ON \*\.\*", "\n".join(grants_of(conn))
+        ):
             return "the server is read_only, as a replica is"
         return None
 
@@ -177,16 +211,24 @@ class MariaDBSessions(Dialect):
 
     def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
         missing = super().missing_rights(conn, log, deletes)
-        return missing + self.lacking(conn, log, log.flight_sequence, ("SELECT", "INSERT"), "next_not_cached_value")
+        return missing + self.lacking(
+            conn, log, log.flight_sequence, ("SELECT", "INSERT"), "next_not_cached_value"
+        )
 
-    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+    def lacking(
+        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+    ) -> list[str]:
         # EXPLAIN checks the rights of its statement and runs nothing; it also finds rights that
         # come by roles.
         names = {"table": quote_identifier(table), "column": quote_identifier(column)}
         if table == log.flight_sequence:  # a right that no harmless statement needs
             granted = rights_on(conn, table)[table]
             return [f"{right} on sequence {table}" for right in rights if right not in granted]
-        return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
+        return [
+            f"{right} on table {table}"
+            for right in rights
+            if not may_run(conn, _TRIED[right].format(**names))
+        ]
 
 
 def begin_snapshot(conn: Connection) -> None:
@@ -203,12 +245,15 @@ def refuse_server(version: str) -> None:
     """
     if "mariadb" not in version.lower():
         raise ConfigError(
-            f"the server is MySQL {version}, which is not supported: the suite has not run on it, and its triggers, "
-            "sequences and defaults differ; use MariaDB"
+            f"the server is MySQL {version}, which is not supported: the suite has not run on it, "
+            "and its triggers, sequences and defaults differ; use MariaDB"
         )
     found = re.search(r"(\d+)\.(\d+)\.\d+-mariadb", version.lower())
     if found is not None and (int(found[1]), int(found[2])) < LEAST_VERSION:
-        raise ConfigError(f"MariaDB {found[1]}.{found[2]} is too old: {'.'.join(map(str, LEAST_VERSION))} is needed")
+        raise ConfigError(
+            f"MariaDB {found[1]}.{found[2]} is too old: {'.'.join(map(str, LEAST_VERSION))} is "
+            "needed"
+        )
 
 
 def _code_of(error: BaseException) -> int:
@@ -290,7 +335,7 @@ def _ask_lock(conn: Connection, log: LogTable, question: str) -> Any:
     return fetch(conn, f"SELECT {question.format(name=_LOCK)}", {"log": log.name})[0][0]
 
 
-# --- what doctor asks beside doctor.sql -------------------------------------------------------------------------------
+# --- what doctor asks beside doctor.sql -----------------------------------------------------------
 
 _SQL: Final = statements(__package__, "doctor.sql")
 
@@ -299,26 +344,36 @@ def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
     """Yield the numbering of record_ids. They do not rise in the order of the requests if servers
     divide the numbers between them.
     """
-    ((increment, offset),) = fetch(conn, "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset", {})
+    ((increment, offset),) = fetch(
+        conn, "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset", {}
+    )
     name = f"{quote_identifier(log.name)} (AUTO_INCREMENT)"
     disorder = None
     if int(increment) > 1:
-        disorder = f"counts in steps of {increment} from {offset} on, as where several servers are written"
+        disorder = (
+            f"counts in steps of {increment} from {offset} on, as where several servers are written"
+        )
     mend = "let applications write one server alone, and SET GLOBAL auto_increment_increment = 1"
     yield Numbering(name, 1, 1, False, disorder, mend)
 
 
 def _indexes(conn: Connection, log: LogTable) -> Answer:
-    rows = fetch(conn, bindable(_SQL["indexes"]).replace(":log_name", "%(log_name)s"), {"log_name": log.name})
+    rows = fetch(
+        conn, bindable(_SQL["indexes"]).replace(":log_name", "%(log_name)s"), {"log_name": log.name}
+    )
     return [(name, True, column, None) for name, column in rows]
 
 
 def has_log(conn: Connection, log: str) -> bool:
     """Return True if the log that the text of a trigger names exists."""
-    return log in {in_text(quote_identifier(str(name))) for (name,) in fetch(conn, _SQL["tables"], {})}
+    return log in {
+        in_text(quote_identifier(str(name))) for (name,) in fetch(conn, _SQL["tables"], {})
+    }
 
 
-def _unreadable(conn: Connection, tables: Sequence[str], columns: Sequence[str], **_: Any) -> Answer:
+def _unreadable(
+    conn: Connection, tables: Sequence[str], columns: Sequence[str], **_: Any
+) -> Answer:
     """Return the columns that this user may not read."""
     by_table: defaultdict[str, list[str]] = defaultdict(list)
     for table, column in zip(tables, columns, strict=True):

@@ -64,16 +64,27 @@ def fields(row: str, columns: Sequence[Column]) -> list[str]:
     return [field(row, column) for column in columns]
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 _TEXT: Final = frozenset({Kind.CHARACTER, Kind.FIXED})
 _GEOMETRIES: Final = frozenset(
     {
-        *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+        *(
+            "geometry",
+            "point",
+            "linestring",
+            "polygon",
+            "multipoint",
+            "multilinestring",
+            "multipolygon",
+        ),
         *("geometrycollection", "geomcollection"),
     }
 )
-_LARGE: Final = frozenset({"text", "mediumtext", "longtext", "json", "blob", "mediumblob", "longblob"}) | _GEOMETRIES
+_LARGE: Final = (
+    frozenset({"text", "mediumtext", "longtext", "json", "blob", "mediumblob", "longblob"})
+    | _GEOMETRIES
+)
 """The types whose values may exceed a packet as text."""
 
 
@@ -104,7 +115,9 @@ def value_text(column: Column, ref: str) -> str:
             zero = f"CONCAT({_as_text(ref)}, 'Z')"
             moment = _as_text(f"('1970-01-01' + INTERVAL {seconds} SECOND)")
             # For the zero date a trigger gets NULL, and a query 0.
-            return f"CASE WHEN COALESCE({seconds}, 0) = 0 THEN {zero} ELSE CONCAT({moment}, 'Z') END"
+            return (
+                f"CASE WHEN COALESCE({seconds}, 0) = 0 THEN {zero} ELSE CONCAT({moment}, 'Z') END"
+            )
         case Kind.BOOLEAN | Kind.INTEGER:
             # + 0 gives BIT as a number, ZEROFILL without its zeros.
             return _as_text(f"({ref} + 0)")
@@ -132,7 +145,7 @@ def fits(*refs: str) -> str:
     return f"{sizes} <= @@GLOBAL.max_allowed_packet DIV 4"
 
 
-# --- change test ------------------------------------------------------------------------------------------------------
+# --- change test ----------------------------------------------------------------------------------
 
 
 def is_changed(column: Column, old: str, new: str) -> str:
@@ -148,9 +161,11 @@ def is_changed(column: Column, old: str, new: str) -> str:
     return f"(NOT ({old} <=> {new}))"
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
-_NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.EXACT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+_NEVER_QUOTED: Final = frozenset(
+    {Kind.INTEGER, Kind.EXACT, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+)
 """The kinds whose text contains no special or control character, and no blank at an end."""
 _SPECIAL: Final = rb"""^$|^[ ]|[ ]$|[,;'+"=\\<>\x00-\x1F\x7F]"""
 _NEEDS_QUOTES: Final = f"_utf8mb4 X'{_SPECIAL.hex()}'"
@@ -175,7 +190,10 @@ def quoted(value: str) -> str:
     backslash, mark = "_utf8mb4 X'5C'", "_utf8mb4 X'22'"
     escaped = f"REPLACE({value}, {backslash}, _utf8mb4 X'5C5C')"
     escaped = f"REPLACE({escaped}, {mark}, _utf8mb4 X'5C22')"
-    return f"CASE WHEN {value} REGEXP {_NEEDS_QUOTES} THEN CONCAT({mark}, {escaped}, {mark}) ELSE {value} END"
+    return (
+        f"CASE WHEN {value} REGEXP {_NEEDS_QUOTES} THEN CONCAT({mark}, {escaped}, {mark}) ELSE "
+        f"{value} END"
+    )
 
 
 def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:

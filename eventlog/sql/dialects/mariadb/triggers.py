@@ -50,7 +50,14 @@ from eventlog.sql.dialects.mariadb.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import all_there, fetch, run_as_it_stands, statements, template_renderer, trigger_words
+from eventlog.sql.statements import (
+    all_there,
+    fetch,
+    run_as_it_stands,
+    statements,
+    template_renderer,
+    trigger_words,
+)
 from eventlog.sql.triggers import Action, TableName, TableSql, TriggerPlan, one_line
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
 from eventlog.sql.triggers.marked import (
@@ -81,11 +88,16 @@ class MariaDBTriggers(MarkedTriggers):
     script_end = ("DELIMITER ;", "")
 
     def texts(
-        self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+        self,
+        home: str | None,
+        log: LogTable,
+        triggers: TableTriggers,
+        declared: Sequence[TableTriggers],
     ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
         if triggers.watch.capture != "row":
             raise TriggerError(
-                f"watch {triggers.class_name}: MariaDB has no triggers that see a whole statement; use capture = row"
+                f"watch {triggers.class_name}: MariaDB has no triggers that see a whole "
+                "statement; use capture = row"
             )
         if isinstance(triggers, CascadeTriggers):
             bodies = _cascade_bodies(log, triggers)
@@ -96,10 +108,14 @@ class MariaDBTriggers(MarkedTriggers):
         for operation, when, body in bodies:
             yield operation, partial(_trigger, triggers, when, body)
 
-    def all_triggers(self, conn: Connection, tables: Collection[TableName] = ()) -> list[StoredTrigger]:
+    def all_triggers(
+        self, conn: Connection, tables: Collection[TableName] = ()
+    ) -> list[StoredTrigger]:
         rows = fetch(conn, _SQL["triggers"], {})
         return [
-            StoredTrigger("", name, ("", table), _as_written(conn, name, text), type=timing, event=event)
+            StoredTrigger(
+                "", name, ("", table), _as_written(conn, name, text), type=timing, event=event
+            )
             for table, name, text, timing, event, _ in rows
         ]
 
@@ -118,28 +134,41 @@ class MariaDBTriggers(MarkedTriggers):
 
     def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
         # The database shows the body alone.
-        return None if behind_marker(stored.text) == behind_marker(compiled.statement) else "was changed by hand"
+        return (
+            None
+            if behind_marker(stored.text) == behind_marker(compiled.statement)
+            else "was changed by hand"
+        )
 
-    def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
+    def refuse(
+        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+    ) -> None:
         super().refuse(conn, log, schema, declared)
         if not sees_triggers(conn, ""):
             raise DatabaseError(
-                "the database shows this user no trigger, so nobody can tell which are missing: run it as the owner, "
-                "or have TRIGGER on the database granted"
+                "the database shows this user no trigger, so nobody can tell which are missing: "
+                "run it as the owner, or have TRIGGER on the database granted"
             )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         return (
             "TRUNCATE, and EXCHANGE, DROP and TRUNCATE of a partition",
-            "what a replica writes of a primary that replicates by rows, unless slave_run_triggers_for_rbr is set",
+            "what a replica writes of a primary that replicates by rows, unless "
+            "slave_run_triggers_for_rbr is set",
         )
 
-    def facts(self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> Mapping[str, Any]:
+    def facts(
+        self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]
+    ) -> Mapping[str, Any]:
         links = leading_to(read_links(conn), tables)
         return {CASCADES: as_fact(links)} if links else {}
 
     def tables_sql(
-        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
+        self,
+        schema: str | None,
+        log: LogTable,
+        declared: Sequence[TableTriggers],
+        facts: Mapping[str, Any],
     ) -> list[TableSql]:
         cascades, refused = cascades_of(declared, from_fact(facts.get(CASCADES, ())))
         if refused:
@@ -155,13 +184,16 @@ class MariaDBTriggers(MarkedTriggers):
         warnings = (*plan.warnings, *_engines(conn, log, declared))
         return replace(plan, warnings=warnings, refused=tuple(map(str, refused.values())))
 
-    def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
+    def warnings(
+        self, log: LogTable, compiled: Sequence[Compiled], installed: Installed
+    ) -> Iterable[str]:
         for one in compiled:
             for trigger in installed.triggers.get(one.place, ()):
                 if trigger.digest is None and trigger.type == "AFTER":
                     yield (
-                        f"trigger {trigger.name} of {trigger.table[1]} fires before ours, since it was made before: "
-                        "what it writes is logged before the change that it answers"
+                        f"trigger {trigger.name} of {trigger.table[1]} fires before ours, since "
+                        "it was made before: what it writes is logged before the change that it "
+                        "answers"
                     )
 
     # Applying
@@ -177,13 +209,19 @@ class MariaDBTriggers(MarkedTriggers):
         return [f"SET SESSION lock_wait_timeout = {seconds}"]
 
     def locked_out(
-        self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
+        self,
+        conn: Connection,
+        plan: TriggerPlan,
+        action: Action,
+        error: DBAPIError,
+        lock_timeout: float,
     ) -> DatabaseError | None:
         if error_code(error) != _LOCK_WAIT:
             return None
         return DatabaseError(
-            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: run it again when "
-            "that has ended, or wait longer with --lock-timeout; what was done before stays"
+            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: "
+            "run it again when that has ended, or wait longer with --lock-timeout; what was done "
+            "before stays"
         )
 
     def ended(self, statements: Iterable[str]) -> Iterable[str]:
@@ -196,7 +234,9 @@ def _as_written(conn: Connection, name: str, shown: str) -> str:
     """
     if "DECLARE eventlog_trigger " not in shown:
         return shown
-    ((_, _, statement, *_),) = fetch(conn, f"SHOW CREATE TRIGGER {bindable(quote_identifier(name))}", {})
+    ((_, _, statement, *_),) = fetch(
+        conn, f"SHOW CREATE TRIGGER {bindable(quote_identifier(name))}", {}
+    )
     return str(statement)
 
 
@@ -205,18 +245,20 @@ def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers])
     engines = {str(table): str(engine) for table, engine in fetch(conn, _SQL["engines"], {})}
     if log.name in engines:
         yield (
-            f"the log {log.name} is kept by {engines[log.name]}, which knows no transactions: what was rolled back is "
-            f"published; ALTER TABLE {quote_identifier(log.name)} ENGINE = InnoDB"
+            f"the log {log.name} is kept by {engines[log.name]}, which knows no transactions: "
+            f"what was rolled back is published; ALTER TABLE {quote_identifier(log.name)} ENGINE "
+            "= InnoDB"
         )
     for table in dict.fromkeys(one.table.name for one in declared):
         if table in engines:
             yield (
-                f"{table} is kept by {engines[table]}, which knows no transactions: what a transaction wrote that is "
-                f"rolled back stays there and is not logged; ALTER TABLE {quote_identifier(table)} ENGINE = InnoDB"
+                f"{table} is kept by {engines[table]}, which knows no transactions: what a "
+                "transaction wrote that is rolled back stays there and is not logged; ALTER TABLE "
+                f"{quote_identifier(table)} ENGINE = InnoDB"
             )
 
 
-# --- their texts ------------------------------------------------------------------------------------------------------
+# --- their texts ----------------------------------------------------------------------------------
 
 _Body = tuple[str, str, str]
 """A trigger without its name: its operation, the statement that fires it, and its body."""
@@ -239,11 +281,15 @@ def _words(log: LogTable, class_name: str) -> dict[str, str]:
     return {**trigger_words(log, class_name, UTC_NOW, quote_identifier), "user": USER}
 
 
-def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> Iterator[_Body]:
+def _class_bodies(
+    log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]
+) -> Iterator[_Body]:
     key = triggers.log_key
     old, new = fields("OLD", triggers.key), fields("NEW", triggers.key)
     columns = triggers.columns
-    another = " AND ".join(f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True))
+    another = " AND ".join(
+        f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True)
+    )
     first = f"{field('NEW', columns[0])} IS NOT NULL" if columns else ""
     all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
 
@@ -279,7 +325,9 @@ def _cascade_bodies(log: LogTable, triggers: CascadeTriggers) -> Iterator[_Body]
     for letter, operation in (("u", "UPDATE"), ("d", "DELETE")):
         rows = followed(triggers, operation)
         if rows:
-            body = _text_of("cascade_body.sql.j2", followed=rows, log=_words(log, triggers.class_name))
+            body = _text_of(
+                "cascade_body.sql.j2", followed=rows, log=_words(log, triggers.class_name)
+            )
             yield letter, f"BEFORE {operation}", body
 
 
@@ -293,7 +341,8 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
 
     def of_owner(row: str) -> str:
         owned = " AND ".join(
-            f"{field('o', column)} = {ref}" for column, ref in zip(triggers.key, refs(row), strict=True)
+            f"{field('o', column)} = {ref}"
+            for column, ref in zip(triggers.key, refs(row), strict=True)
         )
         return f"(SELECT {owner_text} FROM {owner} AS o WHERE {owned} LIMIT 1)"  # noqa: S608 - quoted names
 
@@ -331,7 +380,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
     yield "d", "AFTER DELETE", body("delete")
 
 
-# --- templates --------------------------------------------------------------------------------------------------------
+# --- templates ------------------------------------------------------------------------------------
 
 
 def _text_of(template: str, **values: object) -> str:
@@ -341,5 +390,11 @@ def _text_of(template: str, **values: object) -> str:
 _rendered: Final = template_renderer(
     __package__,
     filters={"identifier": quote_identifier, "literal": literal, "in_text": in_text},
-    globals={"is_changed": is_changed, "value_text": value_text, "field": field, "fits": fits, "is_large": is_large},
+    globals={
+        "is_changed": is_changed,
+        "value_text": value_text,
+        "field": field,
+        "fits": fits,
+        "is_large": is_large,
+    },
 )

@@ -116,7 +116,11 @@ class Oracle(OracleSessions, OracleObjects):
     sees_triggers = staticmethod(shows_triggers)
 
     def fetch_answer(
-        self, conn: Connection, statement: str, names: Mapping[str, str], binds: Mapping[str, object]
+        self,
+        conn: Connection,
+        statement: str,
+        names: Mapping[str, str],
+        binds: Mapping[str, object],
     ) -> Answer:
         return fetch(conn, statement.format(**names), binds)
 
@@ -135,11 +139,20 @@ class Oracle(OracleSessions, OracleObjects):
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         # The ids of the short ranges, of which there may be thousands, are read by IN lists.
-        rows = super().read_rows(conn, log, [(first, last) for first, last in ranges if last - first >= _SHORT])
-        short = [record_id for first, last in ranges if last - first < _SHORT for record_id in range(first, last + 1)]
+        rows = super().read_rows(
+            conn, log, [(first, last) for first, last in ranges if last - first >= _SHORT]
+        )
+        short = [
+            record_id
+            for first, last in ranges
+            if last - first < _SHORT
+            for record_id in range(first, last + 1)
+        ]
         for ids in chunks(short):
             binds = {f"id{place}": record_id for place, record_id in enumerate(ids)}
-            statement = self.log_statement(log, "read_ids", ids=", ".join(f":{bind}" for bind in binds))
+            statement = self.log_statement(
+                log, "read_ids", ids=", ".join(f":{bind}" for bind in binds)
+            )
             rows += self.log_rows(conn, statement, binds)
         return sorted(rows, key=itemgetter(0))
 
@@ -148,16 +161,27 @@ class Oracle(OracleSessions, OracleObjects):
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
         numbers = sa.text(f"{text.number_sequence(log)}.NEXTVAL")
         return sa.Column(
-            "record_id", _INTEGER, server_default=numbers, primary_key=True, autoincrement=False, comment=comment
+            "record_id",
+            _INTEGER,
+            server_default=numbers,
+            primary_key=True,
+            autoincrement=False,
+            comment=comment,
         )
 
     def log_checks(self) -> Sequence[str]:
         code = f"ASCII({text.quote_identifier(text.spelled('status'))})"
-        return (f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122", "event_type BETWEEN 1 AND 8")
+        return (
+            f"{code} BETWEEN 65 AND 90 OR {code} BETWEEN 97 AND 122",
+            "event_type BETWEEN 1 AND 8",
+        )
 
     def create_queue_index(self, log: LogTable) -> str:
         status, record_id = (self.quote(log.column(field)) for field in ("status", "record_id"))
-        index, table = text.qualified(log.schema, log.own_name(QUEUE_INDEX)), text.qualified(log.schema, log.name)
+        index, table = (
+            text.qualified(log.schema, log.own_name(QUEUE_INDEX)),
+            text.qualified(log.schema, log.name),
+        )
         # No index holds entries of NULL, so this one holds the rows N alone, and a marked row
         # leaves it.
         return f"CREATE INDEX {index} ON {table} (CASE {status} WHEN 'N' THEN {record_id} END)"
@@ -209,26 +233,41 @@ class Oracle(OracleSessions, OracleObjects):
 
     def export_snapshot(self, conn: Connection) -> str:
         # Needs EXECUTE on DBMS_FLASHBACK.
-        return str(fetch(conn, "SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL")[0][0])
+        return str(
+            fetch(conn, "SELECT TO_CHAR(SYS.DBMS_FLASHBACK.GET_SYSTEM_CHANGE_NUMBER) FROM DUAL")[0][
+                0
+            ]
+        )
 
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
         # This must come before the transaction begins.
         conn.exec_driver_sql(
-            "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;", {"scn": int(_scn(snapshot))}
+            "BEGIN\n    SYS.DBMS_FLASHBACK.ENABLE_AT_SYSTEM_CHANGE_NUMBER(:scn);\nEND;",
+            {"scn": int(_scn(snapshot))},
         )
 
     def read_part(
-        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+        self,
+        url: URL,
+        log: LogTable,
+        snapshot: str | None,
+        status: str | None,
+        part: Part,
+        fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
         try:
             import oracledb
             import pyarrow as pa
         except ImportError as error:
             raise ConfigError(
-                f"Arrow or the driver is not installed ({error}): install eventlog-publisher[oracle,spark]"
+                f"Arrow or the driver is not installed ({error}): install "
+                "eventlog-publisher[oracle,spark]"
             ) from error
         schema = arrow_schema(fields)
-        statement, bounds = self.part_as_of(log, snapshot, status, fields), {"first": part.first, "last": part.last}
+        statement, bounds = (
+            self.part_as_of(log, snapshot, status, fields),
+            {"first": part.first, "last": part.last},
+        )
         try:
             with oracledb.connect(**self.driver_arguments(url)) as connection:
                 with connection.cursor() as cursor:
@@ -236,11 +275,18 @@ class Oracle(OracleSessions, OracleObjects):
                         cursor.execute(setting)
                 for frame in connection.fetch_df_batches(statement, bounds, size=BATCH_ROWS):
                     yield from typed(pa.table(frame), schema).to_batches()
-        except (oracledb.Error, OSError) as error:  # OSError: the thin mode lets errors of the socket through
+        except (
+            oracledb.Error,
+            OSError,
+        ) as error:  # OSError: the thin mode lets errors of the socket through
             rows = f"rows {part.first} to {part.last} of the log {log}"
-            raise DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}") from None
+            raise DatabaseError(
+                f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}"
+            ) from None
 
-    def part_as_of(self, log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]) -> str:
+    def part_as_of(
+        self, log: LogTable, snapshot: str | None, status: str | None, fields: Sequence[str]
+    ) -> str:
         """Return the statement that reads a part as it was at a snapshot."""
         as_of = "" if snapshot is None else f" AS OF SCN {_scn(snapshot)}"
         return self.part_statement(log, status, fields, as_of=as_of)
@@ -253,7 +299,10 @@ class Oracle(OracleSessions, OracleObjects):
             case "event_type":
                 return text.short_integer(column, 18)
             case "event_time":
-                return f"CAST({self.log_times(column, is_zoned=log.has_zoned_time)['time']} AS TIMESTAMP(6))"
+                return (
+                    f"CAST({self.log_times(column, is_zoned=log.has_zoned_time)['time']} AS "
+                    "TIMESTAMP(6))"
+                )
             case _:
                 return super().part_field(log, field)
 
@@ -293,11 +342,12 @@ def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str)
     if type_ == "TRIGGER":
         run_as_it_stands(conn, script.drop_trigger(schema, name))
         consequence = (
-            "it was dropped, since the application's statements would fail by it, and nothing of its is captured: "
-            "grant its schema the rights that `eventlog triggers plan` names"
+            "it was dropped, since the application's statements would fail by it, and nothing of "
+            "its is captured: grant its schema the rights that `eventlog triggers plan` names"
         )
     raise DatabaseError(
-        f"{what} does not compile: line {line}, column {position}: {' '.join(str(problem).split())}; {consequence}"
+        f"{what} does not compile: line {line}, column {position}: "
+        f"{' '.join(str(problem).split())}; {consequence}"
     )
 
 
@@ -306,7 +356,9 @@ def _scn(snapshot: str) -> str:
     text.
     """
     if _SCN.fullmatch(snapshot) is None:
-        raise DatabaseError(f"{snapshot!r} is no system change number: give what `export_snapshot` returned")
+        raise DatabaseError(
+            f"{snapshot!r} is no system change number: give what `export_snapshot` returned"
+        )
     return snapshot
 
 

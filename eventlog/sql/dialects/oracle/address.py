@@ -18,7 +18,16 @@ from eventlog.errors import ConfigError
 
 
 def _truth(text: str) -> bool:
-    known = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+    known = {
+        "true": True,
+        "yes": True,
+        "on": True,
+        "1": True,
+        "false": False,
+        "no": False,
+        "off": False,
+        "0": False,
+    }
     return known[text.lower()]
 
 
@@ -65,17 +74,21 @@ def arguments_of(url: URL) -> dict[str, Any]:
         if name not in _ALL:
             near = get_close_matches(name, _ALL, 1)
             instead = f"did you mean {near[0]}?" if near else f"known are {', '.join(_ALL)}"
-            raise ConfigError(f"the database URL has ?{name}=, which is nothing of Oracle's: {instead}")
+            raise ConfigError(
+                f"the database URL has ?{name}=, which is nothing of Oracle's: {instead}"
+            )
         try:
             given[name] = _ALL[name](value if isinstance(value, str) else value[-1])
         except (KeyError, ValueError):
-            raise ConfigError(f"the database URL has ?{name}= with a value that it cannot have") from None
+            raise ConfigError(
+                f"the database URL has ?{name}= with a value that it cannot have"
+            ) from None
     arguments = {"user": url.username, "password": url.password, **given}
     if url.database:
         if "service_name" in given or "sid" in given:
             raise ConfigError(
-                "the database URL names a SID behind the host and a service or SID behind the question mark: "
-                f"leave one out, as in {_EXAMPLE}"
+                "the database URL names a SID behind the host and a service or SID behind the "
+                f"question mark: leave one out, as in {_EXAMPLE}"
             )
         arguments["sid"] = url.database
     if "service_name" in arguments or "sid" in arguments:
@@ -83,8 +96,8 @@ def arguments_of(url: URL) -> dict[str, Any]:
     for name in ("port", *_ADDRESS):
         if name in given or (name == "port" and url.port is not None):
             raise ConfigError(
-                f"the database URL names neither service_name nor SID, so {url.host!r} is an alias of tnsnames.ora, "
-                f"whose descriptor says where the server is, and {name} would have no effect: write the service, as "
-                f"in {_EXAMPLE}, or leave {name} out"
+                f"the database URL names neither service_name nor SID, so {url.host!r} is an "
+                f"alias of tnsnames.ora, whose descriptor says where the server is, and {name} "
+                f"would have no effect: write the service, as in {_EXAMPLE}, or leave {name} out"
             )
     return {**arguments, "dsn": url.host}

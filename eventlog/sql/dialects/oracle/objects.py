@@ -28,7 +28,15 @@ from typing import Any, Final
 from sqlalchemy import Connection
 
 from eventlog.core import table_key
-from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ForeignKey, ObjectClass, Table
+from eventlog.core.catalog import (
+    Catalog,
+    ChildTable,
+    Column,
+    Database,
+    ForeignKey,
+    ObjectClass,
+    Table,
+)
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import NoSuchValue
 from eventlog.sql.dialects.oracle.session import chunks, fetch
@@ -69,7 +77,9 @@ class OracleObjects(StepwiseDialect):
         if not schemas:
             raise missing_schema(name)
         owner = str(schemas[0][0])
-        return database(owner, **{which: fetch(conn, _SQL[which], {"owner": owner}) for which in _QUESTIONS})
+        return database(
+            owner, **{which: fetch(conn, _SQL[which], {"owner": owner}) for which in _QUESTIONS}
+        )
 
     def fingerprint(self, conn: Connection, catalog: Catalog) -> str:
         # Hashes of the data dictionary.
@@ -105,7 +115,9 @@ class OracleObjects(StepwiseDialect):
                 return _number
             case Kind.APPROXIMATE:
                 check = converter(column.type, ValueOptions())
-                return lambda text: check(text) if family(column) is not Family.NUMBER else _number(check(text))
+                return lambda text: (
+                    check(text) if family(column) is not Family.NUMBER else _number(check(text))
+                )
             case Kind.BOOLEAN:
                 truth = converter(column.type, ValueOptions())
                 return lambda text: truth(text) == "true"
@@ -122,7 +134,9 @@ class OracleObjects(StepwiseDialect):
             case _:
                 return _character
 
-    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_behind(
+        self, conn: Connection, walk: Walk, position: str | None, limit: int
+    ) -> list[str]:
         statement = self.keys_statement(walk, goes_on=position is not None)
         rows = fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})
         return [_key_text(walk.cls, row) for row in rows]
@@ -138,8 +152,10 @@ class OracleObjects(StepwiseDialect):
         wanted = ", ".join(f"t{i}" for i, _ in enumerate(texts))
         distinct = "DISTINCT " if walk.cls.is_view else ""
         return (
-            f"SELECT {wanted} FROM (SELECT {distinct}{', '.join([*texts, *order])} FROM {self.walk_rows(walk)}"  # noqa: S608
-            f" WHERE {self.walk_condition(walk, goes_on=goes_on)} ORDER BY {places}) WHERE ROWNUM <= :limit"
+            f"SELECT {wanted} FROM (SELECT {distinct}{', '.join([*texts, *order])}"  # noqa: S608
+            f" FROM {self.walk_rows(walk)}"
+            f" WHERE {self.walk_condition(walk, goes_on=goes_on)}"
+            f" ORDER BY {places}) WHERE ROWNUM <= :limit"
         )
 
     def walk_rows(self, walk: Walk) -> str:
@@ -149,23 +165,31 @@ class OracleObjects(StepwiseDialect):
         return [f"p.{quote_identifier(column.name)}" for column in walk.cls.key]
 
     def _ordered(self, walk: Walk) -> list[str]:
-        return [_compared(column, ref) for column, ref in zip(walk.cls.key, self.walk_key(walk), strict=True)]
+        return [
+            _compared(column, ref)
+            for column, ref in zip(walk.cls.key, self.walk_key(walk), strict=True)
+        ]
 
     def behind(self, walk: Walk) -> str:
         # Oracle does not order row values.
         binds = [bound(column, f":k{i}") for i, column in enumerate(walk.cls.key)]
         pairs = list(zip(self._ordered(walk), binds, strict=True))
         steps = [
-            " AND ".join([*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"])
+            " AND ".join(
+                [*(f"{ref} = {bind}" for ref, bind in pairs[:i]), f"{pairs[i][0]} > {pairs[i][1]}"]
+            )
             for i in range(len(pairs))
         ]
         return "(" + " OR ".join(f"({step})" for step in steps) + ")"
 
 
-# --- the catalogue ----------------------------------------------------------------------------------------------------
+# --- the catalogue --------------------------------------------------------------------------------
 
 _KINDS: Final = {
-    "FLOAT": (Kind.EXACT, 0),  # also REAL and DOUBLE PRECISION: a NUMBER with this many binary digits
+    "FLOAT": (
+        Kind.EXACT,
+        0,
+    ),  # also REAL and DOUBLE PRECISION: a NUMBER with this many binary digits
     "BINARY_FLOAT": (Kind.APPROXIMATE, 32),
     "BINARY_DOUBLE": (Kind.APPROXIMATE, 64),
     "BOOLEAN": (Kind.BOOLEAN, 0),
@@ -189,7 +213,9 @@ _KINDS: Final = {
 _SIZED: Final = frozenset({"CHAR", "NCHAR", "VARCHAR2", "NVARCHAR2", "RAW", "UROWID"})
 
 
-def column_type(data_type: str, length: int, precision: int | None, scale: int | None) -> ColumnType | None:
+def column_type(
+    data_type: str, length: int, precision: int | None, scale: int | None
+) -> ColumnType | None:
     """Return the column type of a row of ``ALL_TAB_COLS``; None for a type that has no text form,
     such as an object type.
 
@@ -199,9 +225,13 @@ def column_type(data_type: str, length: int, precision: int | None, scale: int |
     if data_type == "NUMBER":
         if scale is None:
             return ColumnType(Kind.EXACT, 0, "NUMBER")
-        return ColumnType(Kind.INTEGER if scale == 0 else Kind.EXACT, 0, f"NUMBER({precision or '*'},{scale})")
+        return ColumnType(
+            Kind.INTEGER if scale == 0 else Kind.EXACT, 0, f"NUMBER({precision or '*'},{scale})"
+        )
     if data_type.startswith("TIMESTAMP"):
-        return ColumnType(Kind.TIMESTAMPTZ if data_type.endswith("TIME ZONE") else Kind.TIMESTAMP, 0, data_type)
+        return ColumnType(
+            Kind.TIMESTAMPTZ if data_type.endswith("TIME ZONE") else Kind.TIMESTAMP, 0, data_type
+        )
     if data_type.startswith("INTERVAL"):
         return ColumnType(Kind.OTHER, 0, data_type)
     if data_type not in _KINDS:
@@ -218,7 +248,9 @@ def fingerprint_statement(size: int) -> str:
     return _SQL["fingerprint"].replace("{tables}", names)
 
 
-def database(owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreign_keys: Rows) -> Database:
+def database(
+    owner: str, columns: Rows, keys: Rows, unique_indexes: Rows, foreign_keys: Rows
+) -> Database:
     """Return the catalogue of a schema from the rows of the statements of reflect.sql."""
     unique, indexes, foreign = map(_grouped, (keys, unique_indexes, foreign_keys))
     tables = []
@@ -281,23 +313,35 @@ def _foreign_keys(owner: str, keys: Sequence[Rows], order: Sequence[str]) -> tup
     return tuple(sorted(foreign, key=lambda key: order.index(key.columns[0])))
 
 
-# --- the statement that reads objects ---------------------------------------------------------------------------------
+# --- the statement that reads objects -------------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
 def values_statement(
-    schema: str | None, cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int
+    schema: str | None,
+    cls: ObjectClass,
+    child: ChildTable | None,
+    values: tuple[Column, ...],
+    size: int,
 ) -> str:
     """Return the statement that reads the keys and values of the rows with ``size`` keys. Names are
     quoted, keys bound.
     """
     table = cls.table if child is None else child.table
-    columns = cls.key if child is None else tuple(child.table.column(name) for name in child.owner_columns)
+    columns = (
+        cls.key
+        if child is None
+        else tuple(child.table.column(name) for name in child.owner_columns)
+    )
     refs = [f"p.{quote_identifier(column.name)}" for column in columns]
     texts = [_selected(column, ref, is_key=True) for column, ref in zip(columns, refs, strict=True)]
-    texts += [_selected(column, f"p.{quote_identifier(column.name)}", is_key=False) for column in values]
+    texts += [
+        _selected(column, f"p.{quote_identifier(column.name)}", is_key=False) for column in values
+    ]
     compared = [_compared(column, ref) for column, ref in zip(columns, refs, strict=True)]
-    wanted = ", ".join(_row([bound(column, f":k{n}_{i}") for i, column in enumerate(columns)]) for n in range(size))
+    wanted = ", ".join(
+        _row([bound(column, f":k{n}_{i}") for i, column in enumerate(columns)]) for n in range(size)
+    )
     relation = qualified(schema, table.name)
     return f"SELECT {', '.join(texts)}\nFROM {relation} p\nWHERE {_row(compared)} IN ({wanted})"
 
@@ -335,7 +379,9 @@ def bound(column: Column, bind: str) -> str:
                 return f"CAST({bind} AS NCHAR({national_length(column)}))"
             return f"CAST({bind} AS CHAR(2000 BYTE))"
         case Kind.APPROXIMATE if family(column) is Family.FLOAT:
-            return f"TO_BINARY_FLOAT({bind})"  # 0.1 as a double is another number than 0.1 as a float
+            return (
+                f"TO_BINARY_FLOAT({bind})"  # 0.1 as a double is another number than 0.1 as a float
+            )
         case Kind.APPROXIMATE if family(column) is Family.DOUBLE:
             return f"TO_BINARY_DOUBLE({bind})"
         case Kind.DATE:
@@ -354,11 +400,12 @@ def _key_text(cls: ObjectClass, row: Sequence[Any]) -> str:
     """Return the canonical key of a row that ``keys_statement`` reads."""
     pairs = zip(cls.key, row, strict=True)
     return "+".join(
-        f"{table_key.quote(column.name)}={table_key.quote(log_text(value) or '')}" for column, value in pairs
+        f"{table_key.quote(column.name)}={table_key.quote(log_text(value) or '')}"
+        for column, value in pairs
     )
 
 
-# --- what is bound ----------------------------------------------------------------------------------------------------
+# --- what is bound --------------------------------------------------------------------------------
 
 _MOST_BYTES: Final = 4000
 _MOST_PAIRS: Final = 20

@@ -67,10 +67,14 @@ def unless(statement: str, *codes: int) -> str:
     """Return a block that runs a statement and treats some errors (``SQLCODE``) as success, so that
     it can be run again.
     """
-    others = f"SQLCODE <> {codes[0]}" if len(codes) == 1 else f"SQLCODE NOT IN ({', '.join(map(str, codes))})"
+    others = (
+        f"SQLCODE <> {codes[0]}"
+        if len(codes) == 1
+        else f"SQLCODE NOT IN ({', '.join(map(str, codes))})"
+    )
     return (
-        f"BEGIN\n    EXECUTE IMMEDIATE {literal(statement)};\n"
-        f"EXCEPTION\n    WHEN OTHERS THEN\n        IF {others} THEN\n            RAISE;\n        END IF;\nEND;"
+        f"BEGIN\n    EXECUTE IMMEDIATE {literal(statement)};\nEXCEPTION\n    WHEN OTHERS THEN\n   "
+        f"     IF {others} THEN\n            RAISE;\n        END IF;\nEND;"
     )
 
 
@@ -78,7 +82,10 @@ def ddl_lock_timeout(seconds: float) -> str:
     """Return the statement that sets how long DDL waits for a table. 0 means without end, as nearly
     as Oracle allows.
     """
-    return f"ALTER SESSION SET DDL_LOCK_TIMEOUT = {min(max(round(seconds), 1), 1_000_000) if seconds else 1_000_000}"
+    return (
+        "ALTER SESSION SET DDL_LOCK_TIMEOUT = "
+        f"{min(max(round(seconds), 1), 1_000_000) if seconds else 1_000_000}"
+    )
 
 
 def terminated(statements: Iterable[str]) -> list[str]:
@@ -91,9 +98,13 @@ def terminated(statements: Iterable[str]) -> list[str]:
     lines = []
     for statement in statements:
         if _LINES_THAT_END.search(statement):
-            raise TriggerError("a name holds a line that would end the statement in SQL*Plus: run it without --sql")
+            raise TriggerError(
+                "a name holds a line that would end the statement in SQL*Plus: run it without --sql"
+            )
         if max(map(len, statement.split("\n"))) > _LONGEST_LINE:
-            raise TriggerError("names make a line that is too long for SQL*Plus: run it without --sql")
+            raise TriggerError(
+                "names make a line that is too long for SQL*Plus: run it without --sql"
+            )
         if _BLOCK.match(statement):
             lines += [statement, "/"]
         else:
@@ -130,7 +141,7 @@ BEGIN
 END;"""
 
 
-# --- where tables and indexes are made --------------------------------------------------------------------------------
+# --- where tables and indexes are made ------------------------------------------------------------
 
 _TABLE_MADE: Final = re.compile(r'(CREATE TABLE (?:"[^"]+"\.)?"[^"]+" \(\n.*?\n\))', re.DOTALL)
 _KEY_MADE: Final = re.compile(r"(PRIMARY KEY \([^)\n]*\))")
@@ -154,11 +165,14 @@ def placed(text: str, storage: Storage) -> str:
 def _written(name: str) -> str:
     folded = fold_name(name)
     if "'" in folded or "\n" in folded or "\\" in folded:
-        raise ConfigError(f"{name!r} cannot be the name of a tablespace, an index or a constraint here: correct it")
+        raise ConfigError(
+            f"{name!r} cannot be the name of a tablespace, an index or a constraint here: correct "
+            "it"
+        )
     return quote_identifier(folded)
 
 
-# --- migrations -------------------------------------------------------------------------------------------------------
+# --- migrations -----------------------------------------------------------------------------------
 
 _TAKEN_FOR_SUCCESS: Final = (
     (re.compile("CREATE TABLE "), (-955,)),  # the name is taken
@@ -195,11 +209,16 @@ def _parted(printed: str) -> Iterator[tuple[list[str], str]]:
     """Yield each statement, without its end mark, and the comments before it."""
     for part in re.split(r"^/$", printed, flags=re.MULTILINE):
         lines = [line.rstrip() for line in part.strip().split("\n")]
-        start = next((at for at, line in enumerate(lines) if line and not line.startswith("--")), len(lines))
+        start = next(
+            (at for at, line in enumerate(lines) if line and not line.startswith("--")), len(lines)
+        )
         statement = "\n".join(lines[start:])
         if statement:
             is_block = statement.startswith(("BEGIN", "DECLARE", "CREATE OR REPLACE"))
-            yield [line for line in lines[:start] if line], statement if is_block else statement.removesuffix(";")
+            yield (
+                [line for line in lines[:start] if line],
+                statement if is_block else statement.removesuffix(";"),
+            )
 
 
 def _again(statement: str, later: Mapping[str, str]) -> str:

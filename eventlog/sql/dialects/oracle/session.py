@@ -39,8 +39,8 @@ _MODULE: Final = "eventlog"
 """The MODULE of eventlog sessions in V$SESSION; ACTION is publish, lock or read."""
 
 _ENCRYPTION: Final = (
-    "have SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS (protocol=tcps) if "
-    "the network asks for it"
+    "have SQLNET.ENCRYPTION_SERVER and SQLNET.CRYPTO_CHECKSUM_SERVER set to ACCEPTED, and use TLS "
+    "(protocol=tcps) if the network asks for it"
 )
 _SERVICE: Final = "correct the service in the URL: oracle://user@host:1521/?service_name=NAME"
 _CONNECT_ADVICE: Final = {
@@ -53,31 +53,64 @@ _CONNECT_ADVICE: Final = {
     "DPY-6001": _SERVICE,
     "DPY-6003": "correct the SID in the URL, or name a service: oracle://user@host:1521/?service_name=NAME",
     "DPY-3010": "the server is older than 12.1, which the driver does not speak to",
-    "DPY-3001": "the server demands what the driver does not do in its thin mode, most often native network "
-    f"encryption: {_ENCRYPTION}",
-    "DPY-3015": "the password is kept in a form from before 11g: have SQLNET.ALLOWED_LOGON_VERSION_SERVER set to 11 or "
-    "12 at the server, then have the password set anew",
-    "ORA-12660": "the server demands native network encryption, which the driver does not do in its thin mode: "
+    "DPY-3001": (
+        "the server demands what the driver does not do in its thin mode, most often native "
+        f"network encryption: {_ENCRYPTION}"
+    ),
+    "DPY-3015": (
+        "the password is kept in a form from before 11g: have "
+        "SQLNET.ALLOWED_LOGON_VERSION_SERVER set to 11 or 12 at the server, then have the "
+        "password set anew"
+    ),
+    "ORA-12660": (
+        "the server demands native network encryption, which the driver does not do in its "
+        "thin mode: "
+    )
     + _ENCRYPTION,
-    "DPY-6000": "the listener is there and has no place for this session: `lsnrctl services` tells whether the service "
-    "is blocked or its sessions and processes are used up, the listener's log which error it was",
-    "ORA-28040": "SQLNET.ALLOWED_LOGON_VERSION_SERVER of the server asks for another way of logging in than the driver "
-    "has: have it set to 12 or 11, then have the password set anew",
+    "DPY-6000": (
+        "the listener is there and has no place for this session: `lsnrctl services` tells "
+        "whether the service is blocked or its sessions and processes are used up, the "
+        "listener's log which error it was"
+    ),
+    "ORA-28040": (
+        "SQLNET.ALLOWED_LOGON_VERSION_SERVER of the server asks for another way of logging in "
+        "than the driver has: have it set to 12 or 11, then have the password set anew"
+    ),
 }
 _PASSING: Final = frozenset(
     {
         *(51, 54, 2049, 4021, 30006),  # another session holds a lock for too long
         *(60, 4020),  # a deadlock
-        *(257, 1536, 1628, 1650, 1651, 1652, 1653, 1654, 1655, 1688, 1691, 1692, 19809, 30036),  # no room
+        *(
+            257,
+            1536,
+            1628,
+            1650,
+            1651,
+            1652,
+            1653,
+            1654,
+            1655,
+            1688,
+            1691,
+            1692,
+            19809,
+            30036,
+        ),  # no room
         *(4030, 4031, 4036),  # no memory
         *(1555, 8103, 8176, 8177),  # the rows to read have been changed too often
         *(4061, 4065, 4068),  # an object was compiled anew
-        *(1109, 16000, 16456),  # the database is not open, or not for writing, as during a switchover
+        *(
+            1109,
+            16000,
+            16456,
+        ),  # the database is not open, or not for writing, as during a switchover
         *(25401, 25402, 25408, 25409),  # the session went to another instance in the middle
     }
 )
 
-IDENTITY: Final = """SELECT SYS_CONTEXT('USERENV', 'DB_NAME') || '/' || SYS_CONTEXT('USERENV', 'CON_NAME') || '/'
+IDENTITY: Final = """SELECT SYS_CONTEXT('USERENV', 'DB_NAME') || '/'
+    || SYS_CONTEXT('USERENV', 'CON_NAME') || '/'
     || OBJECT_ID || '/' || TO_CHAR(CREATED, 'YYYY-MM-DD HH24:MI:SS')
 FROM ALL_OBJECTS
 WHERE OWNER = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
@@ -149,9 +182,13 @@ class OracleSessions(Dialect):
         reason: Any = error.args[0] if error.args else None
         if getattr(reason, "full_code", "") == "DPY-4024":  # a call exceeded its time limit
             return True
-        return bool(getattr(reason, "isrecoverable", False)) or getattr(reason, "code", 0) in _PASSING
+        return (
+            bool(getattr(reason, "isrecoverable", False)) or getattr(reason, "code", 0) in _PASSING
+        )
 
-    def fetch(self, conn: Connection, statement: str, parameters: Mapping[str, object]) -> list[tuple[Any, ...]]:
+    def fetch(
+        self, conn: Connection, statement: str, parameters: Mapping[str, object]
+    ) -> list[tuple[Any, ...]]:
         return fetch(conn, statement, parameters)
 
     def fetch_chunks(
@@ -165,7 +202,9 @@ class OracleSessions(Dialect):
 
     def session_id(self, conn: Connection) -> str:
         # Number and audit number: no other session has both at the same time.
-        statement = "SELECT SYS_CONTEXT('USERENV', 'SID'), SYS_CONTEXT('USERENV', 'SESSIONID') FROM DUAL"
+        statement = (
+            "SELECT SYS_CONTEXT('USERENV', 'SID'), SYS_CONTEXT('USERENV', 'SESSIONID') FROM DUAL"
+        )
         return "-".join(map(str, fetch(conn, statement)[0]))
 
     def identity(self, conn: Connection, log: LogTable) -> str:
@@ -219,21 +258,32 @@ class OracleSessions(Dialect):
 
     def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
         missing = super().missing_rights(conn, log, deletes)
-        if not may_run(conn, f"SELECT {qualified(log.schema, log.flight_sequence)}.NEXTVAL FROM DUAL WHERE 1 = 0"):  # noqa: S608 - a quoted name
+        if not may_run(
+            conn,
+            f"SELECT {qualified(log.schema, log.flight_sequence)}.NEXTVAL FROM DUAL WHERE 1 = 0",  # noqa: S608
+        ):
             missing.append(f"SELECT on sequence {log.flight_sequence}")
         return missing
 
-    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+    def lacking(
+        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+    ) -> list[str]:
         # Each right is tried by a statement that changes nothing, since rights also come by roles
         # and by system privileges.
         names = {"table": qualified(log.schema, table), "column": quote_identifier(column)}
-        return [f"{right} on table {table}" for right in rights if not may_run(conn, _TRIED[right].format(**names))]
+        return [
+            f"{right} on table {table}"
+            for right in rights
+            if not may_run(conn, _TRIED[right].format(**names))
+        ]
 
 
-# --- statements and errors --------------------------------------------------------------------------------------------
+# --- statements and errors ------------------------------------------------------------------------
 
 
-def fetch(conn: Connection, statement: str, parameters: Mapping[str, object] | None = None) -> list[tuple[Any, ...]]:
+def fetch(
+    conn: Connection, statement: str, parameters: Mapping[str, object] | None = None
+) -> list[tuple[Any, ...]]:
     """Return the rows of a statement as the driver makes them, with large objects as text or
     bytes.
     """
@@ -292,8 +342,11 @@ def _own_types(conn: Connection) -> Iterator[None]:
         driver.outputtypehandler, dialect.arraysize = before
 
 
-_NO_RIGHT: Final = frozenset({942, 1031, 2289, 41900})  # no such table (or no right to see it), no right, no sequence
-_READ_ONLY: Final = 1456  # raised when the statement runs, after the check of its rights, as in a read-only transaction
+_NO_RIGHT: Final = frozenset(
+    {942, 1031, 2289, 41900}
+)  # no such table (or no right to see it), no right, no sequence
+# raised when the statement runs, after the check of its rights, as in a read-only transaction
+_READ_ONLY: Final = 1456
 
 
 def may_run(conn: Connection, statement: str) -> bool:
@@ -315,9 +368,12 @@ def current_user(conn: Connection) -> str:
     return str(fetch(conn, "SELECT SYS_CONTEXT('USERENV', 'SESSION_USER') FROM DUAL")[0][0])
 
 
-# --- the two locks ----------------------------------------------------------------------------------------------------
+# --- the two locks --------------------------------------------------------------------------------
 
-_SUCCESS, _OWNED = 0, 4  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock
+_SUCCESS, _OWNED = (
+    0,
+    4,
+)  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock
 _EXCLUSIVE: Final = 6
 _BESIDE: Final = "eventlog_lock_session"
 _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
@@ -341,7 +397,10 @@ def request_block(log: LogTable) -> str:
     """Return PL/SQL that asks for the lock without waiting; ``:answer`` gets DBMS_LOCK's return
     code.
     """
-    return f"BEGIN\n    :answer := SYS.DBMS_LOCK.REQUEST({lock_id(log):d}, {_EXCLUSIVE}, 0, FALSE);\nEND;"
+    return (
+        f"BEGIN\n    :answer := SYS.DBMS_LOCK.REQUEST({lock_id(log):d}, {_EXCLUSIVE}, 0, "
+        "FALSE);\nEND;"
+    )
 
 
 def release_block(log: LogTable) -> str:
@@ -402,8 +461,9 @@ def _lock_row(beside: Connection, log: LogTable) -> bool:
     except DBAPIError as error:
         if error_code(error) == _NO_TABLE:
             raise DatabaseError(
-                f"nothing keeps a second publisher off {log}: this user may not execute SYS.DBMS_LOCK, and does not "
-                f"see {log.version_table}, whose rows would be locked instead; grant EXECUTE on SYS.DBMS_LOCK"
+                f"nothing keeps a second publisher off {log}: this user may not execute "
+                f"SYS.DBMS_LOCK, and does not see {log.version_table}, whose rows would be locked "
+                "instead; grant EXECUTE on SYS.DBMS_LOCK"
             ) from error
         if error_code(error) != _BUSY:
             raise
@@ -411,7 +471,7 @@ def _lock_row(beside: Connection, log: LogTable) -> bool:
     return True
 
 
-# --- what doctor asks beside doctor.sql -------------------------------------------------------------------------------
+# --- what doctor asks beside doctor.sql -----------------------------------------------------------
 
 # Facts in V$ views alone, such as the open transactions of other sessions, are left out: an
 # application's user does not see these views.
@@ -426,7 +486,9 @@ def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
     """
     names = {"owner": log.schema, "name": log.own_name(NUMBERS)}
     answer = []
-    for owner, name, cache, step, cycles, ordered, of_session in fetch(conn, _SQL["numberings"], names):
+    for owner, name, cache, step, cycles, ordered, of_session in fetch(
+        conn, _SQL["numberings"], names
+    ):
         sequence = qualified(owner, name)
         # The instance holds the cache, and sessions take their numbers from it one by one.
         numbering = Numbering(sequence, 1, int(step), cycles == "Y")
@@ -435,11 +497,16 @@ def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
         elif _is_scaled(conn, names):
             disorder, mend = "puts instance and session into its numbers (SCALE)", "NOSCALE"
         elif ordered != "Y" and int(cache) > 0 and _is_cluster(conn):
-            disorder, mend = f"has a cache of {cache} numbers on each instance of a cluster (NOORDER)", "ORDER"
+            disorder, mend = (
+                f"has a cache of {cache} numbers on each instance of a cluster (NOORDER)",
+                "ORDER",
+            )
         else:
             answer.append(numbering)
             continue
-        answer.append(numbering._replace(disorder=disorder, mend=f"ALTER SEQUENCE {sequence} {mend}"))
+        answer.append(
+            numbering._replace(disorder=disorder, mend=f"ALTER SEQUENCE {sequence} {mend}")
+        )
     return answer
 
 
@@ -448,7 +515,9 @@ def _indexes(conn: Connection, log: LogTable) -> Answer:
     text.
     """
     rows = fetch(conn, _SQL["indexes"], {"log_schema": log.schema, "log_name": log.name})
-    return [(name, is_valid, expression or column, None) for name, is_valid, column, expression in rows]
+    return [
+        (name, is_valid, expression or column, None) for name, is_valid, column, expression in rows
+    ]
 
 
 def _is_scaled(conn: Connection, names: dict[str, str | None]) -> bool:
@@ -476,7 +545,9 @@ def _owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> 
     return [(table,) for table in tables] if schema == user else []
 
 
-def _unreadable(conn: Connection, schema: str, tables: Sequence[str], columns: Sequence[str], **_: Any) -> Answer:
+def _unreadable(
+    conn: Connection, schema: str, tables: Sequence[str], columns: Sequence[str], **_: Any
+) -> Answer:
     """Yield the columns that this user may not read. Oracle grants whole tables: all columns of a
     table or none.
     """
@@ -499,7 +570,10 @@ def _rights_to_apply(conn: Connection, schema: str, **_: Any) -> Iterator[tuple[
     if "CREATE TRIGGER" not in privileges:
         yield ("the system privilege CREATE TRIGGER",)
     if schema != user:
-        yield (f"CREATE ANY TRIGGER, since the tables stand in schema {schema} and this is {literal(user)}",)
+        yield (
+            f"CREATE ANY TRIGGER, since the tables stand in schema {schema} and this is "
+            f"{literal(user)}",
+        )
 
 
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {

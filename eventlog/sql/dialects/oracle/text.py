@@ -32,7 +32,9 @@ def quote_identifier(name: str) -> str:
     mark.
     """
     if not name or '"' in name or "\0" in name:
-        raise ConfigError(f"{name!r} cannot be a name in Oracle, where no name holds a quotation mark: correct it")
+        raise ConfigError(
+            f"{name!r} cannot be a name in Oracle, where no name holds a quotation mark: correct it"
+        )
     return statements.quote_identifier(name)
 
 
@@ -77,7 +79,10 @@ def short_integer(ref: str, digits: int) -> str:
     """Return SQL of an event type, 0 for an impossible one, with so few digits that the driver
     makes an integer of it.
     """
-    return f"CAST(CASE WHEN ABS({ref}) < 1000 THEN {ref} WHEN {ref} IS NOT NULL THEN 0 END AS NUMBER({digits}))"
+    return (
+        f"CAST(CASE WHEN ABS({ref}) < 1000 THEN {ref} WHEN {ref} IS NOT NULL THEN 0 END AS "
+        f"NUMBER({digits}))"
+    )
 
 
 QUOTE_FUNCTION: Final = "proc_{}_quote"
@@ -128,7 +133,7 @@ def joined(separator: str, parts: Iterable[str]) -> str:
 _LINE: Final = 400
 
 
-# --- types ------------------------------------------------------------------------------------------------------------
+# --- types ----------------------------------------------------------------------------------------
 
 
 class Family(StrEnum):
@@ -247,7 +252,9 @@ def text_bytes(column: Column) -> int | None:
         case Family.TEXT if column.type.sql.upper() == "ROWID":
             return _SHORT_TEXT
         case Family.TEXT if column.type.sql == column.type.sql.lower():
-            return _length(column) * 4 or None  # a type of a catalogue file (spec/xds.md 9): characters
+            return (
+                _length(column) * 4 or None
+            )  # a type of a catalogue file (spec/xds.md 9): characters
         case Family.TEXT:
             return _length(column) or None
         case _:
@@ -266,7 +273,7 @@ def is_long(column: Column) -> bool:
     return is_locator(column) or (text_bytes(column) or 0) > SQL_TEXT
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 _DOT: Final = literal("NLS_NUMERIC_CHARACTERS='.,'")
 _GREGORIAN: Final = literal("NLS_CALENDAR=GREGORIAN")
@@ -323,7 +330,15 @@ def _interval(ref: str, of: Family) -> str:
     parts, zero = (
         ([("YEAR", "FM999999990"), ("-MONTH", "FM00")], "MONTH")
         if of is Family.MONTHS
-        else ([("DAY", "FM999999990"), (" HOUR", "FM00"), (":MINUTE", "FM00"), (":SECOND", "FM00.000000000")], "SECOND")
+        else (
+            [
+                ("DAY", "FM999999990"),
+                (" HOUR", "FM00"),
+                (":MINUTE", "FM00"),
+                (":SECOND", "FM00.000000000"),
+            ],
+            "SECOND",
+        )
     )
     text = f"CASE WHEN {ref} < INTERVAL '0' {zero} THEN '-' ELSE '+' END"
     for part, pattern in parts:
@@ -339,7 +354,7 @@ def _moment(ref: str, pattern: str) -> str:
     return f"LTRIM(TO_CHAR({ref}, {literal(pattern)}, {_GREGORIAN}))"
 
 
-# --- change test ------------------------------------------------------------------------------------------------------
+# --- change test ----------------------------------------------------------------------------------
 
 
 def changed(column: Column, old: str, new: str) -> str:
@@ -378,10 +393,14 @@ def differs(of: Family) -> str:
         # beyond 16383 bytes. COMPARE pads the shorter value with zeros, so the lengths count, too.
         case Family.TEXT | Family.NATIONAL:
             bytes_ = [f"UTL_RAW.CAST_TO_RAW({value})" for value in ("old_value", "new_value")]
-            return f"LENGTHB(old_value) <> LENGTHB(new_value) OR UTL_RAW.COMPARE({', '.join(bytes_)}) <> 0"
+            return (
+                "LENGTHB(old_value) <> LENGTHB(new_value) OR "
+                f"UTL_RAW.COMPARE({', '.join(bytes_)}) <> 0"
+            )
         case Family.RAW:
             return (
-                "UTL_RAW.LENGTH(old_value) <> UTL_RAW.LENGTH(new_value) OR UTL_RAW.COMPARE(old_value, new_value) <> 0"
+                "UTL_RAW.LENGTH(old_value) <> UTL_RAW.LENGTH(new_value) OR "
+                "UTL_RAW.COMPARE(old_value, new_value) <> 0"
             )
         case Family.CLOB | Family.NCLOB:
             return "DBMS_LOB.COMPARE(old_value, new_value) <> 0"
@@ -389,10 +408,12 @@ def differs(of: Family) -> str:
             return "old_value <> new_value"
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
 # Their text contains no special or control character, and no blank at an end.
-_NEVER_QUOTED: Final = frozenset({Kind.INTEGER, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ})
+_NEVER_QUOTED: Final = frozenset(
+    {Kind.INTEGER, Kind.BOOLEAN, Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMPTZ}
+)
 
 
 def key_value(column: Column, ref: str, base64: str | None = None) -> str:
@@ -409,7 +430,9 @@ def key_value(column: Column, ref: str, base64: str | None = None) -> str:
             return value_text(column, ref, base64)
 
 
-def key_text(key: Sequence[Column], refs: Sequence[str], quote: str, base64: str | None = None) -> str:
+def key_text(
+    key: Sequence[Column], refs: Sequence[str], quote: str, base64: str | None = None
+) -> str:
     """Return ``key_parts`` as one text, of key columns that are not NULL (spec/triggers.md 4).
 
     ``quote`` is the SQL name of the function that quotes. It takes NULL for the empty text, which

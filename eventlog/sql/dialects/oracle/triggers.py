@@ -22,7 +22,13 @@ from eventlog.core import table_key
 from eventlog.core.catalog import Column
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.oracle.script import PROLOGUE, ddl_lock_timeout, drop_trigger, enabled, terminated
+from eventlog.sql.dialects.oracle.script import (
+    PROLOGUE,
+    ddl_lock_timeout,
+    drop_trigger,
+    enabled,
+    terminated,
+)
 from eventlog.sql.dialects.oracle.session import chunks, current_user, error_code, fetch
 from eventlog.sql.dialects.oracle.text import (
     BASE64_FUNCTION,
@@ -48,8 +54,21 @@ from eventlog.sql.dialects.oracle.text import (
     value_text,
 )
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import literal, run_as_it_stands, statements, template_renderer, trigger_words
-from eventlog.sql.triggers import Action, InstalledTrigger, TableName, TriggerPlan, by_table, missing_log
+from eventlog.sql.statements import (
+    literal,
+    run_as_it_stands,
+    statements,
+    template_renderer,
+    trigger_words,
+)
+from eventlog.sql.triggers import (
+    Action,
+    InstalledTrigger,
+    TableName,
+    TriggerPlan,
+    by_table,
+    missing_log,
+)
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 from eventlog.sql.triggers.marked import (
     Compiled,
@@ -92,7 +111,11 @@ class OracleTriggers(MarkedTriggers):
     script_end = ()
 
     def texts(
-        self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+        self,
+        home: str | None,
+        log: LogTable,
+        triggers: TableTriggers,
+        declared: Sequence[TableTriggers],
     ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
         for letter, operation in _OPERATIONS.items():
             yield letter, partial(_trigger, home, log, triggers, operation)
@@ -103,7 +126,9 @@ class OracleTriggers(MarkedTriggers):
             raise missing_log(log)
         return replace(log, schema=rows[0][0], name=rows[0][1])
 
-    def all_triggers(self, conn: Connection, tables: Collection[TableName] = ()) -> list[StoredTrigger]:
+    def all_triggers(
+        self, conn: Connection, tables: Collection[TableName] = ()
+    ) -> list[StoredTrigger]:
         wanted = {*tables, *((owner, table) for owner, table in fetch(conn, _SQL["marked_tables"]))}
         rows = _by_owner(conn, "triggers", wanted)
         names = [(schema, name) for schema, name, *_ in rows]
@@ -139,13 +164,16 @@ class OracleTriggers(MarkedTriggers):
             return "is disabled"
         return None if stored.is_valid else "is invalid"
 
-    def refuse(self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]) -> None:
+    def refuse(
+        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+    ) -> None:
         super().refuse(conn, log, schema, declared)
         for home in sorted({one.schema or schema or "" for one in declared}):
             if not shows_triggers(conn, home):
                 raise DatabaseError(
-                    f"the database shows user {current_user(conn)} no trigger of schema {home}, so nobody can tell "
-                    f"which are missing: run it as {home}, or as a user with CREATE ANY TRIGGER"
+                    f"the database shows user {current_user(conn)} no trigger of schema {home}, "
+                    f"so nobody can tell which are missing: run it as {home}, or as a user with "
+                    "CREATE ANY TRIGGER"
                 )
 
     def first_actions(self, conn: Connection, log: LogTable) -> list[Action]:
@@ -154,17 +182,25 @@ class OracleTriggers(MarkedTriggers):
         rows = fetch(conn, _SQL["functions"], {"owner": log.schema, **names})
         if {row[0] for row in rows} >= set(names.values()):
             return []
-        return [Action("create", str(log), "its functions are missing", tuple(create_functions(log)))]
+        return [
+            Action("create", str(log), "its functions are missing", tuple(create_functions(log)))
+        ]
 
-    def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
+    def warnings(
+        self, log: LogTable, compiled: Sequence[Compiled], installed: Installed
+    ) -> Iterable[str]:
         for one in compiled:
             yield from _deferrable(one.declared)
             yield from _always(one.declared)
             yield from _grants(log, one)
         for of_table in by_table(compiled):
-            yield from _order([trigger for one in of_table for trigger in one.triggers], of_table[0], installed)
+            yield from _order(
+                [trigger for one in of_table for trigger in one.triggers], of_table[0], installed
+            )
 
-    def drop_warnings(self, installed: Installed, dropped: Sequence[StoredTrigger]) -> Iterable[str]:
+    def drop_warnings(
+        self, installed: Installed, dropped: Sequence[StoredTrigger]
+    ) -> Iterable[str]:
         # A trigger that FOLLOWS a dropped one fails every later write to its table.
         gone = {(trigger.schema, trigger.name) for trigger in dropped}
         for trigger in (one for of_table in installed.triggers.values() for one in of_table):
@@ -172,18 +208,23 @@ class OracleTriggers(MarkedTriggers):
             if trigger.digest is None and named:
                 names = ", ".join(name for _, name in named)
                 yield (
-                    f"trigger {trigger.name} of {'.'.join(trigger.table)} FOLLOWS {names}, which goes: it is invalid "
-                    "then, and every write to its table that fires it fails (ORA-04098); first make it without that"
+                    f"trigger {trigger.name} of {'.'.join(trigger.table)} FOLLOWS {names}, which "
+                    "goes: it is invalid then, and every write to its table that fires it fails "
+                    "(ORA-04098); first make it without that"
                 )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         lobs = dict.fromkeys(
             f"{triggers.table.name}.{column.name}"
             for triggers in declared
-            for column in ([triggers.column] if isinstance(triggers, ChildTriggers) else triggers.columns)
+            for column in (
+                [triggers.column] if isinstance(triggers, ChildTriggers) else triggers.columns
+            )
             if family(column) in (Family.CLOB, Family.NCLOB, Family.UNREADABLE)
         )
-        partitioned = dict.fromkeys(triggers.table.name for triggers in declared if triggers.table.partitioned)
+        partitioned = dict.fromkeys(
+            triggers.table.name for triggers in declared if triggers.table.partitioned
+        )
         return (
             "TRUNCATE",
             "direct-path loads of SQL*Loader, and Data Pump imports in the direct path",
@@ -202,13 +243,19 @@ class OracleTriggers(MarkedTriggers):
         yield
 
     def locked_out(
-        self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
+        self,
+        conn: Connection,
+        plan: TriggerPlan,
+        action: Action,
+        error: DBAPIError,
+        lock_timeout: float,
     ) -> DatabaseError | None:
         if error_code(error) not in _BUSY:
             return None
         return DatabaseError(
-            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: run it again when "
-            "that has ended, or wait longer with --lock-timeout; what was done before stays"
+            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: "
+            "run it again when that has ended, or wait longer with --lock-timeout; what was done "
+            "before stays"
         )
 
     def settings(self, lock_timeout: float) -> list[str]:
@@ -216,7 +263,9 @@ class OracleTriggers(MarkedTriggers):
 
     def installed(self, conn: Connection, log: LogTable) -> list[InstalledTrigger]:
         triggers = super().installed(conn, log)
-        return [one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}") for one in triggers]
+        return [
+            one._replace(trigger_sql=f"CREATE OR REPLACE {one.trigger_sql}") for one in triggers
+        ]
 
 
 def _by_owner(conn: Connection, question: str, names: Iterable[TableName]) -> list[tuple[Any, ...]]:
@@ -248,10 +297,12 @@ def shows_triggers(conn: Connection, schema: str) -> bool:
     return bool(fetch(conn, _SQL["sees_triggers"], {"owner": schema}))
 
 
-# --- their texts ------------------------------------------------------------------------------------------------------
+# --- their texts ----------------------------------------------------------------------------------
 
 
-def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation: str, name: str, marker: str) -> str:
+def _trigger(
+    home: str | None, log: LogTable, triggers: TableTriggers, operation: str, name: str, marker: str
+) -> str:
     if isinstance(triggers, ClassTriggers):
         template, words = "class_trigger.sql.j2", _class_words(log, triggers, operation)
         key, columns = triggers.log_key, triggers.key
@@ -268,20 +319,24 @@ def _trigger(home: str | None, log: LogTable, triggers: TableTriggers, operation
         flush=_FLUSH,
         base64=base64,
         key_of=lambda row: key_text(key, _fields(row, columns), quote_function(log, home), base64),
-        is_there=lambda row: joined(" AND ", (f"{ref} IS NOT NULL" for ref in _fields(row, columns))),
+        is_there=lambda row: joined(
+            " AND ", (f"{ref} IS NOT NULL" for ref in _fields(row, columns))
+        ),
         **words,
     )
     if len(text.encode()) > _MAX_SOURCE:
         raise TriggerError(
-            f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} has "
-            f"{len(text.encode())} bytes, and Oracle takes {_MAX_SOURCE}: leave columns out with exclude, or use "
-            "style = row_query_back"
+            f"watch {triggers.class_name}: the trigger for {operation} of {triggers.table.name} "
+            f"has {len(text.encode())} bytes, and Oracle takes {_MAX_SOURCE}: leave columns out "
+            "with exclude, or use style = row_query_back"
         )
     return text
 
 
 def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict[str, object]:
-    loggable = [column for column in triggers.columns if is_loggable(column, triggers.watch.lob_values)]
+    loggable = [
+        column for column in triggers.columns if is_loggable(column, triggers.watch.lob_values)
+    ]
     compared = [*triggers.key, *triggers.columns] if operation == "UPDATE" else []
     by_value = triggers.insert_type == EventType.INSERT_FIELD
     written = loggable if by_value and operation != "DELETE" else []
@@ -294,7 +349,9 @@ def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict
         "insert_type": int(triggers.insert_type),
         "update_type": int(triggers.update_type),
         "is_compound": by_statement or operation == "UPDATE",
-        "inserted_by_value": [column for column in written if operation == "INSERT" or not is_locator(column)],
+        "inserted_by_value": [
+            column for column in written if operation == "INSERT" or not is_locator(column)
+        ],
         "by_statement": by_statement,
         "is_nullable": triggers.is_nullable,
         "lob_always": triggers.watch.lob_always,
@@ -314,8 +371,12 @@ def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict
         and (text_bytes(triggers.column) or 0) <= _MAX_CHILD_VALUE
     )
     return {
-        "log": _log_for(log, triggers.class_name, triggers.own_key, [triggers.column] if by_value else []),
-        "event_type": int(EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK),
+        "log": _log_for(
+            log, triggers.class_name, triggers.own_key, [triggers.column] if by_value else []
+        ),
+        "event_type": int(
+            EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK
+        ),
         "attribute": triggers.attribute,
         "column": triggers.column,
         "is_compound": by_statement or (operation == "UPDATE" and by_value),
@@ -324,7 +385,9 @@ def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict
     }
 
 
-def _log_for(log: LogTable, class_name: str, key: Iterable[Column], by_value: Sequence[Column]) -> dict[str, str]:
+def _log_for(
+    log: LogTable, class_name: str, key: Iterable[Column], by_value: Sequence[Column]
+) -> dict[str, str]:
     """Return the words of the log for the templates. ``by_value`` are the columns whose values are
     logged.
 
@@ -351,7 +414,9 @@ def _text_type(parts: Iterable[int | None]) -> str:
 
 def _longest(columns: Sequence[Column]) -> Sequence[int | None]:
     sizes = [text_bytes(column) for column in columns]
-    return [None] if None in sizes else [max((size for size in sizes if size is not None), default=0)]
+    return (
+        [None] if None in sizes else [max((size for size in sizes if size is not None), default=0)]
+    )
 
 
 def _key_part_bytes(column: Column) -> int | None:
@@ -397,7 +462,9 @@ def create_functions(log: LogTable) -> list[str]:
 def _text_of(template: str, **values: object) -> str:
     """Return the text of a template, without the blank lines that its conditions leave."""
     lines = _rendered(template, **values).strip("\n").split("\n")
-    return "\n".join(line for at, line in enumerate(lines) if line.strip() or (at and lines[at - 1].strip()))
+    return "\n".join(
+        line for at, line in enumerate(lines) if line.strip() or (at and lines[at - 1].strip())
+    )
 
 
 _rendered: Final = template_renderer(
@@ -414,39 +481,49 @@ _rendered: Final = template_renderer(
 )
 
 
-# --- what people should know of declared triggers (spec/triggers.md 1, 7) ---------------------------------------------
+# --- what people should know of declared triggers (spec/triggers.md 1, 7) -------------------------
 
 
 def _deferrable(triggers: TableTriggers) -> Iterable[str]:
     if isinstance(triggers, ClassTriggers) and triggers.keys_may_shift:
         yield (
-            f"the primary key of {triggers.table.name} is DEFERRABLE: keys that several statements of one transaction "
-            "exchange are logged in the order of the statements, and a key that two rows share for a while as if each "
-            "were the object"
+            f"the primary key of {triggers.table.name} is DEFERRABLE: keys that several "
+            "statements of one transaction exchange are logged in the order of the statements, "
+            "and a key that two rows share for a while as if each were the object"
         )
 
 
 def _always(triggers: TableTriggers) -> Iterable[str]:
     if triggers.watch.always:
         yield (
-            f"always has no effect on {triggers.table.name}: whether triggers fire for what an apply process writes is "
-            "set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
+            f"always has no effect on {triggers.table.name}: whether triggers fire for what an "
+            "apply process writes is set by DBMS_DDL.SET_TRIGGER_FIRING_PROPERTY"
         )
 
 
-def _order(ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Installed) -> Iterable[str]:
+def _order(
+    ours: Sequence[CompiledTrigger], compiled: Compiled, installed: Installed
+) -> Iterable[str]:
     for trigger in installed.triggers.get(compiled.place, ()):
-        if trigger.digest is not None or not trigger.is_enabled or trigger.type not in ("AFTER EACH ROW", "COMPOUND"):
+        if (
+            trigger.digest is not None
+            or not trigger.is_enabled
+            or trigger.type not in ("AFTER EACH ROW", "COMPOUND")
+        ):
             continue
         before = [
             qualified(compiled.schema if compiled.schema != trigger.schema else None, one.name)
             for one in ours
-            if _OPERATIONS[one.operation] in trigger.event and (compiled.schema or "", one.name) not in trigger.follows
+            if _OPERATIONS[one.operation] in trigger.event
+            and (compiled.schema or "", one.name) not in trigger.follows
         ]
         if before:
             yield (
-                f"trigger {trigger.name} of {trigger.table[1]} fires before or after ours, as Oracle likes: what it "
-                "writes to watched tables may be logged before the change it answers; give it FOLLOWS "
+                (
+                    f"trigger {trigger.name} of {trigger.table[1]} fires before or after ours, as "
+                    "Oracle likes: what it writes to watched tables may be logged before the "
+                    "change it answers; give it FOLLOWS "
+                )
                 + ", ".join(before)
             )
 
@@ -462,6 +539,6 @@ def _grants(log: LogTable, compiled: Compiled) -> Iterable[str]:
         f"GRANT EXECUTE ON {base64_function(log)} TO {owner}",
     )
     yield (
-        f"the triggers in schema {compiled.schema} write the log with the rights of that user, which must be granted "
-        f"to it itself and not to a role: {'; '.join(wanted)}"
+        f"the triggers in schema {compiled.schema} write the log with the rights of that user, "
+        f"which must be granted to it itself and not to a role: {'; '.join(wanted)}"
     )

@@ -38,7 +38,13 @@ from eventlog.sql.dialects.postgresql.session import OTHER_PLANS, WAKE, Postgres
 from eventlog.sql.dialects.postgresql.text import literal, new_time, quote_function
 from eventlog.sql.dialects.postgresql.triggers import PostgresTriggers
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch, qualified, quote_identifier, statements, without_collector
+from eventlog.sql.statements import (
+    fetch,
+    qualified,
+    quote_identifier,
+    statements,
+    without_collector,
+)
 from eventlog.sql.statements import fetch_chunks as fetch_pieces
 from eventlog.sql.windows import Ranges, Window
 
@@ -54,14 +60,20 @@ _ISOLATION: Final = "REPEATABLE READ"
 _SNAPSHOT: Final = re.compile(r"[0-9A-Fa-f-]{1,64}")
 _TIMEOUTS: Final = "idle_in_transaction_session_timeout", "transaction_timeout", "statement_timeout"
 _BATCH_BYTES: Final = 8 * 2**20
-_ARGUMENTS: Final = {"connect_timeout": "10", "application_name": "eventlog", "client_encoding": "UTF8"}
+_ARGUMENTS: Final = {
+    "connect_timeout": "10",
+    "application_name": "eventlog",
+    "client_encoding": "UTF8",
+}
 
 _LOG: Final = {
-    # A row is written twice: as N, and when it is marked. The mark cannot be a HOT update, since the partial index
-    # looks at status, but with some room it stays on the row's page, and the log keeps its order on the disk.
+    # A row is written twice: as N, and when it is marked. The mark cannot be a HOT update, since
+    # the partial index looks at status, but with some room it stays on the row's page, and the log
+    # keeps its order on the disk.
     "fillfactor": "80",
-    # Every mark leaves a dead entry at the head of the partial index, which each window read has to step over until
-    # vacuum has taken it away. The default of a fifth of the table would be millions of them in a long log.
+    # Every mark leaves a dead entry at the head of the partial index, which each window read has to
+    # step over until vacuum has taken it away. The default of a fifth of the table would be
+    # millions of them in a long log.
     "autovacuum_vacuum_scale_factor": "0.01",
     "autovacuum_vacuum_threshold": "10000",
     "autovacuum_analyze_scale_factor": "0.02",
@@ -114,7 +126,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     # The session's own zone is UTC, whatever the server's is. This is the zone in which a session
     # begins, as the application's sessions do.
     local_now = (
-        "(clock_timestamp() AT TIME ZONE (SELECT reset_val FROM pg_catalog.pg_settings WHERE name = 'TimeZone'))"
+        "(clock_timestamp() AT TIME ZONE (SELECT reset_val FROM pg_catalog.pg_settings WHERE name "
+        "= 'TimeZone'))"
     )
     utc_now = "(clock_timestamp() AT TIME ZONE 'UTC')"
     snapshot_options: ClassVar = {"isolation_level": _ISOLATION}
@@ -137,7 +150,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     ) -> Generator[list[tuple[Any, ...]], None, None]:
         # A cursor of the server gives later rows from the same snapshot, and loads them only when
         # wanted.
-        conn.exec_driver_sql(f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}", dict(parameters))
+        conn.exec_driver_sql(
+            f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}", dict(parameters)
+        )
         is_full = True
         try:
             while is_full:
@@ -179,17 +194,24 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     def value_size(self, text: str) -> str:
         return f"octet_length({text})"  # which does not fetch values that are stored apart
 
-    def change_rows(self, conn: Connection, statement: str, ranges: Ranges, **values: object) -> int:
+    def change_rows(
+        self, conn: Connection, statement: str, ranges: Ranges, **values: object
+    ) -> int:
         self.choose_plans(conn)
         return conn.exec_driver_sql(statement, {**_bounds(ranges), **values}).rowcount
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
         statement = self.log_statement(log, "open_writers")
-        names = {name for (name,) in fetch(conn, statement, {"table": self.qualified(log.schema, log.name)})}
+        names = {
+            name
+            for (name,) in fetch(conn, statement, {"table": self.qualified(log.schema, log.name)})
+        }
         return None if None in names else frozenset(names)
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
-        return writers <= {name for (name,) in fetch(conn, self.log_sql["are_open"], {"writers": list(writers)})}
+        return writers <= {
+            name for (name,) in fetch(conn, self.log_sql["are_open"], {"writers": list(writers)})
+        }
 
     # The tables of the log
 
@@ -221,14 +243,24 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     def after_companions(self, log: LogTable) -> list[str]:
         # A sequence of its own, not an identity: the number is needed before its line is written.
         sequence = qualified(log.schema, log.flight_sequence)
-        return [_set(log, log.inflight_table, _INFLIGHT), f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1"]
+        return [
+            _set(log, log.inflight_table, _INFLIGHT),
+            f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1",
+        ]
 
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         name = {"name": qualified(log.schema, log.flight_sequence)}
-        return int(conn.execute(sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name).scalar_one())
+        return int(
+            conn.execute(
+                sa.text("SELECT nextval(CAST(CAST(:name AS text) AS regclass))"), name
+            ).scalar_one()
+        )
 
     def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
-        statement = "SELECT max(nextval(CAST(CAST(:name AS text) AS regclass))) FROM generate_series(1, :number)"
+        statement = (
+            "SELECT max(nextval(CAST(CAST(:name AS text) AS regclass))) FROM generate_series(1, "
+            ":number)"
+        )
         binds = {"name": qualified(log.schema, log.flight_sequence), "number": number}
         return int(conn.execute(sa.text(statement), binds).scalar_one())
 
@@ -254,7 +286,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         # The snapshot lives as long as the transaction, whatever the time-outs of the session.
         snapshot = str(conn.exec_driver_sql("SELECT pg_catalog.pg_export_snapshot()").scalar_one())
         conn.exec_driver_sql(
-            "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name = ANY (%(names)s)",
+            "SELECT set_config(name, '0', true) FROM pg_catalog.pg_settings WHERE name = ANY "
+            "(%(names)s)",
             {"names": list(_TIMEOUTS)},
         )
         return snapshot
@@ -271,32 +304,50 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         return f"({text})::bigint" if field in ("record_id", "event_type") else text
 
     def read_part(
-        self, url: URL, log: LogTable, snapshot: str | None, status: str | None, part: Part, fields: Sequence[str]
+        self,
+        url: URL,
+        log: LogTable,
+        snapshot: str | None,
+        status: str | None,
+        part: Part,
+        fields: Sequence[str],
     ) -> Iterator[pa.RecordBatch]:
         try:
             import pyarrow as pa
             from adbc_driver_manager import Error
             from adbc_driver_postgresql import StatementOptions, dbapi
         except ImportError as error:
-            raise ConfigError(f"Arrow is not installed ({error}): install eventlog-publisher[spark]") from error
+            raise ConfigError(
+                f"Arrow is not installed ({error}): install eventlog-publisher[spark]"
+            ) from error
 
-        uri = url.set(drivername="postgresql").update_query_dict(_ARGUMENTS).render_as_string(hide_password=False)
+        uri = (
+            url.set(drivername="postgresql")
+            .update_query_dict(_ARGUMENTS)
+            .render_as_string(hide_password=False)
+        )
         uri = uri.replace(" ", "%20")  # in a password, for example: libpq refuses blanks
         try:
             with dbapi.connect(uri, autocommit=True) as connection, connection.cursor() as cursor:
-                cursor.adbc_statement.set_options(**{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)})
+                cursor.adbc_statement.set_options(
+                    **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(_BATCH_BYTES)}
+                )
                 adopted = [] if snapshot is None else [_adopt(snapshot)]
                 plans = [f"SET LOCAL {name} = off" for name in OTHER_PLANS]
                 begin = f"BEGIN ISOLATION LEVEL {_ISOLATION} READ ONLY"
                 for statement in (*self.session, begin, *adopted, *plans):
                     cursor.execute(statement)
-                cursor.execute(self.part_statement(log, status, fields, f"{part.first:d} AND {part.last:d}"))
+                cursor.execute(
+                    self.part_statement(log, status, fields, f"{part.first:d} AND {part.last:d}")
+                )
                 schema = arrow_schema(fields)
                 for batch in cursor.fetch_record_batch():
                     yield pa.RecordBatch.from_arrays(batch.columns, schema=schema)
         except Error as error:
             rows = f"rows {part.first} to {part.last} of the log {log}"
-            raise DatabaseError(f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}") from None
+            raise DatabaseError(
+                f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}"
+            ) from None
 
 
 def _bounds(ranges: Ranges) -> dict[str, object]:
@@ -314,11 +365,13 @@ def _adopt(snapshot: str) -> str:
     Raises DatabaseError for a text that is no name of a snapshot.
     """
     if _SNAPSHOT.fullmatch(snapshot) is None:
-        raise DatabaseError(f"{snapshot!r} is no name of a snapshot: give what pg_export_snapshot() returned")
+        raise DatabaseError(
+            f"{snapshot!r} is no name of a snapshot: give what pg_export_snapshot() returned"
+        )
     return f"SET TRANSACTION SNAPSHOT '{snapshot}'"
 
 
-# --- the statements that make the log ---------------------------------------------------------------------------------
+# --- the statements that make the log -------------------------------------------------------------
 
 
 def _set(log: LogTable, table: str, parameters: Mapping[str, str]) -> str:
@@ -332,14 +385,18 @@ def _status_function(log: LogTable) -> str:
 
 
 def _create_status_function(log: LogTable) -> str:
-    message = f"the status of a row of {log.name} is to be a letter, A to Z or a to z: any other is never read"
+    message = (
+        f"the status of a row of {log.name} is to be a letter, A to Z or a to z: any other is "
+        "never read"
+    )
     return f"""\
 CREATE OR REPLACE FUNCTION {_status_function(log)}(status pg_catalog.bpchar) RETURNS pg_catalog.bool
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 AS $eventlog$
 BEGIN
     RAISE check_violation USING MESSAGE = {literal(message)},
-        DETAIL = pg_catalog.concat('It is ', pg_catalog.quote_nullable(status::pg_catalog.text), '.');
+        DETAIL = pg_catalog.concat(
+            'It is ', pg_catalog.quote_nullable(status::pg_catalog.text), '.');
 END
 $eventlog$"""
 

@@ -131,7 +131,9 @@ def fits_name(function: str) -> str:
     return cut_name(f"{function}_fits", MAX_IDENTIFIER)
 
 
-FITS_ARGUMENTS: Final = "(pg_catalog.regclass, pg_catalog.text, pg_catalog.text[], pg_catalog.text[], pg_catalog.text)"
+FITS_ARGUMENTS: Final = (
+    "(pg_catalog.regclass, pg_catalog.text, pg_catalog.text[], pg_catalog.text[], pg_catalog.text)"
+)
 
 
 def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
@@ -148,23 +150,31 @@ def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[Co
             # An apply worker fires row triggers only, a table's first synchronization fires both
             # kinds. So a row trigger fires for replicated changes, and a statement trigger for all
             # others, and no change is logged twice.
-            parts.append((tuple(letter for letter in _OPERATIONS if letter in by_statement), _NO_OPERATIONS))
+            parts.append(
+                (tuple(letter for letter in _OPERATIONS if letter in by_statement), _NO_OPERATIONS)
+            )
         for operations, logged in parts:
             function = _free_name(f"proc_{table[1]}", table[:1], functions)
-            names = {letter: _free_name(f"_tgr_{table[1]}_{letter}", table, used) for letter in operations}
+            names = {
+                letter: _free_name(f"_tgr_{table[1]}_{letter}", table, used)
+                for letter in operations
+            }
             partitions = {
                 partition: _free_name(f"_tgr_{partition[1]}_t", partition, used)
                 for partition in (facts.partitions.get(table, ()) if "t" in names else ())
             }
             following_key = moving_with(triggers, declared)
-            compiled.append(_compile(facts, triggers, following_key, function, names, partitions, logged))
+            compiled.append(
+                _compile(facts, triggers, following_key, function, names, partitions, logged)
+            )
     return compiled
 
 
 def _free_name(beginning: str, place: tuple[str, ...], used: set[tuple[str, ...]]) -> str:
     """Return the first free name at a place, and add it to ``used``."""
     name = first_free(
-        lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER), lambda name: (*place, name) in used
+        lambda number: cut_name(f"{beginning}_{number}", MAX_IDENTIFIER),
+        lambda name: (*place, name) in used,
     )
     used.add((*place, name))
     return name
@@ -180,10 +190,21 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
     inherits = facts.place_of(triggers) in facts.with_heirs | facts.heirs
     if triggers.watch.capture == "statement":
         if table.partitioned or inherits:
-            why = "partitioned: its partitions would not be seen" if table.partitioned else "in an inheritance tree"
-            raise TriggerError(f"watch {triggers.class_name}: {table.name} is {why}; use capture = row")
+            why = (
+                "partitioned: its partitions would not be seen"
+                if table.partitioned
+                else "in an inheritance tree"
+            )
+            raise TriggerError(
+                f"watch {triggers.class_name}: {table.name} is {why}; use capture = row"
+            )
         return frozenset(_OPERATIONS)
-    if isinstance(triggers, ClassTriggers) and triggers.keys_may_shift and not table.partitioned and not inherits:
+    if (
+        isinstance(triggers, ClassTriggers)
+        and triggers.keys_may_shift
+        and not table.partitioned
+        and not inherits
+    ):
         return frozenset("u")
     return _NO_OPERATIONS
 
@@ -223,7 +244,9 @@ def _compile(
     settings = session_settings(shown, facts.enums) | (_STATEMENT_SETTINGS if by_statement else {})
     sql_name = qualified(table[0], function)
     statement = _rendered("function.sql.j2", function=sql_name, settings=settings, body=body)
-    fits_statement = _rendered("fits_function.sql.j2", function=qualified(table[0], fits_name(function)))
+    fits_statement = _rendered(
+        "fits_function.sql.j2", function=qualified(table[0], fits_name(function))
+    )
     is_replicated = "t" not in names
 
     def enabled(operation: str) -> str:
@@ -237,7 +260,15 @@ def _compile(
     compiled = [
         _truncate_trigger(name, table, sql_name, enabled(operation))
         if operation == "t"
-        else _trigger(name, table, sql_name, operation, enabled(operation), operation in by_statement, is_whole)
+        else _trigger(
+            name,
+            table,
+            sql_name,
+            operation,
+            enabled(operation),
+            operation in by_statement,
+            is_whole,
+        )
         for operation, name in names.items()
     ]
     columns = {column.name: column.type.sql for column in triggers.table.columns if column in shown}
@@ -245,14 +276,25 @@ def _compile(
     if triggers.watch.always and by_statement:
         always.append("what is replicated by row")
     # The types count, too: a publisher reads the values by them, even if the SQL is equal.
-    whole = "\n".join([statement, fits_statement, *(trigger.statement for trigger in compiled), *always, repr(columns)])
+    whole = "\n".join(
+        [
+            statement,
+            fits_statement,
+            *(trigger.statement for trigger in compiled),
+            *always,
+            repr(columns),
+        ]
+    )
     digest = sha256(whole)
     return CompiledFunction(
         declared=triggers,
         place=table,
         name=function,
         body=body,
-        settings=(f"search_path={SEARCH_PATH}", *(f"{name}={value}" for name, value in settings.items())),
+        settings=(
+            f"search_path={SEARCH_PATH}",
+            *(f"{name}={value}" for name, value in settings.items()),
+        ),
         statement=statement,
         fits_body=fits_statement.split("$eventlog$")[-2],
         fits_statement=fits_statement,
@@ -273,14 +315,20 @@ def _compile(
 
 def _truncate_trigger(name: str, table: TableName, function: str, enabled: str) -> FunctionTrigger:
     statement = (
-        f"CREATE TRIGGER {quote_identifier(name)}\nBEFORE TRUNCATE ON {qualified(*table)} FOR EACH STATEMENT\n"
-        f"EXECUTE FUNCTION {function}()"
+        f"CREATE TRIGGER {quote_identifier(name)}\nBEFORE TRUNCATE ON {qualified(*table)} FOR "
+        f"EACH STATEMENT\nEXECUTE FUNCTION {function}()"
     )
     return FunctionTrigger(table, name, BEFORE | TRUNCATE, enabled, None, None, None, statement)
 
 
 def _trigger(
-    name: str, table: TableName, function: str, operation: str, enabled: str, by_statement: bool, is_whole: bool
+    name: str,
+    table: TableName,
+    function: str,
+    operation: str,
+    enabled: str,
+    by_statement: bool,
+    is_whole: bool,
 ) -> FunctionTrigger:
     type_, when, transition = _OPERATIONS[operation]
     if not by_statement:
@@ -299,7 +347,7 @@ def _trigger(
     return FunctionTrigger(table, name, type_, enabled, condition, *rows, "\n".join(lines))
 
 
-# --- as statements ----------------------------------------------------------------------------------------------------
+# --- as statements --------------------------------------------------------------------------------
 
 
 def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
@@ -309,7 +357,9 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
     first = compiled[0]
     table = qualified(*first.place)
     triggers = [
-        f"DROP TRIGGER {quote_identifier(trigger.name)} ON {table}" for one in compiled for trigger in one.triggers
+        f"DROP TRIGGER {quote_identifier(trigger.name)} ON {table}"
+        for one in compiled
+        for trigger in one.triggers
     ]
     partitioned = [one for one in compiled if one.declared.table.partitioned]
     functions = [
@@ -331,7 +381,10 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
 def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
     """Yield the statements that create functions and their triggers."""
     for one in compiled:
-        function, fits = f"{qualified(*one.function)}()", qualified(*one.fits_function) + FITS_ARGUMENTS
+        function, fits = (
+            f"{qualified(*one.function)}()",
+            qualified(*one.fits_function) + FITS_ARGUMENTS,
+        )
         yield one.fits_statement
         yield f"REVOKE ALL ON FUNCTION {fits} FROM PUBLIC"
         yield f"COMMENT ON FUNCTION {fits} IS {literal(one.marker)}"
@@ -368,12 +421,14 @@ def _partition_triggers(compiled: CompiledFunction, *, drop: bool) -> str:
         table=qualified(*compiled.place),
         function=qualified(*compiled.function),
         marker=compiled.marker,
-        always=any(trigger.type & TRUNCATE and trigger.enabled == "A" for trigger in compiled.triggers),
+        always=any(
+            trigger.type & TRUNCATE and trigger.enabled == "A" for trigger in compiled.triggers
+        ),
         max_identifier=MAX_IDENTIFIER,
     ).rstrip()
 
 
-# --- bodies -----------------------------------------------------------------------------------------------------------
+# --- bodies ---------------------------------------------------------------------------------------
 
 
 def _guard(
@@ -406,7 +461,10 @@ def _guard(
         return array(column.name for column in columns)
 
     def fits(relation: str, columns: Sequence[Column], caller: str = "NULL") -> str:
-        return f"{call}({relation}, NULL, {names_of(columns)}, {array(map(type_name, columns))}, {caller})"
+        return (
+            f"{call}({relation}, NULL, {names_of(columns)}, {array(map(type_name, columns))}, "
+            f"{caller})"
+        )
 
     def constant(table: TableName) -> str:
         return f"{literal(qualified(*table))}::pg_catalog.regclass"
@@ -420,18 +478,25 @@ def _guard(
         "table": table,
         "schema": literal(place[0]),
         "name": literal(place[1]),
-        "owner": literal(qualified(*facts.owner_of(triggers))) if isinstance(triggers, ChildTriggers) else "NULL",
+        "owner": literal(qualified(*facts.owner_of(triggers)))
+        if isinstance(triggers, ChildTriggers)
+        else "NULL",
         "is_partitioned": triggers.table.partitioned,
         "may_repeat": may_repeat,
-        "has_view_names": any(one.name != two.name for one, two in zip(triggers.key, triggers.log_key, strict=True)),
+        "has_view_names": any(
+            one.name != two.name for one, two in zip(triggers.key, triggers.log_key, strict=True)
+        ),
         "fits_function": literal(call + FITS_ARGUMENTS),
         # A partition has the trigger of its root. So the check also gets the trigger function,
         # since the name of the root alone says nothing about a partition.
         "fits": fits(constant(place), own, caller if triggers.table.partitioned else "NULL"),
-        "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})" if reads_rows else "",
+        "types_at_first": f"{call}(NULL, {table}, {names_of(own)}, NULL, {caller})"
+        if reads_rows
+        else "",
         "fits_renamed": "" if names_itself else fits("TG_RELID::pg_catalog.regclass", own),
         "others": [
-            {"table": literal(qualified(*table)), "fits": fits(constant(table), columns)} for table, columns in others
+            {"table": literal(qualified(*table)), "fits": fits(constant(table), columns)}
+            for table, columns in others
         ],
         "key_names": names_of(key),
         "key_labels": names_of(triggers.log_key),
@@ -463,7 +528,9 @@ def _class_body(
         ]
         if not all(map(is_one_spelling, triggers.key)):
             text = key_of(fields("standing", triggers.key))
-            conditions.append(f'({text}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"')
+            conditions.append(
+                f'({text}) COLLATE pg_catalog."C" = ({key_of(refs)}) COLLATE pg_catalog."C"'
+            )
         if and_also is not None:
             conditions.append(and_also)
         return f"EXISTS (SELECT FROM {table} AS standing WHERE {' AND '.join(conditions)})"
@@ -480,7 +547,15 @@ def _class_body(
         """
         child_place = facts.place_of(child)
         conditions = (
-            _same(facts, place, key, field("OLD", key), child_place, column, field("child_row", column))
+            _same(
+                facts,
+                place,
+                key,
+                field("OLD", key),
+                child_place,
+                column,
+                field("child_row", column),
+            )
             for key, column in zip(child.key, child.owner_columns, strict=True)
         )
         return relation(child_place[0], child.table), " AND ".join(conditions)
@@ -546,8 +621,14 @@ def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
     return is_large
 
 
-def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_statement: frozenset[str]) -> str:
-    child, owner_place, quote = facts.place_of(triggers), facts.owner_of(triggers), quote_function(facts.log)
+def _child_body(
+    facts: Facts, triggers: ChildTriggers, function: str, by_statement: frozenset[str]
+) -> str:
+    child, owner_place, quote = (
+        facts.place_of(triggers),
+        facts.owner_of(triggers),
+        quote_function(facts.log),
+    )
     table, owner = relation(child[0], triggers.table), relation(owner_place[0], triggers.owner)
     pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
     is_one = triggers.is_spelled_alike(is_one_spelling)
@@ -598,7 +679,15 @@ def _child_body(facts: Facts, triggers: ChildTriggers, function: str, by_stateme
     )
 
 
-def _same(facts: Facts, owner: TableName, key: Column, key_ref: str, child: TableName, column: Column, ref: str) -> str:
+def _same(
+    facts: Facts,
+    owner: TableName,
+    key: Column,
+    key_ref: str,
+    child: TableName,
+    column: Column,
+    ref: str,
+) -> str:
     """Return SQL of a condition: the key column of an owner and the column of a child that refers
     to it are equal.
     """
@@ -609,7 +698,10 @@ def _same(facts: Facts, owner: TableName, key: Column, key_ref: str, child: Tabl
         return f"{key_ref} {_equality(facts, owner, key)} {ref}"
     if Kind.OTHER not in (key.type.kind, column.type.kind):
         return f"{key_ref} OPERATOR(pg_catalog.=) {ref}"
-    texts = (f'({value_text(one, sql)}) COLLATE pg_catalog."C"' for one, sql in ((key, key_ref), (column, ref)))
+    texts = (
+        f'({value_text(one, sql)}) COLLATE pg_catalog."C"'
+        for one, sql in ((key, key_ref), (column, ref))
+    )
     return " = ".join(texts)
 
 
@@ -620,14 +712,17 @@ def _equality(facts: Facts, table: TableName, column: Column) -> str:
 
 def _log_for(log: LogTable, class_name: str) -> dict[str, str]:
     now_type = "pg_catalog.timestamptz" if log.has_zoned_time else "pg_catalog.timestamp"
-    return {**trigger_words(log, class_name, new_time(is_zoned=log.has_zoned_time)), "now_type": now_type}
+    return {
+        **trigger_words(log, class_name, new_time(is_zoned=log.has_zoned_time)),
+        "now_type": now_type,
+    }
 
 
 def _column_is_changed(column: Column) -> str:
     return is_changed(column, field("OLD", column), field("NEW", column))
 
 
-# --- templates --------------------------------------------------------------------------------------------------------
+# --- templates ------------------------------------------------------------------------------------
 
 
 def render_quote_function(log: LogTable) -> str:
@@ -651,8 +746,12 @@ _rendered: Final = template_renderer(
         "value_text": value_text,
         "field": field,
         "fields": fields,
-        "numbered": lambda row, prefix, columns: [f"{row}.{prefix}{place}" for place, _ in enumerate(columns, 1)],
-        "all_null": lambda refs: " AND ".join(f"{ref} IS NOT DISTINCT FROM NULL" for ref in refs) or "true",
+        "numbered": lambda row, prefix, columns: [
+            f"{row}.{prefix}{place}" for place, _ in enumerate(columns, 1)
+        ],
+        "all_null": lambda refs: (
+            " AND ".join(f"{ref} IS NOT DISTINCT FROM NULL" for ref in refs) or "true"
+        ),
         "leaves_here": "\0",
     },
 )

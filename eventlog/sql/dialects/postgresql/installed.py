@@ -33,14 +33,18 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
     ``columns`` are the columns for which it was compiled, name -> type; only a function's comment
     lists them.
     """
-    compiled_for = "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
+    compiled_for = (
+        "" if columns is None else f"columns {json.dumps(dict(columns), ensure_ascii=False)} "
+    )
     return f"eventlog sha256:{digest} {compiled_for}log {qualified(log.schema, log.name)}"
 
 
 def _owns(log: LogTable, marker: str | None) -> bool:
     """Return True if a comment belongs to a trigger or function of this log."""
     return (
-        marker is not None and bool(MARKER.match(marker)) and marker.endswith(f" log {qualified(log.schema, log.name)}")
+        marker is not None
+        and bool(MARKER.match(marker))
+        and marker.endswith(f" log {qualified(log.schema, log.name)}")
     )
 
 
@@ -143,7 +147,11 @@ def _log_row(conn: Connection, log: LogTable) -> Row[Any] | None:
 
 
 def read_facts(
-    conn: Connection, log: LogTable, schema: str, installed: InstalledFunctions, others: Iterable[str] = ()
+    conn: Connection,
+    log: LogTable,
+    schema: str,
+    installed: InstalledFunctions,
+    others: Iterable[str] = (),
 ) -> Facts:
     """Return the facts on the classes' schema and on others, and on the log if it exists."""
     schemas = sorted({schema, *others})
@@ -160,7 +168,9 @@ def read_facts(
         schema=schema,
         log=log,
         enums=frozenset(row.name for row in conn.execute(sql("enums"))),
-        equality={(row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")},
+        equality={
+            (row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")
+        },
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
         with_heirs=frozenset((row.schema, row.name) for row in tables if row.has_heirs),
         heirs=frozenset((row.schema, row.name) for row in tables if row.is_heir),
@@ -201,12 +211,14 @@ def sql(name: str) -> TextClause:
     return text(statements(__package__, "installed.sql")[name])
 
 
-# --- facts as literals ------------------------------------------------------------------------------------------------
+# --- facts as literals ----------------------------------------------------------------------------
 
 _EQUALS: Final = "OPERATOR(pg_catalog.=)"
 
 
-def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collection[str]) -> dict[str, Any]:
+def facts_of(
+    conn: Connection, database: Database, log: LogTable, tables: Collection[str]
+) -> dict[str, Any]:
     """Return the facts on these tables that differ from most databases, as literals; empty if none
     does. The log need not exist yet.
     """
@@ -214,7 +226,12 @@ def facts_of(conn: Connection, database: Database, log: LogTable, tables: Collec
     log = replace(log, schema=log.schema or schema)
     places = {(schema, table) for table in tables}
     facts = read_facts(conn, log, schema, read_installed(conn, log))
-    types = {column.type.sql for table in database.tables if table.name in tables for column in table.columns}
+    types = {
+        column.type.sql
+        for table in database.tables
+        if table.name in tables
+        for column in table.columns
+    }
     literals: dict[str, Any] = {
         "enums": sorted(facts.enums & types),
         "equality": [
@@ -249,7 +266,10 @@ def from_literals(schema: str, log: LogTable, literals: Mapping[str, Any]) -> Fa
         schema=schema,
         log=log,
         enums=frozenset(literals.get("enums", ())),
-        equality={(schema, table, column): operator for table, column, operator in literals.get("equality", ())},
+        equality={
+            (schema, table, column): operator
+            for table, column, operator in literals.get("equality", ())
+        },
         foreign_keys={
             cast("tuple[str, str, str, str, str, str]", tuple(ends)): operator
             for *ends, operator in literals.get("foreign_keys", ())
@@ -257,5 +277,7 @@ def from_literals(schema: str, log: LogTable, literals: Mapping[str, Any]) -> Fa
         with_heirs=frozenset((schema, name) for name in literals.get("with_heirs", ())),
         heirs=frozenset((schema, name) for name in literals.get("heirs", ())),
         other_functions=frozenset((schema, name) for name in literals.get("functions", ())),
-        other_triggers=frozenset((schema, table, name) for table, name in literals.get("triggers", ())),
+        other_triggers=frozenset(
+            (schema, table, name) for table, name in literals.get("triggers", ())
+        ),
     )

@@ -34,7 +34,15 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Row
 
 from eventlog.core import table_key
-from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, ObjectClass, Table
+from eventlog.core.catalog import (
+    Attribute,
+    Catalog,
+    Column,
+    Database,
+    ForeignKey,
+    ObjectClass,
+    Table,
+)
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import CurrentRow, Dialect, NoSuchValue, child_of, log_words
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
@@ -84,7 +92,9 @@ class PostgresObjects(Dialect):
         if row is None:
             raise missing_schema(schema)
         oid, name = row
-        rows = {which: conn.execute(sa.text(_SQL[which]), {"schema": oid}).all() for which in _QUESTIONS}
+        rows = {
+            which: conn.execute(sa.text(_SQL[which]), {"schema": oid}).all() for which in _QUESTIONS
+        }
         names: dict[int, dict[int, str]] = defaultdict(dict)
         for row in rows["columns"]:
             names[row.relation][row.position] = row.column_name
@@ -96,11 +106,15 @@ class PostgresObjects(Dialect):
             dialect=self.name,
             schema=name,
             tables=tuple(
-                _table(oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation])
+                _table(
+                    oid, of_table, names[relation], unique_keys[relation], foreign_keys[relation]
+                )
                 for relation, of_table in columns.items()
             ),
             partitions={
-                row.partition: row.root if row.root_schema == oid else f"{row.root_schema_name}.{row.root}"
+                row.partition: row.root
+                if row.root_schema == oid
+                else f"{row.root_schema_name}.{row.root}"
                 for row in rows["partitions"]
             },
         )
@@ -152,7 +166,12 @@ class PostgresObjects(Dialect):
     # Resync: objects written into the log once more
 
     def start_walk(
-        self, conn: Connection, log: LogTable, schema: str | None, cls: ObjectClass, selection: Selection
+        self,
+        conn: Connection,
+        log: LogTable,
+        schema: str | None,
+        cls: ObjectClass,
+        selection: Selection,
     ) -> Walk:
         # The log of another maker has no function that quotes keys; the session then creates a
         # temporary one.
@@ -160,7 +179,8 @@ class PostgresObjects(Dialect):
         home = log
         if (
             needs_quoting(cls.key)
-            and conn.exec_driver_sql("SELECT to_regprocedure(%(function)s)", signature).scalar() is None
+            and conn.exec_driver_sql("SELECT to_regprocedure(%(function)s)", signature).scalar()
+            is None
         ):
             home = replace(log, schema="pg_temp")
             run_as_it_stands(conn, render_quote_function(home))
@@ -173,9 +193,15 @@ class PostgresObjects(Dialect):
         written, last = rows[0] if rows else (0, position)
         return Batch(rows=written, missing=0, position=last, is_last=written < limit)
 
-    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_behind(
+        self, conn: Connection, walk: Walk, position: str | None, limit: int
+    ) -> list[str]:
         statement = self.batch_statement(walk, goes_on=position is not None, writes=False)
-        binds = {name: value for name, value in self._binds(walk, position).items() if name != "event_type"}
+        binds = {
+            name: value
+            for name, value in self._binds(walk, position).items()
+            if name != "event_type"
+        }
         return [str(key) for (key,) in fetch(conn, statement, {"limit": limit, **binds})]
 
     def batch_statement(self, walk: Walk, *, goes_on: bool, writes: bool = True) -> str:
@@ -189,7 +215,9 @@ class PostgresObjects(Dialect):
             by_value=by_value,
             is_view=walk.cls.is_view,
             key=key_refs,
-            key_text=_key_text(walk, [f"batch.{place}" for place in places] if by_value else key_refs),
+            key_text=_key_text(
+                walk, [f"batch.{place}" for place in places] if by_value else key_refs
+            ),
             relation=self.walk_rows(walk),
             condition=self.walk_condition(walk, goes_on=goes_on),
             order=", ".join(places),
@@ -202,8 +230,13 @@ class PostgresObjects(Dialect):
     def behind(self, walk: Walk) -> str:
         refs = self.walk_key(walk)
         if not _by_value(walk.cls):
-            return f'({_key_text(walk, refs)}) COLLATE pg_catalog."C" OPERATOR(pg_catalog.>) %(position)s::text'
-        values = ", ".join(_value(column, f"%(k{i})s::text") for i, column in enumerate(walk.cls.key))
+            return (
+                f'({_key_text(walk, refs)}) COLLATE pg_catalog."C" OPERATOR(pg_catalog.>) '
+                "%(position)s::text"
+            )
+        values = ", ".join(
+            _value(column, f"%(k{i})s::text") for i, column in enumerate(walk.cls.key)
+        )
         return f"ROW({', '.join(refs)}) OPERATOR(pg_catalog.>) ROW({values})"
 
     def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
@@ -215,7 +248,9 @@ class PostgresObjects(Dialect):
 
     def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
         # The number of rows that the planner expects.
-        ((plan,),) = self._of_walk(conn, walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint")
+        ((plan,),) = self._of_walk(
+            conn, walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
+        )
         return int(plan[0]["Plan"]["Plan Rows"])
 
     def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
@@ -226,14 +261,23 @@ class PostgresObjects(Dialect):
         self, conn: Connection, walk: Walk, position: str | None, select: LiteralString
     ) -> list[tuple[Any, ...]]:
         condition = self.walk_condition(walk, goes_on=position is not None)
-        return fetch(conn, f"{select} FROM {self.walk_rows(walk)} WHERE {condition}", self._binds(walk, position))
+        return fetch(
+            conn,
+            f"{select} FROM {self.walk_rows(walk)} WHERE {condition}",
+            self._binds(walk, position),
+        )
 
     def _binds(self, walk: Walk, position: str | None) -> dict[str, object]:
         # Every statement with the operator's text has a parameter, so that the server takes one
         # statement only.
-        return {"event_type": int(walk.selection.event_type), **self.position_binds(walk.cls, position)}
+        return {
+            "event_type": int(walk.selection.event_type),
+            **self.position_binds(walk.cls, position),
+        }
 
-    def write_keys(self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]) -> None:
+    def write_keys(
+        self, conn: Connection, log: LogTable, selection: Selection, keys: Sequence[str]
+    ) -> None:
         parameters = {
             "event_type": int(selection.event_type),
             "class_name": selection.class_name,
@@ -242,7 +286,7 @@ class PostgresObjects(Dialect):
         conn.exec_driver_sql(self.log_statement(log, "write_keys"), parameters)
 
 
-# --- the catalogue ----------------------------------------------------------------------------------------------------
+# --- the catalogue --------------------------------------------------------------------------------
 
 _KINDS: Final = {
     "int2": (Kind.INTEGER, 16),
@@ -285,7 +329,11 @@ def _scale(typmod: int) -> int:
 
 
 def _table(
-    schema: int, columns: list[Row[Any]], names: dict[int, str], unique: list[Row[Any]], foreign: list[Row[Any]]
+    schema: int,
+    columns: list[Row[Any]],
+    names: dict[int, str],
+    unique: list[Row[Any]],
+    foreign: list[Row[Any]],
 ) -> Table:
     first = columns[0]
     # A key over a virtual column, which reflect leaves out, is impossible: no index has such
@@ -295,39 +343,53 @@ def _table(
         name=first.table_name,
         kind="view" if first.kind in ("v", "m") else "table",
         columns=tuple(
-            Column(row.column_name, column_type(row.type_name, row.typmod, row.sql), row.is_deterministic)
+            Column(
+                row.column_name,
+                column_type(row.type_name, row.typmod, row.sql),
+                row.is_deterministic,
+            )
             for row in columns
             if row.column_name is not None
         ),
-        primary_key=() if primary is None else tuple(names[position] for position in primary.positions),
+        primary_key=()
+        if primary is None
+        else tuple(names[position] for position in primary.positions),
         foreign_keys=tuple(
             ForeignKey(
                 columns=tuple(names[position] for position in row.positions),
-                table=row.ref_table if row.ref_schema == schema else f"{row.ref_schema_name}.{row.ref_table}",
+                table=row.ref_table
+                if row.ref_schema == schema
+                else f"{row.ref_schema_name}.{row.ref_table}",
                 ref_columns=tuple(row.ref_columns),
             )
             for row in sorted(foreign, key=lambda row: row.positions[0])
         ),
-        unique_keys=tuple(tuple(names[position] for position in row.positions) for row in unique if row.is_immediate),
+        unique_keys=tuple(
+            tuple(names[position] for position in row.positions)
+            for row in unique
+            if row.is_immediate
+        ),
         key_deferrable=primary is not None and not primary.is_immediate,
         partitioned=first.kind == "p",
     )
 
 
-# --- the statement that reads objects ---------------------------------------------------------------------------------
+# --- the statement that reads objects -------------------------------------------------------------
 
 
 @lru_cache(maxsize=512)
 def _statement(schema: str | None, cls: ObjectClass, attributes: tuple[Attribute, ...]) -> str:
     arrays = ", ".join(f"%(k{i})s::text[]" for i in range(len(cls.key)))
     columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
-    values = ", ".join(f"{_as_value(column.type, f'k{i}')} AS k{i}" for i, column in enumerate(cls.key))
+    values = ", ".join(
+        f"{_as_value(column.type, f'k{i}')} AS k{i}" for i, column in enumerate(cls.key)
+    )
     body = _of_view(schema, cls, attributes) if cls.is_view else _of_table(schema, cls, attributes)
     # It consists of quoted identifiers; the keys are bound.
-    return (
-        f"WITH k AS MATERIALIZED (SELECT n, {values} FROM unnest({arrays}) WITH ORDINALITY AS u ({columns}, n))\n"  # noqa: S608
-        + bindable(body)
-    )
+    return (  # noqa: S608
+        f"WITH k AS MATERIALIZED (SELECT n, {values} FROM unnest({arrays}) WITH ORDINALITY AS "  # noqa: S608
+        f"u ({columns}, n))\n"
+    ) + bindable(body)
 
 
 def _of_table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
@@ -342,20 +404,27 @@ def _of_table(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribu
         selected.append(f"{name}.texts")
         text = text_of_now(child.attribute.column, field("c", child.attribute.column))
         # The parent is joined only if the key is compared with the parent's own value.
-        parent = _key_join(schema, cls) if any(column.type.kind is Kind.OTHER for column in cls.key) else ""
+        parent = (
+            _key_join(schema, cls)
+            if any(column.type.kind is Kind.OTHER for column in cls.key)
+            else ""
+        )
         conditions = " AND ".join(
             _owned(column, child.table.column(owner), i)
             for i, (column, owner) in enumerate(zip(cls.key, child.owner_columns, strict=True))
         )
         joins.append(
             f"LEFT JOIN (SELECT k.n, array_agg({text}) AS texts FROM k {parent}"  # noqa: S608
-            f" JOIN {relation(schema, child.table)} AS c ON {conditions} GROUP BY k.n) AS {name} ON {name}.n = k.n"
+            f" JOIN {relation(schema, child.table)} AS c ON {conditions}"
+            f" GROUP BY k.n) AS {name} ON {name}.n = k.n"
         )
     return f"SELECT {', '.join(selected)}\nFROM k\n" + "\n".join(joins)
 
 
 def _of_view(schema: str | None, cls: ObjectClass, attributes: Sequence[Attribute]) -> str:
-    texts = [text_of_now(attribute.column, field("p", attribute.column)) for attribute in attributes]
+    texts = [
+        text_of_now(attribute.column, field("p", attribute.column)) for attribute in attributes
+    ]
     selected = ["k.n", *(f"array_agg({text})" for text in texts)]
     return f"SELECT {', '.join(selected)}\nFROM k\n{_key_join(schema, cls)}\nGROUP BY k.n"
 
@@ -391,7 +460,9 @@ def _owned(column: Column, owner: Column, i: int) -> str:
     parent = field("p", column)
     if column.type.sql == owner.type.sql:
         # As records, which compare by the type's own "=", even if that is not on the search path.
-        return f"ROW({ref})::pg_catalog.record OPERATOR(pg_catalog.=) ROW({parent})::pg_catalog.record"
+        return (
+            f"ROW({ref})::pg_catalog.record OPERATOR(pg_catalog.=) ROW({parent})::pg_catalog.record"
+        )
     return f'({value_text(owner, ref)}) COLLATE "C" = ({value_text(column, parent)}) COLLATE "C"'
 
 
@@ -425,7 +496,7 @@ def _as_value(column_type: ColumnType, ref: str) -> str:
             return f"{ref}::{_CASTS[kind]}"
 
 
-# --- the texts of keys that it is sent --------------------------------------------------------------------------------
+# --- the texts of keys that it is sent ------------------------------------------------------------
 
 
 def _numeric(text: str) -> str:
@@ -437,14 +508,16 @@ def _numeric(text: str) -> str:
 
 def _moment(convert: Callable[[str], str], text: str) -> str:
     moment = convert(text)
-    if moment is text:  # a special time, which the server takes unchanged; the session's zone is UTC
+    if (
+        moment is text
+    ):  # a special time, which the server takes unchanged; the session's zone is UTC
         return text
     if len(moment.partition(".")[2]) > 6:
         raise NoSuchValue
     return f"{moment}+00" if " " in moment else moment
 
 
-# --- the walk of a resync ---------------------------------------------------------------------------------------------
+# --- the walk of a resync -------------------------------------------------------------------------
 
 
 def _by_value(cls: ObjectClass) -> bool:

@@ -22,7 +22,9 @@ from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS,
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, statements
 
-_TIMELINE: Final = "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
+_TIMELINE: Final = (
+    "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
+)
 """SQL of the timeline that the server writes. A promotion and a recovery to a point in time raise
 it.
 """
@@ -76,8 +78,13 @@ class PostgresSessions(Dialect):
         if _is_said(conn):
             return
         read = ", ".join(f"current_setting('{name}')" for name in OTHER_PLANS)
-        row = conn.exec_driver_sql(f"SELECT {read}, {_written()}", dict.fromkeys(OTHER_PLANS, "off")).one()
-        conn.info[_BY_INDEX] = conn.get_nested_transaction() or conn.get_transaction(), row[: len(OTHER_PLANS)]
+        row = conn.exec_driver_sql(
+            f"SELECT {read}, {_written()}", dict.fromkeys(OTHER_PLANS, "off")
+        ).one()
+        conn.info[_BY_INDEX] = (
+            conn.get_nested_transaction() or conn.get_transaction(),
+            row[: len(OTHER_PLANS)],
+        )
 
     def session_id(self, conn: Connection) -> str:
         return str(conn.exec_driver_sql("SELECT pg_backend_pid()").scalar_one())
@@ -86,12 +93,16 @@ class PostgresSessions(Dialect):
         return str(conn.exec_driver_sql("SELECT session_user").scalar_one())
 
     def read_only(self, conn: Connection) -> str | None:
-        settings = "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
+        settings = (
+            "SELECT pg_is_in_recovery(), current_setting('default_transaction_read_only') = 'on'"
+        )
         is_standby, is_read_only = conn.exec_driver_sql(settings).one()
         if is_standby:
             return "the server is a standby, which takes no writes"
         return (
-            "default_transaction_read_only is on for this session, so that it writes nothing" if is_read_only else None
+            "default_transaction_read_only is on for this session, so that it writes nothing"
+            if is_read_only
+            else None
         )
 
     def begin_publishing(self, conn: Connection) -> None:
@@ -101,7 +112,9 @@ class PostgresSessions(Dialect):
         conn.exec_driver_sql(_DURABLE)
         # Each statement has its own snapshot, whatever the role's default is. A snapshot taken
         # after transactions have ended shows their rows (spec/event-log.md 13.1).
-        conn.exec_driver_sql("SELECT set_config('default_transaction_isolation', 'read committed', false)")
+        conn.exec_driver_sql(
+            "SELECT set_config('default_transaction_isolation', 'read committed', false)"
+        )
 
     def make_durable(self, conn: Connection) -> None:
         # A transaction that has written the WAL waits at its commit for all of the WAL before. Most
@@ -117,7 +130,9 @@ class PostgresSessions(Dialect):
         # A standby that takes over has the same identity, a restored dump has not. A role may ask
         # for the cluster unless that right was revoked.
         parts = _identity_parts(conn, log)
-        return "/".join(["postgresql", *(parts[name] for name in ("cluster", "database") if name in parts)])
+        return "/".join(
+            ["postgresql", *(parts[name] for name in ("cluster", "database") if name in parts)]
+        )
 
     server_sql = f"CAST(json_build_object('timeline', {_TIMELINE}) AS text)"
 
@@ -133,7 +148,9 @@ class PostgresSessions(Dialect):
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         # The session asks first, since a lock that is taken twice must be released twice.
-        return bool(_scalar(conn, log, f"CASE WHEN {_HELD} THEN true ELSE pg_try_advisory_lock({_KEY}) END"))
+        return bool(
+            _scalar(conn, log, f"CASE WHEN {_HELD} THEN true ELSE pg_try_advisory_lock({_KEY}) END")
+        )
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
         return bool(_scalar(conn, log, f"EXISTS ({_LOCKS})"))
@@ -145,7 +162,11 @@ class PostgresSessions(Dialect):
         _scalar(conn, log, f"CASE WHEN {_HELD} THEN pg_advisory_unlock({_KEY}) END")
 
     def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        return bool(_of_consumer(conn, log, consumer, f"SELECT pg_try_advisory_lock(:class, {_CONSUMER_KEY})"))
+        return bool(
+            _of_consumer(
+                conn, log, consumer, f"SELECT pg_try_advisory_lock(:class, {_CONSUMER_KEY})"
+            )
+        )
 
     def is_consumer_locked(self, conn: Connection, log: LogTable, consumer: str) -> bool:
         return bool(_of_consumer(conn, log, consumer, f"SELECT EXISTS ({_CONSUMER_LOCKS})"))
@@ -172,7 +193,9 @@ class PostgresSessions(Dialect):
             missing.append(f"USAGE on sequence {log.flight_sequence}")
         return missing
 
-    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+    def lacking(
+        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+    ) -> list[str]:
         name, missing = qualified(log.schema, table), []
         for right in rights:
             if right == "UPDATE" and table == log.name:  # only its status is updated
@@ -186,7 +209,7 @@ class PostgresSessions(Dialect):
         return missing
 
 
-# --- the lock and the rights ------------------------------------------------------------------------------------------
+# --- the lock and the rights ----------------------------------------------------------------------
 
 _DATABASE_AND_FLIGHTS: Final = """
     SELECT concat_ws('/', d.oid, to_regclass(%(flights)s)::oid)
@@ -224,7 +247,9 @@ _LOCKS: Final = """
     SELECT FROM pg_catalog.pg_locks
     WHERE locktype = 'advisory'
       AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-      AND classid = CAST(:class AS bigint)::oid AND objid = CAST(CAST(:log AS text) AS regclass)::oid AND objsubid = 2
+      AND classid = CAST(:class AS bigint)::oid
+      AND objid = CAST(CAST(:log AS text) AS regclass)::oid
+      AND objsubid = 2
       AND granted"""
 _HELD: Final = f"EXISTS ({_LOCKS} AND pid = pg_backend_pid())"
 _KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
@@ -243,16 +268,23 @@ _REMOVAL_CLASS: Final = int.from_bytes(b"Erem")
 """The first half of the key of the lock between registering a consumer and removing rows; the
 second is the log's OID.
 """
-_CONSUMER_KEY: Final = "hashtext(CAST(CAST(:log AS text) AS regclass)::oid::text || '/' || CAST(:consumer AS text))"
+_CONSUMER_KEY: Final = (
+    "hashtext(CAST(CAST(:log AS text) AS regclass)::oid::text || '/' || CAST(:consumer AS text))"
+)
 _CONSUMER_LOCKS: Final = f"""
     SELECT FROM pg_catalog.pg_locks
     WHERE locktype = 'advisory'
       AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = current_database())
-      AND classid = CAST(:class AS bigint)::oid AND objid = ({_CONSUMER_KEY})::oid AND objsubid = 2 AND granted"""  # noqa: S608 - no text of others
+      AND classid = CAST(:class AS bigint)::oid AND objid = ({_CONSUMER_KEY})::oid
+      AND objsubid = 2 AND granted"""  # noqa: S608
 
 
 def _of_consumer(conn: Connection, log: LogTable, consumer: str, statement: str) -> object:
-    parameters = {"class": _CONSUMER_CLASS, "log": qualified(log.schema, log.name), "consumer": consumer}
+    parameters = {
+        "class": _CONSUMER_CLASS,
+        "log": qualified(log.schema, log.name),
+        "consumer": consumer,
+    }
     return conn.execute(text(statement), parameters).scalar_one()
 
 
@@ -266,7 +298,7 @@ def _has_right(conn: Connection, kind: str, name: str, right: str) -> bool:
     return bool(conn.exec_driver_sql(statement, {"name": name, "right": right}).scalar())
 
 
-# --- plans ------------------------------------------------------------------------------------------------------------
+# --- plans ----------------------------------------------------------------------------------------
 
 # The plans that a window would use otherwise: they read all of its rows and sort them, and the
 # limit takes the first ones.
@@ -288,14 +320,17 @@ def usual_plans(conn: Connection) -> None:
 
 def _is_said(conn: Connection) -> bool:
     transaction, _ = conn.info.get(_BY_INDEX, (None, ()))
-    return transaction is not None and transaction in (conn.get_transaction(), conn.get_nested_transaction())
+    return transaction is not None and transaction in (
+        conn.get_transaction(),
+        conn.get_nested_transaction(),
+    )
 
 
 def _written() -> str:
     return ", ".join(f"set_config('{name}', %({name})s, true)" for name in OTHER_PLANS)
 
 
-# --- waking the publisher ---------------------------------------------------------------------------------------------
+# --- waking the publisher -------------------------------------------------------------------------
 
 _WAKE_SQL: Final = statements(__package__, "wake.sql")
 _WAKE_CLASS: Final = int.from_bytes(b"Ewak")
@@ -322,23 +357,33 @@ class PostgresWake(Wake):
         return _wake_statements(log, "drop_trigger", "drop_function")
 
     def may_create(self, conn: Connection, log: LogTable) -> bool:
-        return bool(conn.exec_driver_sql(_WAKE_SQL["owns"], {"log": _wake_words(log)["log"]}).scalar())
+        return bool(
+            conn.exec_driver_sql(_WAKE_SQL["owns"], {"log": _wake_words(log)["log"]}).scalar()
+        )
 
     def missing(self, conn: Connection, log: LogTable) -> str | None:
         words = _wake_words(log)
-        parameters = {"log": words["log"], "trigger": words["trigger_name"], "function": f"{words['function']}()"}
+        parameters = {
+            "log": words["log"],
+            "trigger": words["trigger_name"],
+            "function": f"{words['function']}()",
+        }
         reason = conn.exec_driver_sql(_WAKE_SQL["missing"], parameters).scalar()
         return None if reason is None else str(reason)
 
     def listen(self, conn: Connection, log: LogTable) -> None:
-        conn.exec_driver_sql(f"LISTEN {quote_identifier(channel(log))}", execution_options={"no_parameters": True})
+        conn.exec_driver_sql(
+            f"LISTEN {quote_identifier(channel(log))}", execution_options={"no_parameters": True}
+        )
 
     def fall_asleep(self, conn: Connection, log: LogTable) -> bool:
         statement = "SELECT pg_try_advisory_lock(%(class)s, %(log)s::regclass::oid::integer)"
         return bool(conn.exec_driver_sql(statement, _wake_key(log)).scalar_one())
 
     def wake_up(self, conn: Connection, log: LogTable) -> None:
-        conn.exec_driver_sql("SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)", _wake_key(log))
+        conn.exec_driver_sql(
+            "SELECT pg_advisory_unlock(%(class)s, %(log)s::regclass::oid::integer)", _wake_key(log)
+        )
 
     def socket(self, conn: Connection) -> int:
         return int(_driver(conn).fileno())

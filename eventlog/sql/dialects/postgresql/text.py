@@ -72,7 +72,7 @@ def new_time(*, is_zoned: bool) -> str:
     return "pg_catalog.clock_timestamp()" + ("" if is_zoned else " AT TIME ZONE 'UTC'")
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 _DATE: Final = "YYYY-MM-DD"
 _TIMESTAMP: Final = "YYYY-MM-DD HH24:MI:SS.US"
@@ -118,7 +118,10 @@ def text_of_now(column: Column, ref: str) -> str:
     match column.type.kind:
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             # ISO 8601 as JSON has it, but without the T, and with Z before BC as in log texts.
-            special = f"pg_catalog.replace(pg_catalog.to_json({ref}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
+            special = (
+                f"pg_catalog.replace(pg_catalog.to_json({ref}) OPERATOR(pg_catalog.#>>) '{{}}', "
+                "'T', ' ')"
+            )
             special = rf"pg_catalog.regexp_replace({special}, '\+00:00( BC)?$', 'Z\1')"
             return (
                 f"CASE WHEN {ref} OPERATOR(pg_catalog.>=) '0001-01-01'::pg_catalog.date"
@@ -136,7 +139,9 @@ def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone:
     # JSON's form of such values is ISO 8601; but for its T, it is the text that ::text gives with
     # DateStyle ISO, whatever the session's DateStyle. The zone follows the last digit: before BC,
     # and not behind infinity.
-    outside = f"pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
+    outside = (
+        f"pg_catalog.replace(pg_catalog.to_json({value}) OPERATOR(pg_catalog.#>>) '{{}}', 'T', ' ')"
+    )
     if zone:
         with_zone = literal(rf"\1{zone}\2")
         outside = f"pg_catalog.regexp_replace({outside}, '([0-9])( BC)?$', {with_zone})"
@@ -148,7 +153,7 @@ def _within_calendar(value: str, type_name: str, stamp: str, pattern: str, zone:
     )
 
 
-# --- change test, keys ------------------------------------------------------------------------------------------------
+# --- change test, keys ----------------------------------------------------------------------------
 
 # Their text contains no special or control character, and no blank at an end.
 _NEVER_QUOTED: Final = frozenset(
@@ -198,7 +203,11 @@ def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) ->
 
     def value(column: Column, ref: str) -> str:
         unquoted = key_value(column, ref)
-        return f"({unquoted})" if column.type.kind in _NEVER_QUOTED else f"({quote_function}({unquoted}))"
+        return (
+            f"({unquoted})"
+            if column.type.kind in _NEVER_QUOTED
+            else f"({quote_function}({unquoted}))"
+        )
 
     return " OPERATOR(pg_catalog.||) ".join(key_parts(key, refs, value, literal))
 
@@ -218,8 +227,13 @@ def key_values_by_type(ref: str) -> tuple[dict[str, str], str]:
         "bool": Kind.BOOLEAN,
         "bpchar": Kind.FIXED,
     }
-    by_type = {name: key_value(Column("", ColumnType(kind, 0, name)), ref) for name, kind in kinds.items()}
-    by_type |= {name.strip('"'): key_value(Column("", ColumnType(Kind.OTHER, 0, name)), ref) for name in _CAST_TO_TEXT}
+    by_type = {
+        name: key_value(Column("", ColumnType(kind, 0, name)), ref) for name, kind in kinds.items()
+    }
+    by_type |= {
+        name.strip('"'): key_value(Column("", ColumnType(Kind.OTHER, 0, name)), ref)
+        for name in _CAST_TO_TEXT
+    }
     return dict(sorted(by_type.items())), key_value(Column("", ColumnType(Kind.OTHER, 0, "")), ref)
 
 
@@ -269,7 +283,7 @@ def is_one_spelling(column: Column) -> bool:
     return column.type.kind in _OF_ONE_SPELLING and column.deterministic
 
 
-# --- settings ---------------------------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 _FLOATS: Final = {"extra_float_digits": "1"}
 TEXT_SETTINGS: Final = _FLOATS | {
@@ -283,8 +297,31 @@ TEXT_SETTINGS: Final = _FLOATS | {
 
 # Types of Kind.OTHER whose text no setting changes; the first word of format_type.
 _FIXED_TEXT: Final = frozenset(
-    {"bit", "json", "jsonb", "xml", "inet", "cidr", "macaddr", "macaddr8", "oid", "name", '"char"', "bpchar", "citext"}
-    | {"int4range", "int8range", "numrange", "int4multirange", "int8multirange", "nummultirange", "hstore", "ltree"}
+    {
+        "bit",
+        "json",
+        "jsonb",
+        "xml",
+        "inet",
+        "cidr",
+        "macaddr",
+        "macaddr8",
+        "oid",
+        "name",
+        '"char"',
+        "bpchar",
+        "citext",
+    }
+    | {
+        "int4range",
+        "int8range",
+        "numrange",
+        "int4multirange",
+        "int8multirange",
+        "nummultirange",
+        "hstore",
+        "ltree",
+    }
     | {"tsvector", "tsquery", "jsonpath", "pg_lsn", "xid", "xid8"}
 )
 _FLOAT_TEXT: Final = frozenset({"point", "line", "lseg", "box", "path", "polygon", "circle"})
@@ -309,6 +346,8 @@ def session_settings(columns: Iterable[Column], fixed_text: Iterable[str] = ()) 
             settings["lc_monetary"] = TEXT_SETTINGS["lc_monetary"]
         elif sql.startswith(("time ", "time(")):
             continue  # with time zone, a type of Kind.OTHER
-        elif column.type.kind is Kind.OTHER and (sql.endswith("[]") or not {sql, first_word} & known):
+        elif column.type.kind is Kind.OTHER and (
+            sql.endswith("[]") or not {sql, first_word} & known
+        ):
             settings |= TEXT_SETTINGS
     return dict(sorted(settings.items()))

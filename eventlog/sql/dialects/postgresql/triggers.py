@@ -53,7 +53,12 @@ from eventlog.sql.dialects.postgresql.installed import (
     read_installed,
     sql,
 )
-from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION, literal, needs_quoting, quote_function
+from eventlog.sql.dialects.postgresql.text import (
+    QUOTE_FUNCTION,
+    literal,
+    needs_quoting,
+    quote_function,
+)
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
@@ -93,7 +98,11 @@ class PostgresTriggers(Triggers):
     facts = staticmethod(facts_of)
 
     def tables_sql(
-        self, schema: str | None, log: LogTable, declared: Sequence[TableTriggers], facts: Mapping[str, Any]
+        self,
+        schema: str | None,
+        log: LogTable,
+        declared: Sequence[TableTriggers],
+        facts: Mapping[str, Any],
     ) -> list[TableSql]:
         home = schema or "public"
         known = from_literals(home, replace(log, schema=log.schema or home), facts)
@@ -104,11 +113,15 @@ class PostgresTriggers(Triggers):
     ) -> TriggerPlan:
         assert schema is not None
         installed = read_installed(conn, log)
-        facts = read_facts(conn, log, schema, installed, (triggers.schema or schema for triggers in declared))
+        facts = read_facts(
+            conn, log, schema, installed, (triggers.schema or schema for triggers in declared)
+        )
         _refuse_what_cannot_run(facts, declared)
         compiled = compile_triggers(facts, declared)
         is_needed = any(needs_quoting(triggers.key) for triggers in declared)
-        quoting = _compare_quoting(log, installed, is_needed=is_needed, is_there=facts.has_quote_function)
+        quoting = _compare_quoting(
+            log, installed, is_needed=is_needed, is_there=facts.has_quote_function
+        )
         actions = [
             *(action for action in quoting if action.kind != "drop"),
             *(_compare_table(of_table, installed, compiled) for of_table in by_table(compiled)),
@@ -134,7 +147,9 @@ class PostgresTriggers(Triggers):
         # Partitions and former partitions are left out: they have only triggers of TRUNCATE, which
         # are outside the hash.
         return {
-            ".".join(table): digest_of_markers(row.marker for row in installed.functions_on(table) if row.marker)
+            ".".join(table): digest_of_markers(
+                row.marker for row in installed.functions_on(table) if row.marker
+            )
             for table, rows in sorted(installed.ours.items())
             if any(not row.is_partition and row.type != BEFORE | TRUNCATE for row in rows)
         }
@@ -157,22 +172,36 @@ class PostgresTriggers(Triggers):
                 conn.execute(put_back, {"name": name, "value": value})
 
     def settings(self, lock_timeout: float) -> tuple[str, ...]:
-        return (f"SET LOCAL search_path = {SEARCH_PATH}", f"SET LOCAL lock_timeout = {round(lock_timeout * 1000)}")
+        return (
+            f"SET LOCAL search_path = {SEARCH_PATH}",
+            f"SET LOCAL lock_timeout = {round(lock_timeout * 1000)}",
+        )
 
     def locked_out(
-        self, conn: Connection, plan: TriggerPlan, action: Action, error: DBAPIError, lock_timeout: float
+        self,
+        conn: Connection,
+        plan: TriggerPlan,
+        action: Action,
+        error: DBAPIError,
+        lock_timeout: float,
     ) -> DatabaseError | None:
         if getattr(error.orig, "sqlstate", None) != _NOT_AVAILABLE:
             return None
         tables = [action.table for action in plan.changes]
         who = "; ".join(
-            f"process {row.pid} ({row.user}, {row.application or 'unnamed'}, {row.state}) since {row.since:%F %T}"
+            (
+                f"process {row.pid} ({row.user}, {row.application or 'unnamed'}, {row.state}) "
+                f"since {row.since:%F %T}"
+            )
             for row in conn.execute(sql("holders"), {"tables": tables})
         )
         return DatabaseError(
             f"a table to get triggers was locked for more than {lock_timeout:g} s"
             + (f" by {who}" if who else "")
-            + "; nothing was changed: run it again when that transaction has ended, or wait longer with --lock-timeout"
+            + (
+                "; nothing was changed: run it again when that transaction has ended, or wait "
+                "longer with --lock-timeout"
+            )
         )
 
 
@@ -190,10 +219,16 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
     names = [action.table for action in plan.changes]
     for schema, name, kind in conn.execute(sql("to_lock"), {"tables": names}):
         table = qualified(schema, name)
-        touching = [one for action in plan.changes for one in action.statements if f" ON {table}" in one]
+        touching = [
+            one for action in plan.changes for one in action.statements if f" ON {table}" in one
+        ]
         if touching:
-            mode = "ACCESS" if any(one.startswith("DROP TRIGGER") for one in touching) else "SHARE ROW"
-            locks.append(f"LOCK TABLE {'' if kind == 'p' else 'ONLY '}{table} IN {mode} EXCLUSIVE MODE")
+            mode = (
+                "ACCESS" if any(one.startswith("DROP TRIGGER") for one in touching) else "SHARE ROW"
+            )
+            locks.append(
+                f"LOCK TABLE {'' if kind == 'p' else 'ONLY '}{table} IN {mode} EXCLUSIVE MODE"
+            )
     if len(locks) < 2:
         return False
     moment: float = conn.execute(sql("deadlock_timeout")).scalar_one() / 4
@@ -205,7 +240,9 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
             with conn.begin_nested():
                 for number, lock in enumerate(locks):
                     wait = left if number == 0 else max(until - time.monotonic(), 0.001)
-                    conn.exec_driver_sql(f"SET LOCAL lock_timeout = {max(round(wait * 1000), int(lock_timeout > 0))}")
+                    conn.exec_driver_sql(
+                        f"SET LOCAL lock_timeout = {max(round(wait * 1000), int(lock_timeout > 0))}"
+                    )
                     run_as_it_stands(conn, lock)
                     until = min(until, time.monotonic() + moment)
         except DBAPIError as error:
@@ -224,20 +261,27 @@ def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> 
     log, reasons = facts.log, []
     if not facts.log_is_writable:
         name = qualified(log.schema, log.name)
-        reasons.append(f"role {facts.owner} may not write {name}: grant it INSERT, or apply as the log's owner")
+        reasons.append(
+            f"role {facts.owner} may not write {name}: grant it INSERT, or apply as the log's owner"
+        )
     for triggers in declared:
         place = facts.place_of(triggers)
         if place[0] == log.schema and place[1] in log.own_tables:
             reasons.append(str(of_the_log(place[1])))
         reasons += (
-            f"role {facts.owner} may not read {qualified(*needed)}, which the triggers of {place[1]} do: "
-            "grant it SELECT, or apply as the table's owner"
+            (
+                f"role {facts.owner} may not read {qualified(*needed)}, which the triggers of "
+                f"{place[1]} do: grant it SELECT, or apply as the table's owner"
+            )
             for needed in sorted(facts.read_by(triggers) - facts.readable)
         )
         locked = map(facts.place_of, moving_with(triggers, declared))
         reasons += (
-            f"role {facts.owner} may not lock rows of {qualified(*needed)}, which the triggers of {place[1]} "
-            "do when a row moves to another partition: grant it UPDATE, or apply as the table's owner"
+            (
+                f"role {facts.owner} may not lock rows of {qualified(*needed)}, which the "
+                f"triggers of {place[1]} do when a row moves to another partition: grant it "
+                "UPDATE, or apply as the table's owner"
+            )
             for needed in locked
             if needed not in facts.lockable
         )
@@ -245,11 +289,13 @@ def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> 
         raise together([TriggerError(reason) for reason in reasons])
 
 
-# --- what is compiled against what is installed -----------------------------------------------------------------------
+# --- what is compiled against what is installed ---------------------------------------------------
 
 
 def _compare_table(
-    compiled: Sequence[CompiledFunction], installed: InstalledFunctions, every: Iterable[CompiledFunction]
+    compiled: Sequence[CompiledFunction],
+    installed: InstalledFunctions,
+    every: Iterable[CompiledFunction],
 ) -> Action:
     """Return the action for one table, given all that is declared for it, and for ``every`` table.
 
@@ -261,7 +307,12 @@ def _compare_table(
     old = installed.on(place)
     functions = installed.functions_on(place)
     # The triggers of partitions that this role may not change are left as they are.
-    partitions = [trigger.table for one in compiled for trigger in one.partitions.values() if trigger is not None]
+    partitions = [
+        trigger.table
+        for one in compiled
+        for trigger in one.partitions.values()
+        if trigger is not None
+    ]
     of_partitions = [row for partition in partitions for row in installed.on(partition)]
     if not old and not {row.name for row in functions} & {one.name for one in compiled}:
         statements = (*_drop_triggers(of_partitions), *create(compiled))
@@ -274,12 +325,18 @@ def _compare_table(
     staying = {one.function for one in every}
     gaps = tuple(_gaps(compiled, old, functions))
     gone = [row for row in functions if (row.schema, row.name) not in staying]
-    statements = (*_drop_triggers([*old, *of_partitions]), *create(compiled), *_drop_functions(gone, installed))
+    statements = (
+        *_drop_triggers([*old, *of_partitions]),
+        *create(compiled),
+        *_drop_functions(gone, installed),
+    )
     return Action("replace", name, "; ".join(dict.fromkeys(reasons)), statements, gaps)
 
 
 def _gaps_of_new(
-    compiled: Sequence[CompiledFunction], installed: InstalledFunctions, every: Iterable[CompiledFunction]
+    compiled: Sequence[CompiledFunction],
+    installed: InstalledFunctions,
+    every: Iterable[CompiledFunction],
 ) -> Iterator[Gap]:
     """Yield the gaps of a table without triggers, given all that is declared for it, and for every
     table.
@@ -311,19 +368,31 @@ def _gaps(
             yield gap_of_table(one.declared, NEW_TO_CLASS)
             continue
         yield from gap_of_columns(one.declared, columns_of(function.marker), one.columns)
-        fired = [row.type for row in old if row.function == function.oid and row.enabled in {"O", "A"}]
+        fired = [
+            row.type for row in old if row.function == function.oid and row.enabled in {"O", "A"}
+        ]
         silent = [
             word
-            for operation, word in ((INSERT, "INSERT"), (UPDATE, "UPDATE"), (DELETE, "DELETE"), (TRUNCATE, "TRUNCATE"))
+            for operation, word in (
+                (INSERT, "INSERT"),
+                (UPDATE, "UPDATE"),
+                (DELETE, "DELETE"),
+                (TRUNCATE, "TRUNCATE"),
+            )
             if any(trigger.type & operation for trigger in one.triggers)
             and not any(type_ & operation for type_ in fired)
         ]
         if silent:
-            yield gap_of_table(one.declared, f"the triggers of {', '.join(silent)} were missing or disabled")
+            yield gap_of_table(
+                one.declared, f"the triggers of {', '.join(silent)} were missing or disabled"
+            )
 
 
 def _compare_partitions(
-    table: str, compiled: Sequence[CompiledFunction], oids: Mapping[str, int], old: Iterable[Row[Any]]
+    table: str,
+    compiled: Sequence[CompiledFunction],
+    oids: Mapping[str, int],
+    old: Iterable[Row[Any]],
 ) -> Action:
     """Return the action for the partitions of a table whose own triggers are as declared."""
     unmatched = {(row.schema, row.table_name, row.name): row for row in old}
@@ -345,7 +414,11 @@ def _compare_partitions(
             statements += (trigger.statement, *settle(trigger, one.marker))
     if new:
         named = first_of(list(new), _NAMED)
-        reasons.insert(0, f"TRUNCATE of {'partition' if len(new) == 1 else 'partitions'} {named} is not captured yet")
+        reasons.insert(
+            0,
+            f"TRUNCATE of {'partition' if len(new) == 1 else 'partitions'} {named} is not "
+            "captured yet",
+        )
     for row in unmatched.values():
         reasons.append(f"trigger {row.name} of partition {row.table_name} is one too many")
         gone.append(row)
@@ -364,7 +437,10 @@ def _differences(
     oids = {}
     if present and not present.keys() & {one.name for one in compiled}:
         names = ", ".join(sorted(present))
-        yield f"its triggers call {names}, made for the name that the table had: they log that name until then"
+        yield (
+            f"its triggers call {names}, made for the name that the table had: they log that name "
+            "until then"
+        )
         return
     for one in compiled:
         function = present.pop(one.name, None)
@@ -372,11 +448,17 @@ def _differences(
             yield f"function {one.name} is missing"
             return
         if function.marker != one.function_marker:
-            before, now = columns_of(function.marker), [column.name for column in one.declared.table.columns]
+            before, now = (
+                columns_of(function.marker),
+                [column.name for column in one.declared.table.columns],
+            )
             yield from declared_otherwise(before, one.columns, now)
             if missing := [name for name in before if name not in now]:
                 names = ", ".join(missing)
-                yield f"the triggers still name {names}: they log rows to be read back until they are applied"
+                yield (
+                    f"the triggers still name {names}: they log rows to be read back until they "
+                    "are applied"
+                )
             return
         oids[one.name] = function.oid
         if (
@@ -388,12 +470,17 @@ def _differences(
             yield f"function {one.name} was changed by hand"
         helper = installed.helpers.get(one.fits_function)
         if helper is None:
-            yield f"function {one.fits_function[1]} is missing: writes to the table fail until they are applied"
+            yield (
+                f"function {one.fits_function[1]} is missing: writes to the table fail until they "
+                "are applied"
+            )
         elif helper.body != one.fits_body:
             yield f"function {one.fits_function[1]} was changed by hand"
     if present:
         yield "less of it is watched than before"
-    triggers = {row.name: row for row in old if row.function not in {row.oid for row in present.values()}}
+    triggers = {
+        row.name: row for row in old if row.function not in {row.oid for row in present.values()}
+    }
     for one in compiled:
         for trigger in one.triggers:
             row = triggers.pop(trigger.name, None)
@@ -432,17 +519,27 @@ def _condition(definition: str | None) -> str | None:
 
 
 def _drop_triggers(rows: Iterable[Row[Any]]) -> list[str]:
-    return [f"DROP TRIGGER {quote_identifier(row.name)} ON {qualified(row.schema, row.table_name)}" for row in rows]
+    return [
+        f"DROP TRIGGER {quote_identifier(row.name)} ON {qualified(row.schema, row.table_name)}"
+        for row in rows
+    ]
 
 
 def _drop_functions(rows: Iterable[Row[Any]], installed: InstalledFunctions) -> list[str]:
     """Return the statements that drop functions, each with the function that checks its table."""
     helpers = installed.helpers
-    found = [one for row in rows for one in (row, helpers.get((row.schema, fits_name(row.name)))) if one is not None]
+    found = [
+        one
+        for row in rows
+        for one in (row, helpers.get((row.schema, fits_name(row.name))))
+        if one is not None
+    ]
     return [f"DROP FUNCTION {qualified(row.schema, row.name)}({row.arguments})" for row in found]
 
 
-def _drop_all(installed: InstalledFunctions, *, staying: Sequence[CompiledFunction], reason: str) -> list[Action]:
+def _drop_all(
+    installed: InstalledFunctions, *, staying: Sequence[CompiledFunction], reason: str
+) -> list[Action]:
     """Return the actions that drop eventlog's triggers and functions, except for the tables and
     functions of ``staying``.
     """
@@ -464,25 +561,38 @@ def _drop_all(installed: InstalledFunctions, *, staying: Sequence[CompiledFuncti
         if oid not in used and (row.schema, row.name) not in functions_staying:
             name = f"{row.schema}.{row.name}"
             actions.append(
-                Action("drop", name, "a function without triggers", tuple(_drop_functions([row], installed)))
+                Action(
+                    "drop",
+                    name,
+                    "a function without triggers",
+                    tuple(_drop_functions([row], installed)),
+                )
             )
     return actions
 
 
-def _with_partitions(installed: InstalledFunctions, tables: Iterable[TableName]) -> dict[TableName, list[Row[Any]]]:
+def _with_partitions(
+    installed: InstalledFunctions, tables: Iterable[TableName]
+) -> dict[TableName, list[Row[Any]]]:
     """Return eventlog's triggers on these tables, by table. Triggers of partitions are with the
     table whose function they call.
     """
     rows = [row for table in sorted(tables) for row in installed.on(table)]
-    roots = {row.function: (row.schema, row.table_name) for row in reversed(rows) if not row.is_partition}
+    roots = {
+        row.function: (row.schema, row.table_name) for row in reversed(rows) if not row.is_partition
+    }
     by_root: dict[TableName, list[Row[Any]]] = {}
     for row in rows:
         place = (row.schema, row.table_name)
-        by_root.setdefault(roots.get(row.function, place) if row.is_partition else place, []).append(row)
+        by_root.setdefault(
+            roots.get(row.function, place) if row.is_partition else place, []
+        ).append(row)
     return by_root
 
 
-def _compare_quoting(log: LogTable, installed: InstalledFunctions, *, is_needed: bool, is_there: bool) -> list[Action]:
+def _compare_quoting(
+    log: LogTable, installed: InstalledFunctions, *, is_needed: bool, is_there: bool
+) -> list[Action]:
     """Return the actions for the key quoting function of a log of another maker.
 
     In a log of eventlog's own the function belongs to the log (`eventlog db upgrade`), and no
@@ -492,11 +602,16 @@ def _compare_quoting(log: LogTable, installed: InstalledFunctions, *, is_needed:
     row = installed.quoting
     if not is_needed:
         return (
-            [] if row is None else [Action("drop", name, "no key needs it", tuple(_drop_functions([row], installed)))]
+            []
+            if row is None
+            else [Action("drop", name, "no key needs it", tuple(_drop_functions([row], installed)))]
         )
     statement = render_quote_function(log)
     marker = marker_of(log, sha256(statement))
-    statements = (statement, f"COMMENT ON FUNCTION {quote_function(log)}(pg_catalog.text) IS {literal(marker)}")
+    statements = (
+        statement,
+        f"COMMENT ON FUNCTION {quote_function(log)}(pg_catalog.text) IS {literal(marker)}",
+    )
     if not is_there:
         return [Action("create", name, "quotes the keys, and is missing", statements)]
     if row is not None and row.marker != marker:
@@ -504,10 +619,12 @@ def _compare_quoting(log: LogTable, installed: InstalledFunctions, *, is_needed:
     return []
 
 
-# --- what people should know of declared triggers (spec/triggers.md 1, 7.1) -------------------------------------------
+# --- what people should know of declared triggers (spec/triggers.md 1, 7.1) -----------------------
 
 
-def _warnings(compiled: Sequence[CompiledFunction], facts: Facts, installed: InstalledFunctions) -> Iterator[str]:
+def _warnings(
+    compiled: Sequence[CompiledFunction], facts: Facts, installed: InstalledFunctions
+) -> Iterator[str]:
     for one in compiled:
         if not one.is_replicated:
             yield from _keys(one)
@@ -528,8 +645,8 @@ def _keys(compiled: CompiledFunction) -> Iterable[str]:
         + ("partitioned" if triggers.table.partitioned else "in an inheritance tree")
     )
     yield (
-        f"the primary key of {triggers.table.name} is DEFERRABLE: an UPDATE is {how}; with the check deferred to "
-        "commit the order of two sessions' changes of one key is not promised"
+        f"the primary key of {triggers.table.name} is DEFERRABLE: an UPDATE is {how}; with the "
+        "check deferred to commit the order of two sessions' changes of one key is not promised"
     )
 
 
@@ -537,16 +654,17 @@ def _replicated(compiled: CompiledFunction) -> Iterable[str]:
     if compiled.declared.watch.always and compiled.by_statement:
         what = "changes" if len(compiled.by_statement) > 1 else "UPDATEs"
         yield (
-            f"{compiled.place[1]}: {what} are logged a statement, but what a replication applies is logged row by "
-            "row, since an apply worker fires row triggers only"
+            f"{compiled.place[1]}: {what} are logged a statement, but what a replication applies "
+            "is logged row by row, since an apply worker fires row triggers only"
         )
 
 
 def _filtered(compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
     for place in sorted(facts.read_by(compiled.declared) & facts.filtered):
         yield (
-            f"row level security filters {'.'.join(place)} for the role that applies the triggers, and they do not see "
-            "all of its rows: apply as its owner, or as a role with BYPASSRLS"
+            f"row level security filters {'.'.join(place)} for the role that applies the "
+            "triggers, and they do not see all of its rows: apply as its owner, or as a role with "
+            "BYPASSRLS"
         )
 
 
@@ -566,13 +684,13 @@ def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterabl
         is_row = bool(row.type & ROW)
         if is_row and by_statement:
             yield (
-                f"trigger {row.name} of {compiled.place[1]} fires for each row, before ours for the statement: what it "
-                "writes is logged before the change it answers"
+                f"trigger {row.name} of {compiled.place[1]} fires for each row, before ours for "
+                "the statement: what it writes is logged before the change it answers"
             )
         elif row.name.encode() < first and (is_row or by_statement) and meets:
             yield (
-                f"trigger {row.name} of {compiled.place[1]} fires before ours: what it writes is logged before the "
-                "change it answers; give it a name that sorts behind _tgr_"
+                f"trigger {row.name} of {compiled.place[1]} fires before ours: what it writes is "
+                "logged before the change it answers; give it a name that sorts behind _tgr_"
             )
 
 
@@ -580,8 +698,9 @@ def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> It
     for partition, trigger in compiled.partitions.items():
         if trigger is None and not installed.on(partition):
             yield (
-                f"TRUNCATE of partition {'.'.join(partition)} of {compiled.place[1]} is not captured: the role that "
-                "applies the triggers does not own it, or may not read all of its rows; apply as its owner"
+                f"TRUNCATE of partition {'.'.join(partition)} of {compiled.place[1]} is not "
+                "captured: the role that applies the triggers does not own it, or may not read "
+                "all of its rows; apply as its owner"
             )
 
 
@@ -592,8 +711,10 @@ def _not_captured(declared: Sequence[TableTriggers], facts: Facts) -> tuple[str,
     places = {facts.place_of(triggers): triggers.table for triggers in declared}
     return (
         *(
-            f"{table.name}: DETACH and DROP of a partition; TRUNCATE of a partition alone, or of several by a cascade, "
-            "if they came after triggers apply"
+            (
+                f"{table.name}: DETACH and DROP of a partition; TRUNCATE of a partition alone, or "
+                "of several by a cascade, if they came after triggers apply"
+            )
             for table in places.values()
             if table.partitioned
         ),

@@ -30,16 +30,29 @@ class SQLite(SQLiteSessions, SQLiteObjects):
 
     name = "sqlite"
     capabilities = frozenset(
-        {"partial_indexes", "transactional_ddl", "empty_text", "nul_characters", "owner_look_up", "consumers"}
+        {
+            "partial_indexes",
+            "transactional_ddl",
+            "empty_text",
+            "nul_characters",
+            "owner_look_up",
+            "consumers",
+        }
     )
     max_identifier = text.MAX_IDENTIFIER
     triggers = SQLiteTriggers()
-    answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log), "broken_triggers": broken_triggers}
+    answers: ClassVar = {
+        **ANSWERS,
+        **trigger_answers(triggers, has_log),
+        "broken_triggers": broken_triggers,
+    }
     column_types: ClassVar = {
         "integer": sa.Integer(),
         "event_type": sa.Integer(),
         "time": sa.TIMESTAMP(),
-        **dict.fromkeys(("status", "event_time", "name", "key", "value", "code", "digest", "text"), sa.Text()),
+        **dict.fromkeys(
+            ("status", "event_time", "name", "key", "value", "code", "digest", "text"), sa.Text()
+        ),
     }
     keys_may_be_null = True
     log_sql: ClassVar = {**LOG_SQL, **statements(__package__, "log.sql")}
@@ -51,7 +64,10 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         if field == "record_id":
             return column
         if field == "event_type":
-            return f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'null' THEN NULL ELSE 0 END"
+            return (
+                f"CASE typeof({column}) WHEN 'integer' THEN {column} WHEN 'null' THEN NULL ELSE 0 "
+                "END"
+            )
         return f"CAST({column} AS TEXT)"
 
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
@@ -64,7 +80,11 @@ class SQLite(SQLiteSessions, SQLiteObjects):
 
     def window_parameters(self, window: Window) -> Mapping[str, object]:
         bounds = super().window_parameters(window)
-        return bounds if window.gaps is None else {**bounds, "gaps": json.dumps(list(map(list, window.gaps[:-1])))}
+        return (
+            bounds
+            if window.gaps is None
+            else {**bounds, "gaps": json.dumps(list(map(list, window.gaps[:-1])))}
+        )
 
     def read_rows(self, conn: Connection, log: LogTable, ranges: Ranges) -> list[LogRow]:
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}
@@ -74,16 +94,26 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
     ) -> list[tuple[Any, ...]]:
         parameters = {"ranges": json.dumps(list(map(list, ranges)))}
-        return self.fetch(conn, self.log_statement(log, "read_rows", fields=self.log_fields(log, fields)), parameters)
+        return self.fetch(
+            conn,
+            self.log_statement(log, "read_rows", fields=self.log_fields(log, fields)),
+            parameters,
+        )
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
-        return frozenset()  # one transaction writes at a time, and draws no record_id below the visible ones
+        return (
+            frozenset()
+        )  # one transaction writes at a time, and draws no record_id below the visible ones
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
         return not writers
 
     def part_field(self, log: LogTable, field: str) -> str:
-        return strftime(self.quote(log.column(field))) if field == "event_time" else super().part_field(log, field)
+        return (
+            strftime(self.quote(log.column(field)))
+            if field == "event_time"
+            else super().part_field(log, field)
+        )
 
     def log_checks(self) -> Sequence[str]:
         return (f"{self.quote('status')} GLOB '[A-Za-z]'", "event_type BETWEEN 1 AND 8")
@@ -91,20 +121,27 @@ class SQLite(SQLiteSessions, SQLiteObjects):
     # Flights are numbered by a table that never gives a number twice, in place of a sequence.
 
     def after_companions(self, log: LogTable) -> list[str]:
-        return [f"CREATE TABLE {self.quote(log.flight_sequence)} (flight_no INTEGER PRIMARY KEY AUTOINCREMENT)"]
+        return [
+            f"CREATE TABLE {self.quote(log.flight_sequence)} (flight_no INTEGER PRIMARY KEY "
+            "AUTOINCREMENT)"
+        ]
 
     def drop_after_companions(self, log: LogTable) -> list[str]:
         return [f"DROP TABLE {self.quote(log.flight_sequence)}"]
 
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         table = self.quote(log.flight_sequence)
-        number = conn.exec_driver_sql(f"INSERT INTO {table} DEFAULT VALUES RETURNING flight_no").scalar_one()  # noqa: S608
+        number = conn.exec_driver_sql(
+            f"INSERT INTO {table} DEFAULT VALUES RETURNING flight_no"  # noqa: S608
+        ).scalar_one()
         conn.exec_driver_sql(f"DELETE FROM {table}")  # noqa: S608 - quoted identifiers
         return int(number)
 
     def draw_flights(self, conn: Connection, log: LogTable, number: int) -> int:
         last = self.next_flight(conn, log) + number - 1
-        conn.exec_driver_sql("UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, log.flight_sequence))
+        conn.exec_driver_sql(
+            "UPDATE sqlite_sequence SET seq = ? WHERE name = ?", (last, log.flight_sequence)
+        )
         return last
 
     # Sessions cannot share a snapshot, and need none here: SQLite takes one writer at a time, so
@@ -114,11 +151,15 @@ class SQLite(SQLiteSessions, SQLiteObjects):
 
     def export_snapshot(self, conn: Connection) -> str:
         # The version of the schema.
-        return "sqlite-schema-" + str(conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one())
+        return "sqlite-schema-" + str(
+            conn.exec_driver_sql("PRAGMA main.schema_version").scalar_one()
+        )
 
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
         if self.export_snapshot(conn) != snapshot:
-            raise DatabaseError("the tables have changed since the job began: run the command again")
+            raise DatabaseError(
+                "the tables have changed since the job began: run the command again"
+            )
 
 
 DIALECT: Final = SQLite()

@@ -27,7 +27,16 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import Catalog, ChildTable, Column, Database, ForeignKey, ObjectClass, Table, match_name
+from eventlog.core.catalog import (
+    Catalog,
+    ChildTable,
+    Column,
+    Database,
+    ForeignKey,
+    ObjectClass,
+    Table,
+    match_name,
+)
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue
 from eventlog.sql.dialects.sqlite.text import key_text, value_text
@@ -59,7 +68,9 @@ class SQLiteObjects(StepwiseDialect):
             for name, columns in by_table["columns"].items()
         }
         tables = tuple(
-            _table(name, columns, keys, by_table["unique_keys"][name], by_table["foreign_keys"][name])
+            _table(
+                name, columns, keys, by_table["unique_keys"][name], by_table["foreign_keys"][name]
+            )
             for name, columns in by_table["columns"].items()
         )
         return Database(dialect=self.name, schema=None, tables=tables)
@@ -97,25 +108,39 @@ class SQLiteObjects(StepwiseDialect):
             case _:
                 return str
 
-    def keys_behind(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> list[str]:
+    def keys_behind(
+        self, conn: Connection, walk: Walk, position: str | None, limit: int
+    ) -> list[str]:
         refs = self.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
         statement = (
             f"SELECT {distinct}{key_text(walk.cls.key, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
-            f" WHERE {self.walk_condition(walk, goes_on=position is not None)} ORDER BY {order} LIMIT :limit"
+            f" WHERE {self.walk_condition(walk, goes_on=position is not None)}"
+            f" ORDER BY {order} LIMIT :limit"
         )
-        return [key for (key,) in fetch(conn, statement, {**self.position_binds(walk.cls, position), "limit": limit})]
+        return [
+            key
+            for (key,) in fetch(
+                conn, statement, {**self.position_binds(walk.cls, position), "limit": limit}
+            )
+        ]
 
     def behind(self, walk: Walk) -> str:
         return (
-            f"{key_text(walk.cls.key, self.walk_key(walk))} > :position" if walk.cls.is_view else super().behind(walk)
+            f"{key_text(walk.cls.key, self.walk_key(walk))} > :position"
+            if walk.cls.is_view
+            else super().behind(walk)
         )
 
     def position_binds(self, cls: ObjectClass, position: str | None) -> Mapping[str, object]:
-        return {"position": position} if cls.is_view and position is not None else super().position_binds(cls, position)
+        return (
+            {"position": position}
+            if cls.is_view and position is not None
+            else super().position_binds(cls, position)
+        )
 
 
-# --- the catalogue ----------------------------------------------------------------------------------------------------
+# --- the catalogue --------------------------------------------------------------------------------
 
 _RULES: Final = (
     (("BOOL",), Kind.BOOLEAN, 0),
@@ -158,7 +183,19 @@ def column_type(declared: str) -> ColumnType:
 
 _KNOWN: Final = frozenset(
     {
-        *("INT", "INTEGER", "TINYINT", "SMALLINT", "MEDIUMINT", "BIGINT", "UNSIGNED", "BIG", "INT2", "INT4", "INT8"),
+        *(
+            "INT",
+            "INTEGER",
+            "TINYINT",
+            "SMALLINT",
+            "MEDIUMINT",
+            "BIGINT",
+            "UNSIGNED",
+            "BIG",
+            "INT2",
+            "INT4",
+            "INT8",
+        ),
         *("CHARACTER", "VARCHAR", "VARYING", "NCHAR", "NATIVE", "NVARCHAR", "CHAR", "CLOB"),
         *("TEXT", "TINYTEXT", "MEDIUMTEXT", "LONGTEXT", "JSON", "UUID", "ANY", "BLOB"),
         *("REAL", "DOUBLE", "PRECISION", "FLOAT", "NUMERIC", "DECIMAL", "BOOL", "BOOLEAN"),
@@ -212,7 +249,9 @@ def _table(
         kind="view" if columns[0].kind == "view" else "table",
         columns=tuple(_column(row, collated) for row in columns if row.hidden in _STORED),
         primary_key=keys[name],
-        foreign_keys=tuple(sorted(_foreign_keys(foreign, keys), key=lambda key: positions[key.columns[0]])),
+        foreign_keys=tuple(
+            sorted(_foreign_keys(foreign, keys), key=lambda key: positions[key.columns[0]])
+        ),
         unique_keys=tuple(sorted(unique_keys)),  # type: ignore[arg-type]
     )
 
@@ -222,7 +261,9 @@ def _column(row: Row[Any], collated: set[str]) -> Column:
     return Column(row.name, type_, type_.kind is not Kind.CHARACTER or row.name not in collated)
 
 
-def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]]) -> Iterable[ForeignKey]:
+def _foreign_keys(
+    rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]]
+) -> Iterable[ForeignKey]:
     for _, of_key in groupby(rows, attrgetter("id")):
         pairs = list(of_key)
         referred = pairs[0].ref_table
@@ -234,7 +275,7 @@ def _foreign_keys(rows: Iterable[Row[Any]], keys: Mapping[str, tuple[str, ...]])
             yield ForeignKey(columns, table, ref_columns)
 
 
-# --- the statement that reads objects ---------------------------------------------------------------------------------
+# --- the statement that reads objects -------------------------------------------------------------
 
 
 def lacks_collation(error: DBAPIError) -> bool:
@@ -262,8 +303,8 @@ def _fetch_objects(
             raise
         if child is not None:
             raise BadValue(
-                f"rows of {child.table.name} belong to those of {cls.name} by a collation that the application alone "
-                f"registers ({error.orig})"
+                f"rows of {child.table.name} belong to those of {cls.name} by a collation that "
+                f"the application alone registers ({error.orig})"
             ) from error
         # The key is still compared exactly; only the index cannot be used.
         return fetch(conn, _statement(cls, child, columns, number, by_scan=True), binds)
@@ -271,14 +312,21 @@ def _fetch_objects(
 
 @lru_cache(maxsize=512)
 def _statement(
-    cls: ObjectClass, child: ChildTable | None, columns: tuple[Column, ...], number: int, *, by_scan: bool = False
+    cls: ObjectClass,
+    child: ChildTable | None,
+    columns: tuple[Column, ...],
+    number: int,
+    *,
+    by_scan: bool = False,
 ) -> str:
     if by_scan:
         selected = ", ".join(["k.n", *(_selected("p", column) for column in columns)])
-        is_key = " AND ".join(f"k.k{i} = {field('p', column)} COLLATE BINARY" for i, column in enumerate(cls.key))
+        is_key = " AND ".join(
+            f"k.k{i} = {field('p', column)} COLLATE BINARY" for i, column in enumerate(cls.key)
+        )
         return (
-            f"{_keys(cls, number)}\nSELECT {selected}\nFROM {quote_identifier(cls.table.name)} AS p NOT INDEXED\n"
-            f"CROSS JOIN k ON {is_key}"
+            f"{_keys(cls, number)}\nSELECT {selected}\nFROM {quote_identifier(cls.table.name)} AS "
+            f"p NOT INDEXED\nCROSS JOIN k ON {is_key}"
         )
     row, join = "p", ""
     if child is not None:
@@ -300,7 +348,9 @@ def _statement(
 def _keys(cls: ObjectClass, number: int) -> str:
     columns = ", ".join(f"k{i}" for i in range(len(cls.key)))
     marks = ", ".join("?" * len(cls.key))
-    return f"WITH k (n, {columns}) AS (VALUES {', '.join(f'({n}, {marks})' for n in range(number))})"
+    return (
+        f"WITH k (n, {columns}) AS (VALUES {', '.join(f'({n}, {marks})' for n in range(number))})"
+    )
 
 
 def _is_key(column: Column, i: int) -> str:

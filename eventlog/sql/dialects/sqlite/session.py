@@ -83,11 +83,18 @@ class SQLiteSessions(Dialect):
     """
 
     driver = "sqlite+pysqlite"
-    connect_advice: ClassVar = dict.fromkeys(("not a database", "unable to open"), "correct the database URL")
+    connect_advice: ClassVar = dict.fromkeys(
+        ("not a database", "unable to open"), "correct the database URL"
+    )
 
     def connect_args(self, timeout: int) -> dict[str, object]:
         # The driver waits this long for another writer, and begins no transaction itself.
-        return {"timeout": timeout, "isolation_level": None, "factory": Session, "check_same_thread": False}
+        return {
+            "timeout": timeout,
+            "isolation_level": None,
+            "factory": Session,
+            "check_same_thread": False,
+        }
 
     def begin(self, conn: Connection) -> None:
         # A writing session takes its turn now; a reading one sees one moment.
@@ -102,23 +109,24 @@ class SQLiteSessions(Dialect):
         # A database in memory is shared with no application.
         if not self.is_there(url):
             raise DatabaseError(
-                f"there is no database file {str(_path(url))!r}: correct the database URL, or make it with "
-                "`eventlog db upgrade`"
+                f"there is no database file {str(_path(url))!r}: correct the database URL, or "
+                "make it with `eventlog db upgrade`"
             )
 
     def is_there(self, url: URL) -> bool:
         return _path(url).exists()
 
     def prepare(self, url: URL) -> None:
-        # Make the file if it is missing, and let readers and the writer work side by side (WAL mode, which stays).
+        # Make the file if it is missing, and let readers and the writer work side by side (WAL
+        # mode, which stays).
         path = _path(url)
         try:
             with closing(sqlite3.connect(path)) as conn:
                 conn.execute("PRAGMA journal_mode = WAL")
         except sqlite3.Error as error:
             raise DatabaseError(
-                f"the database file {str(path)!r} cannot be prepared: {error}; is it a database of SQLite, in a "
-                "directory that is there and may be written?"
+                f"the database file {str(path)!r} cannot be prepared: {error}; is it a database "
+                "of SQLite, in a directory that is there and may be written?"
             ) from error
 
     def refuses(self, error: BaseException) -> bool:
@@ -145,7 +153,9 @@ class SQLiteSessions(Dialect):
         if now is None:
             raise DatabaseAway(f"the database file {str(file)!r} is gone: it was moved or removed")
         if not os.path.samestat(now, opened):
-            raise DatabaseAway(f"the database file {str(file)!r} was replaced by another one, which is opened now")
+            raise DatabaseAway(
+                f"the database file {str(file)!r} was replaced by another one, which is opened now"
+            )
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         # From the next transaction on, the session writes.
@@ -171,7 +181,9 @@ class SQLiteSessions(Dialect):
             return True
         if _holder_elsewhere(conn, log, path) is not None:
             return False
-        write_epoch(conn, self, log, line._replace(server={**line.server, _PART: str(path)}), is_raise=False)
+        write_epoch(
+            conn, self, log, line._replace(server={**line.server, _PART: str(path)}), is_raise=False
+        )
         return True
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
@@ -208,13 +220,19 @@ class SQLiteSessions(Dialect):
         if file is not None and path is not None:
             _give_back(file, path)
 
-    def lacking(self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str) -> list[str]:
+    def lacking(
+        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+    ) -> list[str]:
         file = _file_of(conn)
         if file is None:
             return []
         # The directory must be writable, too: SQLite keeps its journal there, and the publisher its
         # lock.
-        return [f"write access to {str(path)!r}" for path in (file, file.parent) if not os.access(path, os.W_OK)]
+        return [
+            f"write access to {str(path)!r}"
+            for path in (file, file.parent)
+            if not os.access(path, os.W_OK)
+        ]
 
 
 def _file_of(conn: Connection) -> Path | None:
@@ -236,9 +254,13 @@ def _opened(conn: Connection) -> os.stat_result | None:
 def _path(url: URL) -> Path:
     if sqlite3.sqlite_version_info < _LEAST_VERSION:
         needed = ".".join(map(str, _LEAST_VERSION))
-        raise ConfigError(f"SQLite {sqlite3.sqlite_version} is too old: {needed} or later is needed")
+        raise ConfigError(
+            f"SQLite {sqlite3.sqlite_version} is too old: {needed} or later is needed"
+        )
     if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
-        raise ConfigError("the database URL names no file: write it as sqlite:///relative/path or sqlite:////path")
+        raise ConfigError(
+            "the database URL names no file: write it as sqlite:///relative/path or sqlite:////path"
+        )
     return Path(url.database)
 
 
@@ -247,7 +269,9 @@ def _lock_path(conn: Connection, log: LogTable) -> Path | None:
     memory.
     """
     file = _file_of(conn)
-    return None if file is None else file.with_name(f"{file.name}-{log.name.replace('/', '_')}.lock")
+    return (
+        None if file is None else file.with_name(f"{file.name}-{log.name.replace('/', '_')}.lock")
+    )
 
 
 def _consumer_lock_path(conn: Connection, log: LogTable, consumer: str) -> Path | None:
@@ -269,7 +293,9 @@ def _is_locked(path: Path) -> bool:
     except FileNotFoundError:
         return False
     except PermissionError as error:
-        raise DatabaseError(f"the lock file {str(path)!r} cannot be read: {error.strerror}") from error
+        raise DatabaseError(
+            f"the lock file {str(path)!r} cannot be read: {error.strerror}"
+        ) from error
 
 
 def _give_back(file: IO[Any], path: Path) -> None:
@@ -291,8 +317,8 @@ def _lock_file(path: Path) -> IO[Any] | None:
         file = path.open("ab")
     except OSError as error:
         raise DatabaseError(
-            f"the lock file {str(path)!r} cannot be written: {error.strerror}; the publisher needs the right to write "
-            "the database's directory"
+            f"the lock file {str(path)!r} cannot be written: {error.strerror}; the publisher "
+            "needs the right to write the database's directory"
         ) from error
     # A session that releases the log removes the file: a lock on the removed file would keep no
     # session away.
@@ -345,13 +371,17 @@ def _flock(file: IO[Any], *, shared: bool) -> bool:
     try:
         import fcntl
     except ImportError as error:
-        raise ConfigError("this system has no flock, which keeps a second publisher off a SQLite log") from error
+        raise ConfigError(
+            "this system has no flock, which keeps a second publisher off a SQLite log"
+        ) from error
     try:
         fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
             return False
-        raise DatabaseError(f"the lock file {file.name!r} cannot be locked: {error.strerror}") from error
+        raise DatabaseError(
+            f"the lock file {file.name!r} cannot be locked: {error.strerror}"
+        ) from error
     return True
 
 
@@ -362,7 +392,7 @@ def _is_at(file: IO[Any], path: Path) -> bool:
         return False
 
 
-# --- what doctor asks beside doctor.sql -------------------------------------------------------------------------------
+# --- what doctor asks beside doctor.sql -----------------------------------------------------------
 
 _SQL: Final = statements(__package__, "doctor.sql")
 
@@ -371,7 +401,12 @@ def _indexes(conn: Connection, log: LogTable) -> Answer:
     """Return the indexes of the log. Its INTEGER PRIMARY KEY, which is the table itself, counts as
     one.
     """
-    keys = [row.name for row in conn.exec_driver_sql("SELECT name FROM pragma_table_info(?) WHERE pk", (log.name,))]
+    keys = [
+        row.name
+        for row in conn.exec_driver_sql(
+            "SELECT name FROM pragma_table_info(?) WHERE pk", (log.name,)
+        )
+    ]
     if len(keys) == 1:
         yield "primary key", True, keys[0], None
     for name, column, sql in conn.exec_driver_sql(_SQL["index_columns"], {"log_name": log.name}):

@@ -28,7 +28,7 @@ def instant(time: str) -> str:
     return f"coalesce({strftime(time)}, '')"
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def value_text(column: Column, ref: str) -> str:
@@ -37,7 +37,10 @@ def value_text(column: Column, ref: str) -> str:
     """
     match column.type.kind:
         case Kind.APPROXIMATE:
-            return f"CASE typeof({ref}) WHEN 'real' THEN printf('%!.17g', {ref}) ELSE CAST({ref} AS TEXT) END"
+            return (
+                f"CASE typeof({ref}) WHEN 'real' THEN printf('%!.17g', {ref}) ELSE CAST({ref} AS "
+                "TEXT) END"
+            )
         case Kind.BINARY:
             return base64(ref)
         case Kind.INTEGER if not column.type.bits:
@@ -51,9 +54,9 @@ def _plain_number(ref: str) -> str:
     floats.
     """
     return (
-        f"CASE WHEN typeof({ref}) = 'real' AND abs({ref}) >= 1e15 THEN rtrim(rtrim(printf('%!.1f', {ref}), '0'), '.')"
-        f" WHEN typeof({ref}) = 'real' AND abs({ref}) < 1e-4 THEN rtrim(printf('%!.25f', {ref}), '0')"
-        f" ELSE CAST({ref} AS TEXT) END"
+        f"CASE WHEN typeof({ref}) = 'real' AND abs({ref}) >= 1e15 THEN "
+        f"rtrim(rtrim(printf('%!.1f', {ref}), '0'), '.') WHEN typeof({ref}) = 'real' AND "
+        f"abs({ref}) < 1e-4 THEN rtrim(printf('%!.25f', {ref}), '0') ELSE CAST({ref} AS TEXT) END"
     )
 
 
@@ -74,7 +77,8 @@ def base64(ref: str) -> str:
     number = " + ".join(f"({digit(place)})" for place in range(1, 7))
     return (
         f"(WITH RECURSIVE b (h, t) AS (SELECT hex({ref}), '' WHERE {ref} IS NOT NULL"  # noqa: S608
-        " UNION ALL SELECT substr(h, 7), t || (SELECT substr(a, 1 + (n >> 18), 1) || substr(a, 1 + ((n >> 12) & 63), 1)"
+        " UNION ALL SELECT substr(h, 7), t || (SELECT substr(a, 1 + (n >> 18), 1) || substr(a, 1 + "
+        "((n >> 12) & 63), 1)"
         " || CASE WHEN length(h) > 2 THEN substr(a, 1 + ((n >> 6) & 63), 1) ELSE '=' END"
         " || CASE WHEN length(h) > 4 THEN substr(a, 1 + (n & 63), 1) ELSE '=' END"
         f" FROM (SELECT '{_ALPHABET}' AS a, {number} AS n)) FROM b WHERE h <> '')"
@@ -82,7 +86,7 @@ def base64(ref: str) -> str:
     )
 
 
-# --- change test ------------------------------------------------------------------------------------------------------
+# --- change test ----------------------------------------------------------------------------------
 
 
 def is_changed(old: str, new: str) -> str:
@@ -92,7 +96,7 @@ def is_changed(old: str, new: str) -> str:
     return f"{old} COLLATE BINARY IS NOT {new}"
 
 
-# --- keys -------------------------------------------------------------------------------------------------------------
+# --- keys -----------------------------------------------------------------------------------------
 
 
 def _key_value(column: Column, ref: str) -> str:

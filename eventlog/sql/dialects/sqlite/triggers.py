@@ -24,7 +24,13 @@ from eventlog.core.values import Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
 from eventlog.sql.dialects.sqlite.objects import guessed_type, lacks_collation
-from eventlog.sql.dialects.sqlite.text import UTC_NOW, is_changed, is_one_spelling, key_text, value_text
+from eventlog.sql.dialects.sqlite.text import (
+    UTC_NOW,
+    is_changed,
+    is_one_spelling,
+    key_text,
+    value_text,
+)
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import (
     all_there,
@@ -49,11 +55,16 @@ class SQLiteTriggers(MarkedTriggers):
     script_head = ("-- sqlite3 -bail FILE < this script", "BEGIN IMMEDIATE;")
 
     def texts(
-        self, home: str | None, log: LogTable, triggers: TableTriggers, declared: Sequence[TableTriggers]
+        self,
+        home: str | None,
+        log: LogTable,
+        triggers: TableTriggers,
+        declared: Sequence[TableTriggers],
     ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
         if triggers.watch.capture != "row":
             raise TriggerError(
-                f"watch {triggers.class_name}: SQLite has no triggers that see a whole statement; use capture = row"
+                f"watch {triggers.class_name}: SQLite has no triggers that see a whole statement; "
+                "use capture = row"
             )
         if isinstance(triggers, ClassTriggers):
             bodies = _class_bodies(log, triggers, declared)
@@ -62,9 +73,12 @@ class SQLiteTriggers(MarkedTriggers):
         for operation, when, condition, body in bodies:
             yield operation, partial(_trigger, triggers, when, condition, body)
 
-    def all_triggers(self, conn: Connection, tables: Collection[TableName] = ()) -> list[StoredTrigger]:
+    def all_triggers(
+        self, conn: Connection, tables: Collection[TableName] = ()
+    ) -> list[StoredTrigger]:
         rows = conn.exec_driver_sql(
-            "SELECT tbl_name, name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY tbl_name, name"
+            "SELECT tbl_name, name, sql FROM main.sqlite_schema WHERE type = 'trigger' ORDER BY "
+            "tbl_name, name"
         )
         return [StoredTrigger("", name, ("", table), sql) for table, name, sql in rows]
 
@@ -78,42 +92,53 @@ class SQLiteTriggers(MarkedTriggers):
         line = re.search(r"^ *-- columns (\{.*\})$", trigger.text, re.MULTILINE)
         return dict(json.loads(line[1])) if line else {}
 
-    def warnings(self, log: LogTable, compiled: Sequence[Compiled], installed: Installed) -> Iterable[str]:
+    def warnings(
+        self, log: LogTable, compiled: Sequence[Compiled], installed: Installed
+    ) -> Iterable[str]:
         for one in compiled:
             for trigger in installed.triggers.get(one.place, ()):
                 if trigger.digest is None and "AFTER" in trigger.text.upper():
                     yield (
-                        f"trigger {trigger.name} of {trigger.table[1]} may fire before ours, since SQLite does not "
-                        "promise an order: what it writes is then logged before the change it answers"
+                        f"trigger {trigger.name} of {trigger.table[1]} may fire before ours, "
+                        "since SQLite does not promise an order: what it writes is then logged "
+                        "before the change it answers"
                     )
 
     def plan_declared(
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
         plan = super().plan_declared(conn, log, schema, declared)
-        return replace(plan, warnings=(*plan.warnings, *_guesses(declared), *_unknown_collations(conn, declared)))
+        return replace(
+            plan,
+            warnings=(*plan.warnings, *_guesses(declared), *_unknown_collations(conn, declared)),
+        )
 
     def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
         return (
-            "rows that INSERT OR REPLACE and UPDATE OR REPLACE take away, unless the application's connection has set "
-            "PRAGMA recursive_triggers = ON",
+            "rows that INSERT OR REPLACE and UPDATE OR REPLACE take away, unless the "
+            "application's connection has set PRAGMA recursive_triggers = ON",
             "who made a change: SQLite has no users",
-            "writes of a connection that has switched triggers off (SQLITE_DBCONFIG_ENABLE_TRIGGER)",
+            "writes of a connection that has switched triggers off "
+            "(SQLITE_DBCONFIG_ENABLE_TRIGGER)",
         )
 
 
-# --- what to know before ----------------------------------------------------------------------------------------------
+# --- what to know before --------------------------------------------------------------------------
 
 
 def _guesses(declared: Iterable[TableTriggers]) -> Iterator[str]:
     """Yield a warning for each column whose declared type is unknown."""
     for triggers in declared:
-        columns = [triggers.column] if isinstance(triggers, ChildTriggers) else [*triggers.key, *triggers.columns]
+        columns = (
+            [triggers.column]
+            if isinstance(triggers, ChildTriggers)
+            else [*triggers.key, *triggers.columns]
+        )
         for column in dict.fromkeys(columns):
             if (assumed := guessed_type(column)) is not None:
                 yield (
-                    f"{triggers.table.name}.{column.name} is declared {column.type.sql}, a type that is not "
-                    f"known: its values are taken for {assumed}"
+                    f"{triggers.table.name}.{column.name} is declared {column.type.sql}, a type "
+                    f"that is not known: its values are taken for {assumed}"
                 )
 
 
@@ -128,14 +153,18 @@ def _unknown_collations(conn: Connection, declared: Sequence[TableTriggers]) -> 
     for triggers in declared:
         if isinstance(triggers, ChildTriggers):
             continue
-        for column, collation in conn.exec_driver_sql(_SQL["key_collations"], {"table": triggers.table.name}).all():
+        for column, collation in conn.exec_driver_sql(
+            _SQL["key_collations"], {"table": triggers.table.name}
+        ).all():
             if not _is_known(conn, collation):
                 lost = ", ".join(children.get(triggers.class_name, ()))
-                lost = lost and f"; values of {lost} cannot be read back, and rows that ask for them become E"
+                lost = lost and (
+                    f"; values of {lost} cannot be read back, and rows that ask for them become E"
+                )
                 yield (
-                    f"{triggers.table.name}.{column} has the collation {collation}, which the application registers "
-                    "and eventlog does not have: what is read back is found by reading the whole table, and `resync` "
-                    f"is refused{lost}"
+                    f"{triggers.table.name}.{column} has the collation {collation}, which the "
+                    "application registers and eventlog does not have: what is read back is found "
+                    f"by reading the whole table, and `resync` is refused{lost}"
                 )
 
 
@@ -149,7 +178,7 @@ def _is_known(conn: Connection, collation: str) -> bool:
     return True
 
 
-# --- what doctor asks -------------------------------------------------------------------------------------------------
+# --- what doctor asks -----------------------------------------------------------------------------
 
 
 def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str, str]]:
@@ -167,17 +196,25 @@ def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str,
         name = quote_identifier(table)
         column = conn.exec_driver_sql(_SQL["a_column"], {"table": table}).scalar()
         changed = f"{name} SET {quote_identifier(column)} = NULL" if column is not None else name
-        for change in (f"INSERT INTO {name} DEFAULT VALUES", f"UPDATE {changed}", f"DELETE FROM {name}"):  # noqa: S608
+        for change in (
+            f"INSERT INTO {name} DEFAULT VALUES",
+            f"UPDATE {changed}",
+            f"DELETE FROM {name}",  # noqa: S608
+        ):
             try:
                 conn.exec_driver_sql(f"EXPLAIN {change}").all()
             except DBAPIError as error:
                 gone = re.fullmatch(r"no such table: (?:main\.)?(.+)", str(error.orig))
                 if gone is not None and gone[1] != log.name:
-                    yield table, gone[1], "; ".join(f"DROP TRIGGER {quote_identifier(one)}" for one in names)
+                    yield (
+                        table,
+                        gone[1],
+                        "; ".join(f"DROP TRIGGER {quote_identifier(one)}" for one in names),
+                    )
                     break
 
 
-# --- their texts ------------------------------------------------------------------------------------------------------
+# --- their texts ----------------------------------------------------------------------------------
 
 _Body = tuple[str, str, str, str]
 """A trigger without its name: its operation, the statement that fires it, its condition, and its
@@ -185,7 +222,9 @@ body.
 """
 
 
-def _trigger(triggers: TableTriggers, when: str, condition: str, body: str, name: str, marker: str) -> str:
+def _trigger(
+    triggers: TableTriggers, when: str, condition: str, body: str, name: str, marker: str
+) -> str:
     return _text_of(
         "trigger.sql.j2",
         name=name,
@@ -198,13 +237,19 @@ def _trigger(triggers: TableTriggers, when: str, condition: str, body: str, name
     ).rstrip()
 
 
-def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]) -> Iterator[_Body]:
+def _class_bodies(
+    log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]
+) -> Iterator[_Body]:
     key = triggers.log_key
     old, new = fields("OLD", triggers.key), fields("NEW", triggers.key)
     rekeyed = " OR ".join(map(is_changed, old, new))
-    changed = [is_changed(field("OLD", column), field("NEW", column)) for column in triggers.columns]
+    changed = [
+        is_changed(field("OLD", column), field("NEW", column)) for column in triggers.columns
+    ]
     columns = triggers.columns
-    another = " AND ".join(f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True))
+    another = " AND ".join(
+        f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True)
+    )
     first = field("NEW", columns[0]) + " IS NOT NULL" if columns else ""
     all_null = _chain(" AND ", [f"{field('NEW', column)} IS NULL" for column in columns[1:]])
 
@@ -217,8 +262,12 @@ def _class_bodies(log: LogTable, triggers: ClassTriggers, declared: Sequence[Tab
             names=triggers.log_names,
             insert_type=int(triggers.insert_type),
             update_type=int(triggers.update_type),
-            insert_types={column.name: int(_of(column, triggers.insert_type)) for column in columns},
-            update_types={column.name: int(_of(column, triggers.update_type)) for column in columns},
+            insert_types={
+                column.name: int(_of(column, triggers.insert_type)) for column in columns
+            },
+            update_types={
+                column.name: int(_of(column, triggers.update_type)) for column in columns
+            },
             first_condition=f"({first} OR {all_null})" if all_null else None,
             old_key=key_text(key, old),
             new_key=key_text(key, new),
@@ -254,7 +303,10 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
     is_one = triggers.is_spelled_alike(is_one_spelling)
     owner = quote_identifier(triggers.owner.name)
     owner_key = key_text(triggers.log_key, fields("o", triggers.key))
-    by_value = triggers.event_type == EventType.UPDATE_FIELD and triggers.column.type.kind is not Kind.BINARY
+    by_value = (
+        triggers.event_type == EventType.UPDATE_FIELD
+        and triggers.column.type.kind is not Kind.BINARY
+    )
 
     def refs(row: str) -> list[str]:
         return fields(row, triggers.owner_columns)
@@ -262,7 +314,8 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
     def owned(row: str) -> str:
         # The owner's side comes first, since a foreign key compares by the owner's collation.
         return " AND ".join(
-            f"{field('o', column)} = {ref}" for column, ref in zip(triggers.key, refs(row), strict=True)
+            f"{field('o', column)} = {ref}"
+            for column, ref in zip(triggers.key, refs(row), strict=True)
         )
 
     def key_of(row: str) -> str:
@@ -271,7 +324,9 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
             return text
         # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner
         # exists.
-        return f"coalesce((SELECT {owner_key} FROM {owner} AS o WHERE {owned(row)} LIMIT 1), {text})"  # noqa: S608
+        return (
+            f"coalesce((SELECT {owner_key} FROM {owner} AS o WHERE {owned(row)} LIMIT 1), {text})"  # noqa: S608
+        )
 
     def is_value(row: str) -> str:
         return all_there([*refs(row), field(row, triggers.column)])
@@ -316,10 +371,12 @@ def _of(column: Column, event_type: EventType) -> EventType:
     """Return the type of the log row for a column: binary values are read back (spec/triggers.md
     6.1).
     """
-    return _QUERIED_BACK.get(event_type, event_type) if column.type.kind is Kind.BINARY else event_type
+    return (
+        _QUERIED_BACK.get(event_type, event_type) if column.type.kind is Kind.BINARY else event_type
+    )
 
 
-# --- templates --------------------------------------------------------------------------------------------------------
+# --- templates ------------------------------------------------------------------------------------
 
 
 def _text_of(template: str, **values: object) -> str:

@@ -39,12 +39,29 @@ def upgrade() -> None:
     types, now = dialect.column_types, sa.text(dialect.utc_now)
     op.create_table(
         quoted(log.error_table),
-        sa.Column("record_id", types["integer"], nullable=False, comment="The row of the log that failed"),
-        sa.Column("error_time", types["time"], nullable=False, server_default=now, comment="When it failed, in UTC"),
-        sa.Column("code", types["code"], nullable=False, comment="Why: a code of the row checks, or receiver"),
+        sa.Column(
+            "record_id", types["integer"], nullable=False, comment="The row of the log that failed"
+        ),
+        sa.Column(
+            "error_time",
+            types["time"],
+            nullable=False,
+            server_default=now,
+            comment="When it failed, in UTC",
+        ),
+        sa.Column(
+            "code",
+            types["code"],
+            nullable=False,
+            comment="Why: a code of the row checks, or receiver",
+        ),
         sa.Column("message", types["text"], nullable=False, comment="Why, for people"),
         sa.Column("consumer", types["code"], comment="Whose failure it is; NULL: the publisher's"),
-        sa.Column("event_id", types["text"], comment="The object of a consumer's snapshot that failed; NULL: a row"),
+        sa.Column(
+            "event_id",
+            types["text"],
+            comment="The object of a consumer's snapshot that failed; NULL: a row",
+        ),
         schema=schema_of(log),
         comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",
     )
@@ -59,7 +76,13 @@ def upgrade() -> None:
             autoincrement=False,
             comment="Number of the flight, never reused",
         ),
-        sa.Column("started", types["time"], nullable=False, server_default=now, comment="When it started, in UTC"),
+        sa.Column(
+            "started",
+            types["time"],
+            nullable=False,
+            server_default=now,
+            comment="When it started, in UTC",
+        ),
         sa.Column(
             "composition",
             types["text"],
@@ -95,18 +118,38 @@ def _create_resync(log: LogTable, dialect: Dialect) -> None:
     # There is no primary key: a table with one would be a class of its schema.
     op.create_table(
         quoted(log.resync_table),
-        sa.Column("digest", types["digest"], nullable=False, comment="SHA-256 of what is written again"),
-        sa.Column("class_name", types["name"], nullable=False, comment="Class whose objects are written again"),
-        sa.Column("selection", types["text"], nullable=False, comment="Which of them, for people"),
-        sa.Column("started", types["time"], nullable=False, server_default=now, comment="When it was started, in UTC"),
         sa.Column(
-            "position", types["text"], comment="Last key that is written, or last line of the file; NULL: none yet"
+            "digest", types["digest"], nullable=False, comment="SHA-256 of what is written again"
+        ),
+        sa.Column(
+            "class_name",
+            types["name"],
+            nullable=False,
+            comment="Class whose objects are written again",
+        ),
+        sa.Column("selection", types["text"], nullable=False, comment="Which of them, for people"),
+        sa.Column(
+            "started",
+            types["time"],
+            nullable=False,
+            server_default=now,
+            comment="When it was started, in UTC",
+        ),
+        sa.Column(
+            "position",
+            types["text"],
+            comment="Last key that is written, or last line of the file; NULL: none yet",
         ),
         sa.Column("rows_written", types["integer"], nullable=False, comment="Rows written so far"),
         schema=schema_of(log),
-        comment=f"Resyncs into {log.name} that are not finished: one line each, gone with its last batch",
+        comment=(
+            f"Resyncs into {log.name} that are not finished: one line each, gone with its "
+            "last batch"
+        ),
     )
-    op.create_index(quoted(index), quoted(log.resync_table), ["digest"], unique=True, schema=schema_of(log))
+    op.create_index(
+        quoted(index), quoted(log.resync_table), ["digest"], unique=True, schema=schema_of(log)
+    )
     execute(dialect.after_resync(log, index))
 
 
@@ -115,23 +158,40 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
     # There is no primary key: a table with one would be a class of its schema.
     op.create_table(
         quoted(log.epoch_table),
-        sa.Column("epoch", types["code"], comment="What new event-ids carry behind the record_id; NULL: nothing"),
-        sa.Column("server", types["text"], comment="JSON: what the server last said of itself, such as its timeline"),
+        sa.Column(
+            "epoch",
+            types["code"],
+            comment="What new event-ids carry behind the record_id; NULL: nothing",
+        ),
+        sa.Column(
+            "server",
+            types["text"],
+            comment="JSON: what the server last said of itself, such as its timeline",
+        ),
         sa.Column("raised", types["time"], comment="When the epoch was drawn, in UTC; NULL: never"),
-        sa.Column("removed", types["integer"], comment="Highest record_id that was removed; NULL: none"),
+        sa.Column(
+            "removed", types["integer"], comment="Highest record_id that was removed; NULL: none"
+        ),
         schema=schema_of(log),
-        comment=f"The epoch of {log.name}: one line, changed when the database has lost its newest transactions",
+        comment=(
+            f"The epoch of {log.name}: one line, changed when the database has lost its "
+            "newest transactions"
+        ),
     )
     execute(dialect.after_epoch(log))
     # The line is written at once, with the timeline if the database has it in SQL. So a loss before
     # the first connection of a publisher is noticed, too.
-    epochs = sa.table(quoted(log.epoch_table), sa.column("epoch"), sa.column("server"), schema=schema_of(log))
+    epochs = sa.table(
+        quoted(log.epoch_table), sa.column("epoch"), sa.column("server"), schema=schema_of(log)
+    )
     server: sa.ColumnElement[str] = sa.literal_column(dialect.server_sql)
     if not context.is_offline_mode():
         # The identity of this copy of the database is left out: nobody has published the log under
         # an epoch yet.
         timeline = dialect.server_parts(op.get_bind(), log).get("timeline")
-        server = sa.literal(None if timeline is None else json.dumps({"timeline": timeline}), sa.Text())
+        server = sa.literal(
+            None if timeline is None else json.dumps({"timeline": timeline}), sa.Text()
+        )
     # If DDL is not transactional, a migration that broke off is run again and finds the line.
     told = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
     op.execute(sa.insert(epochs).from_select(["server"], told))
@@ -154,15 +214,45 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
     op.create_table(
         quoted(log.consumer_table),
         sa.Column("name", types["code"], nullable=False, comment="Name of the consumer"),
-        sa.Column("begun", types["time"], nullable=False, server_default=now, comment="When it was registered, in UTC"),
-        sa.Column("begins", types["code"], nullable=False, comment="Where it began: now, first, snapshot, a record_id"),
-        sa.Column("done", types["text"], nullable=False, comment="JSON: the set of record_ids that it has done"),
-        sa.Column("recent", types["text"], comment="JSON: what has joined it since done was written; NULL: nothing"),
-        sa.Column("moved", types["time"], comment="When rows last joined the set, in UTC; NULL: never"),
-        sa.Column("requeued", types["text"], comment="JSON: what is to be sent once more; NULL: nothing"),
-        sa.Column("loaded", types["text"], comment="JSON: how far its snapshot is; NULL: it has none any more"),
+        sa.Column(
+            "begun",
+            types["time"],
+            nullable=False,
+            server_default=now,
+            comment="When it was registered, in UTC",
+        ),
+        sa.Column(
+            "begins",
+            types["code"],
+            nullable=False,
+            comment="Where it began: now, first, snapshot, a record_id",
+        ),
+        sa.Column(
+            "done",
+            types["text"],
+            nullable=False,
+            comment="JSON: the set of record_ids that it has done",
+        ),
+        sa.Column(
+            "recent",
+            types["text"],
+            comment="JSON: what has joined it since done was written; NULL: nothing",
+        ),
+        sa.Column(
+            "moved", types["time"], comment="When rows last joined the set, in UTC; NULL: never"
+        ),
+        sa.Column(
+            "requeued", types["text"], comment="JSON: what is to be sent once more; NULL: nothing"
+        ),
+        sa.Column(
+            "loaded",
+            types["text"],
+            comment="JSON: how far its snapshot is; NULL: it has none any more",
+        ),
         schema=schema_of(log),
         comment=f"The consumers of {log.name}: one line each, written anew as they go on",
     )
-    op.create_index(quoted(index), quoted(log.consumer_table), ["name"], unique=True, schema=schema_of(log))
+    op.create_index(
+        quoted(index), quoted(log.consumer_table), ["name"], unique=True, schema=schema_of(log)
+    )
     execute(dialect.after_consumers(log, index))

@@ -42,8 +42,10 @@ def upgrade() -> None:
             "event_type",
             types["event_type"],
             nullable=False,
-            comment="1 insert field, 2 update field, 3 update field (remove all values), 4 delete row; "
-            "read back: 5 insert row, 6 update row, 7 insert field, 8 update field",
+            comment=(
+                "1 insert field, 2 update field, 3 update field (remove all values), 4 delete "
+                "row; read back: 5 insert row, 6 update row, 7 insert field, 8 update field"
+            ),
         ),
         sa.Column(
             "event_time",
@@ -52,12 +54,36 @@ def upgrade() -> None:
             server_default=sa.text(dialect.utc_now),
             comment="When the change was made, in UTC",
         ),
-        sa.Column("perpetrator", types["name"], comment="Database user who made the change; NULL: somebody else"),
-        sa.Column("table_name", types["name"], nullable=False, comment="Table or view whose object changed"),
-        sa.Column("table_key", types["key"], nullable=False, comment="Key of the object: column=value+column=value"),
-        sa.Column("column_name", types["name"], comment="Column that changed, for types 1, 2, 3, 7 and 8"),
-        sa.Column("old_value", types["value"], comment="Value before, for types 1 to 3; binary values are base64"),
-        sa.Column("new_value", types["value"], comment="Value after, for types 1 to 3; binary values are base64"),
+        sa.Column(
+            "perpetrator",
+            types["name"],
+            comment="Database user who made the change; NULL: somebody else",
+        ),
+        sa.Column(
+            "table_name",
+            types["name"],
+            nullable=False,
+            comment="Table or view whose object changed",
+        ),
+        sa.Column(
+            "table_key",
+            types["key"],
+            nullable=False,
+            comment="Key of the object: column=value+column=value",
+        ),
+        sa.Column(
+            "column_name", types["name"], comment="Column that changed, for types 1, 2, 3, 7 and 8"
+        ),
+        sa.Column(
+            "old_value",
+            types["value"],
+            comment="Value before, for types 1 to 3; binary values are base64",
+        ),
+        sa.Column(
+            "new_value",
+            types["value"],
+            comment="Value after, for types 1 to 3; binary values are base64",
+        ),
         *map(sa.CheckConstraint, dialect.log_checks()),
         schema=schema_of(log),
         comment="Event log: triggers write it, the eventlog publisher reads and marks it",
@@ -76,6 +102,8 @@ def downgrade() -> None:
         execute(dialect.wake.drop(log))
     execute(dialect.drop_after_log(log))
     # The table may have been dropped by hand; the rest of the log is removed all the same.
-    if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(quoted(log.name), schema_of(log)):
+    if context.is_offline_mode() or sa.inspect(op.get_bind()).has_table(
+        quoted(log.name), schema_of(log)
+    ):
         op.drop_table(quoted(log.name), schema=schema_of(log))
     execute(dialect.drop_before_log(log))
