@@ -1,5 +1,5 @@
 """The exported configuration of the vendor's JDBC driver, as an eventlog.toml (spec/event-log.md 9,
-column alias).
+column driver).
 
 An export holds the parameters in one of two forms, somewhere inside (*Driver Parameters*,
 *Publication Parameters* of the guide; ``driver-config`` of the NDS DTD)::
@@ -15,13 +15,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from sqlalchemy import URL
 
-from eventlog.config.kinds import split_statements
+from eventlog.config.driver_tags import DRIVER_TAGS
 from eventlog.config.settings import installed_options, installed_sections
 from eventlog.core.options import Option, toml
 from eventlog.errors import ConfigError, XdsError
@@ -143,13 +144,6 @@ def toml_text(driver: DriverConfig, source: str) -> str:
 # --- the driver's parameters ----------------------------------------------------------------------
 
 
-_ALIASES: Final[Mapping[str, tuple[str, str, Option]]] = {
-    alias: (section, key, option)
-    for section in installed_sections()
-    for key, (option, _) in installed_options(section).items()
-    for alias in option.aliases
-}
-
 _TRIGGERLESS: Final = "belongs to triggerless publication, which is not done here"
 _JAVA: Final = "concerns the Java driver of the database; Python's is used here"
 _LOCKING: Final = "statements here lock by the database's own rules"
@@ -196,7 +190,6 @@ _SECTIONS: Final = {
     "subscriber-options": "subscriber",
     "publisher-options": "publisher",
 }
-_COMPARATORS: Final = {"StringByteComparator": "bytes", "StringComparator": "collation"}
 
 
 @dataclass(slots=True)
@@ -274,7 +267,7 @@ def _parameters(element: _Element) -> Iterator[str]:
     """Yield the known parameters that have a value somewhere in an element."""
     for one in element.iter():
         name = _parameter_name(one)
-        if name is not None and name in _ALIASES and _value(one):
+        if name is not None and name in DRIVER_TAGS and _value(one):
             yield name
 
 
@@ -294,7 +287,7 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
         parameters.refuse(name, "a secret: set it by the environment")
     elif name in _NOT_TAKEN:
         parameters.refuse(name, _NOT_TAKEN[name])
-    elif name not in _ALIASES and name not in _READ_ELSEWHERE:
+    elif name not in DRIVER_TAGS and name not in _READ_ELSEWHERE:
         # An entry that only folds the form of the administration tool is no parameter.
         is_leaf = len(element) == 0 or element.find("{*}value") is not None
         if section and is_leaf and value.casefold() not in ("show", "hide"):
@@ -315,7 +308,11 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
 def _parameter_name(element: _Element) -> str | None:
     if _tag(element) == "gcv-ref":
         return element.get("driver-param-name")
-    if _tag(element) == "definition" or _name(element) in _ALIASES or _name(element) in _NOT_TAKEN:
+    if (
+        _tag(element) == "definition"
+        or _name(element) in DRIVER_TAGS
+        or _name(element) in _NOT_TAKEN
+    ):
         return _name(element)
     return _tag(element) if _tag(element) not in _STRUCTURE else None
 
@@ -363,11 +360,10 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
     for tag, text in values.items():
         if tag in _READ_ELSEWHERE:
             continue
-        section, key, option = _ALIASES[tag]
-        if tag == "column-position-comparator":
-            text = _COMPARATORS.get(text.rpartition(".")[2], text)
+        section, key, read = DRIVER_TAGS[tag]
+        option = installed_options(section)[key].option
         try:
-            value = split_statements(text) if tag == "post-poll-stmt" else _parsed(option, text)
+            value = _parsed(option, read(text))
         except ValueError as error:
             reason = f" ({error})" if str(error) else ""
             parameters.refuse(
@@ -416,12 +412,11 @@ def _scope(values: dict[str, str], parameters: _Parameters) -> None:
         )
 
 
-def _parsed(option: Option, text: str) -> Any:
-    word = option.alias_values.get(text.strip().lower(), text)
-    try:
-        value = option.kind.from_text(word)
-    except ValueError:
-        value = word
+def _parsed(option: Option, value: Any) -> Any:
+    """Return the value of an option, of its value or of the text of it. Raises ValueError."""
+    if isinstance(value, str):
+        with suppress(ValueError):
+            value = option.kind.from_text(value)
     return option.kind.parse(value)
 
 

@@ -4,23 +4,23 @@ unknown key.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from eventlog.config.driver_tags import DRIVER_TAGS
 from eventlog.config.settings import (
     CHOSEN,
     OF_FORMAT,
     SECTIONS,
-    FormatSettings,
     format_options,
     installed_options,
     installed_sections,
     variable,
 )
-from eventlog.core.options import Option, nearest, nearest_option, options_of, unknown
+from eventlog.core.options import Option, nearest, options_of, unknown
 from eventlog.errors import ConfigError
-from eventlog.registry import FORMATS, format_named, installed, named, names, own_names
+from eventlog.registry import FORMATS, format_named, named, names, own_names
 
 
 class Target(NamedTuple):
@@ -31,18 +31,7 @@ class Target(NamedTuple):
     section: str
     key: str
     option: Option
-    is_alias: bool = False
     of: str = ""
-
-
-_ELSEWHERE: Final = (
-    ("database", ("log_table", "schema_name", "tables")),
-    ("format", tuple(name for name in options_of(FormatSettings) if name != "type")),
-)
-"""The options of spec/event-log.md 9 whose home is another section. [publisher] accepts them, too,
-and the options of the default format's section.
-"""
-_DEFAULT_FORMAT: Final = options_of(FormatSettings)["type"].default
 
 
 def chosen_types(
@@ -63,8 +52,7 @@ def chosen_types(
 
 
 class Keys:
-    """The keys of each section: its options and their aliases, and the options of the type that is
-    chosen there. [publisher] also has the options of spec/event-log.md 9 whose home is elsewhere.
+    """The keys of each section: its options, and the options of the type that is chosen there.
 
     The other types are loaded only for a key that is none of these.
     """
@@ -90,17 +78,11 @@ class Keys:
         ConfigError.
         """
         if section not in self._found:
-            homes = [(section, self._options_of(section))]
-            if section == "publisher":
-                for home, names_there in _ELSEWHERE:
-                    options = options_of(SECTIONS[home])
-                    homes.append((home, {name: options[name] for name in names_there}))
+            options = dict(self._options_of(section))
             if section in CHOSEN:
                 with suppress(ConfigError):  # the option type reports this error
-                    homes.append((section, options_of(self.options_of_type(section))))
-            self._found[section] = {
-                key: one for home, options in homes for key, one in _targets(home, options)
-            }
+                    options |= options_of(self.options_of_type(section))
+            self._found[section] = {key: Target(section, key, one) for key, one in options.items()}
         return self._found[section]
 
     def _options_of(self, section: str) -> Mapping[str, Option]:
@@ -113,9 +95,6 @@ class Keys:
         ConfigError.
         """
         target = self.of(section).get(key)
-        if target is None and section == "publisher":
-            home = f"{OF_FORMAT}{_DEFAULT_FORMAT}"
-            target = dict(_targets(home, self._options_of(home))).get(key)
         if target is None and section in CHOSEN:
             declared = installed_options(section).get(key)
             if declared is not None and declared.types:
@@ -140,38 +119,28 @@ class Keys:
         key: str,
         spelled: Callable[[str, str], str] = "{}.{}".format,
     ) -> ConfigError:
-        """Return the error for a key that a section does not have. It names the place of an option
-        of this name, or else the most similar option. ``spelled`` makes the name of a setting.
+        """Return the error for a key that a section does not have. It names the sections of an
+        option of this name, the option that a parameter of the vendor's driver is, or else the
+        nearest option. ``spelled`` makes the name of a setting.
         """
-        if section == "format" or section.startswith(OF_FORMAT):
-            own = options_of(FormatSettings)
-            for name, format in sorted(installed(FORMATS), key=lambda one: one[0] != self.format):
-                if key in format_options(format):
-                    there = spelled(f"{OF_FORMAT}{name}", key)
-                    return ConfigError(
-                        f"{source} is not known; {key} is an option of the format {name}: {there}"
-                    )
-            if key in own:
-                there = spelled("format", key)
-                return ConfigError(
-                    f"{source} is not known; {key} is an option of all formats: {there}"
-                )
-        places = installed_sections()
-        for other in places:
-            if key in installed_options(other):
-                return unknown(source, spelled(other, key))
-        if section in places:
-            targets = self.of(section) if section in SECTIONS else {}
-            known = {name: one.option for name, one in targets.items() if not one.is_alias}
-            known |= {name: one.option for name, one in installed_options(section).items()}
-            return unknown(source, spelled(section, nearest_option(key, known)))
-        full = [f"{one}.{name}" for one in places for name in installed_options(one)]
+        tag = DRIVER_TAGS.get(key)
+        homes = [(home, key) for home in self._homes(section, key)]
+        if places := homes or ([] if tag is None else [(tag.section, tag.key)]):
+            say = " or ".join(spelled(home, name) for home, name in places)
+            return ConfigError(f"{source} is not known; say {say}")
+        sections = installed_sections()
+        if section in sections:
+            return unknown(source, spelled(section, nearest(key, installed_options(section))))
+        full = [f"{one}.{name}" for one in sections for name in installed_options(one)]
         return unknown(source, nearest(f"{section}.{key}", full))
 
-
-def _targets(section: str, options: Mapping[str, Option]) -> Iterator[tuple[str, Target]]:
-    """Yield the keys that name options of a section, with their targets."""
-    for name, spec in options.items():
-        yield name, Target(section, name, spec)
-        for alias in spec.aliases:
-            yield alias, Target(section, name, spec, is_alias=True)
+    def _homes(self, section: str, key: str) -> list[str]:
+        """Return the sections that have an option of this name. For a section of formats it is the
+        chosen format's, or that of another format, before all others.
+        """
+        homes = [one for one in installed_sections() if key in installed_options(one)]
+        if section == "format" or section.startswith(OF_FORMAT):
+            of_formats = [one for one in homes if one == "format" or one.startswith(OF_FORMAT)]
+            chosen = f"{OF_FORMAT}{self.format}"
+            return [chosen] if chosen in homes else of_formats[:1] or homes
+        return homes

@@ -1,7 +1,7 @@
 """The configuration: one TOML file, overridden by the environment, overridden by flags
 (spec/event-log.md 9).
 
-Each option has one home section; ``[publisher]`` accepts all options of spec/event-log.md 9.
+Each option stands in one section, by one name.
 """
 
 from __future__ import annotations
@@ -114,10 +114,9 @@ def load(
     ``file`` is the TOML file, or its content from a program, secrets included; None = no file.
     ``environ`` is the environment: variables ``EVENTLOG_<SECTION>_<KEY>`` count, all others are
     ignored. ``flags`` maps ``section.key`` to text. Flags override the environment, which overrides
-    the file, which overrides the profile and the defaults (spec/event-log.md 9). Within the file,
-    an option must agree with its alias or second place. Relative paths in the file start from the
-    file's directory. Raises one ConfigError for all wrong settings, by file and key; if all are
-    right, one for all settings that contradict each other.
+    the file, which overrides the profile and the defaults (spec/event-log.md 9). Relative paths in
+    the file start from the file's directory. Raises one ConfigError for all wrong settings, by file
+    and key; if all are right, one for all settings that contradict each other.
     """
     path = file if isinstance(file, Path) else None
     document = file if isinstance(file, Mapping) else _read_toml(file) if file is not None else {}
@@ -135,14 +134,11 @@ def load(
     read = list(_watches_of(document.get("watch", []), path))
     watches = tuple(watch for watch in read if isinstance(watch, WatchSettings))
     errors += [error for error in read if isinstance(error, ConfigError)]
-    chosen: dict[tuple[str, str], _Setting] = {}
-    for name, several in said.items():
-        try:
-            chosen[name] = _choose(several)
-        except ConfigError as error:
-            errors.append(error)
     if errors:
         raise together(errors)
+    chosen = {
+        name: min(several, key=lambda setting: setting.layer) for name, several in said.items()
+    }
 
     profile = chosen.get(("publisher", "profile"))
     idm = profile is not None and profile.value == "idm"
@@ -263,23 +259,6 @@ def _parsed_secret(config: Config, section: str, key: str, text: str) -> Any:
     return parse_value(options_of(kind)[key], text, f"{section}.{key}")
 
 
-def _choose(settings: Sequence[_Setting]) -> _Setting:
-    """Return the setting that takes precedence. Raises ConfigError if one layer (flags,
-    environment, file) has two different values.
-    """
-    first = min(settings, key=lambda setting: setting.layer)
-    for other in settings:
-        if (
-            min(other.layer, _Layer.OPTION) == min(first.layer, _Layer.OPTION)
-            and other.value != first.value
-        ):
-            second = other.source.rpartition(": ")[2]
-            raise ConfigError(
-                f"{first.source} and {second} are one option with two values; keep one"
-            )
-    return first
-
-
 def _contradictions(
     config: Config, chosen: Mapping[tuple[str, str], _Setting]
 ) -> Iterator[ConfigError]:
@@ -380,7 +359,7 @@ def _url_of_file(named: Mapping[tuple[str, str], Sequence[_Setting]]) -> str | N
     none or the file cannot be read.
     """
     urls, files = ([one.value for one in named.get(("database", key),
-                   ()) if one.layer >= _Layer.OPTION]
+                   ()) if one.layer == _Layer.FILE]
                    for key in ("url", "url_file"))  # fmt: skip
     if urls or not files:
         return urls[0] if urls else None
@@ -478,14 +457,11 @@ def _shown(
 
 
 class _Layer(IntEnum):
-    """The place of a setting, the one that takes precedence first. The last two are places in the
-    file.
-    """
+    """The place of a setting, the one that takes precedence first."""
 
     FLAG = 0
     ENVIRONMENT = 1
-    OPTION = 2
-    ALIAS = 3
+    FILE = 2
 
 
 class _Setting(NamedTuple):
@@ -608,8 +584,6 @@ def _file_setting(
             f"{source}: a secret does not belong in this file; set {variable(section, key)}"
         )
         return
-    if target.is_alias:
-        value = target.option.alias_values.get(str(value).strip().lower(), value)
     if isinstance(value, Path):
         value = str(value)
     try:
@@ -621,7 +595,7 @@ def _file_setting(
         parsed = path.parent / parsed
     elif target.option.kind is DATABASE_URL and path is not None:
         parsed = from_directory(parsed, path.parent)
-    yield _Setting(target, _Layer.ALIAS if target.is_alias else _Layer.OPTION, parsed, source)
+    yield _Setting(target, _Layer.FILE, parsed, source)
 
 
 def _from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
@@ -644,7 +618,7 @@ def _from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
                         of_file, secret, _Layer.ENVIRONMENT, f"environment variable {name}"
                     )
                 continue
-            if target is None or target.is_alias or name != name.upper():
+            if target is None or name != name.upper():
                 yield keys.unknown(f"environment variable {name}", home, key, variable)
                 continue
             yield _text_setting(

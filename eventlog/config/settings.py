@@ -1,5 +1,4 @@
-"""The options, section by section: typed, frozen, each with its default, legal range, aliases and
-help.
+"""The options, section by section: typed, frozen, each with its default, legal range and help.
 
 spec/event-log.md 9 has the rules; ``eventlog.config.load`` reads the options from a file, the
 environment and flags.
@@ -78,14 +77,12 @@ class DatabaseSettings:
         TEXT,
         "schema of the log and the classes; default: the connection's current schema; "
         "excludes tables",
-        aliases=("sync-schema",),
         example="public",
     )
     tables: tuple[str, ...] | None = option(
         None,
         NAMES,
         "parent tables and views that are classes; default: all of the schema",
-        aliases=("sync-tables",),
         example=["usr", "grp"],
     )
 
@@ -97,56 +94,37 @@ class PublisherSettings:
     profile: str = option(
         "default", choice("default", "idm"), "idm: the documented defaults of the vendor's driver"
     )
-    publisher_disabled: bool = option(False, BOOLEAN, "publish nothing", aliases=("disable",))
-    publication_mode: int = option(
-        1, PUBLICATION_MODE, "triggered publication", aliases=("publication-mode",)
-    )
-    delete_from_log: bool = option(
-        False, BOOLEAN, "delete rows that would get S or W", aliases=("delete-from-log",)
-    )
-    allow_loopback: bool = option(
-        False, BOOLEAN, "publish the publisher's own changes too", aliases=("allow-loopback",)
-    )
+    publisher_disabled: bool = option(False, BOOLEAN, "publish nothing")
+    publication_mode: int = option(1, PUBLICATION_MODE, "triggered publication")
+    delete_from_log: bool = option(False, BOOLEAN, "delete rows that would get S or W")
+    allow_loopback: bool = option(False, BOOLEAN, "publish the publisher's own changes too")
     loopback_rows: str = option(
         "consume",
         choice("consume", "leave"),
         "mark loopback rows S, or leave them N; either one set ends the warnings",
     )
     handle_future_events: bool = option(
-        False,
-        BOOLEAN,
-        "order by event_time and wait until it is due",
-        aliases=("handle-future-events",),
+        False, BOOLEAN, "order by event_time and wait until it is due"
     )
     event_time_zone: str = option("utc", choice("utc", "local"), "the clock that event_time is of")
     polling_interval: int = option(
-        10,
-        integer(1, 604800),
-        "seconds of rest between cycles, at most",
-        aliases=("polling-interval",),
+        10, integer(1, 604800), "seconds of rest between cycles, at most"
     )
     time_of_day: tuple[time, ...] | None = option(
         None, TIMES, "the server's local times to start at, in place of the interval",
-        aliases=("time-of-day",), example="06:00:00, 18:00:00",
+        example="06:00:00, 18:00:00",
     )  # fmt: skip
     notify: bool = option(True, BOOLEAN, "be woken by the database where it can", idm=False)
     post_poll_statements: tuple[str, ...] = option(
         (),
         TEXTS,
         "statements of SQL to run after a cycle that sent something",
-        aliases=("post-poll-stmt",),
         example=["CALL app.published()"],
     )
     batch_size: int = shared(options.BATCH_SIZE)
-    query_limit: int = option(
-        10000,
-        integer(0, MANY),
-        "rows a cycle, 0 = no limit",
-        aliases=("query-limit", "query limit"),
-    )
+    query_limit: int = option(10000, integer(0, MANY), "rows a cycle, 0 = no limit")
     heartbeat_interval: int = option(
         0, integer(0, MANY), "minutes without a document until a heartbeat, 0 = off",
-        aliases=("pub-heartbeat-interval",),
     )  # fmt: skip
     layout: str = shared(options.LAYOUT)
     column_map: Mapping[str, str] | None = option(

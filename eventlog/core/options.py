@@ -2,9 +2,8 @@
 writers; and the options that several of them share.
 
 An option is a field of a frozen dataclass, made by ``option``. Its kind, default, line of help and,
-if it has them, its aliases and its example stand in one place. ``parse_options``,
-``eventlog.config.load``, ``eventlog config``, ``eventlog init`` and the documentation read them
-there.
+if it has one, its example stand in one place. ``parse_options``, ``eventlog.config.load``,
+``eventlog config``, ``eventlog init`` and the documentation read them there.
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ class Kind:
 class Option:
     """The declaration of one option. Its default is not parsed.
 
-    ``aliases`` are the vendor's tags, and ``alias_values`` translates the texts of their values.
-    ``was`` is the earlier name of the option, which is refused with a hint to the present one.
     ``idm`` is the default in profile ``idm``, None if the profile does not differ. ``example`` is
     written by ``init`` for an option without default. ``secret`` options come from the environment
     alone and are never shown.
@@ -61,9 +58,6 @@ class Option:
     default: Any
     kind: Kind
     about: str
-    aliases: tuple[str, ...] = ()
-    was: str = ""
-    alias_values: Mapping[str, str] = field(default_factory=dict)
     idm: Any = None
     example: Any = ""
     secret: bool = False
@@ -119,7 +113,7 @@ def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: s
     """
     known = {name: declared for kind in kinds for name, declared in options_of(kind).items()}
     errors: list[ConfigError] = [
-        unknown(name, nearest_option(str(name), known)) for name in values if name not in known
+        unknown(name, nearest(str(name), known)) for name in values if name not in known
     ]
     parsed = []
     for kind in kinds:
@@ -176,13 +170,6 @@ def unknown(name: str, nearest: str) -> ConfigError:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return the most similar of the known names."""
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
-
-
-def nearest_option(name: str, known: Mapping[str, Option]) -> str:
-    """Return the option that had the name before, else the most similar known one."""
-    return next((one for one, declared in known.items() if declared.was == name), None) or nearest(
-        name, known
-    )
 
 
 _LONGEST: Final = 200
@@ -429,9 +416,7 @@ STYLES: Final = {
 """The types of inserts and of updates by style (spec/triggers.md 1)."""
 
 STYLE: Final = Option("field", choice(*STYLES), "what the triggers log")
-LOG_TABLE: Final = Option(
-    "eventlog", TEXT, "the log table, schema-qualified or in schema_name", aliases=("log-table",)
-)
+LOG_TABLE: Final = Option("eventlog", TEXT, "the log table, schema-qualified or in schema_name")
 LAYOUT: Final = Option(
     "2.x", choice("2.x", "3.5"), "order of the log's columns where names do not tell"
 )
@@ -439,7 +424,6 @@ COLUMN_SORT: Final = Option(
     "bytes",
     choice("bytes", "collation"),
     "order of the log's columns in databases that do not number them",
-    aliases=("column-position-comparator",),
 )
 FOLD_DISTANCE: Final = Option(
     1000, integer(0, MANY), "largest distance of record_ids between rows of one event"
@@ -447,16 +431,10 @@ FOLD_DISTANCE: Final = Option(
 FOLD_SPAN: Final = Option(
     10000, integer(0, MANY), "largest distance of first and last, 0 = no bound"
 )
-BATCH_SIZE: Final = Option(
-    128, integer(1, 128), "events a document", aliases=("batch-size",), idm=1
-)
+BATCH_SIZE: Final = Option(128, integer(1, 128), "events a document", idm=1)
 
 TIME_SYNTAX: Final = Option(
-    "integer",
-    choice("integer", "canonical", "java"),
-    "form of dates and times",
-    aliases=("time-syntax",),
-    alias_values={"1": "integer", "2": "canonical", "3": "java"},
+    "integer", choice("integer", "canonical", "java"), "form of dates and times"
 )
 TIME_ZONE: Final = Option("UTC", ZONE, "zone of values without one")
 SPECIAL_TIMES: Final = Option(
@@ -466,25 +444,9 @@ SPECIAL_TIMES: Final = Option(
     "text, or bad rows",
 )
 CHAR_PADDING: Final = Option("trim", choice("trim", "keep"), "trailing blanks of CHAR(n) values")
-META_IDENTIFIERS: Final = Option(
-    True,
-    BOOLEAN,
-    "view columns have prefixes such as pk_, mv_",
-    aliases=("enable-meta-identifiers",),
-)
+META_IDENTIFIERS: Final = Option(True, BOOLEAN, "view columns have prefixes such as pk_, mv_")
 REFERENTIAL: Final = Option(
-    "value",
-    choice("value", "dn"),
-    "foreign keys as stored, or as associations",
-    aliases=("enable-refs",),
-    alias_values={
-        "1": "dn",
-        "yes": "dn",
-        "true": "dn",
-        "0": "value",
-        "no": "value",
-        "false": "value",
-    },
+    "value", choice("value", "dn"), "foreign keys as stored, or as associations"
 )
 INSERT_QUERY_BACK: Final = Option(
     "modify", choice("modify", "add"), "element of events that are only read back"

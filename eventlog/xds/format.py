@@ -395,7 +395,6 @@ class DocumentWriterOptions(DocumentOptions):
         "lines",
         choice("lines", "directory"),
         "an envelope a line, or an envelope a file",
-        was="form",
     )
     indent: int = shared(INDENT)
     existing_keys: Any = shared(EXISTING_KEYS)

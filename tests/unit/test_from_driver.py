@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from shared import Run
 from sqlalchemy import make_url
 
+from eventlog.config.driver_tags import DRIVER_TAGS
 from eventlog.config.idm import DriverConfig, jdbc_url, read_driver, toml_text
 from eventlog.config.load import Config, load
-from eventlog.config.settings import installed_options, installed_sections
 from eventlog.errors import ConfigError
 
 TAGS = """<?xml version="1.0" encoding="UTF-8"?>
@@ -221,12 +221,6 @@ class TestDefinitions:
             assert f"\n#   {name}: " in text
 
 
-ALIASES = [
-    (alias, section, key)
-    for section in installed_sections()
-    for key, (option, _) in installed_options(section).items()
-    for alias in option.aliases
-]
 VALUES = {
     "log-table": "l",
     "sync-schema": "s",
@@ -241,9 +235,7 @@ VALUES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("alias", "section", "key"), ALIASES, ids=[alias for alias, _, _ in ALIASES]
-)
+@pytest.mark.parametrize("tag", DRIVER_TAGS)
 @pytest.mark.parametrize(
     "form",
     [
@@ -254,21 +246,19 @@ VALUES = {
         'value="{value}"/></publisher-options></d>',
     ],
 )
-def test_every_alias_is_read_in_every_form_wherever_it_stands(
-    alias: str, section: str, key: str, form: str
-) -> None:
+def test_every_tag_is_read_in_every_form_wherever_it_stands(tag: str, form: str) -> None:
     default = (
         "1"
-        if alias in ("disable", "delete-from-log", "allow-loopback", "handle-future-events")
+        if tag in ("disable", "delete-from-log", "allow-loopback", "handle-future-events")
         else "7"
     )
-    value = VALUES.get(alias, default)
-    tagged = f"<{alias}>{value}</{alias}>" if " " not in alias else f'<p name="{alias}">{value}</p>'
+    value = VALUES.get(tag, default)
+    tagged = f"<{tag}>{value}</{tag}>" if " " not in tag else f'<p name="{tag}">{value}</p>'
     export = form.format(
-        name=alias, value=value or "1", tagged=tagged if value else f"<{alias}>1</{alias}>"
+        name=tag, value=value or "1", tagged=tagged if value else f"<{tag}>1</{tag}>"
     )
     driver = read_driver(export.encode())
-    expected = set() if value is None else {f"{section}.{key}"}
+    expected = set() if value is None else {f"{DRIVER_TAGS[tag].section}.{DRIVER_TAGS[tag].key}"}
     assert set(taken(driver)) == expected
 
 
@@ -402,8 +392,8 @@ def test_a_url_that_is_not_known_is_named_without_its_text() -> None:
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)
 
 
-@given(st.sampled_from([alias for alias, _, _ in ALIASES]), TEXTS, TEXTS)
-def test_whatever_the_texts_are_the_file_can_be_read(alias: str, value: str, name: str) -> None:
+@given(st.sampled_from(sorted(DRIVER_TAGS)), TEXTS, TEXTS)
+def test_whatever_the_texts_are_the_file_can_be_read(tag: str, value: str, name: str) -> None:
     def xml(text: str) -> str:
         escaped = text.replace("&", "&amp;").replace("<", "&lt;").replace('"', "&quot;")
         return "".join(c for c in escaped if c not in "\ufffe\uffff")
@@ -411,7 +401,7 @@ def test_whatever_the_texts_are_the_file_can_be_read(alias: str, value: str, nam
     export = (
         f'<driver-config name="{xml(name)}&#10;x = '
         '1"><driver-options><log-table>l</log-table><definition '
-        f'name="{alias}"><value>{xml(value)}</value></definition><definition '
+        f'name="{tag}"><value>{xml(value)}</value></definition><definition '
         f'name="o{xml(name)}&#10;[x]"><value>1</value></definition></driver-options></driver-config>'
     )
     text = toml_text(read_driver(export.encode()), name)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventlog.config.kinds import split_statements
+from eventlog.config.driver_tags import split_statements
 from eventlog.core.options import parse_boolean, toml
 
 

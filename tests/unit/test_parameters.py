@@ -1,4 +1,4 @@
-"""Every line of the table of parameters: its option, alias, profile idm and default
+"""Every line of the table of parameters: its option, its section, profile idm and default
 (spec/event-log.md 9).
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from eventlog import __version__
+from eventlog.config.driver_tags import DRIVER_TAGS
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import publish_options
 from eventlog.errors import ConfigError
@@ -20,85 +21,76 @@ from eventlog.sql.dialects.postgresql import DIALECT
 
 File = Callable[[str], Config]
 
-# option, its aliases, profile idm, our default, a value as the vendor writes it, what it means
-TABLE: list[tuple[str, tuple[str, ...], Any, Any, str, Any]] = [
+# option, profile idm, our default, a value as TOML has it, what it means
+TABLE: list[tuple[str, Any, Any, str, Any]] = [
     (
         "database.log_table",
-        ("log-table",),
         "eventlog",
         "eventlog",
         '"indirect_process"',
         "indirect_process",
     ),
-    ("database.schema_name", ("sync-schema",), None, None, '"indirect"', "indirect"),
-    ("database.tables", ("sync-tables",), None, None, '"usr; grp,  emp"', ("usr", "grp", "emp")),
-    ("publisher.publisher_disabled", ("disable",), False, False, '"1"', True),
-    ("publisher.publication_mode", ("publication-mode",), 1, 1, "1", 1),
-    ("publisher.delete_from_log", ("delete-from-log",), False, False, '"Yes"', True),
-    ("publisher.allow_loopback", ("allow-loopback",), False, False, '"TRUE"', True),
-    ("publisher.handle_future_events", ("handle-future-events",), False, False, "1", True),
-    ("publisher.event_time_zone", (), "utc", "utc", '"local"', "local"),
-    ("publisher.polling_interval", ("polling-interval",), 10, 10, "604800", 604800),
+    ("database.schema_name", None, None, '"indirect"', "indirect"),
+    ("database.tables", None, None, '"usr; grp,  emp"', ("usr", "grp", "emp")),
+    ("publisher.publisher_disabled", False, False, '"1"', True),
+    ("publisher.publication_mode", 1, 1, "1", 1),
+    ("publisher.delete_from_log", False, False, '"Yes"', True),
+    ("publisher.allow_loopback", False, False, '"TRUE"', True),
+    ("publisher.handle_future_events", False, False, "1", True),
+    ("publisher.event_time_zone", "utc", "utc", '"local"', "local"),
+    ("publisher.polling_interval", 10, 10, "604800", 604800),
     (
         "publisher.time_of_day",
-        ("time-of-day",),
         None,
         None,
         '"18:30:00, 06:00:00"',
         (time(6), time(18, 30)),
     ),
-    ("publisher.notify", (), False, True, "1", True),
+    ("publisher.notify", False, True, "1", True),
     (
         "publisher.post_poll_statements",
-        ("post-poll-stmt",),
         (),
         (),
         "[\"SELECT ';'\", 'SELECT 2']",
         ("SELECT ';'", "SELECT 2"),
     ),
-    ("publisher.batch_size", ("batch-size",), 1, 128, "16", 16),
-    ("publisher.query_limit", ("query-limit", "query limit"), 10000, 10000, "0", 0),
-    ("publisher.heartbeat_interval", ("pub-heartbeat-interval",), 0, 0, "10", 10),
-    ("format.xds.time_syntax", ("time-syntax",), "integer", "integer", "2", "canonical"),
-    ("format.meta_identifiers", ("enable-meta-identifiers",), True, True, '"no"', False),
-    ("format.referential", ("enable-refs",), "value", "value", "1", "dn"),
-    ("publisher.layout", (), "2.x", "2.x", '"3.5"', "3.5"),
-    ("publisher.column_map", (), None, None, "", None),
+    ("publisher.batch_size", 1, 128, "16", 16),
+    ("publisher.query_limit", 10000, 10000, "0", 0),
+    ("publisher.heartbeat_interval", 0, 0, "10", 10),
+    ("format.xds.time_syntax", "integer", "integer", '"canonical"', "canonical"),
+    ("format.meta_identifiers", True, True, '"no"', False),
+    ("format.referential", "value", "value", '"dn"', "dn"),
+    ("publisher.layout", "2.x", "2.x", '"3.5"', "3.5"),
+    ("publisher.column_map", None, None, "", None),
     (
         "publisher.column_sort",
-        ("column-position-comparator",),
         "bytes",
         "bytes",
         '"collation"',
         "collation",
     ),
-    ("format.xds.insert_query_back", (), "modify", "modify", '"add"', "add"),
-    ("publisher.loopback_rows", (), "consume", "consume", '"leave"', "leave"),
-    ("publisher.fold_distance", (), 1000, 1000, "0", 0),
-    ("publisher.fold_span", (), 10000, 10000, "0", 0),
-    ("format.noop_updates", (), "drop", "drop", '"emit"', "emit"),
-    ("format.emit_keys", (), False, False, '"yes"', True),
-    ("format.char_padding", (), "trim", "trim", '"keep"', "keep"),
-    ("format.time_zone", (), "UTC", "UTC", '"Europe/Berlin"', "Europe/Berlin"),
-    ("format.special_times", (), "text", "text", '"error"', "error"),
-    ("publisher.driver_user", (), None, None, '"idm"', "idm"),
-    ("publisher.retry_initial", (), 1.0, 1.0, "2", 2.0),
-    ("publisher.retry_max", (), 60.0, 60.0, "90.5", 90.5),
-    ("publisher.on_retry", (), "stop", "park", '"park"', "park"),
-    ("publisher.max_parked", (), 1000, 1000, "1", 1),
-    ("publisher.concurrency", (), 1, 1, "64", 64),
-    ("publisher.flight_rows", (), 10000, 10000, "1", 1),
-    ("publisher.flight_bytes", (), 16777216, 16777216, "65536", 65536),
-    ("publisher.mark_interval", (), 1.0, 1.0, "0.5", 0.5),
-    ("format.xds.product_name", (), "eventlog", "eventlog", '"IDM"', "IDM"),
-    ("format.xds.product_version", (), __version__, __version__, '"4.8"', "4.8"),
+    ("format.xds.insert_query_back", "modify", "modify", '"add"', "add"),
+    ("publisher.loopback_rows", "consume", "consume", '"leave"', "leave"),
+    ("publisher.fold_distance", 1000, 1000, "0", 0),
+    ("publisher.fold_span", 10000, 10000, "0", 0),
+    ("format.noop_updates", "drop", "drop", '"emit"', "emit"),
+    ("format.emit_keys", False, False, '"yes"', True),
+    ("format.char_padding", "trim", "trim", '"keep"', "keep"),
+    ("format.time_zone", "UTC", "UTC", '"Europe/Berlin"', "Europe/Berlin"),
+    ("format.special_times", "text", "text", '"error"', "error"),
+    ("publisher.driver_user", None, None, '"idm"', "idm"),
+    ("publisher.retry_initial", 1.0, 1.0, "2", 2.0),
+    ("publisher.retry_max", 60.0, 60.0, "90.5", 90.5),
+    ("publisher.on_retry", "stop", "park", '"park"', "park"),
+    ("publisher.max_parked", 1000, 1000, "1", 1),
+    ("publisher.concurrency", 1, 1, "64", 64),
+    ("publisher.flight_rows", 10000, 10000, "1", 1),
+    ("publisher.flight_bytes", 16777216, 16777216, "65536", 65536),
+    ("publisher.mark_interval", 1.0, 1.0, "0.5", 0.5),
+    ("format.xds.product_name", "eventlog", "eventlog", '"IDM"', "IDM"),
+    ("format.xds.product_version", __version__, __version__, '"4.8"', "4.8"),
 ]
-NAMED = [
-    (option, name)
-    for option, aliases, *_ in TABLE
-    for name in (option.rpartition(".")[2], *aliases)
-]
-LEGAL = {option: (text, value) for option, _, _, _, text, value in TABLE if text}
+LEGAL = {option: (text, value) for option, _, _, text, value in TABLE if text}
 
 
 @pytest.fixture
@@ -119,49 +111,47 @@ def setting(config: Config, option: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("option", "idm", "default"), [(option, idm, default) for option, _, idm, default, *_ in TABLE]
+    ("option", "idm", "default"), [(option, idm, default) for option, idm, default, *_ in TABLE]
 )
 def test_default_and_profile(file: File, option: str, idm: Any, default: Any) -> None:
     assert setting(load(None, {}), option) == default
     assert setting(file('[publisher]\nprofile = "idm"\n'), option) == idm
 
 
-@pytest.mark.parametrize(
-    ("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL]
-)
-def test_option_and_alias_mean_the_same(file: File, option: str, name: str) -> None:
-    text, value = LEGAL[option]
-    if name == option.rpartition(".")[2] and option in (
-        "format.xds.time_syntax",
-        "format.referential",
-    ):
-        text = f'"{value}"'  # the vendor's numbers are values of the aliases
-    assert setting(file(f'[publisher]\n"{name}" = {text}\n'), option) == value
+def line(option: str) -> str:
+    section, _, key = option.rpartition(".")
+    return f"[{section}]\n{key} = {LEGAL[option][0]}\n"
 
 
-@pytest.mark.parametrize(
-    ("option", "name"), [(option, name) for option, name in NAMED if option in LEGAL]
-)
-def test_what_is_given_counts_more_than_the_profile(file: File, option: str, name: str) -> None:
-    text, value = LEGAL[option]
-    if name == option.rpartition(".")[2] and option in (
-        "format.xds.time_syntax",
-        "format.referential",
-    ):
-        text = f'"{value}"'
-    assert setting(file(f'[publisher]\nprofile = "idm"\n"{name}" = {text}\n'), option) == value
+@pytest.mark.parametrize("option", LEGAL)
+def test_an_option_is_read_in_its_section(file: File, option: str) -> None:
+    assert setting(file(line(option)), option) == LEGAL[option][1]
 
 
-@pytest.mark.parametrize(
-    ("alias", "text", "value"),
-    [("time-syntax", "1", "integer"), ("time-syntax", '"3"', "java"), ("enable-refs", '"0"',
-     "value"), ("enable-refs", '"yes"', "dn"), ("enable-refs", "false", "value")],
-)  # fmt: skip
-def test_the_vendors_numbers_are_words_of_ours(
-    file: File, alias: str, text: str, value: str
+@pytest.mark.parametrize("option", LEGAL)
+def test_an_option_is_refused_in_another_section_which_says_its_own(
+    file: File, option: str
 ) -> None:
-    config = file(f'[publisher]\n"{alias}" = {text}\n')
-    assert value in (setting(config, "format.xds.time_syntax"), config.format.referential)
+    key = option.rpartition(".")[2]
+    with pytest.raises(ConfigError, match=rf"log\.{key} is not known; say .*{option}"):
+        file(f"[log]\n{key} = {LEGAL[option][0]}\n")
+
+
+@pytest.mark.parametrize("option", LEGAL)
+def test_what_is_given_counts_more_than_the_profile(file: File, option: str) -> None:
+    given = line(option)
+    if option.startswith("publisher."):
+        given = given.replace("[publisher]\n", "")
+    text = f'[publisher]\nprofile = "idm"\n{given}'
+    assert setting(file(text), option) == LEGAL[option][1]
+
+
+@pytest.mark.parametrize("tag", DRIVER_TAGS)
+def test_a_parameter_of_the_driver_is_refused_with_the_option(file: File, tag: str) -> None:
+    """`eventlog init --from-driver` reads these; a configuration has the options."""
+    option = f"{DRIVER_TAGS[tag].section}.{DRIVER_TAGS[tag].key}"
+    with pytest.raises(ConfigError, match=f"publisher.{tag} is not known; say {option}$"):
+        file(f'[publisher]\n"{tag}" = 1\n')
 
 
 @pytest.mark.parametrize("word", ['"1"', '"yes"', '"TRUE"', '"Yes"', "1", "true"])
@@ -178,7 +168,6 @@ def test_so_is_false(file: File, word: str) -> None:
     "line",
     [
         "publication_mode = 2",
-        '"publication-mode" = 2',
         "polling_interval = 0",
         "polling_interval = 604801",
         "batch_size = 0",
@@ -202,23 +191,9 @@ def test_what_is_not_legal_is_refused(file: File, line: str) -> None:
         file(f"[publisher]\n{line}\n")
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [
-        'batch_size = 5\n"batch-size" = 6',
-        '"query-limit" = 5\n"query limit" = 6',
-        'log_table = "a"\n"log-table" = "b"',
-    ],
-)
-def test_an_option_and_its_alias_must_agree(file: File, lines: str) -> None:
-    with pytest.raises(ConfigError, match="one option with two values"):
-        file(f"[publisher]\n{lines}\n")
-    file('[publisher]\nbatch_size = 5\n"batch-size" = 5\n')
-
-
 def test_schema_and_tables_exclude_each_other(file: File) -> None:
     with pytest.raises(ConfigError, match="exclude each other"):
-        file('[publisher]\n"sync-schema" = "a"\n"sync-tables" = "b"\n')
+        file('[database]\nschema_name = "a"\ntables = ["b"]\n')
 
 
 @pytest.mark.parametrize(

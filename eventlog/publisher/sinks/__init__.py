@@ -30,7 +30,6 @@ FILE_LAYOUT: Final = Option(
     "lines",
     choice("lines", "documents"),
     "an envelope a line (a file a flight), or a file an envelope",
-    was="form",
 )
 TIMEOUT: Final = Option(
     30.0, number(0.001, 3600),
