@@ -23,9 +23,9 @@ import psutil
 from eventlog.changes.format import Report
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.workload import stream
 from eventlog.gbase.writer import write_stream
 from eventlog.model import Change, ChangeOp
+from eventlog.testing.gbase_workload import stream
 
 COLUMNS = (
     "id integer, big bigint, price decimal(10,2), day date, made datetime year to fraction(5), "

@@ -22,8 +22,8 @@ from typing import Any
 import common
 
 from eventlog.linter.dispatch_tables import QUEUE_COLUMNS, DispatchRow, column_values, dispatch_rows
-from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.reader import QueueReader, ReaderOptions
+from eventlog.testing.linter_emulator import ATTRS, Workload, emulate
 
 
 def main() -> None:

@@ -1,23 +1,16 @@
-"""Row images: their types, the interface of codecs, and the codec of our emulator
-(spec/linter-queue.md 6, 7).
+"""Row images: their types and the interface of codecs (spec/linter-queue.md 6, 7).
 
-Decoding is a hot path: ``EmulatorCodec`` prepares one ``struct`` for each run of fixed slots of a
-table, so that a row takes few calls, and converts only the columns that need it. In return an error
-is found in a run first, and ``decode`` goes through the row a second time, slot by slot, to name
-the column.
+The one codec that has a name is that of our emulator (``eventlog.testing.linter_codec``). It is
+imported when the option ``codec`` names it.
 """
 
 from __future__ import annotations
 
-import codecs
-import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import datetime
-from decimal import Context, Decimal, InvalidOperation
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, Final, Protocol, runtime_checkable
 
 from eventlog.core.catalog import Column, Table
-from eventlog.core.options import CHARSET
 from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.linter.dispatch_tables import ColumnAttrs, TableAttrs
@@ -79,6 +72,12 @@ class RowCodec(Protocol):
         ...
 
 
+EMULATOR_CODEC: Final = "eventlog-emulator-1"
+"""The name of the codec of our emulator."""
+
+_EMULATOR_MODULE: Final = "eventlog.testing.linter_codec"
+
+
 def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
     """Return the codec of the option ``codec``: an object, ``"none"`` or ``"eventlog-emulator-1"``.
 
@@ -86,166 +85,19 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
     """
     if option == "none":
         return None
-    if option == EmulatorCodec.name:
-        return EmulatorCodec(charset)
+    if option == EMULATOR_CODEC:
+        emulator: RowCodec = import_module(_EMULATOR_MODULE).EmulatorCodec(charset)
+        return emulator
     if isinstance(option, RowCodec):
         return option
     raise ConfigError(
-        f"codec {option!r} is unknown; use none, {EmulatorCodec.name} or an object with decode "
-        "and encode"
+        f"codec {option!r} is unknown; use none, {EMULATOR_CODEC} or an object with decode and "
+        "encode"
     )
 
 
-_VARIABLE: Final = frozenset({Typ.VARCHAR, Typ.VARBYTE, Typ.NVARCHAR})
 LONGEST: Final = 4000
 """The greatest number of bytes of a column."""
-
-_DECIMALS: Final = 10
-_ONE: Final = 10**_DECIMALS
-_CONTEXT: Final = Context(prec=40)
-
-Convert = Callable[[Any], Any]
-
-
-class EmulatorCodec:
-    """The codec ``eventlog-emulator-1``; ``charset`` is that of CHAR and VARCHAR. Raises
-    ConfigError.
-    """
-
-    name = "eventlog-emulator-1"
-
-    def __init__(self, charset: str = "utf-8") -> None:
-        CHARSET.parse(charset)
-        self._charset = codecs.lookup(charset).name
-        self._segments: dict[TableAttrs, list[_Segment]] = {}
-        self._writers: dict[TableAttrs, list[tuple[ColumnAttrs, bytes, Convert]]] = {}
-
-    def decode(self, table: TableAttrs, image: bytes) -> dict[str, Value]:
-        """Return the row of an image. Raises RowDecodeError with the first column that is wrong."""
-        segments = self._segments.get(table)
-        if segments is None:
-            segments = self._segments[table] = [
-                _segment(run, self._charset) for run in _runs(table.columns)
-            ]
-        try:
-            return _decoded(segments, image)
-        except RowDecodeError:
-            # A segment may hold several columns. Decoding slot by slot names the first that is
-            # wrong.
-            _decoded([_segment((column,), self._charset) for column in table.columns], image)
-            raise
-
-    def encode(self, table: TableAttrs, row: Mapping[str, Value]) -> bytes:
-        """Return the image of a row. Raises RowEncodeError with the column."""
-        writers = self._writers.get(table)
-        if writers is None:
-            writers = self._writers[table] = [
-                _writer(column, self._charset) for column in table.columns
-            ]
-        slots = []
-        for column, null, convert in writers:
-            if column.name not in row:
-                raise RowEncodeError(
-                    f"column {column.name!r} is not given; NULL has to be given too", column.name
-                )
-            value = row[column.name]
-            if value is None:
-                slots.append(null)
-                continue
-            try:
-                slots.append(convert(value))
-            except (ValueError, OverflowError, struct.error, InvalidOperation) as error:
-                raise RowEncodeError(
-                    f"column {column.name!r} cannot hold {value!r:.60}: {error}", column.name
-                ) from None
-            except (TypeError, AttributeError):
-                kind = type(value).__name__
-                raise RowEncodeError(
-                    f"column {column.name!r} of type code {column.typ} cannot hold a value of "
-                    f"type {kind}",
-                    column.name,
-                ) from None
-        return b"".join(slots)
-
-
-# --- the types ------------------------------------------------------------------------------------
-
-
-def _slot(
-    column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowEncodeError]
-) -> tuple[Convert | None, Convert]:
-    """Return two functions for a column's slot: from the raw value to the Python value (None if
-    they are equal), and back.
-
-    The first raises ValueError, the second the errors that ``encode`` explains. Raises ``refused``
-    for an unknown type code or LEN.
-    """
-    slot: tuple[Convert | None, Convert]
-    length = column.length
-    fits = 0 <= length <= LONGEST
-    match column.typ:
-        case Typ.CHAR:
-            fits = fits and length > 0
-            slot = (
-                lambda raw: raw.decode(charset).rstrip(" "),
-                lambda value: _padded(value.encode(charset), length, b" "),
-            )
-        case Typ.VARCHAR:
-            slot = (lambda raw: raw.decode(charset), lambda value: value.encode(charset))
-        case Typ.NCHAR:
-            fits = fits and length > 0 and length % 2 == 0
-            slot = (
-                lambda raw: _utf16(raw).rstrip(" "),
-                lambda value: _padded(_to_utf16(value), length, b"\0 "),
-            )
-        case Typ.NVARCHAR:
-            fits = fits and length % 2 == 0
-            slot = (_utf16, _to_utf16)
-        case Typ.BYTE:
-            fits = fits and length > 0
-            slot = (None, lambda value: _padded(bytes_of(value), length, b"\0"))
-        case Typ.VARBYTE:
-            slot = (None, bytes_of)
-        case Typ.BLOB:
-            fits = 0 <= length <= 0xFFFF
-            slot = (None, lambda value: _exactly(bytes_of(value), length))
-        case Typ.DATE:
-            fits = length == 16
-            slot = (_date, _to_date)
-        case Typ.DECIMAL:
-            fits = length == 16
-            slot = (_decimal, _to_decimal)
-        case Typ.BOOLEAN:
-            fits = 1 <= length <= 5
-            slot = (_boolean, lambda value: _to_boolean(value, length))
-        case Typ.INTEGER | Typ.REAL:
-            fits = (column.typ, length) in _STRUCT_FORMATS
-            slot = (None, struct.Struct(f">{_struct_format(column)}").pack if fits else bytes)
-        case _:
-            raise refused(
-                f"column {column.name!r} has the unknown type code {column.typ}", column.name
-            )
-    if not fits:
-        raise refused(
-            f"column {column.name!r} of type code {column.typ} cannot have LEN {length}",
-            column.name,
-        )
-    return slot
-
-
-_STRUCT_FORMATS: Final = {
-    (Typ.INTEGER, 2): "h",
-    (Typ.INTEGER, 4): "i",
-    (Typ.INTEGER, 8): "q",
-    (Typ.REAL, 4): "f",
-    (Typ.REAL, 8): "d",
-}
-
-
-def _struct_format(column: ColumnAttrs) -> str:
-    if column.typ in _VARIABLE:
-        return "H"
-    return _STRUCT_FORMATS.get((column.typ, column.length), f"{column.length}s")
 
 
 def bytes_of(value: Any) -> bytes:
@@ -255,193 +107,6 @@ def bytes_of(value: Any) -> bytes:
     if not isinstance(value, bytes):
         raise TypeError
     return value
-
-
-# --- decoding -------------------------------------------------------------------------------------
-
-
-class _Segment(NamedTuple):
-    """A run of fixed slots, and the null flag and length of the variable slot behind them, if any.
-
-    ``longest`` is the greatest length of the variable slot, None without one.
-    """
-
-    names: tuple[str, ...]
-    unpack: Callable[[bytes, int], tuple[Any, ...]]
-    size: int
-    no_nulls: tuple[int, ...]
-    longest: int | None
-    conversions: tuple[tuple[str, Convert], ...]
-
-
-def _decoded(segments: list[_Segment], image: bytes) -> dict[str, Value]:
-    row: dict[str, Value] = {}
-    offset, end = 0, len(image)
-    for segment in segments:
-        names, unpack, size, no_nulls, longest, conversions = segment
-        try:
-            slots = unpack(image, offset)
-        except struct.error:
-            raise _bad_slot(names[-1], f"{offset + size - end} bytes of it are missing") from None
-        offset += size
-        flags, values = slots[::2], slots[1::2]
-        if longest is not None:
-            start, offset = offset, offset + values[-1]
-            if values[-1] > longest:
-                raise _bad_slot(names[-1], f"its length {values[-1]} is more than {longest}")
-            if offset > end:
-                raise _bad_slot(names[-1], f"{offset - end} bytes of it are missing")
-            values = (*values[:-1], image[start:offset])
-        if flags != no_nulls:
-            values = _with_nulls(segment, flags, values)
-        row.update(zip(names, values))  # noqa: B905 - as many by construction
-        name = ""
-        try:
-            for name, convert in conversions:
-                value = row[name]
-                if value is not None:
-                    row[name] = convert(value)
-        except ValueError as error:
-            raise _bad_slot(name, str(error)) from None
-    if offset != len(image):
-        raise RowDecodeError(f"{len(image) - offset} bytes are left over behind the last column")
-    return row
-
-
-def _runs(columns: Iterable[ColumnAttrs]) -> Iterator[tuple[ColumnAttrs, ...]]:
-    """Yield the columns of each segment: a variable column ends one."""
-    run: list[ColumnAttrs] = []
-    for column in columns:
-        run.append(column)
-        if column.typ in _VARIABLE:
-            yield tuple(run)
-            run = []
-    if run:
-        yield tuple(run)
-
-
-def _segment(columns: tuple[ColumnAttrs, ...], charset: str) -> _Segment:
-    conversions = [(column.name, _slot(column, charset, RowDecodeError)[0]) for column in columns]
-    last = columns[-1]
-    structure = struct.Struct(">" + "".join("B" + _struct_format(column) for column in columns))
-    return _Segment(
-        tuple(column.name for column in columns),
-        structure.unpack_from,
-        structure.size,
-        (0,) * len(columns),
-        last.length if last.typ in _VARIABLE else None,
-        tuple((name, convert) for name, convert in conversions if convert is not None),
-    )
-
-
-def _with_nulls(
-    segment: _Segment, flags: tuple[int, ...], values: tuple[Any, ...]
-) -> tuple[Any, ...]:
-    for name, flag in zip(segment.names, flags, strict=True):
-        if flag > 1:
-            raise _bad_slot(name, f"its null flag is {flag:02X}, neither 00 nor 01")
-    if segment.longest is not None and flags[-1] and values[-1]:
-        raise _bad_slot(segment.names[-1], f"it is NULL with a length of {len(values[-1])}")
-    return tuple([None if flag else value for flag, value in zip(flags, values, strict=True)])
-
-
-def _bad_slot(name: str, reason: str) -> RowDecodeError:
-    return RowDecodeError(f"column {name!r}: {reason}", name)
-
-
-def _utf16(raw: bytes) -> str:
-    text = raw.decode("utf-16-be")
-    if 2 * len(text) != len(raw):
-        raise ValueError("it holds surrogates")
-    return text
-
-
-def _date(raw: bytes) -> datetime:
-    if not raw.isdigit() or raw[8:10] > b"23":
-        raise ValueError(f"{raw!r} is no time YYYYMMDDhhmmsscc")
-    text = raw.decode("ascii")
-    return datetime.fromisoformat(f"{text[:8]}T{text[8:14]}.{text[14:]}")
-
-
-def _decimal(raw: bytes) -> Decimal:
-    number = int.from_bytes(raw, "big", signed=True)
-    if number % _ONE == 0:
-        return Decimal(number // _ONE)
-    return Decimal(number).scaleb(-_DECIMALS, _CONTEXT).normalize(_CONTEXT)
-
-
-def _boolean(raw: bytes) -> bool:
-    number = int.from_bytes(raw, "big")
-    if number > 1:
-        raise ValueError(f"{number} is neither 0 nor 1")
-    return bool(number)
-
-
-# --- encoding -------------------------------------------------------------------------------------
-
-
-def _writer(column: ColumnAttrs, charset: str) -> tuple[ColumnAttrs, bytes, Convert]:
-    """Return the column, its slot for NULL, and the function that makes the slot of any other
-    value.
-    """
-    _, raw = _slot(column, charset, RowEncodeError)
-    if column.typ in _VARIABLE:
-        return column, b"\1\0\0", lambda value: _variable(raw(value), column.length)
-    return column, b"\1" + bytes(column.length), lambda value: b"\0" + raw(value)
-
-
-def _variable(raw: bytes, longest: int) -> bytes:
-    if len(raw) > longest:
-        raise ValueError(f"it has {len(raw)} bytes, more than {longest}")
-    return b"\0" + len(raw).to_bytes(2, "big") + raw
-
-
-def _padded(raw: bytes, length: int, filler: bytes) -> bytes:
-    if len(raw) > length:
-        raise ValueError(f"it has {len(raw)} bytes, more than {length}")
-    return raw + filler * ((length - len(raw)) // len(filler))
-
-
-def _exactly(raw: bytes, length: int) -> bytes:
-    if len(raw) != length:
-        raise ValueError(f"a BLOB descriptor has {length} bytes, not {len(raw)}")
-    return raw
-
-
-def _to_utf16(value: str) -> bytes:
-    if value and max(value) > "\uffff":
-        raise ValueError("it holds a character beyond U+FFFF")
-    return value.encode("utf-16-be")
-
-
-def _to_date(value: datetime) -> bytes:
-    if value.tzinfo is not None:
-        raise ValueError("a DATE has no time zone")
-    digits = (
-        f"{value.year:04}{value.month:02}{value.day:02}"
-        f"{value.hour:02}{value.minute:02}{value.second:02}"
-    )
-    return f"{digits}{value.microsecond // 10_000:02}".encode("ascii")
-
-
-def _to_decimal(value: Decimal | int) -> bytes:
-    if not isinstance(value, Decimal | int):
-        raise TypeError
-    number = Decimal(value)
-    if not number.is_finite():
-        raise ValueError("it is no number")
-    if number and number.adjusted() >= 20:
-        raise ValueError("it has more than 20 digits before the point")
-    scaled = number.scaleb(_DECIMALS, Context(prec=max(40, len(number.as_tuple().digits))))
-    if scaled != scaled.to_integral_value():
-        raise ValueError(f"it has more than {_DECIMALS} fraction digits")
-    return int(scaled).to_bytes(16, "big", signed=True)
-
-
-def _to_boolean(value: bool, length: int) -> bytes:
-    if value not in (0, 1):
-        raise ValueError("it is neither true nor false")
-    return int(value).to_bytes(length, "big")
 
 
 # --- a replicated table as a table of a catalogue -------------------------------------------------

@@ -31,7 +31,7 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing
-from eventlog.linter.codec import RowCodec, RowDecodeError, row_codec
+from eventlog.linter.codec import EMULATOR_CODEC, RowCodec, RowDecodeError, row_codec
 from eventlog.linter.dispatch_tables import (
     Destination,
     DispatchRow,
@@ -170,7 +170,7 @@ class ReaderOptions(CheckedOptions):
     tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     codec: RowCodec | str = option(
         "none",
-        Kind(_parse_codec, "none, eventlog-emulator-1 or an object"),
+        Kind(_parse_codec, f"none, {EMULATOR_CODEC} or an object"),
         "codec of the row images",
     )
     charset: str = shared(CODEC_CHARSET)

@@ -36,7 +36,15 @@ from eventlog.errors import (
     SchemaMissing,
     ValueRange,
 )
-from eventlog.linter.codec import LONGEST, RowCodec, RowEncodeError, Typ, bytes_of, row_codec
+from eventlog.linter.codec import (
+    EMULATOR_CODEC,
+    LONGEST,
+    RowCodec,
+    RowEncodeError,
+    Typ,
+    bytes_of,
+    row_codec,
+)
 from eventlog.linter.dispatch_tables import (
     DATA_SIZE,
     MASK_64,
@@ -149,7 +157,7 @@ class WriterOptions(CheckedOptions):
     other tables; their numbers come from ``tables``, or follow the highest number there.
     """
 
-    codec: RowCodec | str = option("eventlog-emulator-1", ANY, "codec of the row images")
+    codec: RowCodec | str = option(EMULATOR_CODEC, ANY, "codec of the row images")
     charset: str = shared(CODEC_CHARSET)
     timezone: str = shared(TIMEZONE)
     continuation_lengths: str = option(
@@ -194,7 +202,7 @@ class QueueWriter:
         codec = row_codec(options.codec, options.charset)
         if codec is None:
             raise ConfigError(
-                "codec none cannot write rows; use eventlog-emulator-1 or an object with encode"
+                f"codec none cannot write rows; use {EMULATOR_CODEC} or an object with encode"
             )
         self._encode = codec.encode
         self._zone = time_zone_named(options.timezone, "timezone")

@@ -1,10 +1,16 @@
-"""Conformance kits for pytest, by which authors test their formats and sinks (extra ``testing``).
+"""Parts to test with: kits for authors of formats and sinks, and emulated sources.
 
-A test module imports all of a kit and has one fixture, which returns the case to test::
+The kits are for pytest and need the extra ``testing``. A test module imports all of a kit and has
+one fixture, which returns the case to test::
 
     from eventlog.testing.format_kit import *
 
     @pytest.fixture
     def format_case() -> FormatCase:
         return FormatCase(MyFormat())
+
+The emulators need no extra. They stand in for servers that a user does not have:
+``gbase_emulator`` and ``gbase_workload`` for a GBase CDC server, ``linter_emulator`` and
+``linter_codec`` for a Linter queue. Nothing of the product imports them, but for the row codec
+``eventlog-emulator-1``, which ``eventlog.linter.codec`` loads by its name.
 """

@@ -16,7 +16,7 @@ from eventlog.changes.format import Report
 from eventlog.changes.json_form import to_json, value_from_json, value_to_json
 from eventlog.core.options import parse_options
 from eventlog.errors import EventlogError, FormatError, UnknownOperation
-from eventlog.linter.codec import EmulatorCodec, Typ
+from eventlog.linter.codec import Typ
 from eventlog.linter.dispatch_tables import (
     DispatchRow,
     TableAttrs,
@@ -30,6 +30,7 @@ from eventlog.linter.dispatch_tables import (
 from eventlog.linter.operations import FIELDS, check_code, parts
 from eventlog.linter.reader import QueueReader, ReaderOptions, SeveralNodes
 from eventlog.model import Change
+from eventlog.testing.linter_codec import EmulatorCodec
 
 Case = dict[str, Any]
 

@@ -16,7 +16,6 @@ import sqlalchemy as sa
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.linter.dispatch_tables import DispatchRow, MissingColumn
-from eventlog.linter.emulator import ATTRS, Step, Workload, emulate
 from eventlog.linter.format import (
     QueuePoller,
     SourceOptions,
@@ -28,6 +27,7 @@ from eventlog.linter.format import (
 )
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change
+from eventlog.testing.linter_emulator import ATTRS, Step, Workload, emulate
 
 EMULATOR: dict[str, Any] = {"codec": "eventlog-emulator-1"}
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from eventlog.gbase.emulator import CdcServer, EmulatorConnection
-from eventlog.gbase.workload import T1, drain, new_server, open_session
+from eventlog.testing.gbase_emulator import CdcServer, EmulatorConnection
+from eventlog.testing.gbase_workload import T1, drain, new_server, open_session
 
 ROWS: Final = 60
 

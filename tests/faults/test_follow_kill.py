@@ -26,12 +26,12 @@ from eventlog.changes.events import change_to_events
 from eventlog.changes.format import Report
 from eventlog.core.options import toml
 from eventlog.gbase import format
-from eventlog.gbase.workload import T1, drain, new_server, open_session
 from eventlog.linter.dispatch_tables import DispatchRow
-from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.format import create_tables, insert_attrs, insert_rows
 from eventlog.model import Change, ChangeOp
 from eventlog.qlik import message_format
+from eventlog.testing.gbase_workload import T1, drain, new_server, open_session
+from eventlog.testing.linter_emulator import ATTRS, Workload, emulate
 from eventlog.xds.writer import write_event
 
 Expected = list[tuple[str, str]]

@@ -37,7 +37,7 @@ from test_follow_kill import (
 
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
-from eventlog.gbase.workload import T1
+from eventlog.testing.gbase_workload import T1
 
 
 class Session:

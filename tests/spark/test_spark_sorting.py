@@ -20,7 +20,6 @@ from eventlog.changes.format import Report
 from eventlog.changes.json_form import dumps
 from eventlog.conversion import convert as convert_row_by_row
 from eventlog.errors import ConfigError, FormatError
-from eventlog.linter.emulator import TABLES, Workload, emulate
 from eventlog.linter.format import write_export
 from eventlog.model import Change, ChangeOp
 from eventlog.registry import format_named
@@ -28,6 +27,7 @@ from eventlog.spark.captures import captures, read_capture
 from eventlog.spark.change_frame import change_of, read_captures
 from eventlog.spark.convert import CaptureFailed, convert
 from eventlog.spark.sorting import sorted_format
+from eventlog.testing.linter_emulator import TABLES, Workload, emulate
 
 CODEC = {"codec": "eventlog-emulator-1"}
 

@@ -18,9 +18,7 @@ from lxml import etree
 
 from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.values import ValueOptions
-from eventlog.gbase.emulator import CdcServer, Switches, Work
 from eventlog.gbase.options import ReadOptions
-from eventlog.gbase.workload import drain, open_session
 from eventlog.model import Answer, Event, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.sinks import Sink
@@ -30,6 +28,8 @@ from eventlog.publisher.stream.capture_files import CaptureFiles
 from eventlog.publisher.stream.follow import Following, OpenPosition, follow
 from eventlog.publisher.stream.position import Saved, position_table
 from eventlog.publisher.waiting import StopRequest
+from eventlog.testing.gbase_emulator import CdcServer, Switches, Work
+from eventlog.testing.gbase_workload import drain, open_session
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 

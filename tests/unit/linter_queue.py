@@ -6,9 +6,9 @@ from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.linter.dispatch_tables import Destination, DispatchRow
-from eventlog.linter.emulator import ATTRS
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.model import Change
+from eventlog.testing.linter_emulator import ATTRS
 
 DATE = bytes.fromhex("42414baf0000")
 TO = Destination("DSTSRV", "APP", "ITEM")

@@ -27,13 +27,13 @@ from followed_stream import (
 )
 
 from eventlog.errors import ConfigError
-from eventlog.gbase.emulator import Switches
 from eventlog.gbase.records import Framer, FramingError
 from eventlog.gbase.session import SessionDead
 from eventlog.publisher.stream import Mark, Read, SourceLost
 from eventlog.publisher.stream.capture_files import CaptureFiles, CapturePosition
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.waiting import StopRequest
+from eventlog.testing.gbase_emulator import Switches
 
 
 def once(path: Path, place: Path) -> list[str]:

@@ -23,7 +23,6 @@ from eventlog.config.load import load
 from eventlog.errors import ConfigError, DatabaseError, ReceiverAway
 from eventlog.gbase.session import Capture
 from eventlog.linter.dispatch_tables import DispatchRow
-from eventlog.linter.emulator import Workload, emulate
 from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Answer
@@ -37,6 +36,7 @@ from eventlog.publisher.stream.open_source import following as following_of
 from eventlog.publisher.stream.open_source import ignored_options, position_of
 from eventlog.publisher.stream.position import Saved, TablePosition
 from eventlog.publisher.waiting import StopRequest
+from eventlog.testing.linter_emulator import Workload, emulate
 
 # --- status ---------------------------------------------------------------------------------------
 

@@ -39,9 +39,7 @@ from eventlog.changes.format import Report
 from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
-from eventlog.gbase.emulator import EmulatorConnection, Switches
 from eventlog.gbase.session import Capture
-from eventlog.linter.emulator import ATTRS, Workload, emulate
 from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, insert_rows
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Change, Level
@@ -52,6 +50,8 @@ from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.stream.open_source import position_of, source_of
 from eventlog.publisher.stream.position import Saved, position_ddl, position_table
 from eventlog.publisher.waiting import StopRequest
+from eventlog.testing.gbase_emulator import EmulatorConnection, Switches
+from eventlog.testing.linter_emulator import ATTRS, Workload, emulate
 
 # --- a session ------------------------------------------------------------------------------------
 

@@ -14,12 +14,13 @@ from typing import Any
 import pytest
 
 from eventlog.gbase import records
-from eventlog.gbase.emulator import CdcServer, Done, Switches, Work
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
 from eventlog.gbase.session import ERROR_NUMBERS, SessionDead
-from eventlog.gbase.workload import (
+from eventlog.model import Change, ChangeOp
+from eventlog.testing.gbase_emulator import CdcServer, Done, Switches, Work
+from eventlog.testing.gbase_workload import (
     ALL,
     LABELS,
     SCENARIOS,
@@ -31,7 +32,6 @@ from eventlog.gbase.workload import (
     play,
     stream,
 )
-from eventlog.model import Change, ChangeOp
 
 SWITCHES = [
     Switches(),
@@ -293,7 +293,7 @@ def test_updates_that_change_nothing_are_written() -> None:
 def test_the_example_of_the_documentation_runs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "gbase-streams.md").read_text(encoding="utf-8")
     (example,) = re.findall(
-        r"^```python\n(from eventlog\.gbase\.emulator .*?)^```$", page, re.M | re.S
+        r"^```python\n(from eventlog\.testing\.gbase_emulator .*?)^```$", page, re.M | re.S
     )
     names: dict[str, Any] = {}
     exec(example, names)

@@ -22,8 +22,8 @@ from eventlog.gbase.format import listing
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import HEADER_SIZES
-from eventlog.gbase.workload import SCENARIOS, play, stream
 from eventlog.model import Change
+from eventlog.testing.gbase_workload import SCENARIOS, play, stream
 
 STREAMS = [play(name) for name in SCENARIOS] + [b"".join(stream(seed, 20_000)) for seed in range(3)]
 LIMITS = ReadOptions(max_record=1 << 16, max_open_bytes=1 << 16)

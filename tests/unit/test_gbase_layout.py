@@ -24,8 +24,8 @@ from eventlog.gbase.layout import (
 )
 from eventlog.gbase.options import ReadOptions, parse_table_name
 from eventlog.gbase.values import SizeArrayError
-from eventlog.gbase.workload import ALL_TYPES, extreme_row, null_row, random_value
 from eventlog.model import Value
+from eventlog.testing.gbase_workload import ALL_TYPES, extreme_row, null_row, random_value
 
 # --- rows -----------------------------------------------------------------------------------------
 

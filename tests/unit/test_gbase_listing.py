@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from eventlog.errors import FormatError
-from eventlog.gbase.emulator import Switches
 from eventlog.gbase.format import listing
 from eventlog.gbase.layout import RowLengthError
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import TruncatedStream
-from eventlog.gbase.workload import LABELS, SCENARIOS, play
+from eventlog.testing.gbase_emulator import Switches
+from eventlog.testing.gbase_workload import LABELS, SCENARIOS, play
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
 CAPTURE = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from eventlog.errors import DatabaseError
-from eventlog.gbase.emulator import CdcServer, EmulatorConnection, EmulatorCursor
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.session import Capture, CdcError, capture_session
-from eventlog.gbase.workload import ALL, T1, new_server
 from eventlog.model import Change
+from eventlog.testing.gbase_emulator import CdcServer, EmulatorConnection, EmulatorCursor
+from eventlog.testing.gbase_workload import ALL, T1, new_server
 
 CAPTURE = Capture(T1, ("c1", "c2"), 111)
 

@@ -27,9 +27,9 @@ from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
 from eventlog.gbase.values import DecodeError
-from eventlog.gbase.workload import ALL_TYPES, play, random_value
 from eventlog.gbase.writer import write_stream
 from eventlog.model import Change, ChangeOp, Lob
+from eventlog.testing.gbase_workload import ALL_TYPES, play, random_value
 
 COLUMNS = "id integer, name varchar(40,0), price decimal(10,2)"
 ROW = {"id": 7, "name": "nut", "price": Decimal("1.50")}

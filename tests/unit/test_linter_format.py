@@ -25,11 +25,11 @@ from eventlog.linter.dispatch_tables import (
     MissingColumn,
     column_values,
 )
-from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.format import FORMAT, create_tables
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.model import Change, ChangeOp
 from eventlog.sql.connection import connect_any
+from eventlog.testing.linter_emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 
 EMULATOR = {"codec": "eventlog-emulator-1"}
 WRITER: dict[str, Any] = {

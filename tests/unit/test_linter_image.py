@@ -14,9 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from eventlog.errors import ConfigError
-from eventlog.linter.codec import EmulatorCodec, RowDecodeError, RowEncodeError, Typ
+from eventlog.linter.codec import RowDecodeError, RowEncodeError, Typ
 from eventlog.linter.dispatch_tables import ColumnAttrs, TableAttrs, attrs_of_rows, table_attrs
 from eventlog.model import Lob
+from eventlog.testing.linter_codec import EmulatorCodec
 
 CODEC = EmulatorCodec()
 

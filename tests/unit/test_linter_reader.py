@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from linter_queue import DATE, TO, addresses, commit, counted, read, rollback, row
 
 from eventlog.errors import ConfigError, NotExpressible, SchemaMissing
-from eventlog.linter.codec import EmulatorCodec, RowDecodeError
+from eventlog.linter.codec import RowDecodeError
 from eventlog.linter.dispatch_tables import Destination, DispatchRow, TableAttrs
-from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, Workload, emulate
 from eventlog.linter.operations import DestinationsDiffer
 from eventlog.linter.reader import QueueReader, ReaderOptions, SeveralNodes
 from eventlog.model import Change, ChangeOp, Value
+from eventlog.testing.linter_codec import EmulatorCodec
+from eventlog.testing.linter_emulator import ATTRS, DOCUMENT, ITEM, Workload, emulate
 
 LATER = bytes.fromhex("42414bb00000")
 EMULATOR: dict[str, Any] = {"codec": "eventlog-emulator-1"}

@@ -21,10 +21,10 @@ from eventlog.errors import (
 )
 from eventlog.linter.codec import RowEncodeError, Typ
 from eventlog.linter.dispatch_tables import QUEUE_COLUMNS, DispatchRow, column_values, dispatch_rows
-from eventlog.linter.emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 from eventlog.linter.reader import QueueReader, ReaderOptions
 from eventlog.linter.writer import QueueWriter, WriterOptions
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
+from eventlog.testing.linter_emulator import ATTRS, DOCUMENT, ITEM, READING, Workload, emulate
 
 TABLES = {7: "APP.ITEM", 8: "APP.READING", 9: "APP.DOCUMENT"}
 DESCRIBED = {

@@ -10,7 +10,6 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Final
 
-from eventlog.gbase.emulator import CdcServer, Switches, Work
 from eventlog.gbase.layout import Column, parse_type
 from eventlog.gbase.packed import (
     DAY,
@@ -25,6 +24,7 @@ from eventlog.gbase.packed import (
 )
 from eventlog.gbase.values import Kind
 from eventlog.model import ChangeOp, Row, Value
+from eventlog.testing.gbase_emulator import CdcServer, Switches, Work
 
 # --- scripts --------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 
 The workload has interleaved transactions, rollbacks, reused transaction numbers, rows of several
 parts, BLOB operations, several destinations, and log files that wrap. Its row images are the
-invented ones of ``codec``.
+invented ones of ``linter_codec``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from decimal import Decimal
 from random import Random
 from typing import Final, NamedTuple
 
-from eventlog.linter.codec import EmulatorCodec, Typ
+from eventlog.linter.codec import Typ
 from eventlog.linter.dispatch_tables import (
     ColumnAttrs,
     Destination,
@@ -36,6 +36,7 @@ from eventlog.linter.operations import (
 )
 from eventlog.linter.writer import SystemLog, first_address
 from eventlog.model import Change, ChangeOp, Value, differing
+from eventlog.testing.linter_codec import EmulatorCodec
 
 Row = dict[str, Value]
 
