@@ -41,9 +41,9 @@ def _check_place(format: str, place: str) -> None:
     may contain a password.
     """
     scheme, is_url, _ = place.partition("://")
-    taken = format_named(format).schemes
-    if is_url and taken is not None and scheme not in taken:
-        urls = "".join(f", or {one}://..." for one in taken)
+    schemes = format_named(format).schemes
+    if is_url and schemes is not None and scheme not in schemes:
+        urls = "".join(f", or {one}://..." for one in schemes)
         raise ConfigError(f"{format} takes no {scheme}://...: name a file or a directory{urls}")
 
 

@@ -86,12 +86,14 @@ def read_captures(
     ConfigError; a query fails with FormatError.
     """
     reader = in_own_options(format, "reader", read_options({"reader": options or {}})["reader"])
-    frame, taken = work_on(spark, captures(format, source, reader), format, reader, strict=strict)
+    frame, captures_in = work_on(
+        spark, captures(format, source, reader), format, reader, strict=strict
+    )
     schema = _schema_with(columns)
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
-        for _, read_capture in taken(batches):
+        for _, read_capture in captures_in(batches):
             yield from batches_of(read_capture(Report(strict=strict)), columns, nulled)
 
     return frame.mapInArrow(read, schema)

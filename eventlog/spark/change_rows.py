@@ -20,10 +20,10 @@ from eventlog.changes.events import outgoing_reader
 from eventlog.changes.publishing import EventWriter, Publishing, time_reader
 from eventlog.config.publishing import chosen_format, publish_options
 from eventlog.core.catalog import Catalog, ObjectClass, row_of
-from eventlog.core.events import Outgoing
+from eventlog.core.events import READS_ROW, Outgoing
 from eventlog.core.typed import to_text, values_of
 from eventlog.core.values import ColumnType, Kind
-from eventlog.model import Change, Value
+from eventlog.model import Change, Operation, Value
 from eventlog.publisher.flight import Flight
 from eventlog.spark.change_frame import structs_of
 from eventlog.spark.change_log import Classes
@@ -146,10 +146,10 @@ class Rows:
             "record_ids": _lists(pa.int64(), (event.ids for event in events)),
             "class": [change.table for change in changes],
             "operation": [str(event.operation) for event in events],
-            "key": _maps(dict(change.key or ()) for change in changes),
+            "key": _maps([dict(change.key or ()) for change in changes]),
             "changed": _lists(
                 pa.string(),
-                (None if change.changed is None else sorted(change.changed) for change in changes),
+                (_changed(event, change) for event, change in zip(events, changes, strict=True)),
             ),
             "commit_time": pa.array(moments, self._schema.field("commit_time").type),
             "perpetrator": [origins[record_id][1] for record_id in first_ids],
@@ -182,8 +182,44 @@ class Rows:
         return [writer.body([piece]).decode().rstrip("\n") for piece in pieces]
 
 
+def _changed(event: Outgoing, change: Change) -> Sequence[str] | None:
+    """Return the attributes that an event writes, in ascending order; None for a delete, and for an
+    add that has the whole row (spec/spark-changes.md 1).
+    """
+    if event.operation == Operation.ADD:
+        # An INSERT without values is one row that says so (spec/triggers.md 2).
+        if not event.steps:
+            return None
+        _, event_type, _, _, _, _ = event.steps[0]
+        if event_type in READS_ROW:
+            return None
+        assert change.after is not None
+        return sorted(change.after.keys() - dict(change.key or ()).keys())
+    return None if change.changed is None else sorted(change.changed)
+
+
 def _lists(kind: pa.DataType, lists: Iterable[Sequence[Any] | None]) -> pa.Array:
     """Return lists as an array; None becomes NULL."""
+    flat, offsets, mask = _flat(lists)
+    return pa.ListArray.from_arrays(offsets, pa.array(flat, kind), mask=mask)
+
+
+def _maps(images: Sequence[Mapping[str, Value] | None]) -> pa.Array:
+    """Return rows as maps of texts, by column; None becomes NULL, as a row and as a value."""
+    names, offsets, mask = _flat(images)
+    texts = [
+        value if value is None or value.__class__ is str else _text(value)
+        for image in images
+        if image is not None
+        for value in image.values()
+    ]
+    return pa.MapArray.from_arrays(
+        offsets, pa.array(names, pa.string()), pa.array(texts, pa.string()), mask=mask
+    )
+
+
+def _flat(lists: Iterable[Iterable[Any] | None]) -> tuple[list[Any], pa.Array, pa.Array | None]:
+    """Return the members of all lists in one, where each list begins, and which ones are None."""
     flat: list[Any] = []
     offsets: list[int] = []
     missing: list[bool] = []
@@ -193,35 +229,7 @@ def _lists(kind: pa.DataType, lists: Iterable[Sequence[Any] | None]) -> pa.Array
         if one is not None:
             flat += one
     offsets.append(len(flat))
-    return pa.ListArray.from_arrays(
-        pa.array(offsets, pa.int32()),
-        pa.array(flat, kind),
-        mask=pa.array(missing) if any(missing) else None,
-    )
-
-
-def _maps(images: Iterable[Mapping[str, Value] | None]) -> pa.Array:
-    """Return rows as maps of texts, by column; None becomes NULL, as a row and as a value."""
-    names: list[str] = []
-    texts: list[str | None] = []
-    offsets: list[int] = []
-    missing: list[bool] = []
-    for image in images:
-        offsets.append(len(names))
-        missing.append(image is None)
-        if image is not None:
-            names += image
-            texts += [
-                value if value is None or value.__class__ is str else _text(value)
-                for value in image.values()
-            ]
-    offsets.append(len(names))
-    return pa.MapArray.from_arrays(
-        pa.array(offsets, pa.int32()),
-        pa.array(names, pa.string()),
-        pa.array(texts, pa.string()),
-        mask=pa.array(missing) if any(missing) else None,
-    )
+    return flat, pa.array(offsets, pa.int32()), pa.array(missing) if any(missing) else None
 
 
 def _text(value: Value) -> str:

@@ -229,11 +229,11 @@ def _output_place(job: _Job, capture: Capture) -> Path:
 
 
 def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[CaptureReport]:
-    frame, taken = work_on(spark, waiting, job.source_format, job.reader, strict=job.strict)
+    frame, captures_in = work_on(spark, waiting, job.source_format, job.reader, strict=job.strict)
 
     def convert_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
-        for capture, read in taken(batches):
+        for capture, read in captures_in(batches):
             report = _convert(job, capture, read)
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 

@@ -71,31 +71,25 @@ class LastWord(NamedTuple):
 _GONE: Final = LastWord(is_gone=True, is_whole=True, values={})
 
 
-Change = tuple[Key, str, Mapping[str, Any]]
-"""Key, operation, and the image after the change, with the known columns."""
+KeyedChange = tuple[Key, LastWord]
+"""The key of an object, and what one change says of it."""
 
 
-def last_words(changes: Iterable[Change]) -> dict[Key, LastWord]:
+def last_words(changes: Iterable[KeyedChange]) -> dict[Key, LastWord]:
     """Return by key the result that changes in queue order have for each object.
 
-    An update of an object that the batch has deleted makes it anew. A second add continues the
-    first: rows of one INSERT that lie far apart are several adds (spec/event-log.md 6).
+    An update of an object that the batch has deleted makes it anew. Rows of one INSERT that lie far
+    apart are several adds, of one batch or of several (spec/event-log.md 6): each sets the columns
+    that it has, as an update does.
     """
     words: dict[Key, LastWord] = {}
-    for key, operation, values in changes:
+    for key, word in changes:
         before = words.get(key)
-        if operation == Operation.DELETE:
-            words[key] = _GONE
-        elif operation == Operation.ADD and (
-            before is None or before.is_gone or not before.is_whole
-        ):
-            words[key] = LastWord(is_gone=False, is_whole=True, values=values)
-        elif before is None:
-            words[key] = LastWord(is_gone=False, is_whole=False, values=values)
-        else:
-            words[key] = LastWord(
-                is_gone=False, is_whole=before.is_whole, values={**before.values, **values}
+        if before is not None and not word.is_whole:
+            word = LastWord(
+                is_gone=False, is_whole=before.is_whole, values={**before.values, **word.values}
             )
+        words[key] = word
     return words
 
 
@@ -271,8 +265,8 @@ def _merge_source(columns: Columns, words: Mapping[Key, LastWord]) -> pa.Table:
 
 # --- the class ------------------------------------------------------------------------------------
 
-_TAKEN: Final = ["position", "operation", "key", "after", "commit_time"]
-"""The columns taken from the rows of the stream; the first one gives the order."""
+_READ: Final = ["position", "operation", "key", "after", "changed", "commit_time"]
+"""The columns of the stream that a merge reads; the first one gives the order."""
 _LOADED_AT_ONCE: Final = 5_000
 """The number of objects that the first load reads at a time."""
 
@@ -372,15 +366,20 @@ class ClassSource:
                 texts = {one.name: current[key][one.name][0] for one in attributes}
                 yield {**dict(read_key(key)), **self._typed(texts)}
 
-    def changes(self, batch: pa.Table) -> Iterator[Change]:
+    def changes(self, batch: pa.Table) -> Iterator[KeyedChange]:
         """Yield the changes of a batch in queue order. New columns are looked up first."""
-        rows = batch.select(_TAKEN).sort_by(_TAKEN[0]).to_pylist()
+        rows = batch.select(_READ).sort_by(_READ[0]).to_pylist()
         images = [{} if row["after"] is None else dict(row["after"]) for row in rows]
         self._look_up({name for image in images for name in image})
         for row, image in zip(rows, images, strict=True):
             texts = dict(row["key"])
             key = tuple(self.columns.readers[name](texts[name]) for name in self.columns.key)
-            yield key, row["operation"], self._typed(image)
+            if row["operation"] == Operation.DELETE:
+                yield key, _GONE
+            else:
+                # Who changes has `changed`, and so has an add of single columns.
+                is_whole = row["changed"] is None
+                yield key, LastWord(is_gone=False, is_whole=is_whole, values=self._typed(image))
 
     def _look_up(self, names: set[str]) -> None:
         """Read the class anew if it lacks some of the names."""

@@ -84,9 +84,9 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
         state = recover(context)
         sampled: list[Group] = []
         if parts:
-            taken = read_window(context, 1, None, frozenset(), state.parking)
+            window = read_window(context, 1, None, frozenset(), state.parking)
             # Without the groups for which the window has no room.
-            sampled = [group for group in taken.groups if taken.unread.isdisjoint(ids_of(group))]
+            sampled = [group for group in window.groups if window.unread.isdisjoint(ids_of(group))]
         events = [
             event
             for event in build_events(context, sampled, context.query_back)

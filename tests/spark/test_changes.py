@@ -109,7 +109,8 @@ def test_a_row_says_its_event(log: sa.Engine, config: str) -> None:
     assert add == {
         "position": 5, "event_id": "5", "record_ids": [5, 6], "class": "usr", "operation": "add",
         "key": {"idu": "7"}, "before": None, "after": {"idu": "7", "fname": "Ann", "age": "31"},
-        "changed": None, "commit_time": datetime(2026, 5, 4, 3, 2, 1, 500000, UTC),
+        "changed": ["age", "fname"],
+        "commit_time": datetime(2026, 5, 4, 3, 2, 1, 500000, UTC),
         "perpetrator": "app",
     }  # fmt: skip
     assert (modify["before"], modify["after"]) == (
@@ -122,6 +123,20 @@ def test_a_row_says_its_event(log: sa.Engine, config: str) -> None:
         {"idu": "8"},
         None,
     )
+
+
+def test_an_add_that_has_the_whole_row_names_no_attributes(
+    log: sa.Engine, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTLOG_FORMAT_XDS_INSERT_QUERY_BACK", "add")
+    log_rows(log, [
+        (1, 5, "app", "usr", "idu=1", None, None, None),  # read back
+        (2, 1, "app", "usr", "idu=9001", "fname", None, None),  # an INSERT without values
+        (3, 7, "app", "usr", "idu=2", "fname", None, None),
+    ])  # fmt: skip
+    rows = read_all(config=config)
+    assert [row["changed"] for row in rows] == [None, None, ["fname"]]
+    assert [row["after"].get("fname") for row in rows] == ["f1", None, "f2"]
 
 
 def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: str) -> None:

@@ -59,12 +59,13 @@ INSERT INTO acct SELECT 'b' || i % 3, i, 'owner <' || i || '>', i / 4.0, date '2
 """
 
 
+def make_accounts(engine: sa.Engine) -> None:
+    run(engine, *TABLES.split(";"))
+
+
 @pytest.fixture
 def database(spark: SparkSession, filled_database: Any) -> Iterator[sa.Engine]:
-    def make(engine: sa.Engine) -> None:
-        run(engine, *TABLES.split(";"))
-
-    with filled_database(make) as made:
+    with filled_database(make_accounts) as made:
         yield made
 
 

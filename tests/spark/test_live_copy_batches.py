@@ -75,14 +75,18 @@ def row_of(position: int, operation: str, key: int, after: Mapping[str, Any] | N
     texts = after and [
         (name, None if value is None else str(value)) for name, value in after.items()
     ]
-    return {"position": position, "operation": operation, "key": [("id", str(key))], "after": texts}
+    changed = None if after is None else sorted(after.keys() - {"id"})
+    return {
+        "position": position, "operation": operation, "key": [("id", str(key))], "after": texts,
+        "changed": changed,
+    }  # fmt: skip
 
 
 def batch_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     texts = pa.map_(pa.string(), pa.string())
     schema = pa.schema([
         ("position", pa.int64()), ("operation", pa.string()), ("key", texts), ("after", texts),
-        ("commit_time", pa.timestamp("us", "UTC")),
+        ("changed", pa.list_(pa.string())), ("commit_time", pa.timestamp("us", "UTC")),
     ])  # fmt: skip
     return pa.Table.from_pylist(list(rows), schema=schema)
 
@@ -96,26 +100,51 @@ def held_by(copy: DeltaCopy) -> Rows:
 # --- the last word --------------------------------------------------------------------------------
 
 
-def test_a_column_that_is_set_to_null_is_told_from_one_that_was_not_captured() -> None:
-    words = last_words([((1,), "modify", {"a": None})])
-    assert words == {(1,): LastWord(is_gone=False, is_whole=False, values={"a": None})}
+def said(**values: Any) -> LastWord:
+    """What an event says that writes these columns."""
+    return LastWord(is_gone=False, is_whole=False, values=values)
 
 
-def test_updates_of_one_object_are_put_together() -> None:
-    changes = [((1,), "modify", {"a": 1}), ((1,), "modify", {"b": 2})]
-    assert last_words(changes)[1,].values == {"a": 1, "b": 2}
+GONE = LastWord(is_gone=True, is_whole=True, values={})
 
 
-def test_adds_of_one_object_are_put_together() -> None:
-    changes = [((1,), "add", {"a": 1}), ((1,), "add", {"b": 2})]
-    assert last_words(changes) == {
-        (1,): LastWord(is_gone=False, is_whole=True, values={"a": 1, "b": 2})
-    }
+def test_a_column_that_is_set_to_null_is_told_from_one_that_was_not_captured(
+    tmp_path: Path,
+) -> None:
+    copy = delta(tmp_path / "t")
+    put_batch(Source({1: {A: "x", PAY: Decimal(1)}}), copy, "query", 0, lambda: batch_of([]))
+    put_batch(Source({}), copy, "query", 1, lambda: batch_of([row_of(1, "modify", 1, {A: None})]))
+    assert held_by(copy) == {1: {A: None, PAY: Decimal(1)}}
+
+
+def test_events_of_one_object_are_put_together() -> None:
+    assert last_words([((1,), said(a=1)), ((1,), said(b=2))]) == {(1,): said(a=1, b=2)}
 
 
 def test_what_is_deleted_and_comes_again_keeps_nothing_of_before() -> None:
-    changes = [((1,), "delete", {}), ((1,), "modify", {"a": 1})]
-    assert last_words(changes) == {(1,): LastWord(is_gone=False, is_whole=True, values={"a": 1})}
+    words = last_words([((1,), said(b=2)), ((1,), GONE), ((1,), said(a=1))])
+    assert words == {(1,): LastWord(is_gone=False, is_whole=True, values={"a": 1})}
+
+
+def test_a_whole_row_replaces_what_was_said_before() -> None:
+    whole = LastWord(is_gone=False, is_whole=True, values={"a": 1})
+    assert last_words([((1,), said(b=2)), ((1,), whole)]) == {(1,): whole}
+
+
+def test_an_insert_that_comes_in_two_batches_loses_no_column(tmp_path: Path) -> None:
+    copy = delta(tmp_path / "t")
+    put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
+    put_batch(Source({}), copy, "query", 1, lambda: batch_of([row_of(1, "add", 1, {A: "x"})]))
+    put_batch(Source({}), copy, "query", 2, lambda: batch_of([row_of(2, "add", 1, {PAY: 2})]))
+    assert held_by(copy) == {1: {A: "x", PAY: Decimal(2)}}
+
+
+def test_a_row_that_was_read_back_is_taken_as_a_whole(tmp_path: Path) -> None:
+    copy = delta(tmp_path / "t")
+    put_batch(Source({1: {A: "x", PAY: Decimal(1)}}), copy, "query", 0, lambda: batch_of([]))
+    resynced = row_of(1, "add", 1, {A: "y"}) | {"changed": None}
+    put_batch(Source({}), copy, "query", 1, lambda: batch_of([resynced]))
+    assert held_by(copy) == {1: {A: "y", PAY: None}}
 
 
 # --- a Delta table --------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ from backlog_job import fetch, log_rows, make_tables, random_rows
 from deltalake import DeltaTable
 from nbclient import NotebookClient
 from shared import url_of
-from test_live_copy import INSERT, TABLES, assert_equal, installed, run, wait_until
+from test_live_copy import INSERT, assert_equal, installed, make_accounts, run, wait_until
 
 from eventlog.errors import ConfigError
 from eventlog.spark.changes import HAS_STREAMS
@@ -59,10 +59,7 @@ def backlog(own_spark: None, filled_database: Any) -> Iterator[sa.Engine]:
 
 @pytest.fixture
 def accounts(own_spark: None, filled_database: Any) -> Iterator[sa.Engine]:
-    def make(engine: sa.Engine) -> None:
-        run(engine, *TABLES.split(";"))
-
-    with filled_database(make) as database:
+    with filled_database(make_accounts) as database:
         yield database
 
 

@@ -219,8 +219,8 @@ def _renderer(job: Job) -> Render:
         numbers, prefix = 0, ""
         blob: dict[str, list[Any]] = {"class": [], "rows": []}
         for name, rows in stored_by_class.items():
-            stream, taken, latest = writers[name].stream(rows)
-            numbers += taken
+            stream, used, latest = writers[name].stream(rows)
+            numbers += used
             prefix = max(prefix, latest)
             blob["class"].append(name)
             blob["rows"].append(stream)

@@ -1,0 +1,83 @@
+"""A live copy fed with the batches of a real log, without Java."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+pytest.importorskip("deltalake", reason="the extra delta is not installed")
+pytest.importorskip(
+    "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
+)
+
+from stream_engine import Engine, reader_of
+from test_live_copy import INSERT, assert_equal, installed, make_accounts, run
+
+from eventlog.config.load import load
+from eventlog.spark.change_log import forget_connection
+from eventlog.spark.delta_copy import ClassSource, delta, put_batch
+
+TEXTS = pa.map_(pa.string(), pa.string())
+SCHEMA = pa.schema([
+    ("position", pa.int64()), ("operation", pa.string()), ("key", TEXTS), ("after", TEXTS),
+    ("changed", pa.list_(pa.string())), ("commit_time", pa.timestamp("us", "UTC")),
+])  # fmt: skip
+
+
+@pytest.fixture
+def accounts(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_accounts) as database:
+        yield database
+    forget_connection()
+
+
+def copied(config: Path, directory: Path) -> Callable[[int, list[dict[str, Any]]], None]:
+    """Return a sink that brings the copy in ``directory`` to the state after each batch."""
+    source = ClassSource.of(load(config, {}), "acct")
+    copy = delta(directory / "acct")
+
+    def put(number: int, rows: list[dict[str, Any]]) -> None:
+        pairs = [
+            {**row, **{name: row[name] and list(row[name].items()) for name in ("key", "after")}}
+            for row in rows
+        ]
+        put_batch(source, copy, "query", number, lambda: pa.Table.from_pylist(pairs, SCHEMA))
+
+    return put
+
+
+@pytest.mark.parametrize("style", ["field", "remove_all", "field_query_back", "row_query_back"])
+def test_an_insert_whose_rows_come_in_two_batches_loses_no_column(
+    accounts: sa.Engine, tmp_path: Path, style: str
+) -> None:
+    config = installed(accounts, tmp_path, style)
+    file = config.read_text()
+    config.write_text(file + "[publisher]\nfold_distance = 5\n")
+    # So that the rows of one INSERT lie far apart, as where many others write meanwhile.
+    run(
+        accounts,
+        "DO $$ BEGIN EXECUTE 'ALTER SEQUENCE ' || pg_get_serial_sequence('eventlog', 'record_id') "
+        "|| ' INCREMENT 20'; END $$",
+        INSERT.format(first=1, last=2),
+    )
+    put = copied(config, tmp_path)
+    engine = Engine(
+        reader_of(config=config, maxRowsPerBatch=3, starting="latest"), tmp_path / "query"
+    )
+    run(accounts, INSERT.format(first=3, last=3))
+    engine.step(put)  # the first load has all that is there
+    run(
+        accounts,
+        "UPDATE acct SET owner = 'x' WHERE no = 1",
+        INSERT.format(first=4, last=4),
+        "UPDATE acct SET pay = NULL, owner = 'y' WHERE no = 2",
+    )
+    while engine.step(put):
+        pass
+    assert engine.number > 2
+    assert_equal(accounts, tmp_path)
