@@ -104,7 +104,8 @@ def _options(
         option = declared.option
         name = f'<a id="{section}.{key}"></a>`{key}`'
         if option.secret:
-            yield f"| {name} | | by `{variable(section, key)}` alone | {_cell(declared.help)} |"
+            by = f"by `{variable(section, key)}`, or in the file of `{key}_file`"
+            yield f"| {name} | | {by} | {_cell(declared.help)} |"
             continue
         default = "" if option.default in (None, (), {}, "") else f"`{toml(option.default)}`"
         if option.idm is not None and section in SECTIONS:

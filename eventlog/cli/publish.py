@@ -20,7 +20,8 @@ from eventlog.changes.format import Report
 from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, name_option, source_option
 from eventlog.cli.context import progress as progress_bar
-from eventlog.config.load import Config, said
+from eventlog.config.effective import said
+from eventlog.config.load import Config
 from eventlog.config.publishing import ignored_option
 from eventlog.core.options import toml
 from eventlog.errors import number_of

@@ -23,8 +23,9 @@ from eventlog.cli.context import (
     reading,
     table,
 )
+from eventlog.config.effective import Effective, effective
 from eventlog.config.kinds import BASE, COLUMN_MAP, URL, WEB_URL, masked
-from eventlog.config.load import Config, Effective, effective, load
+from eventlog.config.load import Config, load
 from eventlog.config.publishing import chosen_format
 from eventlog.config.settings import (
     Declared,
@@ -198,7 +199,7 @@ def _with_database(text: str, config: Config) -> str:
     """Return the text with the command's URL, without its password, and schema."""
     settings = config.database
     values = {"schema_name": settings.schema_name, "log_table": settings.log_table}
-    if settings.url is not None and config.sources["database.url_file"] == "default":
+    if settings.url is not None and "database.url" not in config.secret_files:
         url = masked(settings.url).replace(":***@", "@")
         values["url"] = None if "***" in url else url
     for key, value in values.items():
@@ -257,7 +258,8 @@ def _options(options: Mapping[str, Declared], section: str) -> Iterator[str]:
     for key, declared in options.items():
         option = declared.option
         if option.secret:
-            yield f"# {key}: {declared.help}, only by {variable(section, key)}"
+            by = f"by {variable(section, key)}, or in the file of {key}_file"
+            yield f"# {key}: {declared.help}, {by}"
             continue
         has_default = option.default not in (None, ())
         mark = "" if has_default or not option.example else "  # example"

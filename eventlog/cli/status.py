@@ -30,7 +30,8 @@ from eventlog.cli.context import (
 )
 from eventlog.cli.settings import print_settings
 from eventlog.cli.triggers import planned_triggers, refused_watches
-from eventlog.config.load import Config, Effective, effective
+from eventlog.config.effective import Effective, effective
+from eventlog.config.load import Config
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.consumers import MOST_BEHIND, standings

@@ -16,6 +16,7 @@ from eventlog.config.settings import (
     format_options,
     installed_options,
     installed_sections,
+    may_stand_in_file,
     variable,
 )
 from eventlog.core.options import Option, nearest, options_of, unknown
@@ -25,13 +26,15 @@ from eventlog.registry import FORMATS, format_named, named, names, own_names
 
 class Target(NamedTuple):
     """The option that a key of a section names. ``of`` is the type that has the option if that type
-    is not the chosen one; such an option has no effect.
+    is not the chosen one; such an option has no effect. ``is_file``: the key names a file that
+    holds the option's value.
     """
 
     section: str
     key: str
     option: Option
     of: str = ""
+    is_file: bool = False
 
 
 def chosen_types(
@@ -91,9 +94,17 @@ class Keys:
         return options_of(SECTIONS[section])
 
     def find(self, section: str, key: str) -> Target | None:
-        """Return the option that a key names, None if no installed type has it. Raises
-        ConfigError.
+        """Return the option that a key names, None if no installed type has it. A key may name a
+        file with a secret option's value: ``token_file`` for ``token``. Raises ConfigError.
         """
+        target = self._find(section, key)
+        if target is None and key.endswith("_file"):
+            held = self._find(section, key.removesuffix("_file"))
+            if held is not None and may_stand_in_file(held.option):
+                return held._replace(is_file=True)
+        return target
+
+    def _find(self, section: str, key: str) -> Target | None:
         target = self.of(section).get(key)
         if target is None and section in CHOSEN:
             declared = installed_options(section).get(key)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names
-from eventlog.files.text import REFERENCE, read_secret
+from eventlog.files.text import REFERENCE
 from eventlog.model import LogRow
 from eventlog.registry import check_name, own_names
 
@@ -319,8 +319,3 @@ def _without_query(url: str) -> str:
 
 WEB_URL: Final = Kind(TEXT.parse, TEXT.legal, shown=_without_query)
 """URLs of receivers, whose queries may hold keys."""
-
-
-def read_url(file: Path, source: str) -> str:
-    """Return the URL in a file; ``source`` names the setting in messages. Raises ConfigError."""
-    return read_secret(file, source, "the database URL").strip()

@@ -64,12 +64,9 @@ class DatabaseSettings:
     """``[database]``: the place of the log, and the tables and views that are classes."""
 
     url: str | None = option(
-        None, URL, "SQLAlchemy URL; the password belongs in EVENTLOG_DATABASE_PASSWORD or url_file",
+        None, URL, "SQLAlchemy URL; its password is the option password, or the URL is in url_file",
         example="postgresql+psycopg://publisher@localhost/hr",
     )  # fmt: skip
-    url_file: Path | None = option(
-        None, PATH, "file that holds the URL, in place of url", example="/run/secrets/eventlog-url"
-    )
     password: str | None = option(None, SECRET, "password of url", secret=True)
     log_table: str = shared(options.LOG_TABLE)
     schema_name: str | None = option(
@@ -344,9 +341,7 @@ class MonitorSettings:
         "host:port to serve on; default: off; an address that is not loopback needs a token",
         example="127.0.0.1:9464",
     )
-    token: str | None = option(
-        None, TOKEN, "what whoever looks has to give, only by EVENTLOG_MONITOR_TOKEN", secret=True
-    )
+    token: str | None = option(None, TOKEN, "what whoever looks has to give", secret=True)
     allowed_hosts: tuple[str, ...] = option(
         (),
         NAMES,
@@ -393,6 +388,13 @@ def variable(section: str, key: str) -> str:
     """Return the environment variable that sets an option."""
     name = f"{section}_{key}".replace(".", "_").replace("-", "_")
     return f"EVENTLOG_{name.upper()}"
+
+
+def may_stand_in_file(option: Option) -> bool:
+    """Return True if a file may hold the option's value, named by ``<key>_file`` or by a variable
+    that ends in ``_FILE``: secrets, and URLs of databases, which may hold a password.
+    """
+    return option.secret or option.kind is URL
 
 
 CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS, "source": SOURCES}

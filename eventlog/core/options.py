@@ -52,7 +52,7 @@ class Option:
 
     ``idm`` is the default in profile ``idm``, None if the profile does not differ. ``example`` is
     written by ``init`` for an option without default. ``secret`` options come from the environment
-    alone and are never shown.
+    or a file that is named, and are never shown.
     """
 
     default: Any

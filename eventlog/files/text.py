@@ -228,9 +228,8 @@ def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -
     return environ[place["variable"]]
 
 
-def read_secret(file: Path, source: str, what: str = "the secret") -> str:
-    """Return the secret that a file holds, without its last line break. ``what`` it is stands in
-    messages.
+def read_secret(file: Path, source: str) -> str:
+    """Return the secret that a file holds, without its last line break.
 
     Raises ConfigError, which begins with ``source``.
     """
@@ -243,7 +242,7 @@ def read_secret(file: Path, source: str, what: str = "the secret") -> str:
             f"{source}: {file} cannot be read: it is not UTF-8 (byte {error.start})"
         ) from None
     if not text.strip():
-        raise ConfigError(f"{source}: {file} is empty; it is to hold {what}")
+        raise ConfigError(f"{source}: {file} is empty; it is to hold the secret")
     return text
 
 

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 from pyarrow import BufferReader
 from sqlalchemy import Connection
 
-from eventlog.config.load import Config, effective
+from eventlog.config.effective import effective
+from eventlog.config.load import Config
 from eventlog.core.checks import is_of
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
@@ -103,7 +104,7 @@ def manifest_of(value: Mapping[str, Any]) -> Manifest:
 
 _SECTIONS: Final = ("database", "publisher", "format", "watch ")
 _INERT: Final = frozenset({
-    "database.url", "database.url_file", "database.password", "publisher.profile",
+    "database.url", "database.password", "publisher.profile",
     "publisher.publisher_disabled", "publisher.publication_mode", "publisher.polling_interval",
     "publisher.time_of_day", "publisher.notify", "publisher.post_poll_statements",
     "publisher.query_limit", "publisher.heartbeat_interval", "publisher.retry_initial",

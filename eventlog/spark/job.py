@@ -139,7 +139,7 @@ _FIRST: Final = attrgetter("first")
 
 def without_settings_of_others(config: Config) -> Config:
     """Return the configuration for workers: without sinks, sources and secrets."""
-    database = replace(config.database, url=None, url_file=None, password=None)
+    database = replace(config.database, url=None, password=None)
     config = replace(
         config, sink=SinkSettings(), source=SourceSettings(), monitor=MonitorSettings()
     )

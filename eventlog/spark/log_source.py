@@ -25,6 +25,7 @@ from sqlalchemy import URL
 from eventlog.config.kinds import masked, secrets_of
 from eventlog.config.load import load
 from eventlog.errors import ConfigError
+from eventlog.files.text import read_secret
 from eventlog.model import LogRow
 from eventlog.sql.connection import connect, dialect_of, parse_url
 from eventlog.sql.dialect import is_letter
@@ -75,12 +76,7 @@ def worker_url(url: str, url_file: str | None) -> URL:
     it is ``url``; with EVENTLOG_DATABASE_PASSWORD. Raises ConfigError.
     """
     if url_file is not None:
-        try:
-            return parse_url(Path(url_file).read_text(encoding="utf-8").strip())
-        except OSError as error:
-            raise ConfigError(
-                f"{url_file}: the file with the database URL cannot be read: {error.strerror}"
-            ) from None
+        return parse_url(read_secret(Path(url_file), "the option url_file").strip())
     settings = ("EVENTLOG_DATABASE_URL", "EVENTLOG_DATABASE_PASSWORD")
     names = [name for setting in settings for name in (setting, f"{setting}_FILE")]
     database = load(None, {name: os.environ[name] for name in names if name in os.environ}).database

@@ -44,7 +44,7 @@ _REFUSED: Final = {
 }
 """Databases that resemble a supported one, and the reasons why they are refused."""
 
-SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or url_file"  # noqa: S105 - where it belongs
+SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or database.url_file"  # noqa: S105 - where it belongs
 """The place of the configured database's password."""
 
 _statements = logging.getLogger("eventlog.statements")

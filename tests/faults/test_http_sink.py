@@ -16,7 +16,8 @@ from http_sinks import (
 from receiver import CUT, Receiver, Request, reply
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from eventlog.config.load import effective, load
+from eventlog.config.effective import effective
+from eventlog.config.load import load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer
 from eventlog.publisher.sinks.http import HttpSink

@@ -21,7 +21,8 @@ from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog import cli
 from eventlog.changes.format import Report
-from eventlog.config.load import Config, effective, load
+from eventlog.config.effective import effective
+from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
 from eventlog.publisher.context import Counters

@@ -20,7 +20,8 @@ from shared import execute, fetch, statuses, url_of
 from test_kill import QUEUE, TABLES, Publisher
 
 from eventlog import cli
-from eventlog.config.load import Config, effective, load
+from eventlog.config.effective import effective
+from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Document
 from eventlog.publisher.context import Counters

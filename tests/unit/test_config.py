@@ -15,9 +15,10 @@ import pytest
 
 from eventlog.cli.convert import with_configured_password
 from eventlog.cli.settings import template
+from eventlog.config.effective import effective
 from eventlog.config.kafka import kafka_properties
 from eventlog.config.kinds import masked
-from eventlog.config.load import Config, connection_url, effective, load
+from eventlog.config.load import Config, connection_url, load
 from eventlog.config.publishing import publish_options
 from eventlog.config.settings import (
     FormatSettings,
@@ -369,7 +370,6 @@ class TestTemplate:
         ]
         # These exclude each other, or change what is the default.
         for key in (
-            "url_file",
             "schema_name",
             "tables",
             "exclude_tables",
@@ -476,7 +476,10 @@ def test_a_secret_file_that_gives_no_single_secret_is_refused_by_name(
     if content is not None:
         secret.write_text(content, encoding="utf-8")
     with pytest.raises(ConfigError, match=f"EVENTLOG_SINK_TOKEN_FILE.*{told}"):
-        load(None, {"EVENTLOG_SINK_TOKEN_FILE": str(secret), **more})
+        load(
+            {"sink": {"type": "http", "url": "https://r/"}},
+            {"EVENTLOG_SINK_TOKEN_FILE": str(secret), **more},
+        )
 
 
 @pytest.mark.parametrize("token", ["", "two words", "geheim\n", "schlüssel"])
@@ -488,6 +491,49 @@ def test_a_token_of_the_monitor_that_no_header_can_bear_is_refused_and_not_shown
     ) as error:
         load(None, {"EVENTLOG_MONITOR_TOKEN": token})
     assert not token or token not in str(error.value)
+
+
+@pytest.mark.parametrize("place", ["file", "environment", "flag"])
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("database.password", "p"),
+        ("database.url", "postgresql://u@h/d"),
+        ("sink.token", "t"),
+        ("sink.user", "u"),
+        ("sink.password", "p"),
+        ("sink.signing_secret", "whsec_x"),
+        ("source.password", "p"),
+        ("source.url", "postgresql://u@h/d"),
+        ("source.position_url", "postgresql://u@h/d"),
+        ("source.position_password", "p"),
+        ("monitor.token", "t"),
+    ],
+)
+def test_every_secret_is_taken_from_a_file_that_is_named(
+    file: Any, tmp_path: Path, option: str, value: str, place: str
+) -> None:
+    section, _, key = option.partition(".")
+    (tmp_path / "secret").write_text(f"{value}\n", encoding="utf-8")
+    type_of = {"sink": "http", "source": "linter"}
+    head = f"[{section}]\n" + (f'type = "{type_of[section]}"\n' if section in type_of else "")
+    head += 'url = "https://receiver/"\n' if section == "sink" else ""
+    config = {
+        "file": lambda: file(f'{head}{key}_file = "secret"\n'),
+        "environment": lambda: file(
+            head, {f"EVENTLOG_{section}_{key}_FILE".upper(): str(tmp_path / "secret")}
+        ),
+        "flag": lambda: file(head, {}, {f"{option}_file": str(tmp_path / "secret")}),
+    }[place]()
+    settings = getattr(config, section)
+    assert getattr(settings.options if section in type_of else settings, key) == value
+    assert f"{key}_file" in config.sources[option].lower()
+    assert config.secret_files == {option: tmp_path / "secret"}
+
+
+def test_a_secret_and_its_file_exclude_each_other(file: Any) -> None:
+    with pytest.raises(ConfigError, match=r"_TOKEN.* exclude each other; keep one"):
+        file("", {"EVENTLOG_MONITOR_TOKEN": "a", "EVENTLOG_MONITOR_TOKEN_FILE": "b"})
 
 
 def test_only_a_secret_is_taken_from_such_a_file(tmp_path: Path) -> None:

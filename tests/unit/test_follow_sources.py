@@ -461,7 +461,6 @@ def connect() -> Any:
         ({"type": "linter", "reader": {"codec": "eventlog-emulator-1"}}, "source.url"),
         ({"type": "qlik-messages", "topics": ["t"]}, "source.brokers"),
         ({"position_url": None}, "where the position is kept"),
-        ({"position_url_file": "url"}, "either source.position_url or source.position_url_file"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said(
@@ -471,6 +470,13 @@ def test_what_is_missing_or_wrong_is_said(
     config = load(configure(tmp_path, **{**reader, **source}), {})
     with pytest.raises(ConfigError, match=message):
         _ = source_of(config.source, Report()), position_of(config)
+
+
+def test_a_position_has_one_url(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"source\.position_url and source\.position_url_file exclude each other"
+    ):
+        load(configure(tmp_path, position_url_file="url"), {})
 
 
 @pytest.mark.parametrize(
@@ -533,7 +539,7 @@ def test_a_captured_table_bears_the_label_that_the_reader_gives_it(tmp_path: Pat
 
 
 def test_secrets_of_sources_are_not_shown(tmp_path: Path) -> None:
-    from eventlog.config.load import effective
+    from eventlog.config.effective import effective
 
     (tmp_path / "url").write_text("postgresql://reader@h/q\n")
     environ = {"EVENTLOG_SOURCE_PASSWORD": "hush", "EVENTLOG_SOURCE_POSITION_PASSWORD": "hush"}

@@ -16,7 +16,8 @@ import pytest
 from eventlog import cli, registry
 from eventlog.changes.format import Format
 from eventlog.cli.settings import template
-from eventlog.config.load import effective, load
+from eventlog.config.effective import effective
+from eventlog.config.load import load
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import open_sink

@@ -147,15 +147,9 @@ class StreamOptions(CheckedOptions):
         None, PATH, "JSON catalogue of the tables, for keys and types", example="catalog.json"
     )
     position_url: str | None = option(
-        None, URL, "database that keeps the position, such as a SQLite file; password: "
-        "EVENTLOG_SOURCE_POSITION_PASSWORD", example="sqlite:////var/lib/eventlog/position.db",
+        None, URL, "database that keeps the position, such as a SQLite file; its password is "
+        "position_password, or the URL is in position_url_file", example="sqlite:////var/lib/eventlog/position.db",
     )  # fmt: skip
-    position_url_file: Path | None = option(
-        None,
-        PATH,
-        "file that holds that URL, in place of position_url",
-        example="/run/secrets/position-url",
-    )
     position_password: str | None = option(None, SECRET, "password of position_url", secret=True)
     position_table: str = option(
         "eventlog_position", TEXT, "table of the position, one a publisher"

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.config.kinds import SECRET, URL
-from eventlog.core.options import PATH, TEXT, number, option, parse_options
+from eventlog.core.options import TEXT, number, option, parse_options
 from eventlog.errors import ConfigError
 from eventlog.publisher.stream import Gives, Source, Stream, StreamOptions
 from eventlog.publisher.stream.position import url_with_password
@@ -22,11 +21,9 @@ class LinterOptions(StreamOptions):
     url: str | None = option(
         None,
         URL,
-        "SQLAlchemy URL of the queue; the password belongs in EVENTLOG_SOURCE_PASSWORD or url_file",
+        "SQLAlchemy URL of the queue; its password is the option password, or the URL is in "
+        "url_file",
         example="postgresql+psycopg://reader@localhost/queue",
-    )
-    url_file: Path | None = option(
-        None, PATH, "file that holds the URL, in place of url", example="/run/secrets/queue-url"
     )
     password: str | None = option(None, SECRET, "password of url", secret=True)
     queue_table: str = option("dispatch_queue", TEXT, "the queue")
@@ -62,7 +59,9 @@ class Linter(Source):
                 "source.reader.codec is none: rows have to be decoded to be published; name a row "
                 "codec"
             )
-        url = url_with_password(options.url, options.url_file, options.password, "url")
+        if options.url is None:
+            raise ConfigError("set source.url, the database of the queue, or source.url_file")
+        url = url_with_password(options.url, options.password)
         return DispatchQueue(url, chosen, place, options.poll_interval, report)
 
     def in_words(self, token: Any) -> str:

@@ -207,14 +207,13 @@ def _position_url(settings: SourceSettings) -> str:
     is named.
     """
     options = settings.options
-    if options.position_url is None and options.position_url_file is None:
+    if options.position_url is None:
         raise ConfigError(
             "where the position is kept: set source.position_url to a database, such as a file of "
             "SQLite: "
             'position_url = "sqlite:////var/lib/eventlog/position.db"'
         )
-    file, password = options.position_url_file, options.position_password
-    return url_with_password(options.position_url, file, password, "position_url")
+    return url_with_password(options.position_url, options.position_password)
 
 
 class _Unmoved:

@@ -14,14 +14,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
-from eventlog.config.kinds import read_url
-from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError
+from eventlog.errors import AnotherPublisher, DatabaseError
 from eventlog.publisher.stream import Backlog, Failure
 from eventlog.sql.connection import (
     as_database_errors,
@@ -192,21 +190,15 @@ class TablePosition:
             execute(sa.insert(failed), lines)
 
 
-def url_with_password(url: str | None, file: Path | None, password: str | None, name: str) -> str:
-    """Return a URL with its password from the settings or a file. Raises ConfigError unless exactly
-    one is given.
-    """
-    if (url is None) == (file is None):
-        raise ConfigError(f"set either source.{name} or source.{name}_file")
-    if file is not None:
-        url = read_url(file, f"source.{name}_file")
-    parsed = parse_url(url or "")
+def url_with_password(url: str, password: str | None) -> str:
+    """Return a URL with its password from the settings. Raises ConfigError."""
+    parsed = parse_url(url)
     if password is not None:
         parsed = parsed.set(password=password)
     return parsed.render_as_string(hide_password=False)
 
 
-POSITION_SECRET: Final = "EVENTLOG_SOURCE_POSITION_PASSWORD or position_url_file"  # noqa: S105 - where it belongs
+POSITION_SECRET: Final = "EVENTLOG_SOURCE_POSITION_PASSWORD or source.position_url_file"  # noqa: S105 - where it belongs
 """The settings for the password of the position's database, for messages."""
 
 

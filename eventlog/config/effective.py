@@ -1,0 +1,91 @@
+"""The settings in effect, each with its value for people and its source; secrets are masked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from eventlog.config.load import Config
+from eventlog.config.settings import (
+    CHOSEN,
+    OF_FORMAT,
+    SECTIONS,
+    WatchSettings,
+    format_options,
+    installed_options,
+    installed_sections,
+    sections_with,
+)
+from eventlog.core.options import Option, options_of
+from eventlog.registry import format_named
+
+
+class Effective(NamedTuple):
+    """A setting in effect. ``value`` is never a secret; ``source`` tells where it came from."""
+
+    section: str
+    key: str
+    value: Any
+    source: str
+
+
+def effective(config: Config) -> Iterator[Effective]:
+    """Yield every setting and its source, secrets masked. The options of other types follow those
+    of the chosen type.
+    """
+    yield from _settings(config, installed_sections(), others=True)
+
+
+def said(config: Config) -> Iterator[Effective]:
+    """Return the settings that have another source than the default, as ``effective`` does.
+
+    A format that is not published is loaded only if one of its options is set, and so is a type
+    that is not chosen: loading all takes a quarter of a second.
+    """
+    sections = sections_with([f"{OF_FORMAT}{name}" for name in config.format.given])
+    others = any(getattr(config, section).others for section in CHOSEN)
+    return (one for one in _settings(config, sections, others=others) if one.source != "default")
+
+
+def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Iterator[Effective]:
+    """Yield the settings of these sections. With ``others`` the options of types that are not
+    chosen are included.
+    """
+    for section in sections:
+        if section.startswith(OF_FORMAT):
+            name = section.removeprefix(OF_FORMAT)
+            values, declared = config.format.given.get(name, {}), format_options(format_named(name))
+            in_effect = {key: values.get(key, one.default) for key, one in declared.items()}
+            yield from _shown(config, section, in_effect, declared)
+            continue
+        settings, cls = getattr(config, section), SECTIONS[section]
+        yield from _shown(
+            config,
+            section,
+            {key: getattr(settings, key) for key in options_of(cls)},
+            options_of(cls),
+        )
+        if section in CHOSEN:
+            own = options_of(type(settings.options))
+            yield from _shown(
+                config, section, {key: getattr(settings.options, key) for key in own}, own
+            )
+            for key, (other, types) in installed_options(section).items() if others else ():
+                if types and key not in own:
+                    value = settings.others.get(key, other.default)
+                    (one,) = _shown(config, section, {key: value}, {key: other})
+                    yield one._replace(source=f"{one.source}; not of {settings.type}")
+    for watch in config.watches:
+        for key in options_of(WatchSettings):
+            value = getattr(watch, key)
+            if value != getattr(WatchSettings(), key):
+                yield Effective(f"watch {watch.name}", key, value, config.sources["watch"])
+
+
+def _shown(
+    config: Config, section: str, values: Mapping[str, Any], options: Mapping[str, Option]
+) -> Iterator[Effective]:
+    for key, value in values.items():
+        if value is not None:
+            value = "***" if options[key].secret else options[key].kind.shown(value)
+        yield Effective(section, key, value, config.sources.get(f"{section}.{key}", "default"))

@@ -1,0 +1,311 @@
+"""The settings as a file, the environment and flags say them: each with the option that it names,
+its value and its place. What is wrong is yielded as an error among them, so that all errors are
+told at once.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from enum import IntEnum
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from eventlog.config.keys import Keys, Target
+from eventlog.config.kinds import URL as DATABASE_URL
+from eventlog.config.kinds import from_directory
+from eventlog.config.settings import (
+    OF_FORMAT,
+    SECTIONS,
+    WatchSettings,
+    installed_options,
+    installed_sections,
+    variable,
+)
+from eventlog.core.options import (
+    PATH,
+    Option,
+    nearest,
+    options_of,
+    parse_options,
+    parse_value,
+    unknown,
+)
+from eventlog.errors import ConfigError, with_location
+from eventlog.files.text import read_secret
+from eventlog.registry import FORMATS, check_name, names
+
+
+class Layer(IntEnum):
+    """The place of a setting, the one that takes precedence first."""
+
+    FLAG = 0
+    ENVIRONMENT = 1
+    FILE = 2
+
+
+class Setting(NamedTuple):
+    """A setting of an option; ``source`` tells in words where it came from. ``file`` is the file
+    that holds the value, None if the setting has it as ``given``.
+    """
+
+    target: Target
+    layer: Layer
+    given: Any
+    source: str
+    file: Path | None = None
+
+    @property
+    def section(self) -> str:
+        return self.target.section
+
+    @property
+    def key(self) -> str:
+        return self.target.key
+
+    @property
+    def of(self) -> str:
+        return self.target.of
+
+    def value(self) -> Any:
+        """Return the value, read from its file if it stands in one. Raises ConfigError."""
+        if self.file is None:
+            return self.given
+        return parse_value(self.target.option, read_secret(self.file, self.source), self.source)
+
+
+Read = Iterator[Setting | ConfigError]
+"""The settings of one layer, and the errors about others."""
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return the content of the file. Raises ConfigError."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file; `eventlog init` writes one") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 (byte {error.start})") from None
+    except RecursionError:
+        raise ConfigError(f"{path}: is not read: brackets or tables are nested too deep") from None
+    except ValueError as error:
+        if not isinstance(
+            error, tomllib.TOMLDecodeError
+        ):  # int refuses numbers of thousands of digits
+            raise ConfigError(f"{path}: is not read: a number has thousands of digits") from None
+        quotes = (
+            '; a text stands in quotes, such as url = "..."'
+            if "Invalid value" in str(error)
+            else ""
+        )
+        raise ConfigError(f"{path}: is not TOML: {error}{quotes}") from None
+
+
+def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Read:
+    """Yield the settings of a file except its [[watch]] tables. Relative paths start from its
+    directory.
+
+    ``path`` is None for content from a program, which may hold secrets, and paths as ``Path``.
+    """
+    place = _place(path)
+    for section, table in document.items():
+        if section == "watch":
+            continue
+        if section not in SECTIONS:
+            homes = [
+                f"[{home}]" for home in installed_sections() if section in installed_options(home)
+            ]
+            if homes and not isinstance(table, dict):
+                yield ConfigError(
+                    f"{place}: {section} stands in no section; write it below {' or '.join(homes)}"
+                )
+                continue
+            near = nearest(section, [*SECTIONS, "watch"])
+            yield ConfigError(
+                f"{place}: [{section}] is not known; the nearest known one is [{near}]"
+            )
+            continue
+        if not isinstance(table, Mapping):
+            yield ConfigError(f"{place}: {section} is to be a section: [{section}]")
+            continue
+        for key, value in table.items():
+            if section == "format" and isinstance(value, Mapping):
+                yield from _of_format(key, value, place, path, keys)
+                continue
+            yield from _file_setting(section, key, value, place, path, keys)
+
+
+def _of_format(
+    name: str, table: Mapping[str, Any], place: str, path: Path | None, keys: Keys
+) -> Read:
+    """Yield the settings of a section ``[format.<name>]``."""
+    section = f"{OF_FORMAT}{name}"
+    try:
+        check_name(FORMATS, name)
+        if table:
+            keys.of(section)
+    except ConfigError as error:
+        if name in names(FORMATS) and name != keys.format:
+            return  # a broken package was warned of, and its format is unused here
+        yield ConfigError(f"{place}: [{section}]: {error}")
+        return
+    for key, value in table.items():
+        yield from _file_setting(section, key, value, place, path, keys)
+
+
+def _file_setting(
+    section: str, key: str, value: Any, place: str, path: Path | None, keys: Keys
+) -> Read:
+    """Yield the setting of a key of a section of the file, or its error. ``path`` is as in
+    ``from_file``.
+    """
+    target = keys.find(section, key)
+    source = f"{place}: {section}.{key}"
+    if target is None:
+        yield keys.unknown(source, section, key)
+        return
+    if target.option.secret and not target.is_file and path is not None:
+        yield ConfigError(
+            f"{source}: a secret does not belong in this file; set {variable(section, key)}, or "
+            f"name a file that holds it by {key}_file"
+        )
+        return
+    setting = _setting(target, str(value) if isinstance(value, Path) else value, Layer.FILE, source)
+    if path is None or isinstance(setting, ConfigError):
+        yield setting
+    elif setting.file is not None:
+        yield setting._replace(file=path.parent / setting.file)
+    elif isinstance(setting.given, Path):
+        yield setting._replace(given=path.parent / setting.given)
+    elif target.option.kind is DATABASE_URL:
+        yield setting._replace(given=from_directory(setting.given, path.parent))
+    else:
+        yield setting
+
+
+def _setting(target: Target, value: Any, layer: Layer, source: str) -> Setting | ConfigError:
+    """Return the setting of a key, or the error about its value."""
+    try:
+        if target.is_file:
+            file = parse_value(_FILE, value, source)
+            return Setting(target, layer, None, source, file)
+        return Setting(target, layer, parse_value(target.option, value, source), source)
+    except ConfigError as error:
+        return error
+
+
+_FILE: Final = Option(None, PATH, "file that holds the value")
+
+
+def from_environment(environ: Mapping[str, str], keys: Keys) -> Read:
+    """Yield the settings of the variables ``EVENTLOG_<SECTION>_<KEY>``."""
+    for section in SECTIONS:
+        prefix = f"EVENTLOG_{section.upper()}_"
+        for name in sorted(environ):
+            if not name.startswith(prefix) or _SERVICE_LINK.fullmatch(name):
+                continue
+            key = name.removeprefix(prefix).lower()
+            home, key = keys.split(section, key)
+            target, source = keys.find(home, key), f"environment variable {name}"
+            if target is None or name != name.upper():
+                yield keys.unknown(source, home, key, variable)
+            else:
+                yield _text_setting(target, environ[name], Layer.ENVIRONMENT, source)
+    yield from _misspelled_sections(environ)
+
+
+_SERVICE_LINK: Final = re.compile(
+    r".*_(SERVICE_(HOST|PORT(_.*)?)|PORT(_\d+_(TCP|UDP|SCTP)(_.*)?)?)"
+)
+"""The names of the variables that Kubernetes sets in every container for a service with a name such
+as eventlog-database.
+"""
+
+
+def _misspelled_sections(environ: Mapping[str, str]) -> Iterator[ConfigError]:
+    # Only variables much like a setting are reported, since other programs may have EVENTLOG_
+    # variables of their own.
+    sections = tuple(f"EVENTLOG_{section.upper()}_" for section in SECTIONS)
+    known = [
+        variable(section, key) for section in SECTIONS for key in options_of(SECTIONS[section])
+    ]
+    for name in sorted(environ):
+        if (
+            not name.startswith("EVENTLOG_")
+            or name.startswith(sections)
+            or _SERVICE_LINK.fullmatch(name)
+        ):
+            continue
+        if near := difflib.get_close_matches(name, known, n=1, cutoff=_MISSPELLED):
+            yield unknown(f"environment variable {name}", near[0])
+
+
+_MISSPELLED: Final = 0.9
+"""The least similarity at which a variable counts as a misspelled setting."""
+
+
+def from_flags(flags: Mapping[str, str], keys: Keys) -> Read:
+    """Yield the settings of flags, ``section.key`` -> text."""
+    for name, value in flags.items():
+        section, _, key = name.rpartition(".")
+        source = f"flag {name}"
+        try:
+            target = (
+                keys.find(section, key)
+                if section in SECTIONS or section.startswith(OF_FORMAT)
+                else None
+            )
+        except ConfigError as error:
+            yield with_location(error, source)
+            continue
+        if target is None:
+            yield keys.unknown(source, section, key)
+            continue
+        if target.option.secret and not target.is_file:
+            yield ConfigError(
+                f"{source}: a secret does not belong in a command line; set "
+                f"{variable(section, key)}, or name a file that holds it by {name}_file"
+            )
+            continue
+        yield _text_setting(target, value, Layer.FLAG, source)
+
+
+def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | ConfigError]:
+    """Yield the ``[[watch]]`` tables of a file, or of the content from a program."""
+    place = _place(path)
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        yield ConfigError(f"{place}: watch is to be written [[watch]], once a table or view")
+        return
+    names = set()
+    for number, table in enumerate(tables, 1):
+        where = f"{place}: watch {number}"
+        try:
+            watch = parse_options(WatchSettings, table, where)
+        except ConfigError as error:
+            yield error
+            continue
+        if (wrong := watch.contradiction()) is not None:
+            named = f" ({watch.name})" if watch.name else ""
+            yield ConfigError(f"{where}{named}: {wrong}")
+        elif watch.name in names:
+            yield ConfigError(f"{where}: {watch.name} is watched twice")
+        else:
+            names.add(watch.name)
+            yield watch
+
+
+def _place(path: Path | None) -> str:
+    return "the configuration" if path is None else str(path)
+
+
+def _text_setting(target: Target, text: str, layer: Layer, source: str) -> Setting | ConfigError:
+    value: Any = text
+    if not target.is_file:
+        with suppress(ValueError, RecursionError):
+            value = target.option.kind.from_text(text)
+    return _setting(target, value, layer, source)
