@@ -266,26 +266,25 @@ def dispatch_rows(
     once, and BadOperDate and BadColumnValue when the rows are asked for.
     """
     positions = column_positions(names, QUEUE_COLUMNS, _OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
-    return _dispatch_rows(len(names), positions, values, where)
-
-
-def _dispatch_rows(
-    width: int,
-    positions: list[int | None],
-    values: Iterable[Sequence[Any]],
-    where: Where | None,
-) -> Iterator[DispatchRow]:
-    absent = None in positions
+    width = len(names)
     pick = itemgetter(*(width if position is None else position for position in positions))
+    if None in positions:
+        values = ((*row, None) for row in values)
+    return _dispatch_rows(map(pick, values), where)
+
+
+def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> Iterator[DispatchRow]:
+    """Yield the rows whose values come in the order of ``QUEUE_COLUMNS``. Raises as
+    ``dispatch_rows`` does.
+    """
     text = _Texts()
     destination = _Destinations()
     make, row_type = tuple.__new__, DispatchRow
-    for row in values:
+    for (
+        oper_date, extdata, dbnode, transact_id, address, typ, blobatr, channel, tabnum,
+        rowid, len1, len2, server, owner, table, data,
+    ) in values:  # fmt: skip
         try:
-            (
-                oper_date, extdata, dbnode, transact_id, address, typ, blobatr, channel, tabnum,
-                rowid, len1, len2, server, owner, table, data,
-            ) = pick((*row, None) if absent else row)  # fmt: skip
             if not (type(oper_date) is bytes and len(oper_date) == 6):
                 oper_date = oper_date_bytes(oper_date)
             if not (

@@ -138,18 +138,25 @@ def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes,
     len1, len2 = sum(row.len1 for row in counting), sum(row.len2 for row in counting)
     _check_lengths(first, len1, len2, table)
     if are_totals:
-        chunks = [data_bytes(row.data) for row in rows]
-        data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
-        if len1 + len2 > len(data):
-            raise BadLength(
-                f"{where(first)}: LEN1 {len1} and LEN2 {len2} are more than its {len(data)} bytes"
-            )
-        return data[:len1], data[len1 : len1 + len2]
+        return _parts_by_totals(rows)
     cut = [_own_parts(row) for row in rows]
     return b"".join([old for old, _ in cut]), b"".join([new for _, new in cut])
 
 
+def _parts_by_totals(rows: Sequence[DispatchRow]) -> tuple[bytes, bytes]:
+    """Return the two parts of an operation whose first row has the lengths of all of it."""
+    first, len1, end = rows[0], rows[0].len1, rows[0].len1 + rows[0].len2
+    chunks = [data_bytes(row.data) for row in rows]
+    data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
+    if end > len(data):
+        raise BadLength(
+            f"{where(first)}: LEN1 {len1} and LEN2 {first.len2} are more than its {len(data)} bytes"
+        )
+    return data[:len1], data[len1:end]
+
+
 def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
+    """Return the pieces of both parts that a row has, by its own lengths."""
     data, len1, end = row.data, row.len1, row.len1 + row.len2
     if type(data) is not bytes:
         data = data_bytes(data)

@@ -1,9 +1,10 @@
 """Rows of the queue to committed transactions, and these to Changes (spec/linter-queue.md 5, 6;
 spec/change-model.md 2, 3.4).
 
-``QueueReader._committed`` runs once for each row, so it unpacks the row by position and keeps its
-state in local names. In return it holds the order of rows, the choice of node and destination and
-the end of transactions in one loop.
+``QueueReader._committed`` runs once for each row and ``_of_transaction`` once for each change. So
+both unpack rows by position and keep their state in local names, and a change is made from its
+fields by position. In return one loop judges the order of rows and gathers transactions, and the
+fields of DispatchRow and Change are told by their places there.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
+from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -129,6 +131,11 @@ def place_of_token(token: str, order_by: str) -> tuple[bytes, int]:
         )
         raise ConfigError(f"restart token {token!r} is none of order_by {order_by}: it has {shape}")
     return bytes.fromhex(match[1] or ""), int(match[2], 16)
+
+
+def _place(commit: DispatchRow, order_by: str) -> tuple[bytes, int]:
+    """Return the pair that the place of a token is compared with."""
+    return b"" if order_by == "syslog" else commit.oper_date, commit.syslog_addr
 
 
 def _restart_token(commit: DispatchRow, order_by: str) -> str:
@@ -293,69 +300,87 @@ class QueueReader:
         Transactions up to the restart token, if there is one, are left out. With ``final`` no row
         is kept. Raises SeveralNodes and the errors of ``check_code``.
         """
-        options, table, token = self._options, self._typ_table, self.restart_token
-        order_by, destination, dbnode = options.order_by, options.destination, self._dbnode
+        table, token = self._typ_table, self.restart_token
+        order_by = self._options.order_by
         by_syslog = order_by == "syslog"
         behind = None if token is None else place_of_token(token, order_by)
-        if self._open_rows:
-            key = attrgetter(*_ORDERS[order_by])
-            rows = merge(self._open_rows, rows, key=key)
         is_operation, commit = table.operations, table.commit
         open_rows: dict[tuple[str, int], list[DispatchRow]] = {}
-        node, greatest = None, self._greatest
-        for row in rows:
-            oper_date, _, own_node, transact_id, _, typ, _, _, _, _, _, _, _, _ = row
-            if own_node != node:
-                if dbnode is not None and own_node != dbnode:
-                    continue
-                node = own_node
-                self._meet(row, token)
+        greatest = self._greatest
+        for row in self._chosen(rows, token):
+            oper_date, _, node, transact_id, _, typ, _, _, _, _, _, _, _, _ = row
             operation = typ in is_operation
-            if destination is not None and typ not in table.ends and not _is_for(destination, row):
-                continue
             if not operation or typ == 4:
                 check_code(row, table)
-            if by_syslog:
-                if oper_date >= greatest:
-                    greatest = oper_date
-                else:
-                    self._late(row, greatest)
-            transaction = (own_node, transact_id)
+            if oper_date >= greatest:
+                greatest = oper_date
+            elif by_syslog:
+                self._late(row, greatest)
+            transaction = (node, transact_id)
             if operation:
                 if transaction in open_rows:
                     open_rows[transaction].append(row)
                 else:
                     open_rows[transaction] = [row]
                 continue
-            if table is PROSE and not self._warned_of_prose:
-                self._warned_of_prose = True
-                _log.warning(
-                    "typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told "
-                    "from it",
-                    typ,
-                )
+            if table is PROSE:
+                self._warn_of_prose(typ)
             its_rows = open_rows.pop(transaction, None)
             if its_rows is None or typ != commit:  # rows that are rolled back are not checked
                 continue
-            if behind is None or (b"" if by_syslog else oper_date, row.syslog_addr) > behind:
+            if behind is None or _place(row, order_by) > behind:
                 yield row, its_rows
         self._greatest = greatest
         if final:
-            for its_rows in open_rows.values():
-                self._count("open_transactions")
-                if table is PROSE and any(
-                    row.typ == 4 and row.len1 == 0 == row.len2 for row in its_rows
-                ):
-                    _log.warning(
-                        "%s: its transaction has no end and operations TYP 4 without data, which "
-                        "are COMMITs of the table fields: is typ_table prose right here?",
-                        where(its_rows[0]),
-                    )
+            self._count_open(open_rows.values())
             open_rows = {}
-        self._open_rows = _in_order(
-            (row for its_rows in open_rows.values() for row in its_rows), order_by
-        )
+        self._keep(open_rows.values())
+
+    def _chosen(self, rows: Iterable[DispatchRow], token: str | None) -> Iterator[DispatchRow]:
+        """Yield the rows of the options ``dbnode`` and ``destination``, kept ones and new ones in
+        order; the end of a transaction concerns every destination. Raises SeveralNodes.
+        """
+        dbnode, destination, ends = self._dbnode, self._options.destination, self._typ_table.ends
+        if self._open_rows:
+            rows = merge(self._open_rows, rows, key=attrgetter(*_ORDERS[self._options.order_by]))
+        last_node = None
+        for row in rows:
+            node = row[2]
+            if node != last_node:
+                if dbnode is not None and node != dbnode:
+                    continue
+                last_node = node
+                self._meet(row, token)
+            if destination is None or row.typ in ends or _is_for(destination, row):
+                yield row
+
+    def _keep(self, transactions: Iterable[list[DispatchRow]]) -> None:
+        """Keep the rows of the open transactions, and their identities, for the next read."""
+        self._open_rows = _in_order(chain.from_iterable(transactions), self._options.order_by)
         self.seen = self._present.union(row.identity for row in self._open_rows)
+
+    def _count_open(self, transactions: Iterable[list[DispatchRow]]) -> None:
+        """Count the transactions that no row ends, and warn of those that the other table of TYP
+        would have ended.
+        """
+        for rows in transactions:
+            self._count("open_transactions")
+            if self._typ_table is PROSE and any(
+                row.typ == 4 and row.len1 == 0 == row.len2 for row in rows
+            ):
+                _log.warning(
+                    "%s: its transaction has no end and operations TYP 4 without data, which are "
+                    "COMMITs of the table fields: is typ_table prose right here?",
+                    where(rows[0]),
+                )
+
+    def _warn_of_prose(self, typ: int) -> None:
+        if not self._warned_of_prose:
+            self._warned_of_prose = True
+            _log.warning(
+                "typ_table prose: every TYP %d is taken as COMMIT, ROLLBACK cannot be told from it",
+                typ,
+            )
 
     def _meet(self, row: DispatchRow, token: str | None) -> None:
         self._nodes.add(row.dbnode)
@@ -380,8 +405,7 @@ class QueueReader:
                 )
 
     def _of_transaction(self, commit: DispatchRow, done: list[Operation]) -> list[Change]:
-        if any(row.typ in BLOB_OPERATIONS for row, _, _ in done):
-            done = [operation for operation in done if self._makes_change(operation[0])]
+        done = self._of_rows(done)
         commit_address = f"{commit.syslog_addr:016x}:"
         transaction_id = f"{commit.transact_id:032X}"
         commit_time = to_utc(commit.oper_date, self._zone)
@@ -452,16 +476,22 @@ class QueueReader:
             )
         return changes
 
-    def _makes_change(self, row: DispatchRow) -> bool:
-        if row.typ not in BLOB_OPERATIONS:
-            return True
+    def _of_rows(self, done: list[Operation]) -> list[Operation]:
+        """Return the operations that change rows, without those on BLOBs alone (option
+        ``blob_operations``). Raises NotExpressible.
+        """
+        of_blobs = [row for row, _, _ in done if row.typ in BLOB_OPERATIONS]
+        if not of_blobs:
+            return done
         if self._options.blob_operations == "raise":
+            row = of_blobs[0]
             raise NotExpressible(
                 f"{where(row)}: the BLOB operation TYP {row.typ} is no change of a row; "
                 "set blob_operations to skip to leave such operations out"
             )
-        self._count("blob_operations")
-        return False
+        for _ in of_blobs:
+            self._count("blob_operations")
+        return [operation for operation in done if operation[0].typ not in BLOB_OPERATIONS]
 
     def _target(self, row: DispatchRow) -> _ReadTable:
         tabnum, destination = table_number(row), row.destination

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import codecs
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from datetime import datetime
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple
@@ -102,6 +102,23 @@ class EmulatorCodec:
 # --- the types ------------------------------------------------------------------------------------
 
 
+_LENGTHS: Final[Mapping[int, Container[int]]] = {
+    Typ.CHAR: range(1, LONGEST + 1),
+    Typ.INTEGER: (2, 4, 8),
+    Typ.REAL: (4, 8),
+    Typ.DATE: (16,),
+    Typ.DECIMAL: (16,),
+    Typ.BYTE: range(1, LONGEST + 1),
+    Typ.BLOB: range(0x10000),
+    Typ.VARCHAR: range(LONGEST + 1),
+    Typ.VARBYTE: range(LONGEST + 1),
+    Typ.BOOLEAN: range(1, 6),
+    Typ.NCHAR: range(2, LONGEST + 1, 2),
+    Typ.NVARCHAR: range(0, LONGEST + 1, 2),
+}
+"""The values of LEN that each type code allows."""
+
+
 def _slot(
     column: ColumnAttrs, charset: str, refused: type[RowDecodeError | RowEncodeError]
 ) -> tuple[Convert | None, Convert]:
@@ -111,57 +128,43 @@ def _slot(
     The first raises ValueError, the second the errors that ``encode`` explains. Raises ``refused``
     for an unknown type code or LEN.
     """
-    slot: tuple[Convert | None, Convert]
-    length = column.length
-    fits = 0 <= length <= LONGEST
-    match column.typ:
-        case Typ.CHAR:
-            fits = fits and length > 0
-            slot = (
-                lambda raw: raw.decode(charset).rstrip(" "),
-                lambda value: _padded(value.encode(charset), length, b" "),
-            )
-        case Typ.VARCHAR:
-            slot = (lambda raw: raw.decode(charset), lambda value: value.encode(charset))
-        case Typ.NCHAR:
-            fits = fits and length > 0 and length % 2 == 0
-            slot = (
-                lambda raw: _utf16(raw).rstrip(" "),
-                lambda value: _padded(_to_utf16(value), length, b"\0 "),
-            )
-        case Typ.NVARCHAR:
-            fits = fits and length % 2 == 0
-            slot = (_utf16, _to_utf16)
-        case Typ.BYTE:
-            fits = fits and length > 0
-            slot = (None, lambda value: _padded(bytes_of(value), length, b"\0"))
-        case Typ.VARBYTE:
-            slot = (None, bytes_of)
-        case Typ.BLOB:
-            fits = 0 <= length <= 0xFFFF
-            slot = (None, lambda value: _exactly(bytes_of(value), length))
-        case Typ.DATE:
-            fits = length == 16
-            slot = (_date, _to_date)
-        case Typ.DECIMAL:
-            fits = length == 16
-            slot = (_decimal, _to_decimal)
-        case Typ.BOOLEAN:
-            fits = 1 <= length <= 5
-            slot = (_boolean, lambda value: _to_boolean(value, length))
-        case Typ.INTEGER | Typ.REAL:
-            fits = (column.typ, length) in _STRUCT_FORMATS
-            slot = (None, struct.Struct(f">{_struct_format(column)}").pack if fits else bytes)
-        case _:
-            raise refused(
-                f"column {column.name!r} has the unknown type code {column.typ}", column.name
-            )
-    if not fits:
+    length, lengths = column.length, _LENGTHS.get(column.typ)
+    if lengths is None:
+        raise refused(f"column {column.name!r} has the unknown type code {column.typ}", column.name)
+    if length not in lengths:
         raise refused(
             f"column {column.name!r} of type code {column.typ} cannot have LEN {length}",
             column.name,
         )
-    return slot
+    match column.typ:
+        case Typ.CHAR:
+            return (
+                lambda raw: raw.decode(charset).rstrip(" "),
+                lambda value: _padded(value.encode(charset), length, b" "),
+            )
+        case Typ.VARCHAR:
+            return lambda raw: raw.decode(charset), lambda value: value.encode(charset)
+        case Typ.NCHAR:
+            return (
+                lambda raw: _utf16(raw).rstrip(" "),
+                lambda value: _padded(_to_utf16(value), length, b"\0 "),
+            )
+        case Typ.NVARCHAR:
+            return _utf16, _to_utf16
+        case Typ.BYTE:
+            return None, lambda value: _padded(bytes_of(value), length, b"\0")
+        case Typ.VARBYTE:
+            return None, bytes_of
+        case Typ.BLOB:
+            return None, lambda value: _exactly(bytes_of(value), length)
+        case Typ.DATE:
+            return _date, _to_date
+        case Typ.DECIMAL:
+            return _decimal, _to_decimal
+        case Typ.BOOLEAN:
+            return _boolean, lambda value: _to_boolean(value, length)
+        case _:
+            return None, struct.Struct(f">{_struct_format(column)}").pack
 
 
 _STRUCT_FORMATS: Final = {
