@@ -391,9 +391,9 @@ def _settings_of(
         "show_default": True,
     },
 )
-@click.option("--config", "-c", "config_file", type=FILE, envvar="EVENTLOG_CONFIG",
-              show_envvar=True, metavar="FILE", help=("Configuration file; eventlog.toml "
-"if it is there."))  # fmt: skip
+@click.option("--config", "-c", "config_file", type=FILE, metavar="FILE",
+              envvar="EVENTLOG_CONFIG", show_envvar=True,
+              help="Configuration file; eventlog.toml if it is there.")  # fmt: skip
 @click.option(
     "--database-url",
     metavar="URL",
@@ -408,13 +408,12 @@ def _settings_of(
     "--log-table", metavar="NAME", help="The log table, in place of [database] log_table."
 )
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE",
-              shell_complete=_settings_of,
-              help=("Any setting of eventlog.toml, such as publisher.batch_size=10; "
-"repeatable."))  # fmt: skip
+              shell_complete=_settings_of, help="Any setting of eventlog.toml, such as "
+              "publisher.batch_size=10; repeatable.")  # fmt: skip
 @click.option("--quiet", "-q", is_flag=True, help="Say only what is wrong.")
 @click.option("--verbose", "-v", count=True, show_default=False,
-              help=("Say each window and flight; twice: each statement, and errors with their "
-"traceback."))  # fmt: skip
+              help="Say each window and flight; twice: each statement, and errors with "
+              "their traceback.")  # fmt: skip
 @click.version_option(__version__, prog_name="eventlog", message="%(prog)s %(version)s")
 @click.pass_context
 def cli(
@@ -449,27 +448,19 @@ def cli(
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors go to standard error, a line each."""
     # The flag is searched by hand, since parsing the command line may itself fail.
-    is_asked_for = (
-        "-vv" in arguments or sum(argument in ("-v", "--verbose") for argument in arguments) > 1
+    flags = [argument for argument in arguments if argument in ("-v", "--verbose")]
+    with_traceback = (
+        "-vv" in arguments
+        or len(flags) > 1
+        or os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0")
     )
-    with_traceback = is_asked_for or os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0")
     try:
         result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return USAGE
     except click.ClickException as error:
-        where = getattr(error, "ctx", None)
-        if (
-            isinstance(error, click.NoSuchOption)
-            and where is not None
-            and (usage := _global_usage(error, where))
-        ):
-            error_line(usage)
-            return USAGE
-        message = " ".join(error.format_message().split()).rstrip(".")
-        see = " See" if message.endswith("?") else "; see"
-        error_line(message if where is None else f"{message}{see} `{where.command_path} --help`")
+        error_line(_usage_error(error))
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
@@ -482,14 +473,22 @@ def run(arguments: Sequence[str]) -> int:
             traceback.print_exc()
         for message in getattr(error, "refusals", ()) or (_message(error),):
             error_line(message, code=getattr(error, "code", ""))
-        return (
-            USAGE
-            if isinstance(error, ConfigError)
-            else FATAL
-            if isinstance(error, FatalAnswer)
-            else FAILED
-        )
+        if isinstance(error, ConfigError):
+            return USAGE
+        return FATAL if isinstance(error, FatalAnswer) else FAILED
     return result if isinstance(result, int) else DONE
+
+
+def _usage_error(error: click.ClickException) -> str:
+    """Return the line that tells what is wrong with the command line, and where its help is."""
+    message = " ".join(error.format_message().split()).rstrip(".")
+    where: click.Context | None = getattr(error, "ctx", None)
+    if where is None:
+        return message
+    if isinstance(error, click.NoSuchOption) and (usage := _global_usage(error, where)):
+        return usage
+    see = " See" if message.endswith("?") else "; see"
+    return f"{message}{see} `{where.command_path} --help`"
 
 
 def _global_usage(error: click.NoSuchOption, where: click.Context) -> str | None:

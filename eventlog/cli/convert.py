@@ -74,8 +74,8 @@ _map_option = click.option(
 )
 @json_option
 @click.option("--spark", "on_spark", is_flag=True,
-              help=("In bulk: IN is a directory of captures, OUT a directory; each capture is a "
-"task."))  # fmt: skip
+              help="In bulk: IN is a directory of captures, OUT a directory; each capture is a "
+              "task.")  # fmt: skip
 @master_option
 @click.argument("source", metavar="IN")
 @click.argument("target", metavar="OUT")
@@ -116,15 +116,7 @@ def convert(
         run = spark_module("eventlog.spark.convert").convert
         converted = run(source_format, target_format, source, target, options, strict=strict,
                         master=master_of(master), quiet=context.quiet)  # fmt: skip
-        if as_json:
-            print_json(
-                {
-                    **_as_data(converted.report()),
-                    "captures": [asdict(one) for one in converted.captures],
-                }
-            )
-        elif not context.quiet:
-            _print_captures(converted, target)
+        _tell_captures(converted, target, as_json=as_json, quiet=context.quiet)
         return
     if target == _STANDARD and format_named(target_format).is_several_files:
         raise ConfigError(
@@ -165,16 +157,22 @@ def _tell(report: Report, *, as_json: bool, quiet: bool, err: bool) -> None:
         _print_report(report, err=err)
 
 
+def _tell_captures(converted: Any, target: str, *, as_json: bool, quiet: bool) -> None:
+    """Print the report of a conversion by Spark, and its captures, in the requested form."""
+    if as_json:
+        captures = [asdict(one) for one in converted.captures]
+        print_json({**_as_data(converted.report()), "captures": captures})
+    elif not quiet:
+        _print_captures(converted, target)
+
+
 def _print_captures(converted: Any, target: str) -> None:
     if converted.resumed:
         result(f"{target} is finished already")
     _print_report(converted.report())
-    captures = converted.captures
-    failed = sum(one.failed is not None for one in captures)
-    result(
-        f"{number_of(len(captures) - failed, 'capture')} in {target}"
-        + (f", {failed} not converted" if failed else "")
-    )
+    failed = sum(one.failed is not None for one in converted.captures)
+    also = f", {failed} not converted" if failed else ""
+    result(f"{number_of(len(converted.captures) - failed, 'capture')} in {target}{also}")
 
 
 def _as_data(report: Report) -> dict[str, Any]:
@@ -326,11 +324,9 @@ def _key(change: Change) -> str:
         return ""
     old = old_key(change) or ()
     text = ", ".join(f"{name}={_shown(value)}" for name, value in change.key)
-    return (
-        f" {text}"
-        if old == change.key
-        else f" {', '.join(f'{n}={_shown(v)}' for n, v in old)} -> {text}"
-    )
+    if old == change.key:
+        return f" {text}"
+    return f" {', '.join(f'{name}={_shown(value)}' for name, value in old)} -> {text}"
 
 
 def _circumstances(change: Change) -> list[str]:

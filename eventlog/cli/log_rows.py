@@ -1,6 +1,6 @@
 """``eventlog errors``, ``show``, ``requeue`` and ``purge``: refused rows by cause; one row
-explained; rows put back into the queue; processed rows removed by age, in batches of one
-transaction each (spec/event-log.md 11).
+explained; rows put back into the queue; processed rows removed by age, a transaction a batch
+(spec/event-log.md 11).
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Final
@@ -39,6 +39,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.explain import (
     LINES_READ,
     Explanation,
+    Source,
     explain,
     explain_object,
     explanation_data,
@@ -59,6 +60,7 @@ from eventlog.sql.consumers import (
     requeue_for,
     requeue_objects_for,
 )
+from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import to_ranges
 
@@ -128,12 +130,10 @@ def errors(
         print_json({"log": str(log), "errors": refusals_data(groups)})
         return
     if not groups:
-        whose = (
-            "no row of status E or F"
-            if consumer is None
-            else f"nothing that was refused for consumer {consumer}"
-        )
-        result(f"log {log}: {whose} among the newest error lines")
+        nothing = "no row of status E or F"
+        if consumer is not None:
+            nothing = f"nothing that was refused for consumer {consumer}"
+        result(f"log {log}: {nothing} among the newest error lines")
         return
     table(
         ("code", "table", "status", "rows", "newest (UTC)", "for example", "reason"),
@@ -150,9 +150,8 @@ def errors(
             for one in groups
         ],
     )
-    note(
-        f"once the cause is mended, {'sent once more' if consumer else 'back into the queue'} with:"
-    )
+    again = "sent once more" if consumer else "back into the queue"
+    note(f"once the cause is mended, {again} with:")
     for one in groups:
         note(f"  {one.command}")
 
@@ -211,7 +210,27 @@ def show(context: CommandContext, row: int | str, consumer: str | None, as_json:
 
 
 def _print_explanation(explanation: Explanation) -> None:
-    row = explanation.row
+    _print_row_and_checks(explanation)
+    for line in explanation.errors:
+        result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
+    if explanation.in_flight is not None and explanation.in_flight.sendings > 1:
+        result(f"its event is sent under its event-id number {explanation.in_flight.sendings}")
+    if explanation.source is not None:
+        _print_group(explanation, explanation.source)
+    if explanation.source is not None or explanation.row is None:
+        if explanation.operation is None:
+            result("it makes no event")
+        else:
+            result(f"it makes the event {explanation.event_id} ({explanation.operation}):")
+    for sentence in explanation.notes:
+        result(f"note: {sentence}")
+    if explanation.document is not None:
+        result(explanation.document, end="" if explanation.document.endswith("\n") else "\n")
+
+
+def _print_row_and_checks(explanation: Explanation) -> None:
+    """Print the row, or the object of a snapshot, and whether it passes the checks."""
+    row, spelled = explanation.row, ""
     if row is None:
         result(f"object {explanation.event_id} of {explanation.log}: {explanation.state}")
     else:
@@ -224,54 +243,26 @@ def _print_explanation(explanation: Explanation) -> None:
                 for name, value in fields.items()
             ],
         )
+        if explanation.key != row.table_key:
+            spelled = ", spelled otherwise in the row"
     if explanation.problem is not None:
         result(f"it fails a check: {explanation.problem.code}: {explanation.problem.message}")
     elif explanation.class_name is None:
         result("no class that is published has it")
     else:
-        spelled = (
-            ""
-            if row is None or explanation.key == row.table_key
-            else ", spelled otherwise in the row"
-        )
-        result(
-            f"it passes all checks: object {explanation.key} of class "
-            f"{explanation.class_name}{spelled}"
-        )
-    for line in explanation.errors:
-        result(f"error line of {line.error_time} UTC: {line.code}: {line.message}")
-    if explanation.in_flight is not None and explanation.in_flight.sendings > 1:
-        result(f"its event is sent under its event-id number {explanation.in_flight.sendings}")
-    if explanation.source is not None:
-        result(f"its group, {_SOURCES[explanation.source]}:")
-        table(
-            ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
-            [
-                (
-                    one.record_id,
-                    one.status,
-                    one.event_type,
-                    one.column_name,
-                    _short(one.old),
-                    _short(one.new),
-                    one.fate,
-                )
-                for one in explanation.members
-            ],
-        )
-        if explanation.read_back is not None:
-            result(
-                f"read back from the object: {', '.join(explanation.read_back) or 'its existence'}"
-            )
-    if explanation.source is not None or row is None:
-        if explanation.operation is None:
-            result("it makes no event")
-        else:
-            result(f"it makes the event {explanation.event_id} ({explanation.operation}):")
-    for sentence in explanation.notes:
-        result(f"note: {sentence}")
-    if explanation.document is not None:
-        result(explanation.document, end="" if explanation.document.endswith("\n") else "\n")
+        of_class = f"object {explanation.key} of class {explanation.class_name}"
+        result(f"it passes all checks: {of_class}{spelled}")
+
+
+def _print_group(explanation: Explanation, source: Source) -> None:
+    """Print the rows that fold together, what becomes of each, and what is read back."""
+    result(f"its group, {_SOURCES[source]}:")
+    table(
+        ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
+        [one._replace(old=_short(one.old), new=_short(one.new)) for one in explanation.members],
+    )
+    if explanation.read_back is not None:
+        result(f"read back from the object: {', '.join(explanation.read_back) or 'its existence'}")
 
 
 def _short(value: str | None, most: int = 40) -> str | None:
@@ -325,62 +316,34 @@ def requeue(
     """
     config = context.config()
     consumer = consumer or config.of_log.consumer
-    if consumer is not None and (loopback or statuses is not None):
-        raise click.UsageError(
-            "a consumer goes with --ids, not with --status or --loopback: its rows have no letters"
-        )
-    if consumer is None and event_ids:
-        raise click.UsageError(
-            "--event-id goes with --consumer: its object is of a consumer's snapshot"
-        )
-    if loopback and statuses is not None:
-        raise click.UsageError("--loopback takes rows of status S; give it or --status")
+    _refuse_together(consumer, statuses, event_ids, loopback=loopback)
     letters = parse_letters(statuses or "E,F")
     ranges = None if ids is None else parse_ids(ids)
+    would = "would be " if dry else ""
     with reading(config) if dry else transaction(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if consumer is not None:
             line = _consumer(conn, log, consumer)
-            failed_rows, failed_objects = refused(conn, log, consumer=consumer)
-            if unknown := [one for one in event_ids if one not in failed_objects]:
-                raise ConfigError(
-                    f"--event-id {unknown[0]}: no such object was refused for consumer {consumer}"
-                )
-            if ranges is None and not event_ids:
-                ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
-            done = requeue_for(conn, dialect, log, line, ranges or [], force=force, dry=dry)
-            if not dry:
-                requeue_objects_for(conn, log, line, event_ids)
+            done, event_ids = _send_again(
+                conn, dialect, log, line, ranges, event_ids, force=force, dry=dry
+            )
+            also = ""
+            if event_ids:
+                also = f" and {number_of(len(event_ids), 'object')} of its snapshot"
+            said = f"{also} {would}sent once more to consumer {consumer}"
         elif loopback:
-            user = publisher_user(config, dialect, dialect.current_user(conn))
-            user = own_user(config, user, dialect.fold_name)
-            if not user:
-                raise ConfigError(
-                    "--loopback: this database logs no users, so no row is the publisher's own"
-                )
+            user = _loopback_user(conn, dialect, config)
             done = rows.requeue_loopback(conn, log, user, ranges, force=force, dry=dry)
+            said = f" {would}set back to N, {done.copied} of {user!r} {would}logged anew"
         else:
             done = rows.requeue(conn, log, letters, ranges, force=force, dry=dry)
+            said = f" {would}set back to N, {done.copied} {would}logged anew"
     if as_json:
-        objects = {} if consumer is None else {"objects": len(event_ids)}
-        print_json(
-            {**done._asdict(), **objects, "refused": [row._asdict() for row in done.refused]}
-        )
+        of_snapshot = {} if consumer is None else {"objects": len(event_ids)}
+        refused_rows = [row._asdict() for row in done.refused]
+        print_json({**done._asdict(), **of_snapshot, "refused": refused_rows})
     else:
-        would, whose = "would be " if dry else "", f" of {user!r}" if loopback else ""
-        if consumer is not None:
-            objects_too = (
-                f" and {number_of(len(event_ids), 'object')} of its snapshot" if event_ids else ""
-            )
-            result(
-                f"{number_of(done.set_back, 'row')}{objects_too} {would}sent once more to "
-                f"consumer {consumer}"
-            )
-        else:
-            result(
-                f"{number_of(done.set_back, 'row')} {would}set back to N, {done.copied}{whose} "
-                f"{would}logged anew"
-            )
+        result(f"{number_of(done.set_back, 'row')}{said}")
     if not done.refused:
         return 0
     if not as_json:
@@ -392,6 +355,60 @@ def requeue(
         "state instead, or give --force"
     )
     return 1
+
+
+def _refuse_together(
+    consumer: str | None, statuses: str | None, event_ids: Sequence[str], *, loopback: bool
+) -> None:
+    """Raise UsageError for options of ``requeue`` that do not go together."""
+    if consumer is not None and (loopback or statuses is not None):
+        raise click.UsageError(
+            "a consumer goes with --ids, not with --status or --loopback: its rows have no letters"
+        )
+    if consumer is None and event_ids:
+        raise click.UsageError(
+            "--event-id goes with --consumer: its object is of a consumer's snapshot"
+        )
+    if loopback and statuses is not None:
+        raise click.UsageError("--loopback takes rows of status S; give it or --status")
+
+
+def _send_again(
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    line: ConsumerLine,
+    ranges: list[tuple[int, int]] | None,
+    event_ids: tuple[str, ...],
+    *,
+    force: bool,
+    dry: bool,
+) -> tuple[rows.Requeued, tuple[str, ...]]:
+    """Send the named rows and objects of the snapshot once more to a consumer, or all that were
+    refused for it. Returns the objects. Raises ConfigError for an object that was not refused.
+    """
+    failed_rows, failed_objects = refused(conn, log, consumer=line.name)
+    if unknown := [one for one in event_ids if one not in failed_objects]:
+        raise ConfigError(
+            f"--event-id {unknown[0]}: no such object was refused for consumer {line.name}"
+        )
+    if ranges is None and not event_ids:
+        ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
+    done = requeue_for(conn, dialect, log, line, ranges or [], force=force, dry=dry)
+    if not dry:
+        requeue_objects_for(conn, log, line, event_ids)
+    return done, event_ids
+
+
+def _loopback_user(conn: Connection, dialect: Dialect, config: Config) -> str:
+    """Return the publisher's own user, whose rows are not published. Raises ConfigError."""
+    user = publisher_user(config, dialect, dialect.current_user(conn))
+    user = own_user(config, user, dialect.fold_name)
+    if not user:
+        raise ConfigError(
+            "--loopback: this database logs no users, so no row is the publisher's own"
+        )
+    return user
 
 
 def parse_letters(text: str) -> list[str]:
@@ -529,6 +546,5 @@ def parse_age(text: str) -> timedelta:
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
-        raise ConfigError(
-            f"--older-than {text}: no log is that old; write 30d or the like"
-        ) from None
+        message = f"--older-than {text}: no log is that old; write 30d or the like"
+        raise ConfigError(message) from None

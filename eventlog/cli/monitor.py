@@ -259,41 +259,45 @@ def _cell(key: str, value: Any) -> Text:
 
 def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
     """Return the figures of a status, with rates since the earlier one."""
-    queue = status["queue_rows"]
-    capped = queue is not None and status["queue_cap"] is not None and queue >= status["queue_cap"]
-    oldest = status["oldest_seconds"]
-    if status["behind"] is None:
-        figures: list[tuple[str, str]] = [
-            (
-                "rows in the queue",
-                "-" if queue is None else f"{queue:,}{' or more' if capped else ''}",
-            ),
-            ("oldest row", "-" if oldest is None else age(oldest)),
-        ]
-    else:
-        figures = [(f"{status['behind_unit']} behind the position", f"{status['behind']:,}")]
-    if status["snapshot"] is not None:
-        figures.append(("snapshot", SnapshotProgress.of_data(status["snapshot"]).in_words))
-    figures += [
-        (f"rows that consumer {one['name']} has to do", f"{one['rows_behind']:,}")
-        for one in status["consumers"] or ()
-    ]
-    counters = status["counters"]
-    for name in (
-        () if counters is None else ("rows_published", "rows_bad", "events_sent", "answers_error")
-    ):
-        rate = ""
-        if before is not None and before[1]["counters"] is not None:
-            seconds = max(time.monotonic() - before[0], 1e-9)
-            rate = f"  ({(counters[name] - before[1]['counters'][name]) / seconds:,.0f} a second)"
-        figures.append((name.replace("_", " "), f"{counters[name]:,}{rate}"))
     if (job := status["job"]) is not None:  # the status is a backlog job's
         total = f" of {job['total']:,}" if job["total"] else ""
         figures = [("rows", f"{job['rows']:,}{total}"), ("events written", f"{job['events']:,}")]
+    else:
+        figures = [*_waiting(status), *_counted(status, before)]
     grid = Table.grid(padding=(0, 3))
     for name, value in figures:
         grid.add_row(Text(name, style="dim"), value)
     return grid
+
+
+def _waiting(status: Status) -> Iterator[tuple[str, str]]:
+    """Yield what is still to be published: of the log or the source, the snapshot, each
+    consumer.
+    """
+    queue, cap, oldest = status["queue_rows"], status["queue_cap"], status["oldest_seconds"]
+    if status["behind"] is not None:
+        yield f"{status['behind_unit']} behind the position", f"{status['behind']:,}"
+    else:
+        or_more = " or more" if None not in (queue, cap) and queue >= cap else ""
+        yield "rows in the queue", "-" if queue is None else f"{queue:,}{or_more}"
+        yield "oldest row", "-" if oldest is None else age(oldest)
+    if status["snapshot"] is not None:
+        yield "snapshot", SnapshotProgress.of_data(status["snapshot"]).in_words
+    for one in status["consumers"] or ():
+        yield f"rows that consumer {one['name']} has to do", f"{one['rows_behind']:,}"
+
+
+def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tuple[str, str]]:
+    """Yield the counters of the publisher, which only its monitor knows, with their rates."""
+    counters = status["counters"]
+    if counters is None:
+        return
+    for name in ("rows_published", "rows_bad", "events_sent", "answers_error"):
+        rate = ""
+        if before is not None and before[1]["counters"] is not None:
+            seconds = max(time.monotonic() - before[0], 1e-9)
+            rate = f"  ({(counters[name] - before[1]['counters'][name]) / seconds:,.0f} a second)"
+        yield name.replace("_", " "), f"{counters[name]:,}{rate}"
 
 
 # --- tail
@@ -336,9 +340,8 @@ def tail(
         if as_json:
             click.echo(json.dumps(sent, ensure_ascii=False))
         else:
-            result(
-                _line(sent), colour=None if sent["level"] == "success" else _LEVELS[sent["level"]]
-            )
+            level = sent["level"]
+            result(_line(sent), colour=None if level == "success" else _LEVELS[level])
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
@@ -356,9 +359,9 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
             error_line(str(error))
             continue
         if newest is not None and newest not in sent and sent:
-            told = number_of(len(sent), "envelope")
             note(
-                f"more was sent than the {told} that the monitor tells of at once, or it began anew"
+                f"more was sent than the {number_of(len(sent), 'envelope')} that the monitor tells "
+                "of at once, or it began anew"
             )
         new = sent[: sent.index(newest)] if newest in sent else sent
         yield from reversed(new)
@@ -366,16 +369,11 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
 
 
 def _line(sent: Sent) -> str:
-    at = (
-        datetime.fromtimestamp(sent["at"], UTC)
-        .isoformat(timespec="milliseconds")
-        .replace("+00:00", "Z")
-    )
-    ids = (
-        sent["first_id"]
-        if sent["first_id"] == sent["last_id"]
-        else f"{sent['first_id']} to {sent['last_id']}"
-    )
+    moment = datetime.fromtimestamp(sent["at"], UTC)
+    at = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    ids = sent["first_id"]
+    if sent["last_id"] != ids:
+        ids = f"{ids} to {sent['last_id']}"
     reason = f": {sent['reason']}" if sent["reason"] else ""
     return (
         f"{at} flight {sent['flight']} envelope {sent['envelope']}: "

@@ -85,6 +85,14 @@ class Report:
     compared: int | None = None
     known_since: str | None = None
 
+    @property
+    def has_gaps(self) -> bool:
+        """True if keys have no object, lines have no key, or the log does not know the class whose
+        deleted objects were searched.
+        """
+        is_unknown = self.compared is not None and self.known_since is None
+        return bool(self.missing or self.bad_lines or is_unknown)
+
     def add(self, batch: Batch) -> None:
         """Add the counts of a batch."""
         self.rows += batch.rows
@@ -161,18 +169,14 @@ def resync(
     """
     if sum((bool(keys), keys_file is not None, where is not None, deleted)) > 1:
         raise ConfigError("give one of --key, --keys, --where and --deleted")
-    if deleted and as_update:
-        raise ConfigError("--deleted writes rows of type 4: leave --as-update out")
     if keys and (resume or restart):
         raise ConfigError(
             "--key is done in one transaction: there is nothing to resume or to restart"
         )
     if resume and restart:
         raise ConfigError("give --resume to go on or --restart to begin again, not both")
+    event_type = _type_to_write(deleted=deleted, as_update=as_update)
     digest = None if keys_file is None else fingerprint(keys_file)
-    event_type = EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
-    if deleted:
-        event_type = EventType.DELETE_ROW
     with _opened(context.config(), class_name, resumable=not keys) as opened, ExitStack() as files:
         selection = Selection(opened.cls.name, event_type, where, digest)
         report = Report(opened.cls.name, int(event_type), dry_run=dry)
@@ -182,27 +186,32 @@ def resync(
         else:
             line = batches.begin(opened.conn, opened.log, selection, resume=resume, restart=restart)
             report.resumed_at = line.position
+            most = batch_size(size, rate)
             if deleted:
-                write, total = _deleted_writer(opened, line, report, batch_size(size, rate), files)
+                write, total = _deleted_writer(opened, line, report, most, files)
             else:
-                write, total = _batch_writer(
-                    opened, selection, line, keys_file, report, batch_size(size, rate)
-                )
+                write, total = _batch_writer(opened, selection, line, keys_file, report, most)
             if dry:
                 _count(opened.conn, write, line.position, report)
             else:
                 opened.conn.commit()
                 # The size of a whole class is an estimate.
                 unit = "objects" if keys_file or deleted else "objects or so"
-                with progress(
-                    f"resync {opened.cls.name}", total, context.quiet or as_json, unit
-                ) as advance:
+                label, hidden = f"resync {opened.cls.name}", context.quiet or as_json
+                with progress(label, total, hidden, unit) as advance:
                     _run(opened, selection, write, rate, report, advance)
         report.seconds = time.monotonic() - started
     _show(report, as_json, context.quiet)
-    return (
-        1 if report.missing or report.bad_lines or (deleted and report.known_since is None) else 0
-    )
+    return 1 if report.has_gaps else 0
+
+
+def _type_to_write(*, deleted: bool, as_update: bool) -> EventType:
+    """Return the type of the rows that a resync writes. Raises ConfigError."""
+    if deleted and as_update:
+        raise ConfigError("--deleted writes rows of type 4: leave --as-update out")
+    if deleted:
+        return EventType.DELETE_ROW
+    return EventType.UPDATE_ROW_QUERY_BACK if as_update else EventType.INSERT_ROW_QUERY_BACK
 
 
 def fingerprint(path: Path) -> str:
@@ -314,14 +323,14 @@ def _batch_writer(
             if selection.where is None:
                 raise
             raise ConfigError(f"--where {selection.where}: {error}") from error
-        if report.dry_run:
-            count = opened.dialect.count
-            return (
-                lambda conn, position: Batch(count(conn, walk, position), 0, position, is_last=True)
-            ), total
-        return (
-            lambda conn, position: opened.dialect.write_batch(conn, walk, position, size)
-        ), total
+
+        def write_walked(conn: Connection, position: str | None) -> Batch:
+            if not report.dry_run:
+                return opened.dialect.write_batch(conn, walk, position, size)
+            rows = opened.dialect.count(conn, walk, position)
+            return Batch(rows, 0, position, is_last=True)
+
+        return write_walked, total
 
     lines = read_lines(keys_file, opened.cls.canonical_key)
     with keys_file.open("rb") as file:
@@ -330,11 +339,7 @@ def _batch_writer(
     def write(_conn: Connection, position: str | None) -> Batch:
         done = int(position or 0)
         chunk = list(islice((line for line in lines if line[0] > done), size))
-        bad = [
-            f"{keys_file}, line {number}: {error}"
-            for number, _, error in chunk
-            if error is not None
-        ]
+        bad = [f"{keys_file}, line {number}: {error}" for number, _, error in chunk if error]
         report.bad_lines += len(bad)
         report.add_problems(bad)
         keys = (key for _, key, _ in chunk if key is not None)
@@ -387,14 +392,11 @@ def _deleted_writer(
         if not report.dry_run and of_former_key:
             selection = Selection(opened.cls.name, EventType.DELETE_ROW)
             opened.dialect.write_keys(conn, opened.log, selection, of_former_key)
+        dialect, schema, cls = opened.dialect, opened.catalog.schema, opened.cls
         if report.dry_run:
-            gone = batches.existing(conn, opened.dialect, opened.catalog.schema, opened.cls, asked)[
-                1
-            ]
+            _, gone = batches.existing(conn, dialect, schema, cls, asked)
         else:
-            gone = batches.write_deleted(
-                conn, opened.dialect, opened.log, opened.catalog.schema, opened.cls, asked
-            )
+            gone = batches.write_deleted(conn, dialect, opened.log, schema, cls, asked)
         last = str(chunk[-1][0]) if chunk else position
         rows = len(gone) + len(of_former_key)
         return Batch(rows, 0, last, is_last=len(chunk) < size, present=len(asked) - len(gone))
@@ -463,11 +465,10 @@ def _show(report: Report, as_json: bool, quiet: bool) -> None:
     elif not quiet:
         after = "" if report.resumed_at is None else f" after {report.resumed_at}"
         done = "would be written" if report.dry_run else "written"
-        what = (
+        result(
             f"{number_of(report.rows, 'row')} of type {report.event_type} {done} for "
-            f"{report.class_name}{after}"
+            f"{report.class_name}{after} in {report.seconds:.1f} s"
         )
-        result(f"{what} in {report.seconds:.1f} s")
     if report.compared is None or quiet:
         return
     if report.known_since is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -36,6 +36,7 @@ from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.model import Status
 from eventlog.publisher.consumers import MOST_BEHIND, standings
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.monitor.status import shape
@@ -67,8 +68,8 @@ _SHOWN: Final = 20
 @json_option
 @source_option
 @click.option("--watch", type=click.FloatRange(min=0.2), is_flag=False, flag_value=2.0,
-              metavar="[SECONDS]", help=("Show it anew every so many seconds, 2 if no "
-"number is given, until Ctrl-C."))  # fmt: skip
+              metavar="[SECONDS]", help="Show it anew every so many seconds, 2 if no number is "
+              "given, until Ctrl-C.")  # fmt: skip
 @click.pass_obj
 def status(context: CommandContext, as_json: bool, source: str | None, watch: float | None) -> None:
     """Show rows by status, what is in flight or parked, and whether a publisher runs.
@@ -137,35 +138,10 @@ def publishing_status(
     ledger = ledger_of(consumer)
     flights, hold = read_recorded(conn, log, ledger.consumer)
     consumers = standings(conn, dialect, log, event_time_zone)
-    recorded = [
-        (flight.number, envelope, event)
-        for flight in flights
-        for envelope, events in flight.envelopes.items()
-        for event in events
-    ]
-    firsts = sorted({event.ids[0] for _, _, event in recorded})
-    rows = {
-        row.record_id: row
-        for row in dialect.read_rows(conn, log, [(first, first) for first in firsts])
-    }
-    in_flight = []
-    for flight_number, envelope_number, event in recorded:
-        row = rows.get(event.ids[0])
-        in_flight.append(
-            {
-                "flight": flight_number,
-                "envelope": envelope_number,
-                "event_id": event.sent_id,
-                "rows": len(event.ids),
-                "sendings": event.sendings,
-                "table_name": None if row is None else row.table_name,
-                "table_key": None if row is None else row.table_key,
-            }
-        )
-    transactions = ask(
-        conn, dialect, "transactions", OpenTransaction, log, limit=_MOST_TRANSACTIONS
+    in_flight = _events_in_flight(conn, dialect, log, flights)
+    writer = oldest_writer(
+        ask(conn, dialect, "transactions", OpenTransaction, log, limit=_MOST_TRANSACTIONS)
     )
-    writer = oldest_writer(transactions)
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": ledger.runs(conn, dialect, log),
@@ -181,16 +157,70 @@ def publishing_status(
                 "queue_rows": own.rows_behind,
                 "queue_cap": MOST_BEHIND,
                 "oldest_seconds": own.oldest_seconds,
+                "ranges": own.ranges,
+                "snapshot": own.as_data()["snapshot"],
             }
-            status |= {"ranges": own.ranges, "snapshot": own.as_data()["snapshot"]}
     return status
 
 
+def _events_in_flight(
+    conn: Connection, dialect: Dialect, log: LogTable, flights: Iterable[Flight]
+) -> list[dict[str, Any]]:
+    """Return the events in flight, each with the table and key of its first row, None if that row
+    is gone.
+    """
+    recorded = [
+        (flight.number, envelope, event)
+        for flight in flights
+        for envelope, events in flight.envelopes.items()
+        for event in events
+    ]
+    firsts = sorted({event.ids[0] for _, _, event in recorded})
+    read = dialect.read_rows(conn, log, [(first, first) for first in firsts])
+    rows = {row.record_id: row for row in read}
+    in_flight = []
+    for flight_number, envelope_number, event in recorded:
+        row = rows.get(event.ids[0])
+        in_flight.append(
+            {
+                "flight": flight_number,
+                "envelope": envelope_number,
+                "event_id": event.sent_id,
+                "rows": len(event.ids),
+                "sendings": event.sendings,
+                "table_name": None if row is None else row.table_name,
+                "table_key": None if row is None else row.table_key,
+            }
+        )
+    return in_flight
+
+
 def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
-    rows, in_flight = status["rows"], status["in_flight"]
+    _print_queue(status, consumer)
+    _print_in_flight(status["in_flight"], status["publisher_runs"])
+    if status["backlog"] is not None:
+        result(f"{status['backlog']}:")
+        for way_out in HOLD_WAYS_OUT:
+            result(f"    {way_out}")
+    for one in status["consumers"]:
+        _print_consumer(one)
+    if any(one["ranges"] for one in status["consumers"]) and status["oldest_writer"] is not None:
+        result(
+            f"{visible(status['oldest_writer'])} keeps the ranges, open for "
+            f"{age(status['oldest_writer_seconds'])}"
+        )
+    for sentence in status["drift"]:
+        result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
+
+
+def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
+    """Print who publishes the log, and its rows by status unless that is a consumer, whose rows
+    have no letters.
+    """
     log = f"log {visible(status['log'])}"
     if consumer is None:
         result(f"{log}: {_runs(status['publisher_runs'])}")
+        rows = status["rows"]
         letters = [*_LETTERS, *sorted(set(rows) - set(_LETTERS))]
         table(
             ("status", "rows", "meaning"),
@@ -205,40 +235,31 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
         result(f"{log}: it is not registered yet, which its first start does")
     else:
         result(f"{log}: it {'runs' if status['publisher_runs'] else 'does not run'}")
-    if in_flight:
-        waits = (
-            "in flight, or parked until the receiver takes them"
-            if status["publisher_runs"]
-            else "sent first at the next start"
-        )
-        result(f"{number_of(len(in_flight), 'event')} {waits}:")
-        table(
-            ("flight", "envelope", "event-id", "rows", "sent", "table", "key"),
-            [tuple(event.values()) for event in in_flight[:_SHOWN]],
-        )
-        if len(in_flight) > _SHOWN:
-            result(f"... and {len(in_flight) - _SHOWN} more (--json lists all)")
-    if status["backlog"] is not None:
-        result(f"{status['backlog']}:")
-        for way_out in HOLD_WAYS_OUT:
-            result(f"    {way_out}")
-    for one in status["consumers"]:
-        oldest = (
-            "" if one["oldest_seconds"] is None else f", the oldest {age(one['oldest_seconds'])}"
-        )
-        runs = "runs" if one["runs"] else "does not run"
-        result(
-            f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} "
-            f"behind{oldest}, {number_of(one['ranges'], 'range')} in its "
-            f"set{_snapshot(one['snapshot'])}"
-        )
-    if any(one["ranges"] for one in status["consumers"]) and status["oldest_writer"] is not None:
-        result(
-            f"{visible(status['oldest_writer'])} keeps the ranges, open for "
-            f"{age(status['oldest_writer_seconds'])}"
-        )
-    for sentence in status["drift"]:
-        result(f"triggers are not as declared: {visible(sentence)}; see `eventlog triggers plan`")
+
+
+def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool | None) -> None:
+    if not events:
+        return
+    waits = "sent first at the next start"
+    if publisher_runs:
+        waits = "in flight, or parked until the receiver takes them"
+    result(f"{number_of(len(events), 'event')} {waits}:")
+    table(
+        ("flight", "envelope", "event-id", "rows", "sent", "table", "key"),
+        [tuple(event.values()) for event in events[:_SHOWN]],
+    )
+    if len(events) > _SHOWN:
+        result(f"... and {len(events) - _SHOWN} more (--json lists all)")
+
+
+def _print_consumer(one: Mapping[str, Any]) -> None:
+    runs = "runs" if one["runs"] else "does not run"
+    seconds = one["oldest_seconds"]
+    oldest = "" if seconds is None else f", the oldest {age(seconds)}"
+    result(
+        f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
+        f"{number_of(one['ranges'], 'range')} in its set{_snapshot(one['snapshot'])}"
+    )
 
 
 def _snapshot(snapshot: Mapping[str, Any] | None) -> str:
@@ -287,10 +308,8 @@ def _source_data(status: SourceStatus, moved_seconds: float | None) -> dict[str,
 def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
     result(f"source {status.source}: {_runs(status.publisher_runs)}")
     result(f"position: {place_in_words(status.source, status.position.token)}")
-    result(
-        "kept in "
-        f"{status.place}{'' if moved_seconds is None else f', last moved {age(moved_seconds)} ago'}"
-    )
+    moved = "" if moved_seconds is None else f", last moved {age(moved_seconds)} ago"
+    result(f"kept in {status.place}{moved}")
     if status.behind is not None:
         result(f"behind it: {status.behind.number} {status.behind.unit}")
     if status.unknown is not None:
@@ -298,10 +317,8 @@ def _print_source(status: SourceStatus, moved_seconds: float | None) -> None:
     if status.failures is None:
         result("what failed is not known: this user may not read it")
     if status.failures:
-        result(
-            f"{number_of(status.failures, 'failure')}, not tried "
-            f"again{', the newest' if status.newest else ''}:"
-        )
+        newest = ", the newest" if status.newest else ""
+        result(f"{number_of(status.failures, 'failure')}, not tried again{newest}:")
         table(
             ("time", "event-id", "code", "message"),
             [

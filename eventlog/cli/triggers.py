@@ -140,21 +140,15 @@ def apply(
     which is gone, is named and gives exit code 1; the others are applied all the same.
     """
     config = context.config()
-    runs = not (dry or as_sql)
-    agreed = _confirmed_drops(config) if runs and not yes and sees_terminal() else None
-    with transaction(config) if runs else reading(config) as (conn, dialect):
-        planned = _plan_with_loopback(conn, dialect, config, without_log=not runs)
-        if runs:
-            if agreed is not None and (more := set(planned.unwatched) - agreed):
-                raise TriggerError(
-                    f"{', '.join(sorted(more))} got triggers of this log while the question was "
-                    "open: nothing was changed; run it again"
-                )
-            dialect.triggers.apply(conn, planned, lock_timeout)
-            _note_due(conn, dialect, config, planned)
-    if as_sql:
-        sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
-    elif as_json:
+    if dry or as_sql:
+        with reading(config) as (conn, dialect):
+            planned = _plan_with_loopback(conn, dialect, config, without_log=True)
+        if as_sql:
+            sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
+            return _refused(planned)
+    else:
+        planned = _applied(config, lock_timeout, asks=not yes and sees_terminal())
+    if as_json:
         _print_json(planned)
     elif dry or not context.quiet:
         _print(planned)
@@ -169,6 +163,23 @@ def apply(
     return _refused(planned)
 
 
+def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
+    """Make the triggers as declared, and return what was done. With ``asks`` only those triggers
+    are dropped that the answer is about. Raises TriggerError.
+    """
+    agreed = _confirmed_drops(config) if asks else None
+    with transaction(config) as (conn, dialect):
+        planned = _plan_with_loopback(conn, dialect, config, without_log=False)
+        if agreed is not None and (more := set(planned.unwatched) - agreed):
+            raise TriggerError(
+                f"{', '.join(sorted(more))} got triggers of this log while the question was open: "
+                "nothing was changed; run it again"
+            )
+        dialect.triggers.apply(conn, planned, lock_timeout)
+        _note_due(conn, dialect, config, planned)
+    return planned
+
+
 def _print_json(planned: TriggerPlan) -> None:
     due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
     print_json({**asdict(planned), "changes": len(planned.changes), "due": due})
@@ -180,10 +191,8 @@ def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
     """
     due = batches.due_for(planned.gaps)
     if due:
-        result(
-            "No trigger has logged this, and nothing else sends it; run"
-            + (" after apply:" if is_plan else ":")
-        )
+        after = " after apply" if is_plan else ""
+        result(f"No trigger has logged this, and nothing else sends it; run{after}:")
     for one in due:
         result(f"  {one.command}    # {visible(one.reason)}")
 
@@ -209,11 +218,9 @@ def _refused(planned: TriggerPlan) -> int:
 
 
 def _nothing_to_do(config: Config) -> str:
-    return (
-        "Nothing to do."
-        if config.watches
-        else "Nothing to do: the configuration has no [[watch]] that names a table."
-    )
+    if config.watches:
+        return "Nothing to do."
+    return "Nothing to do: the configuration has no [[watch]] that names a table."
 
 
 def _confirmed_drops(config: Config) -> frozenset[str]:
@@ -270,38 +277,38 @@ def drop(
             refuse_to_lose_rows(conn, dialect, config)
         return planned
 
-    log = config.database.log_table
-    if dry or as_sql or (not yes and sees_terminal()):
+    log = config.database.log_table if drop_log else None
+    if dry or as_sql:
         with reading(config) as (conn, dialect):
             planned = planned_drop(conn, dialect)
-        if as_sql:
-            sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
-            if drop_log:
-                migrations.downgrade(None, sql=sys.stdout, **offline(config))
+        if not as_sql:
+            _print_drop(planned, log, dry=True)
             return
-        if dry:
-            _print(planned)
-            tables = number_of(len(planned.changes), "table")
-            result(f"{tables} would be captured no longer." if planned.changes else _NOTHING)
-            if drop_log:
-                result(f"The log {log} would be dropped.")
-            return
-        _confirm_drop(planned, log if drop_log else None)
+        sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
+        if drop_log:
+            migrations.downgrade(None, sql=sys.stdout, **offline(config))
+        return
+    if not yes and sees_terminal():
+        with reading(config) as (conn, dialect):
+            planned = planned_drop(conn, dialect)
+        _confirm_drop(planned, log)
     with transaction(config) as (conn, dialect):
         planned = planned_drop(conn, dialect)
         dialect.triggers.apply(conn, planned, lock_timeout)
         if drop_log:
             migrations.downgrade(conn, **names(config))
-    if context.quiet:
-        return
+    if not context.quiet:
+        _print_drop(planned, log, dry=False)
+
+
+def _print_drop(planned: TriggerPlan, log: str | None, *, dry: bool) -> None:
+    """Print what is dropped, or with ``dry`` would be: the triggers, and the log of this name."""
     _print(planned)
-    result(
-        f"{number_of(len(planned.changes), 'table')} captured no longer."
-        if planned.changes
-        else _NOTHING
-    )
-    if drop_log:
-        result(f"The log {log} is dropped.")
+    tables = number_of(len(planned.changes), "table")
+    would = "would be " if dry else ""
+    result(f"{tables} {would}captured no longer." if planned.changes else _NOTHING)
+    if log is not None:
+        result(f"The log {log} {would or 'is '}dropped.")
 
 
 def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
@@ -321,8 +328,8 @@ def _confirm_drop(planned: TriggerPlan, log: str | None) -> None:
 @json_option
 @dialect_option
 @click.option("--catalog", "catalog_file", type=FILE, metavar="FILE",
-              help=("With --sql --dialect: the tables, in JSON as for the option `catalog` of "
-"formats."))  # fmt: skip
+              help="With --sql --dialect: the tables, in JSON as for the option `catalog` of "
+              "formats.")  # fmt: skip
 @click.pass_obj
 def show(
     context: CommandContext,
@@ -475,10 +482,8 @@ def _plan(
     log = found or new_log(dialect, schema or config.database.schema_name or database.schema, name)
     declared = declared_tables(config, database, log)
     catalog = available_catalog(declared, database, log)
-    watches, refused = (
-        declared_watches(declared.config),
-        {**catalog.unavailable, **declared.doubtful},
-    )
+    watches = declared_watches(declared.config)
+    refused = {**catalog.unavailable, **declared.doubtful}
     if found is not None:
         planned = dialect.triggers.plan(conn, database, catalog, log, watches, refused)
     elif refused:
@@ -505,8 +510,7 @@ def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
         if references:
             yield (
                 f'{cls.name}: {", ".join(references)} stay values with referential = "dn": it '
-                "makes associations of "
-                "foreign keys of tables, and a view has none"
+                "makes associations of foreign keys of tables, and a view has none"
             )
 
 
