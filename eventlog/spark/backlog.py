@@ -55,6 +55,7 @@ from eventlog.spark.job import (
     Job,
     Numbered,
     Output,
+    OutputFile,
     PartReport,
     part_report,
     without_settings_of_others,
@@ -444,20 +445,8 @@ def _finish(
     settings: Mapping[str, str],
     extent: Extent | None,
 ) -> Manifest:
-    flights, flight_files, flight_counts = recorded
-    counts = Counter(flight_counts)
-    for report in reports:
-        counts.update(report.counts)
+    flights, flight_files, _ = recorded
     files = [*flight_files, *(file for report in reports for file in report.files)]
-    totals = {
-        **counts,
-        "rows_read": sum(report.rows_read for report in reports),
-        "rows_loopback": sum(report.rows_loopback for report in reports),
-        "events": sum(file.events for file in files),
-        "documents": sum(file.documents for file in files),
-        "files": len(files),
-        "bytes": sum(file.bytes for file in files),
-    }
     state = max([job.before.state, *(sequence.WriterState(*report.state) for report in reports)])
     sizes: dict[str, int | None] = {file.name: file.bytes for file in files}
     written = [*(flight.ids for flight in flights), *(report.ids for report in reports)]
@@ -470,7 +459,7 @@ def _finish(
         snapshot=job.snapshot,
         started=job.started.isoformat(timespec="seconds"),
         finished=datetime.now(UTC).isoformat(timespec="seconds"),
-        totals=dict(sorted(totals.items())),
+        totals=_totals(recorded, reports, files),
         in_flight=tuple(flights),
         in_flight_files=tuple(flight_files),
         parts=tuple(reports),
@@ -483,11 +472,26 @@ def _finish(
         if extent is not None:
             hold_rows(context, directory, manifest, sha256, extent)
 
-    finish(
-        directory,
-        claim,
-        asdict(manifest),
-        sizes | dict.fromkeys([*written, *others]),
-        before_success,
-    )
+    named = sizes | dict.fromkeys([*written, *others])
+    finish(directory, claim, asdict(manifest), named, before_success)
     return manifest
+
+
+def _totals(
+    recorded: Recorded, reports: Sequence[PartReport], files: Sequence[OutputFile]
+) -> dict[str, int]:
+    """Return the totals of the job by name: of its flights, its parts and their files."""
+    _, _, flight_counts = recorded
+    counts = Counter(flight_counts)
+    for report in reports:
+        counts.update(report.counts)
+    totals = {
+        **counts,
+        "rows_read": sum(report.rows_read for report in reports),
+        "rows_loopback": sum(report.rows_loopback for report in reports),
+        "events": sum(file.events for file in files),
+        "documents": sum(file.documents for file in files),
+        "files": len(files),
+        "bytes": sum(file.bytes for file in files),
+    }
+    return dict(sorted(totals.items()))

@@ -193,27 +193,23 @@ def _of_format(
     if file_format == "parquet":
         _refuse_times(first)
         spark = _with_time(spark)
-    reader = spark.read.option("pathGlobFilter", _NAMES[file_format]).option(
-        "recursiveFileLookup", False
-    )
+    reader = spark.read.option("pathGlobFilter", _NAMES[file_format])
+    reader = reader.option("recursiveFileLookup", False)
     match file_format:
         case "parquet":
             return reader.parquet(place)
         case "csv":
             return reader.options(**_CSV).csv(place)  # type: ignore[arg-type]
         case _:
-            return _of_json(
-                reader.text(place).withColumn(_FILE, f.col("_metadata.file_name")), first, options
-            )
+            lines = reader.text(place).withColumn(_FILE, f.col("_metadata.file_name"))
+            return _of_json(lines, first, options)
 
 
 def _refuse_times(file: Path) -> None:
     """Raise FormatError for a column type that this version of Spark does not know."""
-    times = (
-        ()
-        if READS_TIMES
-        else [field.name for field in pq.read_schema(file) if pa.types.is_time(field.type)]
-    )
+    if READS_TIMES:
+        return
+    times = [field.name for field in pq.read_schema(file) if pa.types.is_time(field.type)]
     if times:
         raise FormatError(
             f"{file}: column {times[0]!r} is a time of day, which Spark reads from 4.1 on; "
@@ -230,34 +226,20 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
 
     Spark's own reader turns every value into text, so that a number would pass for a mask in hex.
     """
-
-    def names_in(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        seen: dict[str, None] = {}
-        for batch in batches:
-            for line in batch.column(0).to_pylist():
-                with contextlib.suppress(FormatError):  # raised when the rows are read
-                    seen.update(dict.fromkeys(json_object(line)))
-        yield pa.RecordBatch.from_pydict({"name": pa.array(seen, pa.string())})
-
-    named = (
-        lines.select("value")
-        .where(f.trim("value") != "")
-        .mapInArrow(names_in, "name string")
-        .distinct()
-        .collect()
-    )
+    filled = lines.where(f.trim("value") != "")
+    named = filled.select("value").mapInArrow(_member_names, "name string").distinct().collect()
     known = first_names(first)
     names = [*known, *sorted({row["name"] for row in named} - set(known))]
     others = [name for name in lines.columns if name not in ("value", _FILE)]
     members = [(name, header_name(name, options.header_prefix)) for name in names]
+    places = [f"c{place}" for place in range(len(names) + len(others))]
 
     def read(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()
         for batch in batches:
             rows = []
-            for line, file in zip(
-                batch.column("value").to_pylist(), batch.column(_FILE).to_pylist(), strict=True
-            ):
+            texts, files = (batch.column(name).to_pylist() for name in ("value", _FILE))
+            for line, file in zip(texts, files, strict=True):
                 try:
                     row = json_object(line)
                     rows.append([header_text(header, row.get(name)) for name, header in members])
@@ -266,17 +248,21 @@ def _of_json(lines: DataFrame, first: Path, options: ReadOptions) -> DataFrame:
             columns = list(zip(*rows, strict=True)) or [()] * len(names)
             arrays = [pa.array(column, pa.string()) for column in columns]
             arrays += [batch.column(name).cast(pa.string()) for name in others]
-            yield pa.RecordBatch.from_arrays(
-                arrays, names=[f"c{place}" for place in range(len(arrays))]
-            )
+            yield pa.RecordBatch.from_arrays(arrays, names=places)
 
-    fields = [
-        t.StructField(f"c{place}", t.StringType()) for place in range(len(names) + len(others))
-    ]
-    kept = lines.where(f.trim("value") != "").select(
-        "value", _FILE, *(_named(lines, name) for name in others)
-    )
-    return kept.mapInArrow(read, t.StructType(fields)).toDF(*names, *others)
+    schema = t.StructType([t.StructField(place, t.StringType()) for place in places])
+    stored = filled.select("value", _FILE, *(_named(lines, name) for name in others))
+    return stored.mapInArrow(read, schema).toDF(*names, *others)
+
+
+def _member_names(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the names of the members of all objects, one object on each line."""
+    seen: dict[str, None] = {}
+    for batch in batches:
+        for line in batch.column(0).to_pylist():
+            with contextlib.suppress(FormatError):  # raised when the rows are read
+                seen.update(dict.fromkeys(json_object(line)))
+    yield pa.RecordBatch.from_pydict({"name": pa.array(seen, pa.string())})
 
 
 def _named(frame: DataFrame, column: str) -> Column:
@@ -296,9 +282,9 @@ def read_change_table(
     FormatError for unreadable rows. Raises ConfigError, FormatError.
     """
     context = _reading(options)
-    home = (
-        Path(source).parent if Path(source).name.endswith(context.options.suffix) else Path(source)
-    )
+    home = Path(source)
+    if home.name.endswith(context.options.suffix):
+        home = home.parent
     if context.options.ddl_history:
         history = file_tables.control_rows(home, HISTORY_TABLE, context.options)
         context = reading(context.options, history, Report(strict=True))
@@ -324,10 +310,9 @@ def _changes(spark: SparkSession, table: FoundTable, context: Reading) -> DataFr
         tune_collector()
         stored_rows = (row for batch in batches for row in batch_rows(batch, f"a batch of {what}"))
         table_rows = stored_row_reader(stored, table.schema, table.table, context)(stored_rows)
+        # The input is complete, so no row waits for another.
         changes = changes_of_rows(table_rows, source, input_complete=True)
-        yield from batches_of(
-            cast("Iterator[Change]", changes)
-        )  # the input is complete, so no row waits for another
+        yield from batches_of(cast("Iterator[Change]", changes))
 
     # A before image and its update come to the same task, one after the other.
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)

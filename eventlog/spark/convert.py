@@ -165,6 +165,7 @@ def convert(
     _check_writer(job)
     waiting = captures(source_format, source, job.reader)
     outputs = [_output_place(job, capture).parts[0] for capture in waiting]
+    kept: Sequence[CaptureReport] = ()
     identity = {
         "from": source_format,
         "to": target_format,
@@ -174,14 +175,10 @@ def convert(
     claim = Claim("conversion", identity, _described)
     directory = Directory(job.target)
     known = resume(directory, claim, outputs)
-    kept: list[CaptureReport] = []
     if known is not None:
-        reports = [CaptureReport(**one) for one in known["captures"]]
-        failed = {one.name for one in reports if one.failed is not None}
-        waiting = [capture for capture in waiting if capture.name in failed]
+        waiting, kept = _left(waiting, [CaptureReport(**one) for one in known["captures"]])
         if not waiting:
-            return Conversion(tuple(reports), resumed=True)
-        kept = [one for one in reports if one.name not in {capture.name for capture in waiting}]
+            return Conversion(tuple(kept), resumed=True)
     session = open_session(master, "eventlog convert", running=spark)
     if known is None:
         begin(directory, claim, outputs)
@@ -197,6 +194,18 @@ def convert(
     written = {report.output: None for report in done if report.failed is None}
     finish(directory, claim, {"captures": [asdict(report) for report in done]}, written)
     return Conversion(tuple(done), resumed=False)
+
+
+def _left(
+    found: Sequence[Capture], reports: Sequence[CaptureReport]
+) -> tuple[list[Capture], list[CaptureReport]]:
+    """Return the captures of a finished target to try again, those that failed and still exist,
+    and the reports of the others.
+    """
+    failed = {one.name for one in reports if one.failed is not None}
+    waiting = [capture for capture in found if capture.name in failed]
+    again = {capture.name for capture in waiting}
+    return waiting, [one for one in reports if one.name not in again]
 
 
 def _described(said: Mapping[str, Any]) -> str:

@@ -190,34 +190,8 @@ def open_session(
         return own
     # The warning is about pandas' own types; eventlog gives Spark only Arrow batches.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    submitted = _is_submitted()
-    archive = "" if submitted else _archive_option(check_java())
     builder = SparkSession.builder.appName(app_name)
-    settings = {
-        **_OWN_SETTINGS,
-        "spark.ui.showConsoleProgress": "false",
-        "spark.python.worker.reuse": "true",
-        "spark.python.daemon.module": _DAEMON,
-    }
-    if master is not None and is_local(master):
-        # The workers must be this Python with these packages, whatever else is installed.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        settings |= {
-            "spark.master": _with_attempts(master),
-            "spark.ui.enabled": "false",
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.driver.extraJavaOptions": LOCAL_JAVA_OPTIONS + archive,
-        }
-    elif master is not None:
-        settings["spark.master"] = master
-    if submitted and _LOG_LEVEL not in dict(SparkConf().getAll()):
-        settings[_LOG_LEVEL] = "ERROR"  # else Spark prints some 200 lines about its own work
-    if master is None or not is_local(master):
-        # These come before the user's own options; a second choice of a collector would stop Java.
-        settings["spark.executor.defaultJavaOptions"] = _FIRST_COMPILER + archive
-        settings["spark.driver.defaultJavaOptions"] = _FIRST_COMPILER + archive
-    for name, value in {**settings, **(conf or {})}.items():
+    for name, value in {**_new_settings(master), **(conf or {})}.items():
         builder = builder.config(name, value)
     try:
         return builder.getOrCreate()
@@ -225,6 +199,38 @@ def open_session(
         raise SparkFailed(
             f"Spark does not start: {_first_line(str(error))}; see the lines above"
         ) from error
+
+
+def _new_settings(master: str | None) -> dict[str, str]:
+    """Return the settings of a Spark that is started on ``master``. Raises ConfigError without a
+    suitable Java.
+    """
+    submitted = _is_submitted()
+    archive = "" if submitted else _archive_option(check_java())
+    settings = {
+        **_OWN_SETTINGS,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.python.worker.reuse": "true",
+        "spark.python.daemon.module": _DAEMON,
+    }
+    if submitted and _LOG_LEVEL not in dict(SparkConf().getAll()):
+        settings[_LOG_LEVEL] = "ERROR"  # else Spark prints some 200 lines about its own work
+    if master is not None and is_local(master):
+        # The workers must be this Python with these packages, whatever else is installed.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        return settings | {
+            "spark.master": _with_attempts(master),
+            "spark.ui.enabled": "false",
+            "spark.driver.bindAddress": "127.0.0.1",
+            "spark.driver.host": "127.0.0.1",
+            "spark.driver.extraJavaOptions": LOCAL_JAVA_OPTIONS + archive,
+        }
+    if master is not None:
+        settings["spark.master"] = master
+    # These come before the user's own options; a second choice of a collector would stop Java.
+    settings["spark.executor.defaultJavaOptions"] = _FIRST_COMPILER + archive
+    settings["spark.driver.defaultJavaOptions"] = _FIRST_COMPILER + archive
+    return settings
 
 
 def _is_submitted() -> bool:

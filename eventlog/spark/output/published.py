@@ -211,22 +211,20 @@ def _write_files(
     ending = ".parquet" if output.file_layout == "parquet" else format.endings[output.file_layout]
     with PartFiles(job, directory, part, ending, digits=7 if is_file_each else 5) as files:
         if output.file_layout == "parquet":
-            about = [
-                line for blob in blobs for line in zip(*map(blob.__getitem__, _ABOUT), strict=True)
-            ]
-            order = [index for envelope in envelopes for index in envelope]
+            described = (zip(*map(blob.__getitem__, _ABOUT), strict=True) for blob in blobs)
+            about = list(chain.from_iterable(described))
+            order = chain.from_iterable(envelopes)
             _write_parquet(files, writer, [(places[i], pieces[i], about[i]) for i in order])
-            return files.files
-        for envelope in envelopes:
-            own = [pieces[i] for i in envelope]
-            if writer.is_framed or is_file_each:
+        elif writer.is_framed or is_file_each:
+            for envelope in envelopes:
+                own = [pieces[i] for i in envelope]
                 body = writer.body(own) if writer.is_framed else b"".join(own)
                 files.add([body], len(own), 1, places[envelope[0]], places[envelope[-1]])
-            else:
-                for i, piece in zip(envelope, own, strict=True):
-                    files.add([piece], 1, piece.count(b"\n"), places[i], places[i])
-            if is_file_each:
-                files.close()
+                if is_file_each:
+                    files.close()
+        else:  # lines: a file may end after any of them
+            for i in chain.from_iterable(envelopes):
+                files.add([pieces[i]], 1, pieces[i].count(b"\n"), places[i], places[i])
     return files.files
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -189,7 +189,7 @@ def _renderer(job: Job) -> Render:
         done: list[_Done] = []
         bad: list[BadLine] = []
         dropped = 0
-        stored_by_class: dict[str, list[_Stored]] = {}
+        stored_by_class: defaultdict[str, list[_Stored]] = defaultdict(list)
         for (group, decision, current), place in zip(decided, places, strict=True):
             object_class, _ = object_of(group)
             name = object_class.name
@@ -204,29 +204,35 @@ def _renderer(job: Job) -> Render:
                 dropped += 0 if decision is None else len(decision.dropped)
                 continue
             if stored:
-                rows = stored_by_class.get(name)
-                if rows is None:
-                    rows = stored_by_class[name] = []
-                rows += stored
-            done.append(
-                (surviving, decision, current, change.op if stored and change is not None else None)
-            )
+                stored_by_class[name] += stored
+            op = change.op if stored and change is not None else None
+            done.append((surviving, decision, current, op))
         counts = _counts_of(done)
         if dropped:
             counts["rows_dropped"] += dropped
         if not stored_by_class:
             return None, bad, counts, NOTHING
-        numbers, prefix = 0, ""
-        blob: dict[str, list[Any]] = {"class": [], "rows": []}
-        for name, rows in stored_by_class.items():
-            stream, used, latest = writers[name].stream(rows)
-            numbers += used
-            prefix = max(prefix, latest)
-            blob["class"].append(name)
-            blob["rows"].append(stream)
-        return blob, bad, counts, Numbered(numbers, prefix, frozenset(stored_by_class))
+        blob, numbered = _as_streams(writers, stored_by_class)
+        return blob, bad, counts, numbered
 
     return render
+
+
+def _as_streams(
+    writers: Mapping[str, _TableWriter], stored_by_class: Mapping[str, Sequence[_Stored]]
+) -> tuple[Columns, Numbered]:
+    """Return the rows as an Arrow stream for each class, and the numbers that they use. Raises
+    _NotStorable.
+    """
+    numbers, prefix = 0, ""
+    streams = []
+    for name, rows in stored_by_class.items():
+        stream, used, latest = writers[name].stream(rows)
+        numbers += used
+        prefix = max(prefix, latest)
+        streams.append(stream)
+    names = list(stored_by_class)
+    return {"class": names, "rows": streams}, Numbered(numbers, prefix, frozenset(names))
 
 
 _Done = tuple[Sequence[CheckedRow], Decision | None, CurrentRow | None, ChangeOp | None]
