@@ -648,7 +648,6 @@ def _named(change: Change, catalog: Catalog | None) -> tuple[Change, str | None]
         return change, None
     try:
         return change, association_text(change, change.key, object_class)
-    except (
-        NotExpressible
-    ):  # a key with NULL, or with characters that no association can hold, stands in the data
+    except NotExpressible:
+        # A key with NULL, or with characters that no association can hold, stands in the data.
         return change, None

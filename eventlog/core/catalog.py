@@ -623,9 +623,8 @@ class _Builder:
         multi_valued: bool = False,
         is_key: bool = False,
     ) -> Attribute:
-        if (
-            is_key and not self.emit_keys
-        ):  # no output uses the value, so it is not converted (spec/event-log.md 5)
+        # No output uses the value, so it is not converted (spec/event-log.md 5).
+        if is_key and not self.emit_keys:
             value_type = xds_type(column.type, self.values)
             return Attribute(
                 name,

@@ -20,6 +20,7 @@ from eventlog.core.values import TEMPORAL
 from eventlog.errors import BadValue, RowError, shown
 from eventlog.model import ALL, All, EventType, QueueRow
 
+# Plain numbers, since millions of rows are compared with them.
 (
     INSERT_FIELD,
     UPDATE_FIELD,
@@ -29,7 +30,7 @@ from eventlog.model import ALL, All, EventType, QueueRow
     UPDATE_ROW_QUERY_BACK,
     INSERT_FIELD_QUERY_BACK,
     UPDATE_FIELD_QUERY_BACK,
-) = map(int, EventType)  # plain numbers, since millions of rows are compared with them
+) = map(int, EventType)
 
 ROW_TYPES: Final = (DELETE_ROW, INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
 """The types of rows about a whole object. Rows of all other types, ``FIELD_TYPES``, name a

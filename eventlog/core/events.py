@@ -300,9 +300,8 @@ def build_event(
             is_add = kind == INSERT_FIELD or (kind in _INSERTS and _becomes_add(rows, options))
             steps = rows if values is None else _with_values(rows, values, is_add)
             steps = _steps_of(steps, is_add, options)
-            if is_add or (
-                not steps and kind in _INSERTS
-            ):  # an insert without any value is not lost
+            # An insert without any value is not lost.
+            if is_add or (not steps and kind in _INSERTS):
                 operation = _ADD
             elif steps:
                 operation = _MODIFY

@@ -85,9 +85,8 @@ def _is_special(match: re.Match[str] | None, last: tuple[int, int, int]) -> bool
         return False
     number = 1 - int(year) if before_christ else int(year)
     try:
-        datetime(
-            number % 400 + 2000, int(month), int(day)
-        )  # the calendar repeats itself after 400 years
+        # The calendar repeats itself after 400 years.
+        datetime(number % 400 + 2000, int(month), int(day))
     except ValueError:
         return False
     first = _FIRST_DAY

@@ -182,7 +182,8 @@ def _shown(value: Any) -> str:
     except (
         ValueError,
         RecursionError,
-    ):  # a number of thousands of digits, or a thousand nested tables
+    ):
+        # A number of thousands of digits, or a thousand nested tables.
         return f"a {type(value).__name__} that is too large to show"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 

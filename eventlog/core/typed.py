@@ -107,9 +107,8 @@ def whole_number(value: object, digits: int = 20) -> int | None:
     """
     if isinstance(value, int):
         return value if abs(value) < 10**digits else None
-    if (
-        not isinstance(value, Decimal) or not value.is_finite()
-    ):  # Infinity and NaN of JSON are floats
+    # Infinity and NaN of JSON are floats.
+    if not isinstance(value, Decimal) or not value.is_finite():
         return None
     if not value:
         return 0

@@ -115,9 +115,8 @@ class _EnvelopeReader:
         if operation == _MESSAGE or (
             operation is None and ("status" in payload or "ddl" in payload)
         ):
-            self._count(
-                "other_events"
-            )  # a message, the border of a transaction, or a change of the schema
+            # A message, the border of a transaction, or a change of the schema.
+            self._count("other_events")
             return None
         op = _OPERATIONS.get(operation) if isinstance(operation, str) else None
         if op is None:
@@ -140,9 +139,8 @@ class _EnvelopeReader:
         table = source.get("table")
         if not isinstance(table, str) or not table:
             raise FormatError("source.table, the name of the table, is missing")
-        owner = (
-            source.get("schema") or source.get("db") or None
-        )  # MySQL has databases in place of schemas
+        # MySQL has databases in place of schemas.
+        owner = source.get("schema") or source.get("db") or None
         if not isinstance(owner, str | None):
             raise FormatError(f"source.schema is text, not {_kind(owner)}")
         object_class = self._class_of(owner, table)

@@ -199,9 +199,8 @@ class EnvelopeWriter:
         operation = OPERATIONS[change.op]
         before = _before(change, after) if change.op is ChangeOp.UPDATE else None
         moved: list[KafkaRecord] = []
-        if (
-            change.op is ChangeOp.UPDATE and old != new
-        ):  # a delete and a create ("Primary key updates")
+        # A delete and a create ("Primary key updates").
+        if change.op is ChangeOp.UPDATE and old != new:
             was = change._replace(before=before or change.before)
             moved, operation, before = (
                 self._deleted(table, was, old, record_ids, unknown),
@@ -265,9 +264,8 @@ class EnvelopeWriter:
             after |= {name: row[name] for name in missing if name in row}
             missing = [name for name in missing if name not in row]
         if change.op is not ChangeOp.UPDATE:
-            if (
-                "record_ids" not in change.extras
-            ):  # an insert in a log leaves out NULL (spec/triggers.md 2)
+            # An insert in a log leaves out NULL (spec/triggers.md 2).
+            if "record_ids" not in change.extras:
                 for name in missing:
                     self._count(f"{FILLED} {column_name(change, name)}")
             return {**dict.fromkeys(missing), **after}, frozenset()

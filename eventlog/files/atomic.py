@@ -58,9 +58,8 @@ def whole_path(target: str) -> Iterator[Path]:
     path = Path(os.path.realpath(target))
     if path.is_dir():
         raise ConfigError(f"{target} is a directory: name the file to write")
-    if _is_special(
-        Path(target)
-    ):  # the path that a link such as /dev/stdout leads to may be no name of a file
+    # The path that a link such as /dev/stdout leads to may be no name of a file.
+    if _is_special(Path(target)):
         raise ConfigError(
             f"{target} is no regular file, which this format needs: name a file to write"
         )

@@ -338,7 +338,8 @@ def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
         arrow.ArrowException,
         OSError,
         ValueError,
-    ) as error:  # OSError: a page that cannot be decompressed
+    ) as error:
+        # OSError: a page that cannot be decompressed.
         raise FormatError(f"{path}, after row {read[0]}: not Parquet: {error}") from error
 
 

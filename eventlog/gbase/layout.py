@@ -379,9 +379,8 @@ def _sizes_reader(
             raise SizeArrayError(problem).at(table, _sequence(record), variable[0])
         if len(fitting) == 1:
             (layouts.size_order,) = fitting
-        return fitting[
-            layouts.size_order or "little"
-        ]  # payloads of 64 KiB and more may fit both byte orders
+        # Payloads of 64 KiB and more may fit both byte orders.
+        return fitting[layouts.size_order or "little"]
 
     return read
 
@@ -522,8 +521,7 @@ def catalog_table(layout: Layout) -> Table:
 def _type_name(type: ColumnType) -> str:
     if type.qualifier is not None:
         return _TIME_NAMES[holds(type.qualifier)]
-    if (
-        type.kind is Kind.DECIMAL
-    ):  # the values always have a decimal point, whatever their number of fraction digits
+    # The values always have a decimal point, whatever their number of fraction digits.
+    if type.kind is Kind.DECIMAL:
         return f"numeric({type.size},{type.scale})" if type.scale else "numeric"
     return _TYPE_NAMES.get(type.kind) or (f"varchar({type.size})" if type.size else "varchar")

@@ -179,9 +179,8 @@ class OpenTransaction:
         if self._in_file or self._gone or any(self._unpaired.values()):
             yield from self._resolved(counters)
             return
-        for (
-            entry
-        ) in self.entries:  # all entries are in memory, none is dropped, and every UPDBEF is paired
+        # All entries are in memory, none is dropped, and every UPDBEF is paired.
+        for entry in self.entries:
             number = entry.number
             if number == UPDAFT:
                 if entry.before is None:

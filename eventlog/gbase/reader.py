@@ -286,9 +286,8 @@ class StreamReader:
 
     def _end(self, tx: int) -> OpenTransaction | None:
         transaction = self._open.pop(tx, None)
-        if (
-            transaction is None
-        ):  # the transaction had no rows, or its rows were counted or refused as orphans
+        # The transaction had no rows, or its rows were counted or refused as orphans.
+        if transaction is None:
             self.counters["orphan_records"] += 1
             return None
         self._bytes_in_memory -= transaction.bytes_in_memory

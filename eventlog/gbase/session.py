@@ -155,9 +155,8 @@ def _call(connection: Connection, function: str, *arguments: object, about: str 
     marks = ", ".join("?" * len(arguments))
     cursor = connection.cursor()
     try:
-        cursor.execute(
-            f"EXECUTE FUNCTION {function}({marks})", arguments
-        )  # our own names, all values bound
+        # Our own names, all values bound.
+        cursor.execute(f"EXECUTE FUNCTION {function}({marks})", arguments)
         row = cursor.fetchone()
     finally:
         cursor.close()

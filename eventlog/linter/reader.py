@@ -147,9 +147,8 @@ def _restart_token(commit: DispatchRow, order_by: str) -> str:
 def _in_order(rows: Iterable[DispatchRow], order_by: str) -> list[DispatchRow]:
     """Return the rows in the order of the option ``order_by`` (spec/linter-queue.md 5)."""
     ordered = list(rows)
-    for column in reversed(
-        _ORDERS[order_by]
-    ):  # one sort for each column, so that no row needs a tuple as its key
+    # One sort for each column, so that no row needs a tuple as its key.
+    for column in reversed(_ORDERS[order_by]):
         ordered.sort(key=attrgetter(column))
     return ordered
 

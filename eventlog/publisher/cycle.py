@@ -153,10 +153,11 @@ def run_cycle(
     _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
     is_stale = current.rests_on_writers and not is_still_valid(context, current.writers)
     if state.held is not None and not is_still_valid(context, state.held.writers):
+        # New rows may belong to held objects, and later rows behind them.
         state.held, is_stale = (
             None,
             True,
-        )  # new rows may belong to held objects, and later rows behind them
+        )
     if is_stale:
         state.scan = None
         context.connection.commit()

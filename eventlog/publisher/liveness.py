@@ -83,9 +83,8 @@ class ReportingSink(Sink):
             answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids
         ):
             self.progress()
-        if (
-            not answer.culprit_unknown or len(event_ids) == 1
-        ):  # otherwise its halves are reported, which decide
+        # Otherwise its halves are reported, which decide.
+        if not answer.culprit_unknown or len(event_ids) == 1:
             self.observer.answered(document, answer, time.monotonic() - begun)
         return answer
 

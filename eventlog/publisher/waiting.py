@@ -139,15 +139,13 @@ class Idle:
             stop.wait(seconds)
         elif self._is_asleep:
             self._sleep(self.wake, stop, seconds)
-            self._give_back(
-                self.wake
-            )  # in the transaction of the next cycle, since each commit is a delay
+            # In the transaction of the next cycle, since each commit is a delay.
+            self._give_back(self.wake)
         elif self.wake.fall_asleep(connection, context.log):
             connection.commit()
             self._is_asleep = True
-            self.wake.heard(
-                connection
-            )  # drops notifications of rows that the next cycle sees anyway
+            # Drops notifications of rows that the next cycle sees anyway.
+            self.wake.heard(connection)
         else:
             # A writer that will not notify has shared the lock, or another reader of the log sleeps
             # with it. The notifications for that reader arrive here, too.

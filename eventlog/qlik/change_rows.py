@@ -446,9 +446,8 @@ def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
 
 @lru_cache(maxsize=256)  # the rows of a transaction share one time
 def _naive(moment: datetime | None) -> datetime:
-    return (
-        EPOCH if moment is None else naive_utc(moment)
-    )  # spec/qlik.md 1.1 stores an unknown time as the epoch
+    # spec/qlik.md 1.1 stores an unknown time as the epoch.
+    return EPOCH if moment is None else naive_utc(moment)
 
 
 _HEADER_WRITERS: Final[dict[str, Callable[[ChangeRow], Any]]] = {

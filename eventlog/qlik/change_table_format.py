@@ -85,9 +85,8 @@ def nothing_found(place: str, options: ReadOptions) -> FormatError:
 
 
 def _position(change: Change | Waiting) -> str:
-    assert (
-        change.position is not None
-    )  # the position of a change of a change table is its change_seq
+    # The position of a change of a change table is its change_seq.
+    assert change.position is not None
     return change.position
 
 
@@ -212,9 +211,8 @@ class ChangeTableFormat(Format):
         pass
 
     def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
-        return bool(
-            options.get("input_complete", True)
-        )  # else the last row may wait, which needs one stream
+        # Else the last row may wait, which needs one stream.
+        return bool(options.get("input_complete", True))
 
     def is_one_source(self, place: Path, options: Mapping[str, Any]) -> bool | None:
         entries = (entry for entry in place.iterdir() if not entry.name.startswith(("_", ".")))

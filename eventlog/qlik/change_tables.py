@@ -313,9 +313,8 @@ def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tup
         )
     if op is _TRUNCATE:
         return (("T", _NO_COLUMNS, {}),)
-    assert (
-        change.after is not None
-    )  # refuse_without_row lets only DELETE and TRUNCATE pass without it
+    # refuse_without_row lets only DELETE and TRUNCATE pass without it.
+    assert change.after is not None
     after = _row(change.after, change.key, table)
     if op is not _UPDATE:
         return (("I", _present(after, table), after),)
@@ -328,9 +327,8 @@ def _update(change: Change, after: Row, table: TargetTable) -> tuple[RowImage, .
     before, key = change.before, change.key
     if not before or not table.before_images:
         return (update,)
-    if key and not changed.isdisjoint(
-        [name for name, _ in key]
-    ):  # a changed part of the key is not the old one
+    # A changed part of the key is not the old one.
+    if key and not changed.isdisjoint([name for name, _ in key]):
         key = tuple(part for part in key if part[0] not in changed)
     return ("B", _NO_COLUMNS, _row(before, key, table)), update
 

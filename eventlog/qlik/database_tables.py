@@ -464,9 +464,8 @@ def _append(connection: sa.Connection, table: sa.TableClause, rows: list[list[An
     names = [column.name for column in table.columns]
     driver: Any = connection.connection.driver_connection
     if not isinstance(driver, psycopg.Connection):
-        places = [
-            f"v{place}" for place in range(len(names))
-        ]  # names of columns are unfit as parameters
+        # Names of columns are unfit as parameters.
+        places = [f"v{place}" for place in range(len(names))]
         values: dict[str, Any] = {
             name: sa.bindparam(place) for name, place in zip(names, places, strict=True)
         }

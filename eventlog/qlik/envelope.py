@@ -226,9 +226,10 @@ class HttpRegistry:
         """Create the client of the registry at ``url``. ``secret`` is ``user:password``. Raises
         ConfigError.
         """
+        # Loads TLS, which takes longer than a writer's other imports.
         from eventlog.transport.http import (
             HttpClient,
-        )  # loads TLS, which takes longer than a writer's other imports
+        )
 
         authorization = f"Basic {b64encode(secret.encode()).decode()}" if secret else None
         try:

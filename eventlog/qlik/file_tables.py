@@ -306,9 +306,8 @@ def _groups(parts: Sequence[Part]) -> list[list[Part]]:
     groups: dict[str, list[Part]] = {}
     for part in parts:
         groups.setdefault(part.partition or "", []).append(part)
-    return [
-        group for _, group in sorted(groups.items())
-    ]  # names of partitions begin with their start time
+    # Names of partitions begin with their start time.
+    return [group for _, group in sorted(groups.items())]
 
 
 def _rows(part: Part, files: TableFiles, reading: Reading) -> Iterator[ChangeRow]:

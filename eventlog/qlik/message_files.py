@@ -67,9 +67,8 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     if source.startswith("kafka:"):
         yield from _read_topics(source, options, report)
         return
-    reader = open_reader(
-        options, report, clock=lambda: 0.0
-    )  # a file has no time, so waiting messages wait for its end
+    # A file has no time, so waiting messages wait for its end.
+    reader = open_reader(options, report, clock=lambda: 0.0)
     for place, message in _placed_lines(Path(source), report.skip):
         yield from _given(reader, partial(reader.changes, message), report, place)
     yield from _finished(reader, report)
@@ -137,9 +136,8 @@ def _messages(
     writer = MessageWriter(options, report, registry_of_writer(options))
     for change in _counted(changes, options):
         try:
-            messages = list(
-                writer.messages(change)
-            )  # the table's metadata may come before the change
+            # The table's metadata may come before the change.
+            messages = list(writer.messages(change))
         except _CHANGE_REFUSED as error:
             report.skip(error)
             continue
@@ -235,9 +233,8 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
     properties = with_password(options.properties)
     reader = open_reader(options, report)
     described_in = metadata_place(place, options, properties)
-    if (
-        described_in is not None
-    ):  # the metadata that exist are read first; later ones are read along with the messages
+    # The metadata that exist are read first; later ones are read along with the messages.
+    if described_in is not None:
         yield from _given_by(reader, kafka.read_topics(described_in, properties), report)
         if options.follow:
             place = place._replace(topics=(*place.topics, *described_in.topics))

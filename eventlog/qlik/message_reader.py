@@ -311,9 +311,8 @@ class MessageReader:
             "table_version": table.version if table.schema_id is not None else None,
         }
         changed = None
-        change_mask = self._mask(
-            find("changeMask"), table
-        )  # a malformed mask is refused for every operation
+        # A malformed mask is refused for every operation.
+        change_mask = self._mask(find("changeMask"), table)
         if op is ChangeOp.UPDATE and after is not None:
             if change_mask is not None:
                 changed = change_mask.intersection(after) - table.lobs

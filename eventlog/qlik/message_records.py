@@ -296,9 +296,8 @@ def _announcement(
             value = json_bytes(json_envelope(METADATA, own_id, own_schema, message))
         else:
             value = avro_envelope(METADATA, own_id, own_schema)(bytes_writer(own_schema)(message))
-    except (
-        UnicodeEncodeError
-    ) as error:  # a name, or the option server or task, has half a surrogate pair
+    except UnicodeEncodeError as error:
+        # A name, or the option server or task, has half a surrogate pair.
         raise _half_a_character(error) from None
     return KafkaRecord(
         checked_topic(options.metadata_topic), (table.schema_id or "").encode(), value

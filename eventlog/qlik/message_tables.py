@@ -365,9 +365,8 @@ def _avro_type(column: QlikColumn, logical_types: bool) -> Any:
     if logical_types and column.type in _LOGICAL:
         kind, logical = _LOGICAL[column.type]
         return {"type": kind, "logicalType": logical}
-    if (
-        logical_types and column.type == "NUMERIC" and column.precision
-    ):  # without digits there is no Avro decimal
+    # Without digits there is no Avro decimal.
+    if logical_types and column.type == "NUMERIC" and column.precision:
         return _decimal(column.precision, column.scale)
     return _PLAIN.get(column.type, "string")
 

@@ -35,10 +35,11 @@ from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import first_sequence, resume, sequences
 from eventlog.qlik.values import Convert
 
+# Bound once, since looking up an enumeration's member is slow.
 _ADD, _DELETE = (
     Operation.ADD,
     Operation.DELETE,
-)  # bound once, since looking up an enumeration's member is slow
+)
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 _MOST_SHAPES: Final = 1024
 
@@ -96,9 +97,10 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
 
     def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
         """Return the records as lines, for people: sinks take the records themselves."""
+        # Imports the reader too, which no other method needs.
         from eventlog.qlik.message_files import (
             line_of,
-        )  # imports the reader too, which no other method needs
+        )
 
         return b"".join(line_of(record) for piece in pieces for record in piece)
 

@@ -345,9 +345,8 @@ def count_events(changes: Iterable[Change | Waiting], *, input_complete: bool) -
     more may come. A row that waits is not yielded, but ends another transaction before it. One
     change is held back at a time.
     """
-    held: deque[Change] = (
-        deque()
-    )  # the last counted change of the run, and the uncounted changes after it
+    # The last counted change of the run, and the uncounted changes after it.
+    held: deque[Change] = deque()
     run: str | None = None
     number = 0
     for change in changes:

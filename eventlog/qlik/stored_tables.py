@@ -351,9 +351,8 @@ def _masks_at(
     """Return the function from a change_seq to the mask layout, None if attrep_ddl_history has no
     entry of the table.
     """
-    is_renamed = (
-        schema is None or reading.options.schema is not None
-    )  # the owner in the entries is then another schema
+    # The owner in the entries is then another schema.
+    is_renamed = schema is None or reading.options.schema is not None
     entries = [
         entry
         for entry in reading.history

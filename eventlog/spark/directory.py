@@ -169,9 +169,8 @@ class Directory:
         bucket, *_ = self.path.split("/")
         is_missing = False
         if self._is_object_store:
-            with suppress(
-                OSError
-            ):  # a user without the right to see the bucket may still write to it
+            # A user without the right to see the bucket may still write to it.
+            with suppress(OSError):
                 is_missing = self._fs.get_file_info(bucket).type == fs.FileType.NotFound
         if is_missing:
             raise ConfigError(f"{self.location}: there is no bucket {bucket}; make it first")
@@ -351,9 +350,8 @@ def resume(
         raise ConfigError(f"{location} is a file; give a directory that is empty or does not exist")
     if not names:
         directory.refuse_without_bucket()
-    if all(
-        name.startswith(TEMPORARY) for name in names
-    ):  # a run was killed before it could record its owner
+    # A run was killed before it could record its owner.
+    if all(name.startswith(TEMPORARY) for name in names):
         return None
     said = _said(directory, names)
     if not claim.identity.keys() <= said.keys():

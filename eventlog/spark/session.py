@@ -373,9 +373,8 @@ def _reason(text: str) -> str:
             "the Python of an executor does not start a worker: it has no eventlog, or lacks what "
             "that needs"
         )
-    if (
-        "No space left on device" in text
-    ):  # from a shuffle: a full output directory is named by eventlog itself
+    # From a shuffle: a full output directory is named by eventlog itself.
+    if "No space left on device" in text:
         return (
             f"no space is left where Spark keeps its own files, {_own_directories()}; make room "
             "there"

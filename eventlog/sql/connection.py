@@ -153,9 +153,8 @@ def connect(
             raise _not_connected(
                 dialect, parsed, context.original_exception, secret
             ) from context.original_exception
-        if isinstance(
-            context.original_exception, OSError
-        ):  # an error of the socket, in the middle of a statement
+        # An error of the socket, in the middle of a statement.
+        if isinstance(context.original_exception, OSError):
             raise DatabaseAway(
                 f"the database failed or is gone: {context.original_exception}"
             ) from None

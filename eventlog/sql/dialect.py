@@ -719,7 +719,6 @@ def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
 
     if field.name != "event_time":
         return pa.array(values, field.type)
-    texts = [
-        text if text is None or text[:1].isdigit() else None for text in values
-    ]  # infinity is no timestamp
+    # Infinity is no timestamp.
+    texts = [text if text is None or text[:1].isdigit() else None for text in values]
     return pa.array(texts, pa.string()).cast(field.type)

@@ -84,9 +84,8 @@ class LogTable:
     @property
     def version_table(self) -> str:
         """The name ``<log>_version`` of the table with the revisions that the log has reached."""
-        return self._companion(
-            "_version", self.max_identifier - 4
-        )  # its key has this name and _pkc
+        # Its key has this name and _pkc.
+        return self._companion("_version", self.max_identifier - 4)
 
     @property
     def resync_table(self) -> str:
@@ -479,9 +478,8 @@ def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
     """Return the class of a column as SQLAlchemy reflects it, as far as the log's ten columns need
     it.
     """
-    base = getattr(
-        sql_type, "data_type", None
-    )  # a domain counts as its base type (spec/xds.md 6.2)
+    # A domain counts as its base type (spec/xds.md 6.2).
+    base = getattr(sql_type, "data_type", None)
     if isinstance(base, TypeEngine):
         return _column_type(base)
     try:

@@ -219,9 +219,8 @@ def due_for(gaps: Iterable[Gap]) -> list[Due]:
     """
     due: dict[Selection, Due] = {}
     for gap in gaps:
-        is_known = (
-            not gap.deletes
-        )  # the receiver has the objects; if triggers did not fire, it may lack some
+        # The receiver has the objects; if triggers did not fire, it may lack some.
+        is_known = not gap.deletes
         event_type = (
             EventType.UPDATE_ROW_QUERY_BACK if is_known else EventType.INSERT_ROW_QUERY_BACK
         )

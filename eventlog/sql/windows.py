@@ -89,9 +89,8 @@ def to_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
     """Return record_ids as ranges of consecutive integers, in their order."""
     if not ids:
         return []
-    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(
-        range(ids[0], ids[-1] + 1)
-    ):  # most are one range
+    # Most are one range.
+    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(range(ids[0], ids[-1] + 1)):
         return [(ids[0], ids[-1])]
     ranges: list[tuple[int, int]] = []
     first = last = ids[0]

@@ -504,9 +504,8 @@ class _Session:
                 return records.control(number, sequence, tx, label)
             sizes, data = write(row)
             return records.row(number, sequence, tx, label, sizes, data, self._switches.size_order)
-        if (
-            number == records.DISCARD
-        ):  # a DISCARD has the sequence from which it discards in place of its own
+        # A DISCARD has the sequence from which it discards in place of its own.
+        if number == records.DISCARD:
             return records.control(number, *numbers, tx)
         return records.control(number, sequence, tx, *numbers)
 

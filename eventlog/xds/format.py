@@ -581,9 +581,8 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
     statuses = []
     for outer in outermost:
         message = "".join(str(text) for text in outer.itertext()).strip()
-        for status in outer.iter(
-            "status"
-        ):  # a nested status counts, too, with the text of the outer one
+        # A nested status counts, too, with the text of the outer one.
+        for status in outer.iter("status"):
             level = LEVELS.get(status.get("level", ""), Level.ERROR)
             statuses.append((status.get("event-id"), Verdict(level, message)))
     return answer_of(statuses, event_ids, ignored)

@@ -36,9 +36,8 @@ _ATTRIBUTE_REFERENCES = {**_TEXT_REFERENCES, '"': "&quot;", "\t": "&#9;"}
 _TEXT_TABLE = str.maketrans(_TEXT_REFERENCES)
 _ATTRIBUTE_TABLE = str.maketrans(_ATTRIBUTE_REFERENCES)
 
-_ADD: Final = (
-    Operation.ADD
-)  # a name of the module, since looking up an enumeration's members is slow
+# A name of the module, since looking up an enumeration's members is slow.
+_ADD: Final = Operation.ADD
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +98,8 @@ def write_event(event: Event) -> str:
     operation, class_name, association, event_id, attributes = event
     steps: list[Written] = []
     for name, value_type, several in attributes:
-        named = AttributeSteps(
-            name, value_type, ()
-        )  # without steps, so that later events find the prepared text
+        # Without steps, so that later events find the prepared text.
+        named = AttributeSteps(name, value_type, ())
         for op, values in several:
             texts = values[0] if len(values) == 1 else values
             if op is Op.REMOVE_ALL:

@@ -236,9 +236,8 @@ def _write(directory: Path, owner: Owner) -> None:
         file.write(json.dumps(owner._asdict(), ensure_ascii=False).encode() + b"\n")
         sync_file(file)
     try:
-        os.link(
-            temporary, marker
-        )  # unlike a rename, a link never replaces the marker of a faster process
+        # Unlike a rename, a link never replaces the marker of a faster process.
+        os.link(temporary, marker)
     except FileExistsError:
         temporary.unlink()
     except OSError:  # a file system without links

@@ -245,9 +245,8 @@ class HttpSink(Sink):
         parts = [in_short]
         if 300 <= status <= 399:
             location = clean(headers.get("Location", ""))
-            place = re.sub(
-                "(?<=//)[^/]*@", "", re.split("[?#]", location)[0]
-            )  # the rest may contain secrets
+            # The rest may contain secrets.
+            place = re.sub("(?<=//)[^/]*@", "", re.split("[?#]", location)[0])
             parts.append(
                 f"redirects are not followed, sink.url is to name the place itself: {place}"
             )

@@ -110,9 +110,8 @@ class KafkaSink(Sink):
         self._kafka = kafka
         self._transmitter = kafka.Transmitter(brokers, properties, timeout)
         self._topic = topic
-        self._sent: list[
-            tuple[str, KafkaRecord]
-        ] = []  # pairs of event-id and record since the last flush, in order
+        # Pairs of event-id and record since the last flush, in order.
+        self._sent: list[tuple[str, KafkaRecord]] = []
         self._has_answered = False  # True once ``send`` has answered since the last flush
         self._away = (
             ""  # the reason why records answered since the last flush are lost, "" = they are not

@@ -162,9 +162,8 @@ class ObjectsSink(Sink):
     def __init__(self, store: _Store, partition_by: tuple[str, ...], ending: str) -> None:
         self._store, self._by, self._ending = store, partition_by, ending
         self._flight = 0
-        self._parts: dict[
-            str, tuple[int, list[bytes]]
-        ] = {}  # by class: the first envelope, and the bodies
+        # By class: the first envelope, and the bodies.
+        self._parts: dict[str, tuple[int, list[bytes]]] = {}
         self._state: dict[str, Any] | None = None  # the state in the store, None = not read yet
         self._newest = 0  # the newest flight that has been put since the sink was opened
 

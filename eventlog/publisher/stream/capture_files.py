@@ -206,18 +206,17 @@ class _Track:
         self._framer = Framer(max_record)
         self._length = 0
         self._known = b""  # the last bytes of the present file
-        self._starts: list[
-            tuple[int, BytePosition]
-        ] = []  # for each file the byte of the stream where it begins
-        self._open: dict[
-            int, tuple[int, int]
-        ] = {}  # by transaction id: sequence and offset of its BEGINTX
+        # For each file the byte of the stream where it begins.
+        self._starts: list[tuple[int, BytePosition]] = []
+        # By transaction id: sequence and offset of its BEGINTX.
+        self._open: dict[int, tuple[int, int]] = {}
         # Offset, label and record of each TABSCHEM that may be in force at the restart.
         self._tables: list[tuple[int, int, bytes]] = []
+        # The last marked token, and the length at that time.
         self._marked: tuple[Any, int] = (
             None,
             0,
-        )  # the last marked token, and the length at that time
+        )
 
     def read(self, piece: _Piece) -> Iterator[Step]:
         """Yield the changes of the next bytes. Raises FormatError."""

@@ -58,9 +58,8 @@ class DispatchQueue:
             has_changes = False
             for change in poller.poll():
                 has_changes = True
-                if (
-                    poller.restart_token != marked
-                ):  # the earlier transactions were yielded completely
+                # The earlier transactions were yielded completely.
+                if poller.restart_token != marked:
                     marked = poller.restart_token
                     yield Mark(_token(marked, node))
                 node = change.extras["dbnode"]

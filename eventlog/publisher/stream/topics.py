@@ -143,9 +143,8 @@ class Topics:
             places |= topics.reached
         topics.assign(places)
         looked = time.monotonic()
-        while (
-            not once or unpacked.is_waiting
-        ):  # until its metadata arrive, or it has waited too long
+        # Until its metadata arrive, or it has waited too long.
+        while not once or unpacked.is_waiting:
             yield from _steps_of(topics.consume(), unpacked)
             patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
             if not once and time.monotonic() > looked + patience:

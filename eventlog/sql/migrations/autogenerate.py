@@ -128,9 +128,8 @@ def _compare_watches(
 
 try:
     from alembic.util import DispatchPriority
-except (
-    ImportError
-):  # before Alembic 1.18 comparisons run in the order of registration, Alembic's own first
+except ImportError:
+    # Before Alembic 1.18 comparisons run in the order of registration, Alembic's own first.
     comparators.dispatch_for("schema")(_compare_watches)
 else:
     comparators.dispatch_for("schema", priority=DispatchPriority.LAST)(_compare_watches)

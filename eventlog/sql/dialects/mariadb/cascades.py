@@ -175,9 +175,8 @@ def _deleted(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
 
 def _changed(way: Way, links: Sequence[Link]) -> Iterator[Effect]:
     last = way[-1]
-    if (
-        last.on_update not in _ACTS or last.child == last.parent
-    ):  # the server refuses a change of a row's own parent
+    # The server refuses a change of a row's own parent.
+    if last.on_update not in _ACTS or last.child == last.parent:
         return
     pairs = _composed(way)
     if not pairs:

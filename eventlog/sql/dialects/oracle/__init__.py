@@ -278,7 +278,8 @@ class Oracle(OracleSessions, OracleObjects):
         except (
             oracledb.Error,
             OSError,
-        ) as error:  # OSError: the thin mode lets errors of the socket through
+        ) as error:
+            # OSError: the thin mode lets errors of the socket through.
             rows = f"rows {part.first} to {part.last} of the log {log}"
             raise DatabaseError(
                 f"{rows} cannot be read from {describe(url)}: {reason_of(error, url)}"

@@ -342,9 +342,8 @@ def _own_types(conn: Connection) -> Iterator[None]:
         driver.outputtypehandler, dialect.arraysize = before
 
 
-_NO_RIGHT: Final = frozenset(
-    {942, 1031, 2289, 41900}
-)  # no such table (or no right to see it), no right, no sequence
+# No such table (or no right to see it), no right, no sequence.
+_NO_RIGHT: Final = frozenset({942, 1031, 2289, 41900})
 # raised when the statement runs, after the check of its rights, as in a read-only transaction
 _READ_ONLY: Final = 1456
 
@@ -370,10 +369,11 @@ def current_user(conn: Connection) -> str:
 
 # --- the two locks --------------------------------------------------------------------------------
 
+# Return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock.
 _SUCCESS, _OWNED = (
     0,
     4,
-)  # return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock
+)
 _EXCLUSIVE: Final = 6
 _BESIDE: Final = "eventlog_lock_session"
 _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"

@@ -252,9 +252,8 @@ def text_bytes(column: Column) -> int | None:
         case Family.TEXT if column.type.sql.upper() == "ROWID":
             return _SHORT_TEXT
         case Family.TEXT if column.type.sql == column.type.sql.lower():
-            return (
-                _length(column) * 4 or None
-            )  # a type of a catalogue file (spec/xds.md 9): characters
+            # A type of a catalogue file (spec/xds.md 9): characters.
+            return _length(column) * 4 or None
         case Family.TEXT:
             return _length(column) or None
         case _:

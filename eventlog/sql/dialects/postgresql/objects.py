@@ -508,9 +508,8 @@ def _numeric(text: str) -> str:
 
 def _moment(convert: Callable[[str], str], text: str) -> str:
     moment = convert(text)
-    if (
-        moment is text
-    ):  # a special time, which the server takes unchanged; the session's zone is UTC
+    # A special time, which the server takes unchanged; the session's zone is UTC.
+    if moment is text:
         return text
     if len(moment.partition(".")[2]) > 6:
         raise NoSuchValue

@@ -101,9 +101,8 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         )
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str]:
-        return (
-            frozenset()
-        )  # one transaction writes at a time, and draws no record_id below the visible ones
+        # One transaction writes at a time, and draws no record_id below the visible ones.
+        return frozenset()
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
         return not writers
