@@ -60,11 +60,9 @@ def options(
                 "would mean others later: write a [[watch]] for each table; `eventlog init "
                 "--tables` does"
             )
-        log_table, schema, watches = (
-            loaded.database.log_table,
-            loaded.database.schema_name,
-            declared_watches(loaded),
-        )
+        log_table = loaded.database.log_table
+        schema = loaded.database.schema_name
+        watches = declared_watches(loaded)
     log_schema, log = split_name(log_table)
     keep = hides(log_table)
 

@@ -360,9 +360,7 @@ def without_secrets(text: str, secrets: Iterable[str]) -> str:
         if len(secret) >= _NEVER_BY_CHANCE:
             text = text.replace(secret, "***")
             continue
-        before, behind = (
-            (r"(?<!\w)" if secret[0].isalnum() else ""),
-            (r"(?!\w)" if secret[-1].isalnum() else ""),
-        )
+        before = r"(?<!\w)" if secret[0].isalnum() else ""
+        behind = r"(?!\w)" if secret[-1].isalnum() else ""
         text = re.sub(before + re.escape(secret) + behind, "***", text)
     return text

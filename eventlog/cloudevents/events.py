@@ -559,10 +559,8 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     An event that cannot be read is reported and skipped. Events with data of other programs are
     counted as ``other_events``.
     """
-    catalog, encoding = (
-        catalog_of(options.catalog),
-        JsonEncoding(nested_values=options.nested_values),
-    )
+    catalog = catalog_of(options.catalog)
+    encoding = JsonEncoding(nested_values=options.nested_values)
     for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
         with path.open("rb") as file:
             for place, value in _values(file, path, report):

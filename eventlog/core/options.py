@@ -179,10 +179,7 @@ _LONGEST: Final = 200
 def _shown(value: Any) -> str:
     try:
         text = toml(value)
-    except (
-        ValueError,
-        RecursionError,
-    ):
+    except (ValueError, RecursionError):
         # A number of thousands of digits, or a thousand nested tables.
         return f"a {type(value).__name__} that is too large to show"
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."

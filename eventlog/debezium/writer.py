@@ -202,11 +202,9 @@ class EnvelopeWriter:
         # A delete and a create ("Primary key updates").
         if change.op is ChangeOp.UPDATE and old != new:
             was = change._replace(before=before or change.before)
-            moved, operation, before = (
-                self._deleted(table, was, old, record_ids, unknown),
-                "c",
-                None,
-            )
+            moved = self._deleted(table, was, old, record_ids, unknown)
+            operation = "c"
+            before = None
         value = table.value(before, after, self._rest(change, operation, record_ids), unknown)
         return [*moved, KafkaRecord(table.topic, table.key(new), value)]
 
@@ -396,10 +394,8 @@ class _TableRecords:
         name = topic_of(options.topic_prefix, schema, table.name)
         self.topic = options.topic or name
         self._what = full_name(schema, table.name)
-        self._placeholder, self._has_schema = (
-            options.unavailable_value_placeholder,
-            options.schemas_enable,
-        )
+        self._placeholder = options.unavailable_value_placeholder
+        self._has_schema = options.schemas_enable
         key = set(table.primary_key)
         self._key_head = self._value_head = b""
         if options.schemas_enable:

@@ -334,11 +334,7 @@ def _reading_parquet(path: Path, read: Sequence[int]) -> Iterator[None]:
         yield
     except FileNotFoundError:
         raise
-    except (
-        arrow.ArrowException,
-        OSError,
-        ValueError,
-    ) as error:
+    except (arrow.ArrowException, OSError, ValueError) as error:
         # OSError: a page that cannot be decompressed.
         raise FormatError(f"{path}, after row {read[0]}: not Parquet: {error}") from error
 

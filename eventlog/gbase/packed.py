@@ -191,16 +191,8 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
 
 FIELDS: Final = ("year", "month", "day", "hour", "minute", "second", "fraction")
 YEAR, MONTH, DAY, HOUR, MINUTE, SECOND, FRACTION = range(7)
-# Separator in front of each field but the first.
-_BEFORE: Final = (
-    "",
-    "-",
-    "-",
-    " ",
-    ":",
-    ":",
-    ".",
-)
+# The separators in front of each field but the first.
+_BEFORE: Final = ("", "-", "-", " ", ":", ":", ".")
 _RANGES: Final = (range(1, 10_000), range(1, 13), range(1, 32), range(24), range(60), range(60))
 _DEFAULT_FRACTION: Final = 3
 _DIGITS: Final = bytes(range(100))

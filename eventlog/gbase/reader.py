@@ -166,11 +166,9 @@ class StreamReader:
         if self._dead is not None:
             raise self._dead
         layouts, open_transactions = self.layouts, self._open
-        unpack_row, make, max_open_bytes = (
-            _ROW.unpack_from,
-            tuple.__new__,
-            self._options.max_open_bytes,
-        )
+        unpack_row = _ROW.unpack_from
+        make = tuple.__new__
+        max_open_bytes = self._options.max_open_bytes
         offset = 0
         layout: Layout | None
         try:

@@ -296,10 +296,8 @@ def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> It
                 and (channel is None or type(channel) is int)
             ):  # fmt: skip
                 extdata, typ = integer("EXTDATA", extdata), integer("TYP", typ)
-                transact_id, address = (
-                    integer("TRANSACT_ID", transact_id),
-                    integer("SYSLOG_ADDR", address),
-                )
+                transact_id = integer("TRANSACT_ID", transact_id)
+                address = integer("SYSLOG_ADDR", address)
                 len1, len2 = integer("LEN1", len1), integer("LEN2", len2)
                 blobatr, channel, tabnum, rowid = map(
                     _unchecked_integer, (blobatr, channel, tabnum, rowid)

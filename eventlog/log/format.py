@@ -288,10 +288,8 @@ class _RowWriter(NamedTuple):
         """Return the rows of one column; type 3 if its old value is unknown."""
         before = self.change.before or {}
         is_known = name in before and name not in (self.change.extras.get("changed_unknown") or ())
-        old_texts, new_texts = (
-            self._texts(name, before.get(name)) if is_known else [],
-            self._texts(name, new),
-        )
+        old_texts = self._texts(name, before.get(name)) if is_known else []
+        new_texts = self._texts(name, new)
         if not is_multi_valued(new):
             kind = kind if is_known else EventType.UPDATE_FIELD_REMOVE_ALL
             return [

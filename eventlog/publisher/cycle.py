@@ -154,10 +154,7 @@ def run_cycle(
     is_stale = current.rests_on_writers and not is_still_valid(context, current.writers)
     if state.held is not None and not is_still_valid(context, state.held.writers):
         # New rows may belong to held objects, and later rows behind them.
-        state.held, is_stale = (
-            None,
-            True,
-        )
+        state.held, is_stale = None, True
     if is_stale:
         state.scan = None
         context.connection.commit()
@@ -280,10 +277,8 @@ def _fly(
     state.flights[flight.number] = flight
     before_flight()
     if context.observer is not SILENT:
-        times, firsts = (
-            flight.origins.event_times,
-            [events[0] for events in flight.envelopes.values()],
-        )
+        times = flight.origins.event_times
+        firsts = [events[0] for events in flight.envelopes.values()]
         if before_bad is not None and context.observer.wants_event_times:
             times = _event_times(context, sorted(event.ids[0] for event in firsts))
             context.connection.commit()
@@ -375,10 +370,8 @@ def _prepare(
     flight = None
     if events:
         number = draw_flight(context)
-        first, size = (
-            context.output.first(number, state.newest, raised_at(context.epoch)),
-            context.options.batch_size,
-        )
+        first = context.output.first(number, state.newest, raised_at(context.epoch))
+        size = context.options.batch_size
         # Without fates every row of a new event contributes, and so does the first row, which names
         # the event.
         flight = pack(number, events, size, first, origins, context.epoch)

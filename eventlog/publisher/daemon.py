@@ -131,10 +131,8 @@ def publish_once(
     stop = stop or threading.Event()
     reports = Reports(context.counters)
     if observer is not SILENT:
-        context, sink = (
-            replace(context, observer=observer),
-            ReportingSink(sink, observer.progressed, observer),
-        )
+        context = replace(context, observer=observer)
+        sink = ReportingSink(sink, observer.progressed, observer)
         observer.connected(again=False)
         observer.does(Doing.PUBLISHING)
     try:
@@ -409,12 +407,10 @@ class Publisher:
     __slots__ = ("_config", "_counters", "_receive", "_used")
 
     def __init__(self, config: Config, receive: Receive | None = None) -> None:
-        self._config, self._receive, self._counters, self._used = (
-            config,
-            receive,
-            Counters(),
-            Used(),
-        )
+        self._config = config
+        self._receive = receive
+        self._counters = Counters()
+        self._used = Used()
 
     @classmethod
     def from_config(

@@ -223,11 +223,9 @@ def decode(number: int, composition: str) -> Flight:
 
 
 def _read(envelope: Mapping[str, Any], suffix: str) -> list[Outgoing]:
-    ids, place, special = (
-        _ids(envelope["rows"]),
-        envelope.get("place", 0),
-        envelope.get("events", {}),
-    )
+    ids = _ids(envelope["rows"])
+    place = envelope.get("place", 0)
+    special = envelope.get("events", {})
     events: list[Outgoing] = []
     for index, size in enumerate(envelope["counts"]):
         row_ids = list(islice(ids, size))

@@ -208,11 +208,9 @@ class InflightLine:
         rest = self.recorded._replace(
             envelopes=envelopes, origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
         )
-        connection, log, consumer = (
-            self._context.connection,
-            self._context.log,
-            self._context.ledger.consumer,
-        )
+        connection = self._context.connection
+        log = self._context.log
+        consumer = self._context.ledger.consumer
         marks.write(self._context)
         if not envelopes:
             strike_inflight(connection, log, self.flight)

@@ -347,11 +347,9 @@ class _ChunkErrand:
     def save(self) -> None:
         """Make the answers count; errors get lines."""
         refused = self._sink.flush()
-        conn, log, consumer = (
-            self._context.connection,
-            self._context.log,
-            self._context.ledger.consumer,
-        )
+        conn = self._context.connection
+        log = self._context.log
+        consumer = self._context.ledger.consumer
         for verdict, events in as_flushed(self._answered, refused, self.counters):
             self.done.update(event.event_id for event in events)
             if verdict.level in (Level.ERROR, Level.FATAL):

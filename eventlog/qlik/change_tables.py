@@ -28,12 +28,10 @@ class UnpairedBeforeImage(FormatError):
 
 
 # These names are bound once, since looking up an enumeration's member is slow.
-_UPDATE, _DELETE, _TRUNCATE, _REFRESH = (
-    ChangeOp.UPDATE,
-    ChangeOp.DELETE,
-    ChangeOp.TRUNCATE,
-    ChangeOp.REFRESH,
-)
+_UPDATE = ChangeOp.UPDATE
+_DELETE = ChangeOp.DELETE
+_TRUNCATE = ChangeOp.TRUNCATE
+_REFRESH = ChangeOp.REFRESH
 
 # --- reading --------------------------------------------------------------------------------------
 

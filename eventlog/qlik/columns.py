@@ -130,10 +130,8 @@ def _column_of(column: Column, place: int) -> QlikColumn:
     elif kind in _PLAIN_TYPES:
         name = _PLAIN_TYPES[kind]
     else:
-        name, length = (
-            _character(column.type),
-            _UUID_LENGTH if kind is Kind.UUID else first * _WIDEST_CHARACTER,
-        )
+        name = _character(column.type)
+        length = _UUID_LENGTH if kind is Kind.UUID else first * _WIDEST_CHARACTER
     return QlikColumn(column.name, name, length, precision, scale, place, nullable=not place)
 
 

@@ -396,10 +396,8 @@ class DatabaseStore:
             table = _clause(None, CONTROL_TABLE, CONTROL_COLUMNS)
         stored = _by_upper(table)
         for row in rows:
-            start, end = (
-                self._moment(row.partition_start_time),
-                self._moment(row.partition_end_time),
-            )
+            start = self._moment(row.partition_start_time)
+            end = self._moment(row.partition_end_time)
             values = row._replace(partition_start_time=start, partition_end_time=end)._asdict()
             with any_database_errors(_PLACE):
                 self._connection.execute(

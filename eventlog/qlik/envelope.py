@@ -227,9 +227,7 @@ class HttpRegistry:
         ConfigError.
         """
         # Loads TLS, which takes longer than a writer's other imports.
-        from eventlog.transport.http import (
-            HttpClient,
-        )
+        from eventlog.transport.http import HttpClient
 
         authorization = f"Basic {b64encode(secret.encode()).decode()}" if secret else None
         try:

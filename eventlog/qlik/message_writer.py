@@ -28,12 +28,10 @@ from eventlog.qlik.sequence import (
 )
 
 # These names are bound once, which saves two look-ups a message.
-_UPDATE, _DELETE, _REFRESH, _TRUNCATE = (
-    ChangeOp.UPDATE,
-    ChangeOp.DELETE,
-    ChangeOp.REFRESH,
-    ChangeOp.TRUNCATE,
-)
+_UPDATE = ChangeOp.UPDATE
+_DELETE = ChangeOp.DELETE
+_REFRESH = ChangeOp.REFRESH
+_TRUNCATE = ChangeOp.TRUNCATE
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 
 

@@ -36,10 +36,7 @@ from eventlog.qlik.sequence import first_sequence, resume, sequences
 from eventlog.qlik.values import Convert
 
 # Bound once, since looking up an enumeration's member is slow.
-_ADD, _DELETE = (
-    Operation.ADD,
-    Operation.DELETE,
-)
+_ADD, _DELETE = Operation.ADD, Operation.DELETE
 _new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
 _MOST_SHAPES: Final = 1024
 
@@ -98,9 +95,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
     def body(self, pieces: Sequence[tuple[KafkaRecord, ...]]) -> bytes:
         """Return the records as lines, for people: sinks take the records themselves."""
         # Imports the reader too, which no other method needs.
-        from eventlog.qlik.message_files import (
-            line_of,
-        )
+        from eventlog.qlik.message_files import line_of
 
         return b"".join(line_of(record) for piece in pieces for record in piece)
 
@@ -142,11 +137,9 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         """
         if self._messages is None or catalog is not self._messages.catalog:
             self._messages = EventMessages(self._writer, catalog, self._values)
-        draft_of, records_of, sequence_of = (
-            self._messages.draft,
-            self._writer.records,
-            sequences(first),
-        )
+        draft_of = self._messages.draft
+        records_of = self._writer.records
+        sequence_of = sequences(first)
         event_times = origins.event_times
         records: list[tuple[KafkaRecord, ...] | Verdict] = []
         for event in events:
@@ -169,10 +162,8 @@ class EventMessages:
     def __init__(self, writer: MessageWriter, catalog: Catalog, values: ValueOptions) -> None:
         writer.columns = {full_name(catalog, cls): class_columns(cls) for cls in catalog.classes}
         self.catalog, self._writer, self._values = catalog, writer, values
-        self._read_time, self._read_change = (
-            time_reader(values.time_zone),
-            outgoing_reader(catalog, values),
-        )
+        self._read_time = time_reader(values.time_zone)
+        self._read_change = outgoing_reader(catalog, values)
         self._classes: dict[ObjectClass, _StepReader] = {}
 
     def draft(self, event: Outgoing, event_time: str | None) -> Draft:
@@ -222,11 +213,9 @@ class _StepReader:
         read_change: ReadOutgoing,
     ) -> None:
         self.table = table
-        self._values, self._read_change, self._read_key = (
-            values,
-            read_change,
-            key_reader(object_class),
-        )
+        self._values = values
+        self._read_change = read_change
+        self._read_key = key_reader(object_class)
         self._key_fields = tuple(table.column(column.name)[0] for column in object_class.key)
         # Few statements write a table, so the same attributes repeat.
         self._shape = lru_cache(maxsize=_MOST_SHAPES)(self._shape_of)

@@ -466,10 +466,8 @@ def _together(
     spark = rows.sparkSession
     sequence, letter = _sequence(rows, layout), _letter(rows, layout)
     keyed = rows.select(sequence.alias("s"), letter.alias("o"), _hash(rows, key).alias("h"))
-    before, after = (
-        keyed.where("o = 'B'"),
-        keyed.where("o = 'U'").withColumnsRenamed({"h": "n", "o": "p"}),
-    )
+    before = keyed.where("o = 'B'")
+    after = keyed.where("o = 'U'").withColumnsRenamed({"h": "n", "o": "p"})
     moved = before.join(after, "s").where("h <> n").select("h", "n").distinct()
     groups = _groups([(int(row[0]), int(row[1])) for row in moved.toLocalIterator()])
     whole = [

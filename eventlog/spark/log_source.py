@@ -17,9 +17,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 # Its filters came with PySpark 4.1; earlier versions push none down.
-from pyspark.sql import (
-    datasource as ds,
-)
+from pyspark.sql import datasource as ds
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import LongType, StringType, StructField, StructType, TimestampNTZType
 from sqlalchemy import URL

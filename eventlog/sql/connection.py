@@ -174,10 +174,8 @@ def connect_any(url: str) -> Engine:
         if parsed.drivername.partition("+")[0] in SUPPORTED:
             dialect = load_dialect(parsed.drivername.partition("+")[0])
             if parsed.drivername in (dialect.name, dialect.driver):
-                parsed, arguments = (
-                    parsed.set(drivername=dialect.driver),
-                    dialect.driver_arguments(parsed),
-                )
+                arguments = dialect.driver_arguments(parsed)
+                parsed = parsed.set(drivername=dialect.driver)
         engine = create_engine(parsed, poolclass=NullPool, hide_parameters=True)
     except (ArgumentError, ImportError, ValueError) as error:
         scheme = url.partition("://")[0]

@@ -410,11 +410,9 @@ def find_columns(
     elif not (names := _standard(by_name)):
         if not numbered and column_sort == "bytes":
             columns = sorted(columns, key=lambda column: column.name.encode())
-        names, how, by_layout = (
-            _by_position(columns, layout),
-            " at position {}",
-            f" (layout {layout})",
-        )
+        names = _by_position(columns, layout)
+        how = " at position {}"
+        by_layout = f" (layout {layout})"
     for position, standard in enumerate(LAYOUTS[layout], 1):
         column = by_name[names[standard]]
         needed, kinds = _NEEDED[standard]

@@ -208,10 +208,8 @@ def requeue_loopback(
     unless ``force``.
     """
     record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
-    is_own, is_success = (
-        sa.func.rtrim(perpetrator, " ") == user,
-        column_of(log, "status") == Status.SUCCESS,
-    )
+    is_own = sa.func.rtrim(perpetrator, " ") == user
+    is_success = column_of(log, "status") == Status.SUCCESS
     chosen = [is_own, is_success, record_id > 0, *_within(log, ids)]
     # Rows that were not published outdate no other row.
     is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))

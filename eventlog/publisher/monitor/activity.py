@@ -214,11 +214,9 @@ class Activity(Monitored, Observer):
         """The flights and the times when each was first seen. The mapping is replaced as a whole,
         since the server reads it at the same time.
         """
-        self.windows, self.envelopes, self.delays = (
-            Histogram(_SHORT),
-            Histogram(_SHORT),
-            Histogram(_LONG),
-        )
+        self.windows = Histogram(_SHORT)
+        self.envelopes = Histogram(_SHORT)
+        self.delays = Histogram(_LONG)
         self.sent: deque[Sent] = deque(maxlen=_SENT_KEPT)
         self._times: deque[float] = deque(maxlen=_TIMES_KEPT)
         # the answers that are not success for every event, with the event-ids of their envelopes

@@ -158,11 +158,9 @@ class HttpSink(Sink):
             )
         self._signing_keys = _signing_keys(settings.signing_secret)
         self._headers = {**(settings.headers or {}), "Accept": _ACCEPT[answer]}
-        self._compresses, self._form, self._limit = (
-            settings.compression == "gzip",
-            answer,
-            settings.max_answer_bytes,
-        )
+        self._compresses = settings.compression == "gzip"
+        self._form = answer
+        self._limit = settings.max_answer_bytes
         self._client = HttpClient(
             settings.url,
             timeout=settings.timeout,

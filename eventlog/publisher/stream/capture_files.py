@@ -213,10 +213,7 @@ class _Track:
         # Offset, label and record of each TABSCHEM that may be in force at the restart.
         self._tables: list[tuple[int, int, bytes]] = []
         # The last marked token, and the length at that time.
-        self._marked: tuple[Any, int] = (
-            None,
-            0,
-        )
+        self._marked: tuple[Any, int] = (None, 0)
 
     def read(self, piece: _Piece) -> Iterator[Step]:
         """Yield the changes of the next bytes. Raises FormatError."""

@@ -63,10 +63,8 @@ class DispatchQueue:
                     marked = poller.restart_token
                     yield Mark(_token(marked, node))
                 node = change.extras["dbnode"]
-                attrs, named = (
-                    poller.attrs_of(change.extras["table_number"]),
-                    (change.schema, change.table),
-                )
+                attrs = poller.attrs_of(change.extras["table_number"])
+                named = (change.schema, change.table)
                 if attrs is not None and described.get(named) is not attrs:
                     described[named] = attrs
                     yield Described(change.schema, catalog_table(change.table, attrs))

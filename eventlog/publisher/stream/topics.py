@@ -272,11 +272,9 @@ class _MessageSteps:
         """Skip a message as soon as another of its topic can be read, and hold it until then.
         Raises UnknownSchema.
         """
-        topic, partition, unread = (
-            message.topic,
-            _partition_of(message),
-            _unread(message, error.code, str(error)),
-        )
+        topic = message.topic
+        partition = _partition_of(message)
+        unread = _unread(message, error.code, str(error))
         if topic in self._readable or partition not in self._next_offsets:
             yield unread
             return

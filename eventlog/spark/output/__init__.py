@@ -183,10 +183,8 @@ class PartFiles:
         self.files: list[OutputFile] = []
         self.max_bytes = job.output.max_bytes
         self._directory, self._codec, self._header = directory, job.output.compression, header
-        self._stem, self._digits = (
-            f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}",
-            digits,
-        )
+        self._stem = f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}"
+        self._digits = digits
         self._ending = (
             f"-{job.name}{suffix if suffix == '.parquet' else suffix + _ENDINGS[self._codec]}"
         )

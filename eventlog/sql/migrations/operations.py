@@ -274,12 +274,10 @@ class _LogOperation(MigrateOperation):
         revisions: Sequence[str] = (),
         before: Sequence[str] = (),
     ) -> None:
-        self.log, self.schema, self.revisions, self.before = (
-            log,
-            schema,
-            tuple(revisions),
-            tuple(before),
-        )
+        self.log = log
+        self.schema = schema
+        self.revisions = tuple(revisions)
+        self.before = tuple(before)
 
     def to_diff_tuple(self) -> tuple[Any, ...]:
         return self.name, self.log, self.schema

@@ -328,10 +328,8 @@ def compile_watch(
     triggers: list[TableTriggers] = [_object_source(cls, watch, own, columns)]
     for child in cls.children:
         if child.attribute in attributes:
-            column, key = (
-                child.attribute.column,
-                tuple(map(child.table.column, child.owner_columns)),
-            )
+            column = child.attribute.column
+            key = tuple(map(child.table.column, child.owner_columns))
             source = _Source(child.table, None, key, (column,), {column.name: child.attribute.name})
             triggers.append(_value_source(cls, watch, source, column, own))
     return tuple(triggers)

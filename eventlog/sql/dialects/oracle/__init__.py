@@ -178,10 +178,8 @@ class Oracle(OracleSessions, OracleObjects):
 
     def create_queue_index(self, log: LogTable) -> str:
         status, record_id = (self.quote(log.column(field)) for field in ("status", "record_id"))
-        index, table = (
-            text.qualified(log.schema, log.own_name(QUEUE_INDEX)),
-            text.qualified(log.schema, log.name),
-        )
+        index = text.qualified(log.schema, log.own_name(QUEUE_INDEX))
+        table = text.qualified(log.schema, log.name)
         # No index holds entries of NULL, so this one holds the rows N alone, and a marked row
         # leaves it.
         return f"CREATE INDEX {index} ON {table} (CASE {status} WHEN 'N' THEN {record_id} END)"
@@ -264,10 +262,8 @@ class Oracle(OracleSessions, OracleObjects):
                 "eventlog-publisher[oracle,spark]"
             ) from error
         schema = arrow_schema(fields)
-        statement, bounds = (
-            self.part_as_of(log, snapshot, status, fields),
-            {"first": part.first, "last": part.last},
-        )
+        statement = self.part_as_of(log, snapshot, status, fields)
+        bounds = {"first": part.first, "last": part.last}
         try:
             with oracledb.connect(**self.driver_arguments(url)) as connection:
                 with connection.cursor() as cursor:
@@ -275,10 +271,7 @@ class Oracle(OracleSessions, OracleObjects):
                         cursor.execute(setting)
                 for frame in connection.fetch_df_batches(statement, bounds, size=BATCH_ROWS):
                     yield from typed(pa.table(frame), schema).to_batches()
-        except (
-            oracledb.Error,
-            OSError,
-        ) as error:
+        except (oracledb.Error, OSError) as error:
             # OSError: the thin mode lets errors of the socket through.
             rows = f"rows {part.first} to {part.last} of the log {log}"
             raise DatabaseError(

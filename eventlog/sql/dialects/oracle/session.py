@@ -370,10 +370,7 @@ def current_user(conn: Connection) -> str:
 # --- the two locks --------------------------------------------------------------------------------
 
 # Return codes of DBMS_LOCK.REQUEST; 1 is a time-out: another session has the lock.
-_SUCCESS, _OWNED = (
-    0,
-    4,
-)
+_SUCCESS, _OWNED = 0, 4
 _EXCLUSIVE: Final = 6
 _BESIDE: Final = "eventlog_lock_session"
 _MAY_LOCK: Final = "eventlog_may_use_dbms_lock"
@@ -497,10 +494,8 @@ def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
         elif _is_scaled(conn, names):
             disorder, mend = "puts instance and session into its numbers (SCALE)", "NOSCALE"
         elif ordered != "Y" and int(cache) > 0 and _is_cluster(conn):
-            disorder, mend = (
-                f"has a cache of {cache} numbers on each instance of a cluster (NOORDER)",
-                "ORDER",
-            )
+            disorder = f"has a cache of {cache} numbers on each instance of a cluster (NOORDER)"
+            mend = "ORDER"
         else:
             answer.append(numbering)
             continue

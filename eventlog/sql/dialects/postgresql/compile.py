@@ -381,10 +381,8 @@ def table_sql(compiled: Sequence[CompiledFunction]) -> TableSql:
 def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
     """Yield the statements that create functions and their triggers."""
     for one in compiled:
-        function, fits = (
-            f"{qualified(*one.function)}()",
-            qualified(*one.fits_function) + FITS_ARGUMENTS,
-        )
+        function = f"{qualified(*one.function)}()"
+        fits = qualified(*one.fits_function) + FITS_ARGUMENTS
         yield one.fits_statement
         yield f"REVOKE ALL ON FUNCTION {fits} FROM PUBLIC"
         yield f"COMMENT ON FUNCTION {fits} IS {literal(one.marker)}"
@@ -624,11 +622,9 @@ def _is_large(triggers: ClassTriggers) -> Callable[..., str]:
 def _child_body(
     facts: Facts, triggers: ChildTriggers, function: str, by_statement: frozenset[str]
 ) -> str:
-    child, owner_place, quote = (
-        facts.place_of(triggers),
-        facts.owner_of(triggers),
-        quote_function(facts.log),
-    )
+    child = facts.place_of(triggers)
+    owner_place = facts.owner_of(triggers)
+    quote = quote_function(facts.log)
     table, owner = relation(child[0], triggers.table), relation(owner_place[0], triggers.owner)
     pairs = list(zip(triggers.key, triggers.owner_columns, strict=True))
     is_one = triggers.is_spelled_alike(is_one_spelling)

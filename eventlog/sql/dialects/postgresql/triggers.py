@@ -448,10 +448,8 @@ def _differences(
             yield f"function {one.name} is missing"
             return
         if function.marker != one.function_marker:
-            before, now = (
-                columns_of(function.marker),
-                [column.name for column in one.declared.table.columns],
-            )
+            before = columns_of(function.marker)
+            now = [column.name for column in one.declared.table.columns]
             yield from declared_otherwise(before, one.columns, now)
             if missing := [name for name in before if name not in now]:
                 names = ", ".join(missing)
