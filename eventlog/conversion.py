@@ -74,8 +74,8 @@ def _check_target(format: str, target: str, source_format: str, source: str) -> 
     is_path = "://" not in source and (read.is_file() or read.is_dir())
     if is_path and (read in (out, out.parent) or (source_format == format and out == read.parent)):
         raise ConfigError(
-            f"OUT {target} is IN, holds it or lies in it, and could overwrite it: name another "
-            "place"
+            f"OUT {target} is IN, holds it or lies in it, and could overwrite it: "
+            "name another place"
         )
 
 

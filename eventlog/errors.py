@@ -133,8 +133,8 @@ class XdsError(EventlogError):
 
     code = "xds"
     cure = (
-        "Correct the document; the message names the line. Raise `limit` for a document that is "
-        "longer."
+        "Correct the document; the message names the line. Raise `limit` for a "
+        "document that is longer."
     )
 
 
@@ -205,8 +205,8 @@ class FormatError(EventlogError):
 
     code = "format"
     cure = (
-        "Check the format's name and the reader's options; the message names the place in the "
-        "input."
+        "Check the format's name and the reader's options; "
+        "the message names the place in the input."
     )
     offset: int | None = None
 
@@ -249,8 +249,8 @@ class NeedsQueryBack(FormatError):
 
     code = "needs_query_back"
     cure = (
-        "Give the reader the database that holds the row: `database_url`, or the log's URL as the "
-        "source."
+        "Give the reader the database that holds the row: `database_url`, "
+        "or the log's URL as the source."
     )
 
 

@@ -176,8 +176,8 @@ def _brought(group: str) -> Mapping[str, EntryPoint]:
         first = brought.get(entry.name)
         if entry.name in _BUILT_IN[group]:
             _log.warning(
-                "the package %s has a %s named %r, which is a name of eventlog's own: eventlog's "
-                "own is used",
+                "the package %s has a %s named %r, which is a name of eventlog's own: "
+                "eventlog's own is used",
                 _package(entry),
                 _KINDS[group],
                 entry.name,

@@ -190,8 +190,8 @@ def spark_module(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise ConfigError(
-            f"Spark is not installed ({error}): install eventlog-publisher[spark], and Java 17 or "
-            "later"
+            f"Spark is not installed ({error}): install eventlog-publisher[spark], "
+            "and Java 17 or later"
         ) from error
 
 

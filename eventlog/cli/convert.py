@@ -120,8 +120,8 @@ def convert(
         return
     if target == _STANDARD and format_named(target_format).is_several_files:
         raise ConfigError(
-            f"{target_format} is written to several files, not to standard output: name a place "
-            "for OUT"
+            f"{target_format} is written to several files, not to standard output: "
+            "name a place for OUT"
         )
     with ExitStack() as stack:
         stack.enter_context(_stopped_by_signals())
@@ -199,8 +199,8 @@ def _print_report(
         note(f"passed over: {problem}" + (f" ({times:,} times or more)" if times > 1 else ""))
     if len(problems) > _PROBLEMS_SHOWN:
         note(
-            f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; --strict stops at "
-            "the first"
+            f"passed over: {len(problems) - _PROBLEMS_SHOWN} or more others; "
+            "--strict stops at the first"
         )
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
     table(("what", "number"), [*lines, *sorted(report.counters.items())], err=err)
@@ -234,8 +234,8 @@ def _output(target: str) -> Iterator[str]:
         yield str(path)
         if [one.name for one in Path(directory).iterdir() if one.is_file()] != [path.name]:
             raise ConfigError(
-                "this format is written to several files, not to standard output: name a place "
-                "for OUT"
+                "this format is written to several files, not to standard output: "
+                "name a place for OUT"
             )
         with path.open("rb") as file:
             shutil.copyfileobj(file, sys.stdout.buffer)

@@ -505,8 +505,8 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
 
     if by_spark != by_publisher:
         raise EventlogError(
-            f"the events of Spark ({len(by_spark)}) and of the publisher ({len(by_publisher)}) "
-            "differ"
+            f"the events of Spark ({len(by_spark)}) and of the publisher "
+            f"({len(by_publisher)}) differ"
         )
     read = report.manifest.totals["rows_read"]
     console.print(

@@ -332,8 +332,8 @@ def tail(
     if (url := _monitor_url(config, url)) is None:
         raise ConfigError(
             "tail needs the monitor of a running publisher, since the database does not keep what "
-            "was sent: give --url, or listen in [monitor]; `eventlog status` shows what is in "
-            "flight"
+            "was sent: give --url, or listen in [monitor]; "
+            "`eventlog status` shows what is in flight"
         )
     read = read_monitor(url, config.monitor.token)
     for sent in _followed(read, lines, interval if follow else None):

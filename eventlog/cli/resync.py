@@ -268,8 +268,8 @@ def class_of(catalog: Catalog, name: str) -> ObjectClass:
     if name_of_log.child is not None:
         owner = name_of_log.object_class.name
         raise ConfigError(
-            f"{name!r} is a child table of {owner}: its values are written with {owner}, resync "
-            "that"
+            f"{name!r} is a child table of {owner}: its values are written with {owner}, "
+            "resync that"
         )
     return name_of_log.object_class
 

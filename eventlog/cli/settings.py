@@ -83,8 +83,8 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
         then = "Set url and a [[watch]], then: eventlog db upgrade, eventlog triggers apply"
         if from_driver is not None:
             then = (
-                "Look through it, then: eventlog db upgrade --companions-only, eventlog publish "
-                "--dry-run"
+                "Look through it, then: eventlog db upgrade --companions-only, "
+                "eventlog publish --dry-run"
             )
         note(f"{path} written. {then}")
 
@@ -101,8 +101,8 @@ def _fill(context: CommandContext, path: Path) -> None:
     config = context.config() if is_there else load(None, os.environ, context.flags)
     if config.watches:
         raise ConfigError(
-            f"{path} has [[watch]] sections already: take them out, or name another file with "
-            "--config"
+            f"{path} has [[watch]] sections already: take them out, "
+            "or name another file with --config"
         )
     own_schema, name = split_name(config.database.log_table)
     with reading(config) as (conn, dialect):

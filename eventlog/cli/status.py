@@ -351,8 +351,8 @@ def doctor(context: CommandContext, sample: int, ignore: tuple[str, ...], as_jso
     config = context.config()
     if config.follows and config.database.url is None:
         raise ConfigError(
-            "doctor looks at a log; a source is looked at by `eventlog status` and `publish "
-            "--dry-run`"
+            "doctor looks at a log; a source is looked at by `eventlog status` "
+            "and `publish --dry-run`"
         )
     limits = Limits(sample=sample)
     findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]

@@ -402,8 +402,8 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
     if database.dialect != dialect.name:
         yield (
             f"it says that its tables are of {database.dialect}, and the SQL is for "
-            f"{dialect.name}: names are taken in the case they are written in, and types as they "
-            "are called"
+            f"{dialect.name}: names are taken in the case they are written in, "
+            "and types as they are called"
         )
     for one in database.tables:
         for name in (one.name, *(column.name for column in one.columns)):

@@ -592,8 +592,8 @@ def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, A
             line += file.read(LONGEST + 1 - len(line))
             if len(line) > LONGEST:
                 raise FormatError(
-                    f"{path}: longer than {LONGEST} bytes: write an event, or an array of some, a "
-                    "line"
+                    f"{path}: longer than {LONGEST} bytes: write an event, "
+                    "or an array of some, a line"
                 )
         is_first = False
         try:

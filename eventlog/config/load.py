@@ -325,8 +325,8 @@ def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
         for name in ("begin", "classes"):
             if config.sources[f"source.{name}"] != "default":
                 yield ConfigError(
-                    f"{config.sources[f'source.{name}']} goes with source.consumer, a consumer's "
-                    "name"
+                    f"{config.sources[f'source.{name}']} goes with source.consumer, "
+                    "a consumer's name"
                 )
         return
     if config.publisher.handle_future_events:

@@ -211,8 +211,8 @@ class WatchSettings(CheckedOptions):
     tables: tuple[str, ...] | None = option(
         None,
         NAMES,
-        "or tables by patterns with * ? [...]; never views, partitions, child tables or the "
-        "log's own",
+        "or tables by patterns with * ? [...]; never views, partitions, "
+        "child tables or the log's own",
         example=["*"],
     )
     exclude_tables: tuple[str, ...] = option(
@@ -277,13 +277,13 @@ class WatchSettings(CheckedOptions):
         if (self.was or self.was_key) and self.tables is not None:
             option_name = "was" if self.was else "was_key"
             return (
-                f"{option_name} is of one table: name it in a [[watch]] with table = ... or view "
-                "= ..."
+                f"{option_name} is of one table: name it in a [[watch]] with "
+                "table = ... or view = ..."
             )
         if self.name in self.was:
             return (
-                f"was = {toml(list(self.was))} names the table itself; was is what it was called "
-                "before"
+                f"was = {toml(list(self.was))} names the table itself; "
+                "was is what it was called before"
             )
         if self.exclude_tables and self.tables is None:
             return "exclude_tables goes with tables = [...]"
@@ -306,8 +306,8 @@ class SourceSettings:
     type: str = option(
         "eventlog",
         name_of(SOURCES),
-        "what is published: the log of [database], or what is followed in its place; as --from "
-        "has it",
+        "what is published: the log of [database], or what is followed in its place; "
+        "as --from has it",
     )
     options: Any = None
     others: Mapping[str, Any] = field(default_factory=dict, repr=False)

@@ -457,8 +457,8 @@ def missing_table(database: Database, name: str) -> str:
         )
     root = database.partitions[partition]
     return (
-        f"{name!r} is a partition of {root}: name {root}, which stands for the rows of all its "
-        "partitions"
+        f"{name!r} is a partition of {root}: name {root}, "
+        "which stands for the rows of all its partitions"
     )
 
 

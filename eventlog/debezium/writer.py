@@ -102,8 +102,8 @@ class PublishOptions(ConnectorOptions):
     missing_columns: str = option(
         "read_back",
         choice("read_back", "placeholder", "refuse"),
-        "columns of after that the log does not hold: read back, a placeholder, or the event is "
-        "an error",
+        "columns of after that the log does not hold: read back, a placeholder, "
+        "or the event is an error",
     )
 
 
@@ -462,8 +462,8 @@ class _TableRecords:
         if type != "string" and self._has_schema:
             raise NotExpressible(
                 f"column {name!r} of {self._what} is not known, and its type in the schema, "
-                f"{type}, holds no placeholder: set schemas_enable = false, or missing_columns = "
-                "read_back",
+                f"{type}, holds no placeholder: set schemas_enable = false, "
+                "or missing_columns = read_back",
                 f"{self._what}.{name}",
             )
         return self._placeholder

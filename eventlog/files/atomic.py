@@ -24,8 +24,8 @@ def check_parent(path: Path) -> None:
     """
     if not path.parent.is_dir():
         raise ConfigError(
-            f"{path} cannot be written: there is no directory {path.parent}; make it, or correct "
-            "the path"
+            f"{path} cannot be written: there is no directory {path.parent}; make it, "
+            "or correct the path"
         )
 
 

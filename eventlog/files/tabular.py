@@ -171,8 +171,8 @@ def _of_width(width: int, records: Rows, path: Path) -> Rows:
     for number, row in records:
         if not isinstance(row, FormatError) and len(row) != width:
             error = FormatError(
-                f"{path}, line {number}: {number_of(len(row), 'field')}, the first line names "
-                f"{width}"
+                f"{path}, line {number}: {number_of(len(row), 'field')}, "
+                f"the first line names {width}"
             )
             yield number, error
         else:

@@ -113,8 +113,8 @@ def pretty_printed(place: object) -> FormatError:
     """Return the error of a pretty-printed file."""
     return FormatError(
         f"{place}: no JSON in one line: what begins here goes on over further lines, as in a file "
-        "that is printed for people; make a line of each value: jq -c . FILE, of an array jq -c "
-        "'.[]' FILE"
+        "that is printed for people; make a line of each value: jq -c . FILE, "
+        "of an array jq -c '.[]' FILE"
     )
 
 

@@ -247,8 +247,8 @@ class Layout:
             if name not in names:
                 captured = ", ".join(names)
                 raise ConfigError(
-                    f"key column {name!r} of {self.table!r} is not captured: captured are "
-                    f"{captured}"
+                    f"key column {name!r} of {self.table!r} is not captured: "
+                    f"captured are {captured}"
                 )
         self.key = tuple(key or ())
         self.key_of = None if key is None else _key_reader(key)

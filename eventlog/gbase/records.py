@@ -195,8 +195,8 @@ class ColumnError(FormatError):
 
     code = "column"
     cure = (
-        "Read the rows with the description that stood before them in the stream: a capture from "
-        "its start."
+        "Read the rows with the description that stood before them in the stream: "
+        "a capture from its start."
     )
     table = ""
     sequence: int | None = None

@@ -205,8 +205,8 @@ _HINTS: Final = {
     ),
     "DBNOTLOGGED": "the database must have logging",
     "TABPROPERTIES": (
-        "full-row logging is off, or it is a view, a temporary table or a type that cannot be "
-        "captured"
+        "full-row logging is off, or it is a view, a temporary table or a type "
+        "that cannot be captured"
     ),
     "LSN": "the position is older than the oldest log that is kept: load the tables anew",
 }
@@ -219,8 +219,8 @@ class CdcError(DatabaseError):
 
     code = "cdc"
     cure = (
-        "Look the number up in the server's manual; for the common ones the message says what to "
-        "do."
+        "Look the number up in the server's manual; for the common ones the "
+        "message says what to do."
     )
 
     def __init__(self, call: str, number: int, about: str = "") -> None:
@@ -242,7 +242,7 @@ class SessionDead(FormatError):
 
     def __init__(self, error: int) -> None:
         super().__init__(
-            f"the server ended the session with error {error} ({error_name(error)}); open another "
-            "one"
+            f"the server ended the session with error {error} ({error_name(error)}); "
+            "open another one"
         )
         self.error = error

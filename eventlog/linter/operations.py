@@ -162,8 +162,8 @@ def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
         data = data_bytes(data)
     if end > DATA_SIZE:
         raise BadLength(
-            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} of part {row.extdata} are more than "
-            f"{DATA_SIZE}"
+            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} of part {row.extdata} are "
+            f"more than {DATA_SIZE}"
         )
     if end > len(data):
         raise BadLength(
@@ -249,8 +249,7 @@ def _at_one_address(
             if its_images != images:
                 raise DestinationsDiffer(
                     f"{where(other)}: the parts for {'.'.join(other.destination)} differ from "
-                    f"those for {'.'.join(row.destination)}; choose one with the option "
-                    "destination"
+                    f"those for {'.'.join(row.destination)}; choose one with the option destination"
                 )
         handed_out.append(by_destination[0])
     return handed_out

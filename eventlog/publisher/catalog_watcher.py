@@ -78,8 +78,8 @@ class CatalogWatcher:
             context.connection.rollback()
             if str(error) != self._last_warning:
                 what = (
-                    "the tables have changed, and the publisher goes on with what it knows of "
-                    "them: %s"
+                    "the tables have changed, and the publisher goes on with what "
+                    "it knows of them: %s"
                 )
                 _log.warning(what, error, extra={"code": error.code})
             self._last_warning = str(error)
@@ -131,8 +131,8 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
             if table not in tables:
                 why = f": {now.no_children[table]}" if table in now.no_children else ""
                 yield (
-                    f"{table} is no child table of {old.name} any more{why}; its values are not "
-                    "captured"
+                    f"{table} is no child table of {old.name} any more{why}; "
+                    "its values are not captured"
                 )
                 continue
             words = column_changes(columns, tables.pop(table))

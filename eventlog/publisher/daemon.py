@@ -169,8 +169,8 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
         raise ReceiverAway(f"the queue was not published to its end: {cycle.reason}")
     if len(state.parking):
         raise ReceiverAway(
-            f"{number_of(len(state.parking), 'object')} left: the receiver asked for their events "
-            "later"
+            f"{number_of(len(state.parking), 'object')} left: "
+            "the receiver asked for their events later"
         )
 
 

@@ -360,8 +360,8 @@ def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
     if last.code == "receiver":
         level = "error" if letter == Status.ERROR else "fatal"
         return (
-            f"the receiver answered {level}: {last.message}; not tried again until `eventlog "
-            "requeue`"
+            f"the receiver answered {level}: {last.message}; "
+            "not tried again until `eventlog requeue`"
         )
     return f"bad ({last.code}): {last.message}{cure}; not tried again until `eventlog requeue`"
 
@@ -544,14 +544,14 @@ def _why_dropped(attribute: Attribute | None, surviving: Sequence[CheckedRow]) -
     for record_id, event_type, _, _, _, _ in surviving:
         if event_type in READS_ROW:
             return (
-                f"dropped by precedence: row {record_id} of type {event_type} reads the whole "
-                "object"
+                f"dropped by precedence: row {record_id} of type {event_type} "
+                "reads the whole object"
             )
     for record_id, event_type, _, other, _, _ in surviving:
         if event_type in READS_FIELD and other is attribute:
             return (
-                f"dropped by precedence: row {record_id} of type {event_type} reads the attribute "
-                "back"
+                f"dropped by precedence: row {record_id} of type {event_type} "
+                "reads the attribute back"
             )
     return "dropped by precedence when the event was first built"
 

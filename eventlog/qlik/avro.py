@@ -23,8 +23,8 @@ class BadAvro(FormatError):
 
     code = "bad_avro"
     cure = (
-        "Give the reader the schema that the messages are written in, by their metadata or by "
-        "`registry`."
+        "Give the reader the schema that the messages are written in, "
+        "by their metadata or by `registry`."
     )
 
 
@@ -240,8 +240,8 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
         ) from None
     if buffer.tell() != len(data):
         raise BadAvro(
-            f"{len(data) - buffer.tell()} bytes follow behind an Avro record of {buffer.tell()} "
-            "bytes"
+            f"{len(data) - buffer.tell()} bytes follow behind an Avro record of "
+            f"{buffer.tell()} bytes"
         )
     if not isinstance(record, dict):
         raise BadAvro(f"a record is needed, and the Avro schema gives {type(record).__name__}")

@@ -238,8 +238,8 @@ def _column_from_json(value: str | Mapping[str, Any], what: str) -> QlikColumn:
         value.get("nullable", True), bool
     ):
         raise ConfigError(
-            f"column {value['name']!r} of {what} has a type, which is text, and nullable, true or "
-            "false"
+            f"column {value['name']!r} of {what} has a type, which is text, and nullable, "
+            "true or false"
         )
     return QlikColumn(**{"type": "STRING", **value})
 

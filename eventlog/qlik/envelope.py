@@ -30,8 +30,8 @@ class BadEnvelope(FormatError):
 
     code = "bad_envelope"
     cure = (
-        "Check that the topic or file holds Qlik messages; set `table` and `schema` if they name "
-        "none."
+        "Check that the topic or file holds Qlik messages; "
+        "set `table` and `schema` if they name none."
     )
 
 
@@ -141,8 +141,8 @@ def open_avro(data: bytes) -> Envelope:
     """Return the envelope of a record in Avro. Raises BadMagic, BadAvro."""
     if not data.startswith(MAGIC.encode()):
         raise BadMagic(
-            f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, not with the magic "
-            f"{MAGIC}"
+            f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, "
+            f"not with the magic {MAGIC}"
         )
     record = avro.from_bytes(ENVELOPE_SCHEMA, data)
     return Envelope(
@@ -191,8 +191,8 @@ def split(data: bytes) -> tuple[int, bytes]:
     """
     if len(data) < _PREFIX_LENGTH or data[0]:
         raise FormatError(
-            f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is no prefix of a registry: 00 and four "
-            "bytes"
+            f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is no prefix of a registry: "
+            "00 and four bytes"
         )
     return int.from_bytes(data[1:_PREFIX_LENGTH], "big"), data[_PREFIX_LENGTH:]
 

@@ -80,8 +80,8 @@ class MaskLayout:
         if len(self._bit_of) != len(self.columns):
             twice = next(name for name in self.columns if self.columns.count(name) > 1)
             raise FormatError(
-                f"column {twice!r} stands twice in the column list of a mask; name every column "
-                "once"
+                f"column {twice!r} stands twice in the column list of a mask; "
+                "name every column once"
             )
         self._column_bits = sum(self._bit_of.values())
         self._bits = tuple(1 << bit for bit in range(self.width))

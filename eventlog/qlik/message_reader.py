@@ -172,8 +172,8 @@ class MessageReader:
             schema_id, body = split(value)
             if self._registry is None:
                 raise UnknownSchema(
-                    "a message has the prefix of a registry, and no registry is given; set option "
-                    "registry"
+                    "a message has the prefix of a registry, and no registry is given; "
+                    "set option registry"
                 )
             return Envelope(None, None, self._registry.schema(schema_id), body)
         if first == MAGIC[:1].encode():
@@ -217,8 +217,8 @@ class MessageReader:
         if isinstance(payload, bytes):
             if not schema:
                 raise UnknownSchema(
-                    "a message in Avro names no schema: it cannot be read without its metadata "
-                    "message"
+                    "a message in Avro names no schema: it cannot be read without "
+                    "its metadata message"
                 )
             payload = avro.from_bytes(schema, payload)
         find = _finder(payload, has_envelope=envelope.type is not None)

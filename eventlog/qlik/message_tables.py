@@ -157,8 +157,8 @@ class WriteOptions(PublishOptions):
         CheckedOptions.__post_init__(self)
         if self.metadata == "registry" and self.encoding != "avro":
             raise ConfigError(
-                "metadata = registry is for encoding = avro only; set encoding, or metadata = "
-                "publish"
+                "metadata = registry is for encoding = avro only; set encoding, "
+                "or metadata = publish"
             )
 
 

@@ -143,8 +143,8 @@ def next_sequence(
     number = last + (2 if with_before else 1)
     if number > _LAST_NUMBER:
         raise SequenceExhausted(
-            f"change number {number} has more than 19 digits; begin a new task with a state of "
-            "its own"
+            f"change number {number} has more than 19 digits; "
+            "begin a new task with a state of its own"
         )
     return _new(WriterState, (prefix, number)), prefix + str(number).zfill(_DIGITS)
 

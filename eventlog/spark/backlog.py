@@ -264,8 +264,8 @@ def _check(config: Config, request: Request) -> None:
         )
     if request.max_file_bytes < _LEAST_FILE_BYTES:
         raise ConfigError(
-            f"files of at most {request.max_file_bytes} bytes are too small: {_LEAST_FILE_BYTES} "
-            "or more"
+            f"files of at most {request.max_file_bytes} bytes are too small: "
+            f"{_LEAST_FILE_BYTES} or more"
         )
     if request.copy and request.mark:
         raise ConfigError("--copy holds no row, so that --mark can mark none: give one of them")

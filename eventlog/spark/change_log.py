@@ -80,8 +80,8 @@ class OtherEpoch(DatabaseError):
 
     code = "other_epoch"
     cure = (
-        "Give the query a checkpoint of its own, and write its target anew: the log was put back "
-        "meanwhile."
+        "Give the query a checkpoint of its own, and write its target anew: "
+        "the log was put back meanwhile."
     )
 
 
@@ -618,8 +618,8 @@ class ChangeLog:
             if number != end.rows:
                 raise RowsRemoved(
                     f"{number_of(end.rows - number, 'row')} of {end.rows:,} between record_id "
-                    f"{first} and {last} of the log {log} were removed before the stream has read "
-                    "them"
+                    f"{first} and {last} of the log {log} were removed before the "
+                    "stream has read them"
                 )
             return [(cut, count) for cut, count in parts if count]
 

@@ -153,8 +153,8 @@ def _rows(spark: SparkSession, table: FoundTable, context: Reading) -> DataFrame
         if stored_in is None:
             name = full_name(table.schema, table.table)
             raise FormatError(
-                f"the change table of {name} has no {partition}; read it without the option "
-                "partitioned"
+                f"the change table of {name} has no {partition}; "
+                "read it without the option partitioned"
             )
         rows = rows.where(_named(rows, stored_in).isin(sorted(listed)))
     return rows

@@ -57,8 +57,8 @@ class CaptureFailed(EventlogError):
 
     code = "capture"
     cure = (
-        "Do what the message says of the capture; without --strict the others are converted all "
-        "the same."
+        "Do what the message says of the capture; without --strict the others are "
+        "converted all the same."
     )
 
 
@@ -144,8 +144,8 @@ def convert(
     """
     if "://" in target:  # the message omits it, since it may contain a password
         raise ConfigError(
-            "OUT is a URL and no path: Spark converts files, to a file system that all workers "
-            "share"
+            "OUT is a URL and no path: Spark converts files, "
+            "to a file system that all workers share"
         )
     options = read_options(map or {})
     job = _Job(
@@ -159,8 +159,8 @@ def convert(
     )
     if Path(source).resolve() in Path(job.target).parents:
         raise ConfigError(
-            f"OUT {target} lies in IN {source}: what is written there would be read by the next "
-            "conversion"
+            f"OUT {target} lies in IN {source}: what is written there would be read "
+            "by the next conversion"
         )
     _check_writer(job)
     waiting = captures(source_format, source, job.reader)

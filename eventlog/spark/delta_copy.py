@@ -405,8 +405,8 @@ def _class_named(context: Context, name: str) -> ObjectClass:
         )
     if classes[name].is_view:
         raise ConfigError(
-            f"{name} is a view, which may have several rows of an object: a live copy follows a "
-            "table"
+            f"{name} is a view, which may have several rows of an object: "
+            "a live copy follows a table"
         )
     return classes[name]
 

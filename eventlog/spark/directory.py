@@ -235,8 +235,8 @@ class Directory:
         except FileNotFoundError:
             raise ConfigError(
                 f"{self.within(name)} cannot be written: its folder is not there; is "
-                f"{self.location} a directory that the driver and all workers reach under the "
-                "same name?"
+                f"{self.location} a directory that the driver and all workers reach "
+                "under the same name?"
             ) from None
 
     def settle(self, temporary: str, name: str) -> None:

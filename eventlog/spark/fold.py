@@ -155,8 +155,8 @@ class _Part:
             raise DatabaseError(
                 f"{number_of(self._range.rows - read, 'row')} from record_id {self._range.first} "
                 f"to {self._range.last} had status N when the job began, and have it no more, or "
-                "are not there: somebody changed the log, or executors read another server than "
-                "the driver"
+                "are not there: somebody changed the log, or executors read another "
+                "server than the driver"
             )
 
 

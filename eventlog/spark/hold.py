@@ -269,16 +269,15 @@ def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
         hold = _held_rows(context)
         if hold is None:
             raise ConfigError(
-                f"no rows of the log {context.log} are held by a backlog job; there is nothing to "
-                "abandon"
+                f"no rows of the log {context.log} are held by a backlog job; "
+                "there is nothing to abandon"
             )
         if hold.directory != _name_of(directory):
             raise ConfigError(f"{hold.in_words}: give --out {hold.directory}")
         if hold.is_marking and not force:
             raise ConfigError(
                 f"{hold.in_words}. Complete the marks by --mark; --abandon --yes gives back only "
-                "the rows that are not marked yet, and the documents of the others are nowhere "
-                "else"
+                "the rows that are not marked yet, and the documents of the others are nowhere else"
             )
         if directory.exists(SUCCESS) and job_in(directory) == hold.job:
             directory.delete(SUCCESS)

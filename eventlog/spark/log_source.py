@@ -129,8 +129,8 @@ class EventLogDataSource(DataSource):
         if url and "***" in masked(url):
             raise ConfigError(
                 "the option url holds a password, which Spark would show: give url_file, or leave "
-                "the password to EVENTLOG_DATABASE_PASSWORD in the environment of driver and "
-                "executors"
+                "the password to EVENTLOG_DATABASE_PASSWORD in the environment of "
+                "driver and executors"
             )
 
     @classmethod

@@ -181,8 +181,8 @@ def open_session(
     if running is not None:
         if conf:
             raise ConfigError(
-                f"{next(iter(conf))} cannot be set: Spark runs already; set it where that is "
-                "started"
+                f"{next(iter(conf))} cannot be set: Spark runs already; "
+                "set it where that is started"
             )
         own = new_session(running)
         for name, value in _OWN_SETTINGS.items():
@@ -370,14 +370,14 @@ def _reason(text: str) -> str:
         return ours[1].strip()
     if f"{_DAEMON}'s stdout" in text:
         return (
-            "the Python of an executor does not start a worker: it has no eventlog, or lacks what "
-            "that needs"
+            "the Python of an executor does not start a worker: it has no eventlog, "
+            "or lacks what that needs"
         )
     # From a shuffle: a full output directory is named by eventlog itself.
     if "No space left on device" in text:
         return (
-            f"no space is left where Spark keeps its own files, {_own_directories()}; make room "
-            "there"
+            f"no space is left where Spark keeps its own files, {_own_directories()}; "
+            "make room there"
         )
     raised = [line for line in _PYTHON_ERROR.findall(text) if "PythonException" not in line]
     lost = _LOST_TASK.search(text)

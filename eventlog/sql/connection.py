@@ -304,8 +304,8 @@ def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str
         f"cannot connect to {describe(url)}: {reason}; "
         + (
             (
-                "check host and port in the database URL, and that the server runs and lets this "
-                "machine in"
+                "check host and port in the database URL, and that the server runs and "
+                "lets this machine in"
             )
             if "server" in dialect.capabilities
             else "check the path in the database URL, and the rights on the file and its directory"

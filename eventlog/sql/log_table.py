@@ -297,8 +297,8 @@ def locate_log(
             place = companion if schema is None else f"{schema}.{companion}"
             raise LogTableError(
                 f"the log {log} has no companion table {place}: make it with `eventlog db "
-                "upgrade`, or with `eventlog db upgrade --companions-only` if somebody else made "
-                "the log"
+                "upgrade`, or with `eventlog db upgrade --companions-only` if "
+                "somebody else made the log"
             )
     return log
 

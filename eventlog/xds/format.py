@@ -233,8 +233,8 @@ def _event(element: etree._Element) -> Event:
 
 def _unknown(element: etree._Element, parent: str, legal: str) -> XdsError:
     return XdsError(
-        f"line {element.sourceline}: element {element.tag} in {parent}: only {legal} can stand "
-        "there"
+        f"line {element.sourceline}: element {element.tag} in {parent}: "
+        f"only {legal} can stand there"
     )
 
 
@@ -273,8 +273,8 @@ def _modify_attr(element: etree._Element) -> AttributeSteps:
             raise _unknown(child, "modify-attr", "remove-value, remove-all-values, add-value")
     if not steps:
         raise XdsError(
-            f"line {element.sourceline}: modify-attr without remove-value, remove-all-values, "
-            "add-value"
+            f"line {element.sourceline}: modify-attr without remove-value, "
+            "remove-all-values, add-value"
         )
     return AttributeSteps(_needed(element, "attr-name"), _one_type(element, types), tuple(steps))
 

@@ -201,14 +201,14 @@ class PublisherMetrics(Collector):
             yield "eventlog_consumer_ranges", text, looked.ranges
         if looked.snapshot is not None:
             text = (
-                "Objects of the class that a consumer's snapshot reads now, as far as they were "
-                "answered."
+                "Objects of the class that a consumer's snapshot reads now, "
+                "as far as they were answered."
             )
             yield "eventlog_snapshot_objects", text, looked.snapshot.objects
         if looked.behind is not None:
             text = (
-                "What a followed source holds behind its position: bytes, rows or messages, by "
-                "the source."
+                "What a followed source holds behind its position: bytes, rows or messages, "
+                "by the source."
             )
             yield "eventlog_source_behind", text, looked.behind
         yield (

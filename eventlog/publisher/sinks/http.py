@@ -407,8 +407,8 @@ def _credentials(
     if token is not None:
         if user is not None or password is not None:
             raise ConfigError(
-                "EVENTLOG_SINK_TOKEN excludes EVENTLOG_SINK_USER and EVENTLOG_SINK_PASSWORD; keep "
-                "one"
+                "EVENTLOG_SINK_TOKEN excludes EVENTLOG_SINK_USER and "
+                "EVENTLOG_SINK_PASSWORD; keep one"
             )
         if not token or any(not "!" <= c <= "~" for c in token):
             raise ConfigError(

@@ -89,8 +89,8 @@ class KafkaSink(Sink):
         if options.timeout < _LEAST_TIMEOUT:
             yield (
                 f"{source_of('timeout')} = {toml(options.timeout)} is too short for Kafka, whose "
-                f"producer asks for its number first: at least {_LEAST_TIMEOUT:g} s, better 10 or "
-                "more"
+                f"producer asks for its number first: at least {_LEAST_TIMEOUT:g} s, "
+                "better 10 or more"
             )
 
     @classmethod

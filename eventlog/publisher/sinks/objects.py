@@ -216,8 +216,7 @@ class ObjectsSink(Sink):
         if len(lines) != len(classes):
             raise ConfigError(
                 "sink.partition_by has class, and a line of this format holds several events: set "
-                "publisher.batch_size = 1, name a format whose lines are events, or leave class "
-                "out"
+                "publisher.batch_size = 1, name a format whose lines are events, or leave class out"
             )
         for class_name in dict.fromkeys(classes):
             yield (

@@ -151,8 +151,8 @@ class StandardInput:
         """Yield the steps of the input. Raises FormatError, SourceLost, BadToken."""
         if self._is_read:
             raise SourceLost(
-                "standard input cannot be read a second time: pipe the stream again from its "
-                "restart"
+                "standard input cannot be read a second time: "
+                "pipe the stream again from its restart"
             )
         self._is_read = True
         stream = CdcStream(self.options, token)

@@ -26,8 +26,8 @@ class GbaseOptions(StreamOptions):
     path: Path | None = option(
         None,
         PATH,
-        "a file that grows, a directory of files that continue one another, or - for standard "
-        "input",
+        "a file that grows, a directory of files that continue one another, "
+        "or - for standard input",
         example="captures",
     )
     connect: str | None = option(

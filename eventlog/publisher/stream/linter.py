@@ -56,8 +56,8 @@ class Linter(Source):
         chosen = parse_options(ReaderOptions, {"on_row_error": "raw", **given}, "source.reader")
         if chosen.codec == "none":
             raise ConfigError(
-                "source.reader.codec is none: rows have to be decoded to be published; name a row "
-                "codec"
+                "source.reader.codec is none: rows have to be decoded to be published; "
+                "name a row codec"
             )
         if options.url is None:
             raise ConfigError("set source.url, the database of the queue, or source.url_file")

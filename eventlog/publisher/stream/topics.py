@@ -154,8 +154,8 @@ class Topics:
                     for partition in topics.partitions(self._all_topics(topics))
                 ):
                     raise SourceAway(
-                        f"{', '.join(self.topics)}: there are new partitions; opening the topics "
-                        "again"
+                        f"{', '.join(self.topics)}: there are new partitions; "
+                        "opening the topics again"
                     )
         yield Mark(unpacked.token)
         unpacked.finish()

@@ -89,8 +89,8 @@ def _read_options(config: Config, options: Mapping[str, Any], file_layout: str) 
     chosen = parse_options(WriteOptions, configured, "the backlog's change tables")
     if chosen.tables or chosen.catalog is not None:
         raise ConfigError(
-            "the change tables of a backlog have the columns of the database; leave out tables "
-            "and catalog"
+            "the change tables of a backlog have the columns of the database; "
+            "leave out tables and catalog"
         )
     return chosen
 
@@ -362,8 +362,8 @@ class _TableWriter:
             for name, value in zip(self._table.layout.names, values, strict=True):
                 if is_multi_valued(value):
                     raise NotExpressible(
-                        f"{name!r} of {self._what} has several values, which a change table "
-                        "cannot hold"
+                        f"{name!r} of {self._what} has several values, "
+                        "which a change table cannot hold"
                     )
             for column, value, (_, convert, type) in zip(
                 self._table.columns, values, self._columns, strict=True

@@ -276,8 +276,8 @@ def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
     """
     if reason is not None:
         text = (
-            f"{reason}: no publisher can run here, since it marks rows, and no trigger can be "
-            "applied"
+            f"{reason}: no publisher can run here, since it marks rows, "
+            "and no trigger can be applied"
         )
         yield error("standby", text, mend)
 

@@ -157,8 +157,8 @@ def judge_storage(storages: Answer, log: str, limits: Limits) -> Iterator[Findin
             last = f"last vacuumed {vacuumed}" if vacuumed else "never vacuumed"
             yield warning(
                 "dead_rows",
-                f"the log has {dead:,} dead rows beside {live:,} live ones ({last}): windows are "
-                "read slowly",
+                f"the log has {dead:,} dead rows beside {live:,} live ones ({last}): "
+                "windows are read slowly",
                 f"VACUUM (ANALYZE) {log}",
             )
 
@@ -201,8 +201,8 @@ def judge_classes(
         if match is None:
             yield error(
                 "class_missing",
-                f"there is no table or view {name!r} in schema {database.schema}, although it is "
-                "configured",
+                f"there is no table or view {name!r} in schema {database.schema}, "
+                "although it is configured",
                 "correct tables or [[watch]] in eventlog.toml; of a table that was renamed, with "
                 f"was = {toml(name)}",
             )
@@ -222,8 +222,8 @@ def judge_classes(
             finding = info if listed is None else error
             yield finding(
                 "class_without_key",
-                f"table {match} has no primary key: it is no class, and its changes are not "
-                "published",
+                f"table {match} has no primary key: it is no class, "
+                "and its changes are not published",
                 f"ALTER TABLE {schema}.{quote(match)} ADD PRIMARY KEY ({columns})",
             )
     for name, reason in ({} if catalog is None else catalog.unavailable).items():
@@ -326,8 +326,8 @@ def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
         if not trigger.enabled:
             yield error(
                 "trigger_disabled",
-                f"trigger {trigger.trigger} of {trigger.table} is disabled: what it should log is "
-                "lost",
+                f"trigger {trigger.trigger} of {trigger.table} is disabled: "
+                "what it should log is lost",
                 trigger.mend,
             )
 
@@ -348,8 +348,8 @@ def judge_without_plan(
         if table not in tables:
             yield error(
                 "trigger_missing",
-                f"{table}: watched, and not captured; its changes are lost until triggers are "
-                "there",
+                f"{table}: watched, and not captured; its changes are lost "
+                "until triggers are there",
                 "eventlog triggers apply",
             )
 
@@ -503,8 +503,8 @@ def judge_consumer(
             "consumer_waits",
             f"consumer {name} has {number_of(rows, 'row')} or more to do and has not moved for "
             f"{age(seconds)}: {why}. Purge keeps these rows for it",
-            f"eventlog publish, as consumer {name}; or, if nobody needs it: eventlog consumers "
-            f"drop {name}",
+            f"eventlog publish, as consumer {name}; or, if nobody needs it: "
+            f"eventlog consumers drop {name}",
         )
 
 

@@ -198,8 +198,8 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
     )
     if real_schema is None or not inspector.has_schema(real_schema):
         raise DatabaseError(
-            f"there is no schema {real_schema!r} for the log: create it, or correct log_table or "
-            "schema_name"
+            f"there is no schema {real_schema!r} for the log: create it, "
+            "or correct log_table or schema_name"
         )
     return replace(log, schema=real_schema)
 

@@ -204,8 +204,8 @@ def _definitions(
         # (ALTER of SQLite).
         except (SQLAlchemyError, CommandError, NotImplementedError) as error:
             _log.warning(
-                "the changes cannot be tried out, so the watched tables are reflected at run "
-                "time: %s",
+                "the changes cannot be tried out, so the watched tables are "
+                "reflected at run time: %s",
                 error,
             )
     return [_definition_by_names(case, watch, changes) for watch in watches]

@@ -538,6 +538,6 @@ def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
     return (
         f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one "
         f"become E; with was_key = {toml(list(before))} in its [[watch]] `eventlog resync CLASS "
-        "--deleted` deletes what the receiver has by it, and `eventlog resync CLASS` sends it by "
-        "the new one",
+        "--deleted` deletes what the receiver has by it, and `eventlog resync CLASS` "
+        "sends it by the new one",
     )

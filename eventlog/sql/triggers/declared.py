@@ -195,8 +195,8 @@ def declared_triggers(
             table = _watched_table(watch, database, tables)
             if table.kind == "table" and not table.primary_key:
                 warnings.append(
-                    f"{table.name} has no primary key: it is no class, and nothing of it is "
-                    "captured"
+                    f"{table.name} has no primary key: it is no class, "
+                    "and nothing of it is captured"
                 )
                 continue
             excluded = excluded_columns(database, watch, classes)
@@ -502,8 +502,8 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
         for column in secret_names(triggers):
             where = f"{triggers.table.name}.{column}"
             yield (
-                f"{where} looks like a secret and is logged in clear: exclude it if it is not "
-                "needed"
+                f"{where} looks like a secret and is logged in clear: "
+                "exclude it if it is not needed"
             )
         if isinstance(triggers, ChildTriggers) and not _joined(triggers):
             mapped = " and ".join(

@@ -251,8 +251,8 @@ def refuse_server(version: str) -> None:
     found = re.search(r"(\d+)\.(\d+)\.\d+-mariadb", version.lower())
     if found is not None and (int(found[1]), int(found[2])) < LEAST_VERSION:
         raise ConfigError(
-            f"MariaDB {found[1]}.{found[2]} is too old: {'.'.join(map(str, LEAST_VERSION))} is "
-            "needed"
+            f"MariaDB {found[1]}.{found[2]} is too old: "
+            f"{'.'.join(map(str, LEAST_VERSION))} is needed"
         )
 
 

@@ -191,9 +191,9 @@ class MariaDBTriggers(MarkedTriggers):
             for trigger in installed.triggers.get(one.place, ()):
                 if trigger.digest is None and trigger.type == "AFTER":
                     yield (
-                        f"trigger {trigger.name} of {trigger.table[1]} fires before ours, since "
-                        "it was made before: what it writes is logged before the change that it "
-                        "answers"
+                        f"trigger {trigger.name} of {trigger.table[1]} fires before ours, since it "
+                        "was made before: what it writes is logged before the "
+                        "change that it answers"
                     )
 
     # Applying
@@ -245,9 +245,9 @@ def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers])
     engines = {str(table): str(engine) for table, engine in fetch(conn, _SQL["engines"], {})}
     if log.name in engines:
         yield (
-            f"the log {log.name} is kept by {engines[log.name]}, which knows no transactions: "
-            f"what was rolled back is published; ALTER TABLE {quote_identifier(log.name)} ENGINE "
-            "= InnoDB"
+            f"the log {log.name} is kept by {engines[log.name]}, which knows no transactions: what "
+            "was rolled back is published; ALTER TABLE "
+            f"{quote_identifier(log.name)} ENGINE = InnoDB"
         )
     for table in dict.fromkeys(one.table.name for one in declared):
         if table in engines:

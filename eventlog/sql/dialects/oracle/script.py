@@ -166,8 +166,8 @@ def _written(name: str) -> str:
     folded = fold_name(name)
     if "'" in folded or "\n" in folded or "\\" in folded:
         raise ConfigError(
-            f"{name!r} cannot be the name of a tablespace, an index or a constraint here: correct "
-            "it"
+            f"{name!r} cannot be the name of a tablespace, an index or a constraint here: "
+            "correct it"
         )
     return quote_identifier(folded)
 

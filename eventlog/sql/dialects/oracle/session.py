@@ -58,13 +58,12 @@ _CONNECT_ADVICE: Final = {
         f"network encryption: {_ENCRYPTION}"
     ),
     "DPY-3015": (
-        "the password is kept in a form from before 11g: have "
-        "SQLNET.ALLOWED_LOGON_VERSION_SERVER set to 11 or 12 at the server, then have the "
-        "password set anew"
+        "the password is kept in a form from before 11g: have SQLNET.ALLOWED_LOGON_VERSION_SERVER "
+        "set to 11 or 12 at the server, then have the password set anew"
     ),
     "ORA-12660": (
-        "the server demands native network encryption, which the driver does not do in its "
-        "thin mode: "
+        "the server demands native network encryption, which the driver does not "
+        "do in its thin mode: "
     )
     + _ENCRYPTION,
     "DPY-6000": (

@@ -386,8 +386,8 @@ def _status_function(log: LogTable) -> str:
 
 def _create_status_function(log: LogTable) -> str:
     message = (
-        f"the status of a row of {log.name} is to be a letter, A to Z or a to z: any other is "
-        "never read"
+        f"the status of a row of {log.name} is to be a letter, A to Z or a to z: "
+        "any other is never read"
     )
     return f"""\
 CREATE OR REPLACE FUNCTION {_status_function(log)}(status pg_catalog.bpchar) RETURNS pg_catalog.bool

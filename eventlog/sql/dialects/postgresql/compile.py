@@ -460,8 +460,8 @@ def _guard(
 
     def fits(relation: str, columns: Sequence[Column], caller: str = "NULL") -> str:
         return (
-            f"{call}({relation}, NULL, {names_of(columns)}, {array(map(type_name, columns))}, "
-            f"{caller})"
+            f"{call}({relation}, NULL, {names_of(columns)}, "
+            f"{array(map(type_name, columns))}, {caller})"
         )
 
     def constant(table: TableName) -> str:

@@ -119,8 +119,8 @@ def text_of_now(column: Column, ref: str) -> str:
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             # ISO 8601 as JSON has it, but without the T, and with Z before BC as in log texts.
             special = (
-                f"pg_catalog.replace(pg_catalog.to_json({ref}) OPERATOR(pg_catalog.#>>) '{{}}', "
-                "'T', ' ')"
+                f"pg_catalog.replace(pg_catalog.to_json({ref}) "
+                "OPERATOR(pg_catalog.#>>) '{}', 'T', ' ')"
             )
             special = rf"pg_catalog.regexp_replace({special}, '\+00:00( BC)?$', 'Z\1')"
             return (

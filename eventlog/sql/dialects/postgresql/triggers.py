@@ -438,8 +438,8 @@ def _differences(
     if present and not present.keys() & {one.name for one in compiled}:
         names = ", ".join(sorted(present))
         yield (
-            f"its triggers call {names}, made for the name that the table had: they log that name "
-            "until then"
+            f"its triggers call {names}, made for the name that the table had: "
+            "they log that name until then"
         )
         return
     for one in compiled:
@@ -454,8 +454,8 @@ def _differences(
             if missing := [name for name in before if name not in now]:
                 names = ", ".join(missing)
                 yield (
-                    f"the triggers still name {names}: they log rows to be read back until they "
-                    "are applied"
+                    f"the triggers still name {names}: they log rows to be read back "
+                    "until they are applied"
                 )
             return
         oids[one.name] = function.oid
@@ -469,8 +469,8 @@ def _differences(
         helper = installed.helpers.get(one.fits_function)
         if helper is None:
             yield (
-                f"function {one.fits_function[1]} is missing: writes to the table fail until they "
-                "are applied"
+                f"function {one.fits_function[1]} is missing: writes to the table fail "
+                "until they are applied"
             )
         elif helper.body != one.fits_body:
             yield f"function {one.fits_function[1]} was changed by hand"
@@ -660,9 +660,8 @@ def _replicated(compiled: CompiledFunction) -> Iterable[str]:
 def _filtered(compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
     for place in sorted(facts.read_by(compiled.declared) & facts.filtered):
         yield (
-            f"row level security filters {'.'.join(place)} for the role that applies the "
-            "triggers, and they do not see all of its rows: apply as its owner, or as a role with "
-            "BYPASSRLS"
+            f"row level security filters {'.'.join(place)} for the role that applies the triggers, "
+            "and they do not see all of its rows: apply as its owner, or as a role with BYPASSRLS"
         )
 
 

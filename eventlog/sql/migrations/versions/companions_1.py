@@ -143,8 +143,8 @@ def _create_resync(log: LogTable, dialect: Dialect) -> None:
         sa.Column("rows_written", types["integer"], nullable=False, comment="Rows written so far"),
         schema=schema_of(log),
         comment=(
-            f"Resyncs into {log.name} that are not finished: one line each, gone with its "
-            "last batch"
+            f"Resyncs into {log.name} that are not finished: one line each, "
+            "gone with its last batch"
         ),
     )
     op.create_index(
