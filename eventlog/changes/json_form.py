@@ -172,8 +172,8 @@ def value_from_json(value: Any) -> Value:
     if isinstance(value, dict):
         if value.keys() != {"hex"}:
             raise ValueError(
-                f'an object of {", ".join(value) or "nothing"} is no value: bytes are {{"hex": '
-                "...}"
+                f"an object of {', '.join(value) or 'nothing'} is no value: "
+                'bytes are {"hex": ...}'
             )
         return bytes.fromhex(value["hex"])
     if isinstance(value, list):

@@ -252,8 +252,7 @@ class _Writer:
                     return _columns_of_catalog(table, options.varchar_prefix)
         raise SchemaMissing(
             f"the columns of table {qualified!r} are not known: give them in the writer's option "
-            "tables, "
-            f'as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog'
+            f'tables, as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog'
         )
 
 

@@ -24,8 +24,8 @@ class RowDecodeError(FormatError):
 
     code = "row_decode"
     cure = (
-        'Choose the `codec` that wrote the rows, or set `on_row_error = "raw"` to pass them on as '
-        "bytes."
+        'Choose the `codec` that wrote the rows, or set `on_row_error = "raw"` to '
+        "pass them on as bytes."
     )
 
 

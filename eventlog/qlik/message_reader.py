@@ -536,10 +536,8 @@ def _key(
 def _unknown_schema(schema_id: str | None, when: str, waiting: int) -> UnknownSchema:
     return UnknownSchema(
         f"no metadata message with schema id {schema_id} has come {when}, and {waiting} messages "
-        "wait for it; "
-        "read the metadata topic too (metadata_topic), or, of messages in JSON, give the table's "
-        "columns by the "
-        'reader\'s option columns = {"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, '
-        "...]}, and schema and "
-        "table where the messages do not name them"
+        "wait for it; read the metadata topic too (metadata_topic), or, of messages in JSON, give "
+        "the table's columns by the reader's option columns = "
+        '{"<schema>.<table>": [{"name": ..., "type": ..., "pk": 1}, ...]}, '
+        "and schema and table where the messages do not name them"
     )

@@ -279,8 +279,8 @@ def _check(config: Config, request: Request) -> None:
     if config.of_log.consumer is not None:
         raise ConfigError(
             "source.consumer: a backlog job converts the rows N of the publisher's queue; a "
-            "consumer reads what it has "
-            'not done by `eventlog publish`, from begin = "first" if it is to have all'
+            "consumer reads what it has not done by `eventlog publish`, "
+            'from begin = "first" if it is to have all'
         )
     if config.publisher.publisher_disabled:
         raise ConfigError(

@@ -453,8 +453,7 @@ class ChangeLog:
                 if removed >= first:
                     raise ConfigError(
                         f"starting = {first}: rows up to record_id {removed} were removed from the "
-                        f"log {log}; start "
-                        'behind it, or with "earliest" (what the log still holds)'
+                        f'log {log}; start behind it, or with "earliest" (what the log still holds)'
                     )
                 return Offset(self.epoch, RecordSet(first - 1))
             # Below it, exactly the existing rows are to be read.

@@ -226,10 +226,8 @@ def first_set(conn: Connection, dialect: Dialect, log: LogTable, begins: str) ->
     if (removed := read_removed(conn, log)) >= first:
         raise ConfigError(
             f"begin = {first}: rows up to record_id {removed} were removed from the log {log}, so "
-            "that a consumer that "
-            'begins there would miss some; begin behind it, or with "first" (what the log still '
-            "holds), or with "
-            '"snapshot"'
+            'that a consumer that begins there would miss some; begin behind it, or with "first" '
+            '(what the log still holds), or with "snapshot"'
         )
     return RecordSet(first - 1)
 

@@ -444,8 +444,8 @@ def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str
         real = match_name(real_names[standard], by_name)
         if real is None:
             raise LogTableError(
-                f'the log has no column "{real_names[standard]}", which column_map names as '
-                f"{standard}"
+                f'the log has no column "{real_names[standard]}", '
+                f"which column_map names as {standard}"
             )
         if real in columns.values():
             raise LogTableError(f'column_map names column "{real}" twice')

@@ -377,8 +377,7 @@ def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
             least, most = _KEY_BYTES
             raise ConfigError(
                 f"EVENTLOG_SINK_SIGNING_SECRET is to be whsec_ and {least} to {most} random bytes "
-                "in base64, as "
-                f"`python -c \"import base64, secrets; print('whsec_' + "
+                f"in base64, as `python -c \"import base64, secrets; print('whsec_' + "
                 f'base64.b64encode(secrets.token_bytes(32)).decode())"` makes them'
             )
         keys.append(key)

@@ -210,8 +210,7 @@ def _position_url(settings: SourceSettings) -> str:
     if options.position_url is None:
         raise ConfigError(
             "where the position is kept: set source.position_url to a database, such as a file of "
-            "SQLite: "
-            'position_url = "sqlite:////var/lib/eventlog/position.db"'
+            'SQLite: position_url = "sqlite:////var/lib/eventlog/position.db"'
         )
     return url_with_password(options.position_url, options.position_password)
 

@@ -351,8 +351,7 @@ def _view(
     if not watch.base:
         raise TriggerError(
             f"watch {watch.table}: {cls.name} is a view: name its base tables with base = {{ table "
-            "= { column = "
-            '"view column", ... }, ... }}'
+            '= { column = "view column", ... }, ... }}'
         )
     sources = [_source(cls, watch, base[name], columns) for name, columns in watch.base.items()]
     owner = _owner(cls, watch, sources)
