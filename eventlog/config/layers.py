@@ -94,9 +94,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     except RecursionError:
         raise ConfigError(f"{path}: is not read: brackets or tables are nested too deep") from None
     except ValueError as error:
-        if not isinstance(
-            error, tomllib.TOMLDecodeError
-        ):  # int refuses numbers of thousands of digits
+        # int refuses numbers of thousands of digits.
+        if not isinstance(error, tomllib.TOMLDecodeError):
             raise ConfigError(f"{path}: is not read: a number has thousands of digits") from None
         quotes = (
             '; a text stands in quotes, such as url = "..."'

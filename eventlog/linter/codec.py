@@ -91,8 +91,8 @@ def row_codec(option: object, charset: str = "utf-8") -> RowCodec | None:
     if isinstance(option, RowCodec):
         return option
     raise ConfigError(
-        f"codec {option!r} is unknown; use none, {EMULATOR_CODEC} or an object with decode and "
-        "encode"
+        f"codec {option!r} is unknown; use none, {EMULATOR_CODEC} or an object "
+        "with decode and encode"
     )
 
 

@@ -92,8 +92,8 @@ class EmulatorCodec:
             except (TypeError, AttributeError):
                 kind = type(value).__name__
                 raise RowEncodeError(
-                    f"column {column.name!r} of type code {column.typ} cannot hold a value of "
-                    f"type {kind}",
+                    f"column {column.name!r} of type code {column.typ} cannot hold a "
+                    f"value of type {kind}",
                     column.name,
                 ) from None
         return b"".join(slots)

@@ -21,8 +21,8 @@ class LinterOptions(StreamOptions):
     url: str | None = option(
         None,
         URL,
-        "SQLAlchemy URL of the queue; its password is the option password, or the URL is in "
-        "url_file",
+        "SQLAlchemy URL of the queue; its password is the option password, "
+        "or the URL is in url_file",
         example="postgresql+psycopg://reader@localhost/queue",
     )
     password: str | None = option(None, SECRET, "password of url", secret=True)
