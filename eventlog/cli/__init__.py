@@ -492,9 +492,7 @@ def _usage_error(error: click.ClickException) -> str:
 
 
 def _global_usage(error: click.NoSuchOption, where: click.Context) -> str | None:
-    """Return the correct command line for a global option that follows the command, None for any
-    other option.
-    """
+    """Return the correct line for a global option behind its command, None for another option."""
     for option in cli.params:
         if error.option_name in option.opts:
             value = f" {option.metavar}" if option.metavar else ""

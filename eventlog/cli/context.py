@@ -100,9 +100,7 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
 
 
 class _NameOption(click.Option):
-    """An option whose value is a name; ``{names}`` in its help is replaced by all installed
-    names.
-    """
+    """An option whose value is a name; ``{names}`` in its help stands for all installed names."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         assert isinstance(self.type, _Name)
@@ -196,9 +194,7 @@ def spark_module(name: str) -> Any:
 
 
 def master_of(option: str | None) -> str | None:
-    """Return the Spark master of a command: its option, else spark-submit's (None), else all cores
-    of this machine.
-    """
+    """Return the Spark master: the option, else spark-submit's (None), else all cores here."""
     return option or (None if "PYSPARK_GATEWAY_PORT" in os.environ else "local[*]")
 
 
@@ -234,9 +230,7 @@ def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: 
 
 
 def _own_handlers() -> list[logging.StreamHandler[Any]]:
-    """Return the handlers that write to standard error; none if the calling application has its own
-    logging.
-    """
+    """Return the handlers that write to standard error; none if the application has its own."""
     return [
         handler
         for handler in logging.getLogger().handlers
@@ -356,9 +350,7 @@ def _one_line(text: str) -> str:
 
 
 def _width(text: str) -> int:
-    """Return the columns of a text in a terminal: East Asian wide characters take two, combining
-    ones none.
-    """
+    """Return the columns of a text in a terminal: two of a wide one, none of a combining one."""
     return sum(
         0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1
         for char in text

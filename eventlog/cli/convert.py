@@ -1,6 +1,4 @@
-"""``eventlog convert`` and ``eventlog decode``: changes converted to any other format, and shown as
-text for people.
-"""
+"""``eventlog convert`` and ``decode``: changes in any other format, and as text for people."""
 
 from __future__ import annotations
 
@@ -244,9 +242,7 @@ def _output(target: str) -> Iterator[str]:
 
 @contextmanager
 def _progress(quiet: bool) -> Iterator[Callable[[Report], None]]:
-    """Yield a function that shows the numbers of changes read and written, on standard error if
-    that is a terminal.
-    """
+    """Yield a function that shows the numbers of changes on standard error, if a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -307,9 +303,7 @@ def readable(
 
 
 def block(change: Change) -> list[str]:
-    """Return a change as lines: its operation and key, its place and time, and its columns, old ->
-    new.
-    """
+    """Return a change as lines: its operation and key, place and time, and columns, old -> new."""
     table = full_name(change.schema, change.table)
     return [
         f"{change.op} {_line(table)}{_key(change)}",
@@ -417,9 +411,7 @@ def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[s
 
 
 def _pipe() -> str | None:
-    """Return the path by which standard input can be opened, None if it is no pipe or the system
-    has no such path.
-    """
+    """Return the path of the pipe that is standard input, None if there is none."""
     try:
         number = sys.stdin.buffer.fileno()
         path = f"/dev/fd/{number}"
@@ -429,9 +421,7 @@ def _pipe() -> str | None:
 
 
 def _url_with_password(context: CommandContext, format: str, place: str) -> str:
-    """Return the URL of a source or target, with the configured password if it names the configured
-    database.
-    """
+    """Return the URL of a place, with the configured password if it names that database."""
     is_database = "://" in place and format_named(format).schemes is None
     if not is_database or not {_PASSWORD, f"{_PASSWORD}_FILE"} & os.environ.keys():
         return place
@@ -460,9 +450,7 @@ def with_configured_password(url: str, database: DatabaseSettings) -> str:
 def _map_with_password(
     context: CommandContext, format: str, options: Mapping[str, Any]
 ) -> Mapping[str, Any]:
-    """Return the options of a map; ``database_url`` of the reader gets the configured password in
-    the same way.
-    """
+    """Return the options of a map, the reader's ``database_url`` with the configured password."""
     reader = options.get("reader", options)
     if not isinstance(reader, Mapping) or not isinstance(reader.get("database_url"), str):
         return options

@@ -285,9 +285,7 @@ def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
 
 
 def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Config) -> None:
-    """Raise ConfigError if triggers write the log: without it every statement on their tables would
-    fail.
-    """
+    """Raise ConfigError if triggers write the log: writes to their tables would then fail."""
     try:
         log = find_log(conn, dialect, config)
     except LogTableError:  # no publisher can use such a log, but triggers write it

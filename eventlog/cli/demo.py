@@ -1,6 +1,4 @@
-"""``eventlog demo``: the whole way on an embedded PostgreSQL, from changes in tables to documents
-and marks.
-"""
+"""``eventlog demo``: the whole way on an embedded PostgreSQL, from changes to documents."""
 
 from __future__ import annotations
 
@@ -241,9 +239,7 @@ _LAST_NAMES = ("O'Brien", "Smith", "García", "Müller", "Ivanov", "Tanaka", "Le
 
 
 def _write(url: str, seed: int) -> None:
-    """Run one writer: random transactions on users and groups, of which every tenth is rolled
-    back.
-    """
+    """Run a writer: random transactions on users and groups, every tenth of them rolled back."""
     chance = random.Random(seed)  # noqa: S311 - a workload, not a secret
     with _session(url, "hr_app") as session:
         for number in range(_TRANSACTIONS):
@@ -312,9 +308,7 @@ def _show_published(console: Console, config: Config) -> None:
 def _show_scenes(
     console: Console, config: Config, documents: Path, played: Sequence[_Rows]
 ) -> None:
-    """Show each scene's statements, the rows that the triggers logged, and the events that were
-    sent.
-    """
+    """Show each scene: its statements, the rows that triggers logged, and the events sent."""
     events = [event for file in sorted(documents.glob("*.xmll")) for event in _events_of(file)]
     with open_context(config, Counters()) as context:
         for number, ((about, statements), (first, last)) in enumerate(
@@ -386,9 +380,7 @@ def _show_status(console: Console, config: Config) -> None:
 
 
 def _show_formats(console: Console, config: Config, logged: _Rows, directory: Path) -> None:
-    """Show the change of a scene as an XDS event, as rows of a Qlik change table and as a Qlik
-    message.
-    """
+    """Show the change of a scene as XDS, as rows of a Qlik change table and as a Qlik message."""
     with open_context(config, Counters()) as context:
         rows = context.dialect.read_rows(context.connection, context.log, [logged])
         database = context.dialect.reflect(context.connection, config.database.schema_name)
@@ -522,9 +514,7 @@ def _show_backlog(console: Console, *, file: Path, directory: Path) -> None:
 
 
 def _change_many(config: Config) -> None:
-    """Make some ten thousand changes as the application's user, since the publisher's own would be
-    loopback.
-    """
+    """Make ten thousand changes as the application's user: the publisher's own are loopback."""
     engine, _ = engine_of(config)
     with engine.connect():  # this starts the embedded server
         application = connect(engine.url.set(username="hr_app"))

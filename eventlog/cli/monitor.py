@@ -1,6 +1,4 @@
-"""``eventlog top`` and ``eventlog tail``: the live state of a publisher, and the envelopes that it
-sent, from its monitor.
-"""
+"""``eventlog top`` and ``tail``: the live state of a publisher, and the envelopes that it sent."""
 
 from __future__ import annotations
 
@@ -77,9 +75,7 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
         },
     ),
 )
-"""The members of the status that are shown as tables: their titles, and the keys of their columns
-by heading.
-"""
+"""The members of the status shown as tables: their titles, and their columns by heading."""
 _LEVELS: Final = {
     "success": "green",
     "warning": "yellow",
@@ -138,9 +134,7 @@ def top(
 
 
 def _monitor_url(config: Config, url: str | None) -> str | None:
-    """Return the URL of a publisher's monitor: --url, else the configured one; None if neither
-    names one.
-    """
+    """Return the URL of a publisher's monitor: --url, else the configured one, else None."""
     if url is not None or config.monitor.listen is None:
         return url
     return f"{'http' if config.monitor.certificate is None else 'https'}://{config.monitor.listen}/"
@@ -271,9 +265,7 @@ def _figures(status: Status, before: tuple[float, Status] | None) -> Table:
 
 
 def _waiting(status: Status) -> Iterator[tuple[str, str]]:
-    """Yield what is still to be published: of the log or the source, the snapshot, each
-    consumer.
-    """
+    """Yield what is to be published: of the log or the source, the snapshot, each consumer."""
     queue, cap, oldest = status["queue_rows"], status["queue_cap"], status["oldest_seconds"]
     if status["behind"] is not None:
         yield f"{status['behind_unit']} behind the position", f"{status['behind']:,}"
@@ -345,9 +337,7 @@ def tail(
 
 
 def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
-    """Yield the ``first`` newest envelopes in the order of sending, then the following ones unless
-    ``interval`` is None.
-    """
+    """Yield the ``first`` newest envelopes, then those that follow unless ``interval`` is None."""
     sent: Sequence[Sent] = read()["sent"] or ()
     yield from reversed(sent[:first])
     newest = sent[0] if sent else None

@@ -313,9 +313,7 @@ def _stop_on_signals() -> StopRequest:
 
 
 def tune_collector() -> None:
-    """Let the garbage collector run seldom, since rows and events are many, short-lived and free of
-    cycles.
-    """
+    """Let the garbage collector run seldom: rows and events are many and free of cycles."""
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
 

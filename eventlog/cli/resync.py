@@ -1,6 +1,4 @@
-"""``eventlog resync``: write objects of a class into the log once more, for repair and for the
-first load.
-"""
+"""``eventlog resync``: write objects of a class once more, for repair and for the first load."""
 
 from __future__ import annotations
 
@@ -307,9 +305,7 @@ def _batch_writer(
     report: Report,
     size: int,
 ) -> tuple[WriteBatch, int]:
-    """Return the function that writes a batch, and the number of rows (or lines of the file) still
-    to come.
-    """
+    """Return the function that writes a batch, and the number of rows or lines still to come."""
     if keys_file is None:
         walk = opened.dialect.start_walk(
             opened.conn, opened.log, opened.catalog.schema, opened.cls, selection
@@ -405,9 +401,7 @@ def _deleted_writer(
 
 
 def _former_key(cls: ObjectClass, text: str) -> str | None:
-    """Return the canonical text of a key in the form of the class's former key, None if it has
-    another form.
-    """
+    """Return the canonical text of a key in the class's former form, None if it has another."""
     try:
         return None if cls.former is None else cls.former.canonical_key(text)
     except BadTableKey:
@@ -415,9 +409,7 @@ def _former_key(cls: ObjectClass, text: str) -> str | None:
 
 
 def batch_size(size: int, rate: float | None) -> int:
-    """Return the rows of a transaction: no more than a second's, so that a slow rate does not come
-    in bursts.
-    """
+    """Return the rows of a transaction: a second's at most, so that a slow rate has no bursts."""
     return size if rate is None else max(1, min(size, int(rate)))
 
 

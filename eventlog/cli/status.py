@@ -166,9 +166,7 @@ def publishing_status(
 def _events_in_flight(
     conn: Connection, dialect: Dialect, log: LogTable, flights: Iterable[Flight]
 ) -> list[dict[str, Any]]:
-    """Return the events in flight, each with the table and key of its first row, None if that row
-    is gone.
-    """
+    """Return the events in flight with the table and key of their first rows, None if gone."""
     recorded = [
         (flight.number, envelope, event)
         for flight in flights
@@ -214,9 +212,7 @@ def _print_status(status: Mapping[str, Any], consumer: str | None) -> None:
 
 
 def _print_queue(status: Mapping[str, Any], consumer: str | None) -> None:
-    """Print who publishes the log, and its rows by status unless that is a consumer, whose rows
-    have no letters.
-    """
+    """Print who publishes the log, and its rows by status: a consumer's rows have no letters."""
     log = f"log {visible(status['log'])}"
     if consumer is None:
         result(f"{log}: {_runs(status['publisher_runs'])}")

@@ -1,6 +1,4 @@
-"""``eventlog triggers``: make the triggers as the [[watch]] sections of the configuration declare
-them.
-"""
+"""``eventlog triggers``: make the triggers as the [[watch]] sections declare them."""
 
 from __future__ import annotations
 
@@ -186,9 +184,7 @@ def _print_json(planned: TriggerPlan) -> None:
 
 
 def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
-    """Print the resyncs for changes that were made and not logged, which send them once the
-    triggers exist.
-    """
+    """Print the resyncs that send, once the triggers exist, what was changed and not logged."""
     due = batches.due_for(planned.gaps)
     if due:
         after = " after apply" if is_plan else ""
@@ -198,9 +194,7 @@ def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
 
 
 def _note_due(conn: Connection, dialect: Dialect, config: Config, planned: TriggerPlan) -> None:
-    """Record for `doctor` which resyncs are due, if there is a table for them that this user may
-    write.
-    """
+    """Record for `doctor` which resyncs are due, if this user may write the table for them."""
     log = find_log(conn, dialect, config)
     if (
         planned.gaps
@@ -430,9 +424,7 @@ def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> Trig
 
 
 def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple[str, ...]:
-    """Return the errors of declared watches for which no user can make triggers: their tables or
-    columns do not exist.
-    """
+    """Return the errors of watches that no user can follow: their tables or columns are missing."""
     log = find_log(conn, dialect, config)
     database = dialect.reflect(conn, class_schema(config))
     declared = declared_tables(config, database, log)

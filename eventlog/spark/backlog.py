@@ -89,9 +89,7 @@ _LEAST_FILE_BYTES = 128 * 1024
 _NAMES = re.compile(
     rf"{IDS}|{MARKED}|{re.escape(STATE_FILE)}|part-\d{{6,}}-\d{{5,}}(?:-[0-9a-f]{{12}})?\.(?:xmll|xml|parquet|jsonl)(?:\.gz|\.zst)?"
 )
-"""The names of files and folders in an output directory, apart from the folders of change
-tables.
-"""
+"""The names of files and folders of an output directory, without those of change tables."""
 _NUMBERS = 10**19
 """The number of possible change numbers (spec/qlik.md 3)."""
 

@@ -229,9 +229,7 @@ def read_capture(
 
 @contextmanager
 def readable() -> Iterator[None]:
-    """Raise FormatError for a file that is missing or not readable, since another attempt would
-    fail in the same way.
-    """
+    """Raise FormatError for a file that cannot be read: another attempt would fail, too."""
     try:
         yield
     except (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError) as error:

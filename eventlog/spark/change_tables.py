@@ -62,9 +62,7 @@ by position.
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A change table of a directory: the names in its changes, the schema in its own name, its
-    place.
-    """
+    """A change table of a directory: the names in its changes, its own schema, its place."""
 
     schema: str | None
     table: str
@@ -339,9 +337,7 @@ def _letter(rows: DataFrame, layout: TableLayout) -> Column:
 
 
 def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iterator[ChangeRow]:
-    """Yield the deletes in change_seq order, whose masks mark the key columns, without their
-    times.
-    """
+    """Yield the deletes, whose masks mark the key columns, in change_seq order, without times."""
     read = row_reader(
         layout, byteorder=options.byteorder, counters=Report().counters, what="a change table"
     )
@@ -353,9 +349,7 @@ def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iter
 
 
 def _counted(changes: DataFrame) -> DataFrame:
-    """Add event numbers: consecutive changes of one transaction id are a transaction (spec/qlik.md
-    7).
-    """
+    """Add event numbers: changes in a row with one id are a transaction (spec/qlik.md 7)."""
     counted = (f.col("op") != "TRUNCATE") & f.col("transaction_id").isNotNull()
     if changes.where(f.col("transaction_id").isNotNull()).isEmpty():
         return changes
@@ -516,9 +510,7 @@ def _bring_up_to_date(
     key: Sequence[str],
     schema: t.StructType,
 ) -> Any:
-    """Return the function of a task, which brings whole groups of objects up to date by the
-    row-by-row function.
-    """
+    """Return the function of a task: it brings groups of objects up to date as row by row."""
     names = schema.names
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -213,9 +213,7 @@ def _described(said: Mapping[str, Any]) -> str:
 
 
 def _check_writer(job: _Job) -> None:
-    """Raise ConfigError for wrong options of the writer before the job begins, by writing no change
-    to a temporary place.
-    """
+    """Raise ConfigError for wrong options of the writer, which here writes no change elsewhere."""
     with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
         written = Path(directory, _output_place(job, Capture("capture", ())))
         written.parent.mkdir(exist_ok=True)
@@ -266,9 +264,7 @@ def _check(reports: Sequence[CaptureReport], strict: bool) -> None:
 
 
 def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
-    """Convert a capture in a place of its own, then move the output to its final place: whole, or
-    not at all.
-    """
+    """Convert a capture in a place of its own, then move the output: whole, or not at all."""
     report = Report(strict=job.strict)
     place = Path(job.target, TEMPORARY, uuid.uuid4().hex)
     place.mkdir(parents=True)

@@ -138,9 +138,7 @@ class Directory:
         self._is_object_store = self._fs.type_name in _OBJECT_STORES
 
     def within(self, name: str) -> str:
-        """Return the path of a name in the directory, or of the directory itself if the name is
-        empty.
-        """
+        """Return the path of a name in the directory, of the directory itself if it is empty."""
         return f"{self.path}/{name}" if name else self.path
 
     def names(self) -> list[str]:
@@ -458,9 +456,7 @@ def _is_finished(names: Collection[str]) -> bool:
 
 
 def _said(directory: Directory, names: Collection[str]) -> Mapping[str, Any]:
-    """Return the content of ``_STARTED`` or of the manifest of a directory; empty if it has
-    neither.
-    """
+    """Return the content of ``_STARTED`` or of the manifest; empty if the directory has neither."""
     name = _STARTED if _STARTED in names and not _is_finished(names) else MANIFEST
     if name not in names:
         return {}

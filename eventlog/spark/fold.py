@@ -344,9 +344,7 @@ class _Folding:
         return blobs
 
     def before_parts(self) -> Iterator[Blob]:
-        """Yield the numbers used before each part, as far as they are known here, after all blobs
-        are sent on.
-        """
+        """Yield the numbers used before each part, as far as known here, after all blobs."""
         by_part = dict(self._builder.numbered)
         for part, numbered in self._numbered_by_parts:
             by_part[part] = total((by_part.get(part, NOTHING), numbered))

@@ -118,9 +118,7 @@ versions.
 
 
 def settings_of(config: Config, context: Context, **request: Any) -> dict[str, str]:
-    """Return the settings that determine documents and marks, by name and without secrets, with the
-    values of the command.
-    """
+    """Return the settings that determine documents and marks, by name and without secrets."""
     settings = {
         f"{section}.{key}": value
         for section, key, value, _ in effective(config)
@@ -154,9 +152,7 @@ def refuse_other_settings(
     settings: Mapping[str, str],
     explicit: Collection[str] = (),
 ) -> None:
-    """Raise ConfigError with the settings that differ from the directory's settings, except for
-    explicit ones.
-    """
+    """Raise ConfigError with the settings that differ from the directory's, explicit ones apart."""
     then, now = (
         {name: each[name] for name in each if name not in explicit}
         for each in (manifest.settings, settings)
@@ -440,9 +436,7 @@ def _strike_flights(context: Context, directory: Directory, manifest: Manifest) 
 
 
 def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], list[BadLine], int]]:
-    """Yield the rows of a file, some at a time: ranges to get S, bad rows, and the number of these
-    rows.
-    """
+    """Yield the rows of a file, some at a time: ranges to get S, bad rows, and their number."""
     good: list[_Range] = []
     bad: list[BadLine] = []
     rows = 0

@@ -39,9 +39,7 @@ from eventlog.sql.dialect import Part
 
 
 class Numbered(NamedTuple):
-    """The numbers that some changes use: how many, the greatest time prefix, and the tables of the
-    changes.
-    """
+    """The numbers that changes use: how many, the greatest time prefix, and their tables."""
 
     number: int = 0
     prefix: str = ""
@@ -302,9 +300,7 @@ class RunDamaged(EventlogError):
 
 
 def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:
-    """Write blobs of a part to a file, which ``read_run`` reads, and return the blob that Spark
-    carries for it.
-    """
+    """Write blobs of a part to a file for ``read_run``, and return the blob that stands for it."""
     name = f"{TEMPORARY}/{uuid.uuid4().hex}"
     with directory.open(name) as file:
         with pa.ipc.new_stream(file, _BLOB_ARROW) as stream:

@@ -218,9 +218,7 @@ class _LogReader(DataSourceReader):
 
 class _FilteringReader(_LogReader):
     def pushFilters(self, filters: list[ds.Filter]) -> Iterator[ds.Filter]:  # noqa: N802 - Spark's name
-        """Take the filters that the database can apply: one status letter, and bounds of
-        record_id.
-        """
+        """Take the filters that the database applies: a status letter, and bounds of record_id."""
         for each in filters:
             match each:
                 case ds.EqualTo(("status",), str(letter)) if is_letter(letter) and self.status in (

@@ -1,6 +1,4 @@
-"""Checks before a job begins: its cost, the number of tasks at once, and whether an executor has
-all that it needs.
-"""
+"""Checks before a job begins: its cost, its tasks at once, and whether executors can work."""
 
 from __future__ import annotations
 

@@ -243,9 +243,7 @@ def is_local(master: str) -> bool:
 
 
 def cores_of(master: str | None) -> int:
-    """Return the number of tasks at once on this machine, from the master's name; 1 for a
-    cluster.
-    """
+    """Return the number of tasks at once on this machine, by the master; 1 for a cluster."""
     match = _LOCAL.fullmatch(master or "")
     if match is None:
         return 1
@@ -265,9 +263,7 @@ def archive_of(java: str) -> Path:
 
 
 def size_of(archive: Path) -> Path:
-    """Return the file beside an archive with its size in bytes: Java crashes on a truncated
-    archive.
-    """
+    """Return the file with the size of an archive: Java crashes on a truncated one."""
     return archive.with_suffix(".size")
 
 
@@ -355,9 +351,7 @@ class SparkFailed(EventlogError):
 
 @contextmanager
 def as_spark_failed(what_then: str) -> Iterator[None]:
-    """Turn Spark's exceptions into SparkFailed with the line that gives the reason, and the next
-    step.
-    """
+    """Turn Spark's exceptions into SparkFailed with the reason, one line, and the next step."""
     try:
         yield
     except (Py4JError, PySparkException) as error:
@@ -428,9 +422,7 @@ class Done:
 
 
 Progress = Callable[[str, Callable[[], Done]], AbstractContextManager[None]]
-"""A function that gets, while a block runs, the name of the work and a function for its
-progress.
-"""
+"""A function that gets the name of the work of a block, and a function for its progress."""
 
 
 def no_progress(_what: str, _done: Callable[[], Done]) -> AbstractContextManager[None]:

@@ -152,9 +152,7 @@ def _pieces(by: _SortedFormat, capture: Capture, options: Options) -> Sequence[A
 def _rows(
     by: _SortedFormat, number: int, piece: Any, options: Options, strict: bool
 ) -> Iterator[tuple[bytes, Any]]:
-    """Yield the rows of a piece, and the result of reading it: the counters of its report, or the
-    error.
-    """
+    """Yield the rows of a piece, and the result of reading it: its counters, or the error."""
     report = Report(strict=strict)
     failure = piece if isinstance(piece, EventlogError) else None
     try:
@@ -229,9 +227,7 @@ def _ready(rows: Iterator[tuple[bytes, bytes]], report: Report) -> Iterator[Any]
 
 
 def sorted_format(format: str, options: Options) -> _SortedFormat | None:
-    """Return the functions to sort captures of a format, None if its reader takes them as they
-    come.
-    """
+    """Return the functions that sort captures, None if the reader takes them as they come."""
     asked = format_named(format)
     return _SORTED.get(type(asked)) if asked.is_sorted_first(options) else None
 

@@ -222,9 +222,7 @@ def write_flights(
 
 
 class _EnvelopedFlights:
-    """Events in flight that keep their envelopes, and the event-ids under which they have been
-    sent.
-    """
+    """Events in flight that keep their envelopes and the event-ids under which they were sent."""
 
     def __init__(self, render: RenderSent, write: WriteSent) -> None:
         self._render, self._write = render, write

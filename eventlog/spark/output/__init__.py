@@ -57,9 +57,7 @@ written; rows that get E; counters.
 """
 
 WriteSent = Callable[[Job, Directory, Sequence[Columns]], list[OutputFile]]
-"""A function that writes the blobs of envelopes that have been sent before, a blob for each
-envelope.
-"""
+"""A function that writes envelopes that have been sent before, a blob for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +141,7 @@ COMPRESSIONS: Final = ("none", "gzip", "zstd")
 _ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 """The endings of a compressed file's name. Parquet compresses inside."""
 _BLOCK_BYTES: Final = 2**20
-"""The bytes compressed at a time, as a separate member, so that the size of a file is known before
-it is too large.
-"""
+"""The bytes compressed at a time, as a member, so that a file is closed before it is too large."""
 
 PARQUET_FOOTER: Final = 64 * 1024
 

@@ -41,9 +41,7 @@ time and the count of numbers that it uses.
 
 
 def _message_options(config: Config, options: Mapping[str, Any], file_layout: str) -> WriteOptions:
-    """Return the options of ``[format]``, as the publisher takes them; options of the request take
-    precedence.
-    """
+    """Return the options of ``[format]`` as the publisher takes them, the request's first."""
     configured = {**asdict(publish_options(config)), "topic": taken_by_sink(config).topic}
     chosen = parse_options(WriteOptions, {**configured, **options}, "the backlog's Qlik messages")
     registry_of_writer(chosen)  # refused here, before any task
@@ -51,9 +49,7 @@ def _message_options(config: Config, options: Mapping[str, Any], file_layout: st
 
 
 def _message_renderer(job: Job) -> Render:
-    """Return the function that makes messages of the events of groups, as the publisher would send
-    them.
-    """
+    """Return the function that makes messages of groups, as the publisher would send them."""
     options = job.options.events
     _, messages = _message_writer(job)
 
@@ -105,9 +101,7 @@ def _message_renderer(job: Job) -> Render:
 
 
 def _message_writer(job: Job) -> tuple[MessageWriter, EventMessages]:
-    """Return a writer that knows the columns of the classes, and the object that drafts messages of
-    events for it.
-    """
+    """Return a writer that knows the classes' columns, and the drafter of its messages."""
     options: WriteOptions = job.output.options
     writer = MessageWriter(
         options, registry=registry_of_writer(options), utc_now=lambda: job.started
@@ -123,9 +117,7 @@ def _write_messages(
     before: Numbered,
     sequences: Mapping[int, str],
 ) -> tuple[list[OutputFile], Numbered]:
-    """Write the messages of a part in queue order, numbered from the numbers used before, as lines
-    of files.
-    """
+    """Write the messages of a part as lines, in queue order, numbered from those before."""
     writer, messages = _message_writer(job)
     is_json = job.output.options.encoding == "json"
     rows = sorted(

@@ -143,9 +143,7 @@ def _folders(job: Job) -> list[str]:
 # --- first and second stage: rows -----------------------------------------------------------------
 
 _Stored = tuple[Any, ...]
-"""A row for the third stage: the values of ``_fixed_columns``, then the values of the data
-columns.
-"""
+"""A row for the third stage: the values of ``_fixed_columns``, then those of the data columns."""
 
 
 def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
@@ -242,9 +240,7 @@ None = nothing is written.
 
 
 def _counts_of(done: Sequence[_Done]) -> Counter[str]:
-    """Return the number of changes by operation, and of the groups' rows by fate (spec/event-log.md
-    7.3).
-    """
+    """Return the numbers of changes by operation, and of rows by fate (spec/event-log.md 7.3)."""
     counts: Counter[str] = Counter([_OPERATIONS[op] for _, _, _, op in done if op is not None])
     published = 0
     for surviving, decision, current, op in done:
@@ -385,9 +381,7 @@ _KEPT: Final[Mapping[str, type]] = {
 
 
 def _kept_class(column: QlikColumn, type: pa.DataType) -> type | None:
-    """Return the class whose values Parquet takes unchanged, in the column's range; None = there is
-    none.
-    """
+    """Return the class whose values in the column's range Parquet takes unchanged, or None."""
     if column.type == "NUMERIC" and not pa.types.is_decimal(type):
         return None
     return _KEPT.get(column.type)
@@ -404,9 +398,7 @@ def _write(
     before: Numbered,
     sequences: Mapping[int, str],
 ) -> tuple[list[OutputFile], Numbered]:
-    """Write the rows of a part in queue order, numbered from the numbers used before, as files of
-    their tables.
-    """
+    """Write the rows of a part to files of their tables, in queue order, numbered from before."""
     table_of = _tables(job)
     streams = [dict(zip(blob["class"], blob["rows"], strict=True)) for blob in blobs]
     rows_by_class = {}
@@ -424,18 +416,14 @@ def _write(
 
 
 def _sorted(rows: pa.Table) -> pa.Table:
-    """Return the rows in queue order; a before image, which takes the numbers, comes before its
-    update.
-    """
+    """Return the rows in queue order; a before image, which takes the numbers, comes first."""
     return rows.take(
         pc.sort_indices(rows, [("place", "ascending"), ("numbers", "descending")])
     ).combine_chunks()
 
 
 def _sequences(tables: Sequence[pa.Table], before: Numbered) -> Iterator[pa.Array]:
-    """Yield the change_seq of each table's rows: one sequence over the rows of all tables
-    (spec/qlik.md 3).
-    """
+    """Yield the change_seq of each table's rows, one sequence over all tables (spec/qlik.md 3)."""
     every = pa.concat_tables(
         rows.select(["place", "numbers", "prefix"]).append_column(
             "table", pa.array([n] * len(rows), pa.int32())
@@ -482,9 +470,7 @@ def _partition_names(sequences: pa.Array, partition_of: Callable[[str], str]) ->
 
 
 def _runs(names: pa.Array) -> Iterator[tuple[str, int, int]]:
-    """Yield each partition with its first row and number of rows; partitions follow one another in
-    the order of sequences.
-    """
+    """Yield each partition, in the order of sequences, with its first row and number of rows."""
     start = 0
     for run in pc.value_counts(names).to_pylist():
         yield run["values"], start, run["counts"]
