@@ -48,7 +48,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         ),
         "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
         "doctor": ("status", "Say what is wrong with log, triggers and rows, and what mends it."),
-        "health": ("health", "Say whether the publisher makes progress, by its health file."),
+        "health": ("health", "Say whether the publisher is alive, by its health file."),
     },
     "Repair": {
         "consumers": ("consumers", "Look after those who read the log beside its publisher."),
@@ -162,7 +162,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog tail -n 50 --no-follow --json": "the last fifty, for a program",
     },
     "health": {
-        "eventlog health": "exit code 0 if there is progress",
+        "eventlog health": "exit code 0 if it is alive",
         "eventlog health --file /run/eventlog/health": "another publisher's file",
     },
     "doctor": {

@@ -36,8 +36,7 @@ from eventlog.publisher.context import (
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.health_file import Progress, liveness_file
-from eventlog.publisher.liveness import patience, watched_over
+from eventlog.publisher.liveness import Life, life_of, signs_of_life, watched_over
 from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join_observers
 from eventlog.publisher.open_context import open_to_publish, open_unlocked
 from eventlog.publisher.sinks import Sink, open_sink
@@ -105,24 +104,24 @@ def publish(
                 # The log opens first, so that beside a daemon the message tells that the log is
                 # being published.
                 open_to_publish(config, counters) as opened,
-                _monitoring(config, counters) as monitor,
+                _monitoring(config, counters, life := life_of(config)) as monitor,
                 _traced(config) as (tracing, open_its_sink),
                 closing(open_its_sink()) as sink,
                 _bar(opened, quiet=quiet),
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
-                publish_once(opened, sink, stop, join_observers(monitor, tracing, bar))
+                publish_once(opened, sink, stop, join_observers(life, monitor, tracing, bar))
         else:
             _log.info("publishing the log %s", config.database.log_table)
             used = Used()
             with (
-                _watching(config, counters) as (progress, watching, open_its_sink),
+                _watching(config, counters) as (watching, open_its_sink),
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
                 observer = join_observers(watching, bar)
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, used)
-                run_daemon(opens, open_its_sink, stop, progress, observer, retry)
+                run_daemon(opens, open_its_sink, stop, observer, retry)
     finally:
         _log_summary(config, counters)
 
@@ -194,33 +193,27 @@ def _snapshot_bar(config: Config, *, quiet: bool) -> Iterator[Observer]:
 
 
 @contextmanager
-def _watching(config: Config, counters: Counters) -> Iterator[tuple[Progress, Observer, _OpenSink]]:
-    """Yield the function that reports progress to the health file, the observer of the work
-    (monitor, traces, service manager), and the function that opens the sink.
+def _watching(config: Config, counters: Counters) -> Iterator[tuple[Observer, _OpenSink]]:
+    """Yield the observer of the work (signs of life, monitor, traces, service manager), and the
+    function that opens the sink.
     """
     with (
-        liveness_file(config.publisher.health_file, patience(config)) as touch,
-        _monitoring(config, counters) as monitor,
+        signs_of_life(config) as life,
+        _monitoring(config, counters, life) as monitor,
         _traced(config) as (tracing, open_its_sink),
-        watched_over(config) as watchdog,
+        watched_over(life) as status,
     ):
-        observer = join_observers(monitor, tracing, watchdog)
-
-        def progress() -> None:
-            touch()
-            observer.progressed()
-
-        yield progress, observer, open_its_sink
+        yield join_observers(life, monitor, tracing, status), open_its_sink
 
 
-def _monitoring(config: Config, counters: Counters) -> AbstractContextManager[Observer]:
+def _monitoring(config: Config, counters: Counters, life: Life) -> AbstractContextManager[Observer]:
     """Return the monitor as an observer of the work. It is imported only if it is configured."""
     if config.monitor.listen is None:
         return nullcontext(SILENT)
     from eventlog.cli.triggers import planned_triggers
     from eventlog.publisher.monitor import monitoring
 
-    return monitoring(config, config.monitor.listen, counters, planned_triggers)
+    return monitoring(config, config.monitor.listen, counters, life, planned_triggers)
 
 
 _OpenSink = Callable[[], Sink]
@@ -272,14 +265,13 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
         _log.info("options that are about a log and do not count here: %s", ", ".join(ignored))
     stop = _stop_on_signals()
     try:
-        with _watching(config, counters) as (progress, observer, open_its_sink):
+        with _watching(config, counters) as (observer, open_its_sink):
             follow(
                 followed,
                 open_position,
                 open_its_sink,
                 stop,
                 once=once,
-                progress=progress,
                 observer=observer,
             )
     finally:

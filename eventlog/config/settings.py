@@ -157,7 +157,7 @@ class PublisherSettings:
     health_file: Path | None = option(
         None,
         PATH,
-        "file that is touched while there is progress; `eventlog health` looks at it",
+        "file that is touched while the publisher is alive; `eventlog health` looks at it",
         example="/run/eventlog/health",
     )
 
@@ -363,8 +363,8 @@ class MonitorSettings:
     patience: float | None = option(
         None,
         number(1, 604800),
-        "seconds without progress until /livez fails; default: from the pauses and timeouts "
-        "that are configured",
+        "seconds within which a publisher that neither rests nor waits gives a sign of life; "
+        "default: sink.timeout + 60; of a backlog job 900",
         example=300,
     )
     values: bool = option(

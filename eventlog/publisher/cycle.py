@@ -27,7 +27,6 @@ from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
 from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks
-from eventlog.publisher.observer import SILENT
 from eventlog.publisher.queue import (
     DueScan,
     Either,
@@ -276,7 +275,7 @@ def _fly(
     """
     state.flights[flight.number] = flight
     before_flight()
-    if context.observer is not SILENT:
+    if context.observer.wants_flights:
         times = flight.origins.event_times
         firsts = [events[0] for events in flight.envelopes.values()]
         if before_bad is not None and context.observer.wants_event_times:

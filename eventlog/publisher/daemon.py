@@ -38,8 +38,7 @@ from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import State, draw_flight, recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
-from eventlog.publisher.health_file import Progress, liveness_file
-from eventlog.publisher.liveness import ReportingSink, patience
+from eventlog.publisher.liveness import ReportingSink, signs_of_life
 from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, look_at_queue
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.sinks import Sink
@@ -72,17 +71,14 @@ def publish(
     open_context: OpenContext,
     open_sink: Callable[[], Sink],
     stop: Stop | None = None,
-    progress: Progress = lambda: None,
     observer: Observer = SILENT,
     retry: tuple[float, float] = (1.0, 60.0),
 ) -> None:
     """Publish until ``stop`` is set. A lost database connection is opened again with a back-off,
     whose first and longest pauses are ``retry``, in seconds.
 
-    ``progress`` is called after each cycle that ended well, an empty one too, and after each answer
-    of the receiver; ``observer`` is informed of the work. Raises FatalAnswer when the receiver
-    answers fatal, AnotherPublisher when the log is locked, DatabaseError when the first connection
-    fails.
+    ``observer`` is informed of the work. Raises FatalAnswer when the receiver answers fatal,
+    AnotherPublisher when the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
     timetable = Timetable()
@@ -102,10 +98,9 @@ def publish(
             try:
                 _serve(
                     context,
-                    ReportingSink(sink, progress, observer),
+                    ReportingSink(sink, observer),
                     stop,
                     timetable,
-                    progress,
                     reports,
                 )
             finally:
@@ -115,7 +110,7 @@ def publish(
         try:
             life(connected)
         except ConsumerRuns:
-            progress()  # a standby that sees the other process at work is well
+            observer.progressed()  # a standby that sees the other process at work is well
             raise
 
     keep_connected(life_or_standby, stop, (DatabaseAway,), *retry, observer)
@@ -132,7 +127,7 @@ def publish_once(
     reports = Reports(context.counters)
     if observer is not SILENT:
         context = replace(context, observer=observer)
-        sink = ReportingSink(sink, observer.progressed, observer)
+        sink = ReportingSink(sink, observer)
         observer.connected(again=False)
         observer.does(Doing.PUBLISHING)
     try:
@@ -187,7 +182,6 @@ def _serve(
     sink: Sink,
     stop: Stop,
     timetable: Timetable,
-    progress: Progress,
     reports: Reports,
 ) -> None:
     options = context.options
@@ -247,7 +241,7 @@ def _serve(
             failures.wait(stop, cycle.reason, cycle.retry_after, look_again, cycle.in_short)
             continue
         failures.attempts = 0
-        progress()
+        context.observer.progressed()
         if cycle.more:
             continue
         if started is not None and is_due and cycle.result is FlightResult.DONE:
@@ -471,7 +465,7 @@ class Publisher:
         if config.publisher.publisher_disabled:
             _log.warning("publisher_disabled is set: nothing is published")
             return
-        with liveness_file(config.publisher.health_file, patience(config)) as progress:
+        with signs_of_life(config) as life:
             if config.follows:
                 from eventlog.publisher.stream.follow import follow
                 from eventlog.publisher.stream.open_source import following, position_of
@@ -482,7 +476,7 @@ class Publisher:
                     self._open_sink,
                     stop,
                     once=once,
-                    progress=progress,
+                    observer=life,
                 )
             elif once:
                 with (
@@ -493,7 +487,7 @@ class Publisher:
             else:
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, self._used)
-                publish(opens, self._open_sink, stop, progress, retry=retry)
+                publish(opens, self._open_sink, stop, life, retry)
 
     def _open_sink(self) -> Sink:
         if self._receive is None:

@@ -1,9 +1,9 @@
-"""The health file: a publisher's sign of progress for a probe, and the probe's reading of it.
+"""The health file: the sign of life of a publisher for a probe in its container, and the probe's
+reading of it.
 
-The file is touched when an event gets an answer other than retry, and when a cycle ends well, an
-empty one too. It stays untouched while the receiver or the database is away, and while a statement
-or a receiver hangs. It contains the seconds within which the next touch is due, so that a reader
-needs no configuration. It exists only while a publisher runs.
+The file is touched while the publisher is alive (``liveness.py``), from its first connection on. It
+contains the seconds within which the next touch is due, so that a reader needs no configuration. It
+exists only while a publisher runs.
 
 A probe runs every few seconds, so this module loads no database driver.
 """
@@ -12,48 +12,38 @@ from __future__ import annotations
 
 import logging
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
 from eventlog.errors import ConfigError
 
 _log = logging.getLogger("eventlog.publisher")
 
-Progress = Callable[[], None]
-"""A function to call when there is progress: from any thread, as often as the caller likes."""
-
-_INTERVAL: Final = 1.0
-"""The shortest time between two touches, in seconds."""
+_DUE: Final = 15.0
+"""Seconds within which the next touch is due: many intervals, since a machine may be slow."""
 
 
-class _HealthFile:
-    """The file of a running publisher. ``due`` is the seconds within which the next touch is
-    due.
-    """
+class HealthFile:
+    """The file of a running publisher, to be touched every ``interval`` seconds."""
 
-    __slots__ = ("_due", "_has_failed", "_last", "_path")
+    interval: ClassVar[float] = 1.0
 
-    def __init__(self, path: Path, due: float) -> None:
-        self._path, self._due = path, due
-        self._last = float("-inf")
-        self._has_failed = False
+    __slots__ = ("_has_failed", "_path")
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._has_failed = path, False
 
     def create(self) -> None:
-        """Create the file with the oldest possible time, since there is no progress yet. Raises
-        OSError.
+        """Create the file with the oldest possible time, since the publisher is not connected yet.
+        Raises OSError.
         """
         self._write()
         os.utime(self._path, (0, 0), follow_symlinks=False)
 
     def touch(self) -> None:
-        """Show progress. A file that cannot be touched is logged once, and publishing goes on."""
-        now = time.monotonic()
-        if now < self._last + _INTERVAL:
-            return
-        self._last = now
+        """Give a sign. A file that cannot be touched is logged once, and publishing goes on."""
         try:
             try:
                 os.utime(self._path, follow_symlinks=False)
@@ -73,20 +63,15 @@ class _HealthFile:
         # file of this user.
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
         with os.fdopen(os.open(self._path, flags, 0o644), "w", encoding="ascii") as file:
-            file.write(f"{self._due:g}\n")
+            file.write(f"{_DUE:g}\n")
 
 
 @contextmanager
-def liveness_file(path: Path | None, due: float) -> Iterator[Progress]:
-    """Yield a function that touches the file while the block runs, and remove the file at its end.
-    None = no file.
-
-    Raises ConfigError if the file cannot be written at the start.
+def health_file(path: Path) -> Iterator[HealthFile]:
+    """Yield the file while the block runs, and remove it at its end. Raises ConfigError if it
+    cannot be written at the start.
     """
-    if path is None:
-        yield lambda: None
-        return
-    file = _HealthFile(path, due)
+    file = HealthFile(path)
     try:
         file.create()
     except OSError as error:
@@ -95,7 +80,7 @@ def liveness_file(path: Path | None, due: float) -> Iterator[Progress]:
             "directory that this user can write (with a read-only root a tmpfs)"
         ) from error
     try:
-        yield file.touch
+        yield file
     finally:
         with suppress(OSError):
             path.unlink()
@@ -122,8 +107,8 @@ def read_health(path: Path, now: float) -> Health:
     except (OSError, ValueError) as error:
         return Health(False, f"{path} cannot be read: {error}")
     if touched == 0:
-        return Health(False, "the publisher has started and has done nothing yet", None, due)
+        return Health(False, "the publisher has started and is not connected yet", None, due)
     age = now - touched
     # A time in the future comes from a clock that was set back, and says nothing of the present.
-    reason = f"last progress {age:.0f} s ago, a sign is due within {due:.0f} s"
+    reason = f"last sign of life {age:.0f} s ago, one is due within {due:.0f} s"
     return Health(abs(age) <= due, reason, age, due)

@@ -1,10 +1,12 @@
-"""Signs of life of a publisher for the supervisor of its process: progress, its time limits,
-systemd.
+"""Signs of life of a publisher: the one clock that every supervisor of its process reads.
 
-systemd restarts a service that sends no ``WATCHDOG=1`` for ``WatchdogSec``. A thread of its own
-sends it as long as the publisher has lately called its observer, or is in an announced wait. An
-idle publisher, and one whose receiver or database is away, is alive. One that hangs in a statement
-or in a receiver is not.
+A publisher is alive as long as its next sign is not overdue. A sign is any call of its observer. A
+rest and a wait are announced, so a publisher that is idle, or whose receiver or database is away,
+is alive. One that hangs in a statement or in a receiver is not.
+
+Each supervisor has one way to read the clock: systemd gets ``WATCHDOG=1`` while it says alive
+(``watched_over``), a probe of a container looks at a file that is touched meanwhile
+(``health_file``), and Kubernetes asks ``/livez`` of the monitor.
 """
 
 from __future__ import annotations
@@ -14,14 +16,14 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from eventlog.config.load import Config
 from eventlog.model import Answer, Document, Level, Verdict
-from eventlog.publisher.health_file import Progress
+from eventlog.publisher.health_file import health_file
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.waiting import LONGEST_REST
@@ -32,11 +34,72 @@ _log = logging.getLogger("eventlog.publisher")
 _REST: Final = 1.0
 """The longest rest in seconds of a followed source without an interval."""
 
-_RESTS: Final = 3
-"""The rests that may pass without a touch: one is usual, and a machine may be slow."""
-
 _WORK: Final = 60.0
-"""Seconds that a busy database may take between two touches, beside the rest and the receiver."""
+"""Seconds that a busy database may take between two signs, beside the receiver."""
+
+
+class LifeClock:
+    """The time until which a process counts as alive: ``patience`` seconds behind its last sign,
+    and behind a pause that it has announced with it.
+    """
+
+    def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.patience, self.clock = patience, clock
+        self._until = clock() + patience
+
+    @property
+    def is_alive(self) -> bool:
+        """True while the next sign is not overdue."""
+        return self.clock() <= self._until
+
+    def sign(self, pause: float = 0.0) -> None:
+        """Give a sign, and announce a pause of so many seconds."""
+        self._until = self.clock() + pause + self.patience
+
+    @contextmanager
+    def telling(self, tell: Callable[[], None], interval: float) -> Iterator[None]:
+        """Call ``tell`` every ``interval`` seconds in a thread while the block runs and the process
+        is alive.
+        """
+        end = threading.Event()
+
+        def feed() -> None:
+            while not end.wait(interval):
+                if self.is_alive:
+                    tell()
+
+        threading.Thread(target=feed, name="eventlog-alive", daemon=True).start()
+        try:
+            yield
+        finally:
+            end.set()
+
+
+class Life(LifeClock, Observer):
+    """The clock of a publisher, which observes it. ``rest`` is the longest rest in seconds.
+    ``is_connected`` is True from the first connection on.
+    """
+
+    def __init__(
+        self, patience: float, rest: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__(patience, clock)
+        self.rest, self.is_connected = rest, False
+
+    def does(self, doing: Doing, reason: str = "") -> None:
+        self.sign(self.rest if doing is Doing.RESTING else 0.0)
+
+    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
+        self.sign(until - self.clock())
+
+    def connected(self, *, again: bool) -> None:
+        self.is_connected = True
+        self.sign()
+
+    def _is_heard(self, *_: object, **__: object) -> None:
+        self.sign()
+
+    progressed = window_read = answered = marked = looked = _is_heard
 
 
 def _longest_rest(config: Config) -> float:
@@ -56,22 +119,40 @@ def _longest_work(config: Config) -> float:
     return patience + _WORK
 
 
-def patience(config: Config) -> float:
-    """Return the seconds within which a publisher with this configuration touches its file if it
-    makes progress.
+def life_of(config: Config) -> Life:
+    """Return the clock of a publisher with this configuration, which begins now."""
+    return Life(config.monitor.patience or _longest_work(config), _longest_rest(config))
+
+
+@contextmanager
+def signs_of_life(config: Config) -> Iterator[Life]:
+    """Yield the clock of a publisher, an observer of its work. While the block runs the health file
+    of the configuration is touched as long as the publisher is alive, from its first connection on.
+
+    Raises ConfigError if the file cannot be written at the start.
     """
-    return _RESTS * _longest_rest(config) + _longest_work(config)
+    life = life_of(config)
+    if config.publisher.health_file is None:
+        yield life
+        return
+    with health_file(config.publisher.health_file) as file:
+
+        def touch() -> None:
+            if life.is_connected:
+                file.touch()
+
+        with life.telling(touch, file.interval):
+            yield life
 
 
 @dataclass(frozen=True, slots=True)
 class ReportingSink(Sink):
-    """A sink that reports progress for each answer other than retry, so that a long cycle shows its
-    progress, and that reports each envelope to ``observer``.
+    """A sink that reports each envelope to ``observer``, and progress for each answer other than
+    retry, so that a long cycle shows its progress.
     """
 
     sink: Sink
-    progress: Progress
-    observer: Observer = SILENT
+    observer: Observer
 
     def send(self, document: Document) -> Answer:
         begun = time.monotonic()
@@ -82,7 +163,7 @@ class ReportingSink(Sink):
         if not answer.is_pending and any(
             answer.verdict(event_id).level is not Level.RETRY for event_id in event_ids
         ):
-            self.progress()
+            self.observer.progressed()
         # Otherwise its halves are reported, which decide.
         if not answer.culprit_unknown or len(event_ids) == 1:
             self.observer.answered(document, answer, time.monotonic() - begun)
@@ -92,7 +173,7 @@ class ReportingSink(Sink):
         refused = self.sink.flush()
         self.observer.flushed()
         if refused is not None:  # of a sink whose receiver answers only now
-            self.progress()
+            self.observer.progressed()
         return refused
 
     def close(self) -> None:
@@ -133,60 +214,27 @@ class ServiceManager:
             self._has_failed = False
 
 
-class Watchdog(Observer):
-    """An observer that knows the time of the publisher's next sign, and reports its state to the
-    service manager.
+class _Status(Observer):
+    """An observer that tells the service manager the state of a publisher."""
 
-    ``work`` and ``rest`` are the seconds until the next sign of a working and of a resting
-    publisher.
-    """
-
-    def __init__(self, manager: ServiceManager, work: float, rest: float) -> None:
-        self._manager, self._work, self._rest = manager, work, rest
-        self._state = ""
-        self._until = 0.0
-        self._sign()
-
-    @property
-    def is_alive(self) -> bool:
-        """True while the next sign is not overdue."""
-        return time.monotonic() <= self._until
+    def __init__(self, manager: ServiceManager) -> None:
+        self._manager, self._state = manager, ""
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        self._sign(self._rest if doing is Doing.RESTING else 0.0)
         if doing is Doing.RESTING or (doing is Doing.CONNECTING and not self._state):
             # A short try between two waits is part of the waiting.
             self._show("publishing" if doing is Doing.RESTING else "connecting to the database")
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
-        self._sign(until - time.monotonic())
         # The reason may quote a receiver and is left out: everybody on the machine can read a
         # status.
         self._show(f"waiting for the {who.value}; the log says why")
 
     def connected(self, *, again: bool) -> None:
-        self._sign()
         self._show("publishing", *(() if again else ("READY=1",)))
 
     def progressed(self) -> None:
-        self._sign()
         self._show("publishing")
-
-    def _is_heard(self, *_: object, **__: object) -> None:
-        self._sign()
-
-    window_read = answered = marked = looked = _is_heard
-
-    def feed(self, interval: float, end: threading.Event) -> None:
-        """Send a sign of life every ``interval`` seconds while the publisher is alive, until
-        ``end`` is set.
-        """
-        while not end.wait(interval):
-            if self.is_alive:
-                self._manager.tell("WATCHDOG=1")
-
-    def _sign(self, pause: float = 0.0) -> None:
-        self._until = time.monotonic() + pause + self._work
 
     def _show(self, state: str, *more: str) -> None:
         if state != self._state or more:
@@ -195,9 +243,10 @@ class Watchdog(Observer):
 
 
 @contextmanager
-def watched_over(config: Config, environ: Mapping[str, str] | None = None) -> Iterator[Observer]:
-    """Yield the observer that reports to the service manager while the block runs; ``SILENT``
-    without a service manager.
+def watched_over(life: Life, environ: Mapping[str, str] | None = None) -> Iterator[Observer]:
+    """Yield the observer that tells the service manager the state of the publisher while the block
+    runs; ``SILENT`` without a service manager. Its watchdog hears ``WATCHDOG=1`` while the
+    publisher is alive.
 
     ``environ`` has ``NOTIFY_SOCKET``, and with a watchdog ``WATCHDOG_USEC`` (microseconds) and
     ``WATCHDOG_PID`` (sd_watchdog_enabled(3)).
@@ -208,22 +257,18 @@ def watched_over(config: Config, environ: Mapping[str, str] | None = None) -> It
         yield SILENT
         return
     manager = ServiceManager(address)
-    watchdog = Watchdog(
-        manager, config.monitor.patience or _longest_work(config), _longest_rest(config)
-    )
-    end = threading.Event()
     microseconds = environ.get("WATCHDOG_USEC", "")
-    if (
+    has_watchdog = (
         microseconds.isdecimal()
-        and int(microseconds)
+        and int(microseconds) > 0
         and environ.get("WATCHDOG_PID", str(os.getpid())) == str(os.getpid())
-    ):
-        interval = int(microseconds) / 1e6 / _SIGNS_IN_TIME
-        threading.Thread(
-            target=watchdog.feed, args=(interval, end), name="eventlog-watchdog", daemon=True
-        ).start()
+    )
     try:
-        yield watchdog
+        if has_watchdog:
+            interval = int(microseconds) / 1e6 / _SIGNS_IN_TIME
+            with life.telling(lambda: manager.tell("WATCHDOG=1"), interval):
+                yield _Status(manager)
+        else:
+            yield _Status(manager)
     finally:
-        end.set()
         manager.tell("STOPPING=1", "STATUS=stopping")

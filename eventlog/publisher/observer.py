@@ -156,6 +156,11 @@ class Observer:
     """
 
     @property
+    def wants_flights(self) -> bool:
+        """True if ``flight_begins`` is to be called: counting the rows of a flight takes time."""
+        return type(self).flight_begins is not Observer.flight_begins
+
+    @property
     def wants_event_times(self) -> bool:
         """True if event_time is to be read for ``flight_begins``, by a statement, if it is not
         known.
@@ -228,6 +233,10 @@ class _Several(Observer):
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
+
+    @property
+    def wants_flights(self) -> bool:
+        return any(one.wants_flights for one in self._observers)
 
     @property
     def wants_event_times(self) -> bool:

@@ -28,6 +28,7 @@ from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
+from eventlog.publisher.observer import Observer
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
 from eventlog.publisher.sinks.kafka import KafkaSink
@@ -394,8 +395,13 @@ def test_a_verdict_of_the_flush_takes_the_place_of_the_answer(
     execute(database, "INSERT INTO usr (idu, fname) VALUES (1, 'a'), (2, 'b'), (3, 'c')")
     counters = Counters()
     beats: list[int] = []
+
+    class Beats(Observer):
+        def progressed(self) -> None:
+            beats.append(1)
+
     with open_context(config, counters) as context, closing(Late(open_sink(config, None))) as sink:  # type: ignore[arg-type]
-        publish_once(context, ReportingSink(sink, lambda: beats.append(1)))  # as the daemon does
+        publish_once(context, ReportingSink(sink, Beats()))  # as the daemon does
     assert beats  # of the flush, since the brokers speak only then
     assert list(statuses(database).values()) == ["S", "E", "S"]
     assert fetch(database, "SELECT record_id, code, message FROM eventlog_error") == [

@@ -27,7 +27,8 @@ from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, i
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Answer
 from eventlog.publisher.context import Counters
-from eventlog.publisher.liveness import patience
+from eventlog.publisher.liveness import life_of
+from eventlog.publisher.observer import Observer
 from eventlog.publisher.stream import Backlog, BadToken, Mark, Read
 from eventlog.publisher.stream.cdc_stream import CaptureSession
 from eventlog.publisher.stream.dispatch_queue import DispatchQueue
@@ -289,8 +290,8 @@ def test_a_timeout_that_kafka_cannot_keep_is_refused() -> None:
 
 
 def test_a_sign_of_life_is_due_by_the_interval_of_the_source() -> None:
-    flags = {"source.type": "linter", "source.poll_interval": "100"}
-    assert patience(load(None, {}, flags)) == 300 + 30 + 60
+    life = life_of(load(None, {}, {"source.type": "linter", "source.poll_interval": "100"}))
+    assert (life.rest, life.patience) == (100, 30 + 60)
 
 
 def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_only_handed_over(
@@ -315,14 +316,18 @@ def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_
         work.insert(ITEM, {"id": key, "name": "long"})
     stream.write()
     beats: list[None] = []
-    beat = lambda: beats.append(None)  # noqa: E731
+
+    class Beats(Observer):
+        def progressed(self) -> None:
+            beats.append(None)
+
     follow(
         following(files(stream.path)),
         position_at(place),
         Receiver().sink,
         StopRequest(),
         once=True,
-        progress=beat,
+        observer=Beats(),
     )
     assert len(beats) > 2
     work.rollback()
@@ -335,7 +340,7 @@ def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_
         position_at(place),
         lambda: receiver,
         receiver.stop,
-        progress=beat,
+        observer=Beats(),
     )
     assert len(seen) == 10
     assert len(set(seen)) == 1

@@ -1,23 +1,29 @@
-"""The health file: it is young while there is progress, and only then."""
+"""Signs of life: the one clock of a publisher, and the health file, which is young while the
+publisher is alive, and only then.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from shared import PlainSink, Run
+from shared import PlainSink, Run, wait_until
 
 from eventlog import cli
-from eventlog.config.load import load
+from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
-from eventlog.publisher.health_file import liveness_file, read_health
-from eventlog.publisher.liveness import ReportingSink, patience
+from eventlog.publisher.health_file import health_file, read_health
+from eventlog.publisher.liveness import Life, ReportingSink, life_of, signs_of_life
+from eventlog.publisher.observer import Doing, Looked, Observer, WaitFor
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import migrations
@@ -39,31 +45,104 @@ class Scripted(PlainSink):
         return answer
 
 
+# The clock.
+
+
+@dataclass
+class Clock:
+    now: float = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def life(clock: Clock) -> Life:
+    """Signs are due every 60 seconds, beside a rest of 10."""
+    return Life(60, 10, clock)
+
+
+SIGNS: list[Callable[[Life], object]] = [
+    lambda life: life.does(Doing.PUBLISHING),
+    lambda life: life.connected(again=True),
+    lambda life: life.progressed(),
+    lambda life: life.window_read(0.1, 3),
+    lambda life: life.answered(Document(1, 1, EVENT_IDS, b""), Answer(general=RETRY), 0.1),
+    lambda life: life.marked(0.1),
+    lambda life: life.looked(Looked()),
+]
+
+
+@pytest.mark.parametrize("sign", SIGNS)
+def test_whatever_a_publisher_reports_is_a_sign_of_life(
+    life: Life, clock: Clock, sign: Callable[[Life], object]
+) -> None:
+    clock.now += 61
+    assert not life.is_alive
+    sign(life)
+    clock.now += 59
+    assert life.is_alive
+    clock.now += 2
+    assert not life.is_alive
+
+
+def test_a_rest_is_announced(life: Life, clock: Clock) -> None:
+    life.does(Doing.RESTING)
+    clock.now += 69
+    assert life.is_alive
+    clock.now += 2
+    assert not life.is_alive
+
+
+def test_a_wait_for_a_receiver_that_is_away_is_announced(life: Life, clock: Clock) -> None:
+    life.waits(WaitFor.RECEIVER, "connection refused", until=clock.now + 500)
+    clock.now += 559
+    assert life.is_alive
+    clock.now += 2
+    assert not life.is_alive
+
+
 # The file.
 
 
-def test_without_a_health_file_there_is_nothing_to_touch() -> None:
-    with liveness_file(None, 60) as beat:
-        beat()
+def configured(path: Path) -> Config:
+    return load(None, {}, {"publisher.health_file": str(path)})
 
 
-def test_the_file_is_old_at_first_young_after_a_beat_and_gone_at_the_end(tmp_path: Path) -> None:
+def test_the_file_is_old_until_the_publisher_is_connected_and_gone_at_the_end(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "health"
-    with liveness_file(path, 120) as beat:
+    with signs_of_life(configured(path)) as life:
         assert (
             read_health(path, now=1e9).reason
-            == "the publisher has started and has done nothing yet"
+            == "the publisher has started and is not connected yet"
         )
-        beat()
+        life.connected(again=False)
+        wait_until(lambda: path.stat().st_mtime > 0, "it is touched")
         touched = path.stat().st_mtime
         assert read_health(path, touched + 5) == (
             True,
-            "last progress 5 s ago, a sign is due within 120 s",
+            "last sign of life 5 s ago, one is due within 15 s",
             5.0,
-            120.0,
+            15.0,
         )
-        assert not read_health(path, touched + 121).is_healthy
+        assert not read_health(path, touched + 16).is_healthy
     assert read_health(path, touched).reason.startswith("there is no ")
+
+
+def test_the_file_is_not_touched_while_no_sign_of_life_comes(tmp_path: Path) -> None:
+    path = tmp_path / "health"
+    with signs_of_life(configured(path)) as life:
+        life.connected(again=False)
+        life.sign(-3600)
+        time.sleep(1.5)
+        assert path.stat().st_mtime == 0
 
 
 def test_a_file_of_the_future_says_nothing_of_the_present(tmp_path: Path) -> None:
@@ -82,16 +161,16 @@ def test_a_file_of_somebody_else_is_not_healthy(tmp_path: Path, content: bytes) 
 
 def test_a_file_that_somebody_removed_is_made_again(tmp_path: Path) -> None:
     path = tmp_path / "health"
-    with liveness_file(path, 60) as beat:
+    with health_file(path) as file:
         path.unlink()
-        beat()
+        file.touch()
         assert read_health(path, path.stat().st_mtime).is_healthy
 
 
 def test_a_file_that_cannot_be_written_is_refused_at_the_start(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match=r"health_file .* cannot be written: No such file"),
-        liveness_file(tmp_path / "nowhere" / "health", 60),
+        health_file(tmp_path / "nowhere" / "health"),
     ):
         pass
 
@@ -100,7 +179,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("keep")
     (tmp_path / "health").symlink_to(precious)
-    with pytest.raises(ConfigError), liveness_file(tmp_path / "health", 60):
+    with pytest.raises(ConfigError), health_file(tmp_path / "health"):
         pass
     assert precious.read_text() == "keep"
 
@@ -110,10 +189,10 @@ def test_a_file_that_cannot_be_touched_any_more_does_not_stop_the_publisher(
 ) -> None:
     directory = tmp_path / "run"
     directory.mkdir()
-    with liveness_file(directory / "health", 60) as beat:
+    with health_file(directory / "health") as file:
         (directory / "health").unlink()
         directory.rmdir()
-        beat()
+        file.touch()
     assert [record.message for record in caplog.records] == [
         f"publisher.health_file {directory / 'health'} cannot be touched: No such file or directory"
     ]
@@ -123,20 +202,30 @@ HTTP = {"sink.type": "http", "sink.url": "https://receiver/"}
 
 
 @pytest.mark.parametrize(
-    ("settings", "seconds"),
+    ("settings", "rest", "patience"),
     [
-        ({}, 3 * 10 + 30 + 60),
-        ({"publisher.polling_interval": "300", **HTTP, "sink.timeout": "5"}, 3 * 300 + 5 + 60),
-        ({"publisher.time_of_day": "06:00:00"}, 3 * 600 + 30 + 60),
+        ({}, 10, 30 + 60),
+        ({"publisher.polling_interval": "300", **HTTP, "sink.timeout": "5"}, 300, 5 + 60),
+        ({"publisher.time_of_day": "06:00:00"}, 600, 30 + 60),
+        ({"monitor.patience": "5"}, 10, 5),
     ],
 )
-def test_a_sign_is_due_after_three_rests_the_receivers_time_and_some_work(
-    settings: dict[str, str], seconds: float
+def test_a_sign_is_due_after_a_rest_the_receivers_time_and_some_work(
+    settings: dict[str, str], rest: float, patience: float
 ) -> None:
-    assert patience(load(None, {}, settings)) == seconds
+    life = life_of(load(None, {}, settings))
+    assert (life.rest, life.patience) == (rest, patience)
 
 
 # What is progress.
+
+
+@dataclass
+class Beats(Observer):
+    number: int = 0
+
+    def progressed(self) -> None:
+        self.number += 1
 
 
 @pytest.mark.parametrize(
@@ -150,16 +239,18 @@ def test_a_sign_is_due_after_three_rests_the_receivers_time_and_some_work(
     ],
 )
 def test_an_answer_is_progress_unless_all_of_it_is_retry(answer: Answer, beats: int) -> None:
-    counted: list[None] = []
-    sink = ReportingSink(Scripted(answer), lambda: counted.append(None))
+    counted = Beats()
+    sink = ReportingSink(Scripted(answer), counted)
     assert sink.send(Document(1, 1, EVENT_IDS, b"")) is answer
-    assert len(counted) == beats
+    assert counted.number == beats
 
 
 def test_a_receiver_that_is_away_is_no_progress() -> None:
-    sink = ReportingSink(Scripted(ReceiverAway("gone")), lambda: pytest.fail("a beat"))
+    counted = Beats()
+    sink = ReportingSink(Scripted(ReceiverAway("gone")), counted)
     with pytest.raises(ReceiverAway):
         sink.send(Document(1, 1, EVENT_IDS, b""))
+    assert counted.number == 0
 
 
 @pytest.fixture
@@ -191,12 +282,13 @@ def run_until_beat(log: sa.Engine, receiver: Scripted) -> int:
     )
     stop, left = StopRequest(), []
 
-    def beat() -> None:
-        left.append(len(receiver.answers))
-        stop.set()
+    class Beat(Observer):
+        def progressed(self) -> None:
+            left.append(len(receiver.answers))
+            stop.set()
 
     try:
-        publish(lambda: open_context(config, Counters()), lambda: receiver, stop, beat)
+        publish(lambda: open_context(config, Counters()), lambda: receiver, stop, Beat())
     finally:
         stop.close()
     return left[0]
@@ -245,16 +337,16 @@ def test_health_is_0_while_there_is_progress_and_1_when_there_is_none(
         f"not healthy: there is no {path}: no publisher with this health_file runs\n",
         "",
     )
-    with liveness_file(path, 60) as beat:
+    with health_file(path) as file:
         assert run(*asked)[0] == 1
-        beat()
+        file.touch()
         code, out, err = run(*asked)
         assert (code, err) == (0, "")
-        assert out.startswith("healthy: last progress ")
+        assert out.startswith("healthy: last sign of life ")
         assert run("--quiet", "health", "--file", str(path)) == (0, "", "")
         code, out, err = run("health", "--file", str(path), "--json")
         report = json.loads(out)
-        assert (code, err, report["is_healthy"], report["due"]) == (0, "", True, 60.0)
+        assert (code, err, report["is_healthy"], report["due"]) == (0, "", True, 15.0)
         os.utime(path, (1, 1))
         assert run(*asked)[0] == 1
 
@@ -267,7 +359,7 @@ def test_health_without_a_file_is_a_matter_of_configuration(run: Run) -> None:
 
 def test_health_asks_no_database(run: Run, tmp_path: Path) -> None:
     path = tmp_path / "health"
-    with liveness_file(path, 60) as beat:
-        beat()
+    with health_file(path) as file:
+        file.touch()
         url = "database.url=postgresql+psycopg://nobody@127.0.0.1:1/none"
         assert run("--set", url, "--set", f"publisher.health_file={path}", "health")[0] == 0

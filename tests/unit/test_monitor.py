@@ -21,6 +21,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
+from eventlog.publisher.liveness import Life
 from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
@@ -62,7 +63,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def activity(clock: Clock) -> Activity:
-    return Activity(Counters(), interval=5, patience=60, clock=clock, wall=clock)
+    return Activity(Counters(), 5, Life(60, 10, clock), wall=clock)
 
 
 LABELS = {"log": "indirect.eventlog", "sink": "files"}
@@ -220,20 +221,18 @@ def test_every_page_forbids_whatever_comes_from_elsewhere(activity: Activity) ->
 # --- health ---
 
 
-def test_a_publisher_that_makes_no_progress_is_not_alive(activity: Activity, clock: Clock) -> None:
-    activity.does(Doing.PUBLISHING)
+def test_a_publisher_that_gives_no_sign_is_not_alive(activity: Activity, clock: Clock) -> None:
     clock.now += 61
     with asking(monitor_of(activity)) as ask:
         assert ask("/livez")[::2] == (503, "stuck\n")
-        activity.progressed()
+        activity.life.sign()
         assert ask("/livez")[0] == 200
 
 
-def test_a_receiver_that_is_away_is_not_death(activity: Activity, clock: Clock) -> None:
+def test_a_try_between_two_waits_is_part_of_the_waiting(activity: Activity, clock: Clock) -> None:
     activity.waits(WaitFor.RECEIVER, "connection refused", until=2000.0)
     clock.now += 500
     activity.does(Doing.PUBLISHING)  # a try
-    assert activity.is_alive
     assert (
         activity.in_words()
         == "waiting for 500 s: the receiver: connection refused; next try in 500 s"
@@ -550,7 +549,9 @@ def test_what_the_database_refuses_is_told_with_its_code(activity: Activity) -> 
 
 def test_several_observers_are_told_everything() -> None:
     told = {
-        name for name in vars(Observer) if not name.startswith("_") and name != "wants_event_times"
+        name
+        for name in vars(Observer)
+        if not name.startswith("_") and not name.startswith("wants_")
     }
     assert told <= vars(_Several).keys()
     assert join_observers(SILENT, SILENT) is SILENT

@@ -18,6 +18,7 @@ import trustme
 
 from eventlog.config.settings import MonitorSettings
 from eventlog.publisher.context import Counters
+from eventlog.publisher.liveness import LifeClock
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.connections import MOST_CONNECTIONS, Connections
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics
@@ -29,7 +30,7 @@ BRIEF = 0.5
 
 @contextmanager
 def served(connections: Connections | None = None, **settings: Any) -> Iterator[Address]:
-    activity = Activity(Counters(), interval=5, patience=60)
+    activity = Activity(Counters(), 5, LifeClock(60))
     activity.connected(again=False)
     metrics = PublisherMetrics(activity, {"log": "eventlog", "sink": "files"})
     monitor = Monitor("127.0.0.1:0", activity, metrics, dict, None, MonitorSettings(**settings))

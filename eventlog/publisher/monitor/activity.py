@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, Protocol
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
+from eventlog.publisher.liveness import LifeClock
 from eventlog.publisher.observer import QUEUE_CAP, Doing, Looked, Observer, WaitFor, event_age
 
 HISTORY_SECONDS: Final = 3600
@@ -135,30 +136,23 @@ _LONG: Final = (
 class Monitored(ABC):
     """A process that the monitor watches: a publisher, or a job.
 
-    ``interval`` is the seconds between the samples in ``history``. ``patience`` is the seconds
-    within which a working process reports progress. ``clock`` and ``wall`` are the monotonic clock
-    and the time since 1970. ``is_ready`` is True once the process has the log, the source or Spark
-    that it works on.
+    ``interval`` is the seconds between the samples in ``history``. ``life`` says whether the
+    process is alive, and has the monotonic clock; ``wall`` is the time since 1970. ``is_ready`` is
+    True once the process has the log, the source or Spark that it works on.
     """
 
     def __init__(
         self,
         interval: float,
-        patience: float,
-        clock: Callable[[], float] = time.monotonic,
+        life: LifeClock,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.interval, self.patience, self.clock, self.wall = interval, patience, clock, wall
-        self.started, self.progress_time = wall(), clock()
+        self.interval, self.life, self.clock, self.wall = interval, life, life.clock, wall
+        self.started, self.progress_time = wall(), life.clock()
         self.is_ready = False
         self.history: deque[Sample] = deque(maxlen=max(1, int(HISTORY_SECONDS / interval)))
         self._lock = threading.Lock()
         self._sampled = (self.progress_time, 0, 0)
-
-    @property
-    def is_alive(self) -> bool:
-        """True if there was progress within ``patience``."""
-        return self.clock() - self.progress_time <= self.patience
 
     @property
     def progress_wall(self) -> float:
@@ -200,10 +194,13 @@ class Activity(Monitored, Observer):
     """
 
     def __init__(
-        self, counters: Counters, interval: float, patience: float, **clocks: Callable[[], float]
+        self,
+        counters: Counters,
+        interval: float,
+        life: LifeClock,
+        wall: Callable[[], float] = time.time,
     ) -> None:
-        """Begin to observe. ``clocks`` replace the clocks of ``Monitored``."""
-        super().__init__(interval, patience, **clocks)
+        super().__init__(interval, life, wall)
         self.counters = counters
         self.state = State(Doing.CONNECTING, self.progress_time)
         self.reconnects = 0
@@ -408,11 +405,6 @@ class Activity(Monitored, Observer):
         ]
         return [(sent, verdict) for sent, verdict in verdicts if verdict.level is not Level.SUCCESS]
 
-    @property
-    def is_alive(self) -> bool:
-        """True also while the publisher waits for a receiver or a database that is away."""
-        return self.state.doing is Doing.WAITING or super().is_alive
-
     def in_words(self, *, quotes: bool = True) -> str:
         now = self.clock()
         doing, since, reason, until, in_short = self.state
@@ -473,9 +465,10 @@ class JobActivity(Monitored):
     The job is ready when it has Spark and the database and the work has begun.
     """
 
-    def __init__(self, interval: float, patience: float, **clocks: Callable[[], float]) -> None:
-        """Begin to observe. ``clocks`` replace the clocks of ``Monitored``."""
-        super().__init__(interval, patience, **clocks)
+    def __init__(
+        self, interval: float, life: LifeClock, wall: Callable[[], float] = time.time
+    ) -> None:
+        super().__init__(interval, life, wall)
         self.stage, self.seen = STARTING, _Seen()
         self.begun = self.progress_time
         self.rows, self.events = dict.fromkeys(STAGES, 0), 0
@@ -494,8 +487,14 @@ class JobActivity(Monitored):
     def _enter(self, stage: str, progress: Callable[[], JobProgress] | None) -> None:
         with self._lock:
             self._progress, self.stage, self.seen, self.is_ready = progress, stage, _Seen(), True
-            self.begun = self.progress_time = self.clock()
+            self.begun = self._progressed()
             self._sampled = (self.begun, 0, self.events)
+
+    def _progressed(self) -> float:
+        """Note progress, which is a sign of life, and return its time."""
+        self.progress_time = self.clock()
+        self.life.sign()
+        return self.progress_time
 
     def add_sample(self) -> None:
         with self._lock:
@@ -513,7 +512,7 @@ class JobActivity(Monitored):
                 self.seen.rows,
                 self.seen.events,
             ):
-                self.progress_time = self.clock()
+                self._progressed()
             self.seen = seen
             self.rows[self.stage] = max(self.rows[self.stage], seen.rows)
             self.events = max(self.events, seen.events)

@@ -75,9 +75,9 @@ def _status_of(
             "next_try_seconds": next_try_seconds,
         },
         is_ready=watched.is_ready,
-        is_alive=watched.is_alive,
+        is_alive=watched.life.is_alive,
         progress_seconds=round(watched.clock() - watched.progress_time, 3),
-        patience_seconds=watched.patience,
+        patience_seconds=watched.life.patience,
         **known,
     )
 

@@ -46,7 +46,6 @@ from eventlog.publisher.delivery import (
     deliver,
     send_heartbeat,
 )
-from eventlog.publisher.health_file import Progress
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor
 from eventlog.publisher.sinks import Sink
@@ -90,16 +89,14 @@ def follow(
     stop: Stop,
     *,
     once: bool = False,
-    progress: Progress = lambda: None,
     observer: Observer = SILENT,
 ) -> None:
     """Publish the source until ``stop`` is set or it ends; with ``once`` up to its present end.
 
     A source or a position that fails is opened again with a back-off, from the last saved position.
-    ``progress`` is called when there is some, and ``observer`` is informed of the work. Raises
-    FatalAnswer, AnotherPublisher, and the errors of the source except SourceAway and DatabaseAway.
-    These two are raised if nothing has been read yet, or with ``once``. With ``once`` it raises
-    ReceiverAway if events are left.
+    ``observer`` is informed of the work. Raises FatalAnswer, AnotherPublisher, and the errors of
+    the source except SourceAway and DatabaseAway. These two are raised if nothing has been read
+    yet, or with ``once``. With ``once`` it raises ReceiverAway if events are left.
     """
     options = following.options
 
@@ -109,8 +106,8 @@ def follow(
             closing(open_sink()) as sink,
             ThreadPoolExecutor(options.concurrency, thread_name_prefix="eventlog-send") as threads,
         ):
-            reporting = ReportingSink(sink, progress, observer)
-            run = Run(following, position, reporting, threads, stop, progress, once, observer)
+            reporting = ReportingSink(sink, observer)
+            run = Run(following, position, reporting, threads, stop, once, observer)
             with closing(_steps(run)) as steps:
                 for step in steps:
                     connected()
@@ -140,14 +137,13 @@ class Run:
         sink: Sink,
         threads: Executor,
         stop: Stop,
-        progress: Progress,
         once: bool,
         observer: Observer,
     ) -> None:
         """Continue from the position, under a new flight number."""
         options = following.options
         self.following, self.options, self.counters = following, options, following.counters
-        self.stop, self.progress, self.once, self.observer = stop, progress, once, observer
+        self.stop, self.once, self.observer = stop, once, observer
         saved = position.load()
         self.saved = saved._replace(flight=saved.flight + 1)
         position.save(self.saved)
@@ -453,7 +449,7 @@ def _apply_step(run: Run, step: Step) -> None:
             _rest(run, step.rest)
         else:
             # also if there is nothing to send for long, as within a long transaction
-            run.progress()
+            run.observer.progressed()
             run.save_if_due()
         return
     if isinstance(step, Described):
@@ -568,7 +564,7 @@ def _rest(run: Run, seconds: float) -> None:
     run.send_all()
     if run.stop.is_set():
         return
-    run.progress()
+    run.observer.progressed()
     now = time.monotonic()
     if run.heartbeat.is_due(now):
         run.send_heartbeat()

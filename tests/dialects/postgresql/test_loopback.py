@@ -23,6 +23,7 @@ from eventlog.model import Document
 from eventlog.publisher import context as publisher_context
 from eventlog.publisher.context import REPORT_INTERVAL, Context, Counters
 from eventlog.publisher.daemon import publish
+from eventlog.publisher.observer import Observer
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 
@@ -171,6 +172,16 @@ class Heard(PlainSink):
         raise AssertionError("nothing is published here")
 
 
+class Once(Observer):
+    """Stops the publisher after its first cycle."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._stop = stop
+
+    def progressed(self) -> None:
+        self._stop.set()
+
+
 def test_a_publisher_that_runs_again_warns_of_the_rows_of_that_run_alone(
     home: sa.Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -178,7 +189,7 @@ def test_a_publisher_that_runs_again_warns_of_the_rows_of_that_run_alone(
     execute(home, "INSERT INTO hr.usr VALUES (1, NULL)")
     for _ in range(2):
         stop = StopRequest()
-        publish(lambda: open_context(config, counters), Heard, stop, stop.set)
+        publish(lambda: open_context(config, counters), Heard, stop, Once(stop))
     assert counters.rows_loopback == len(statuses(home)) > 0
     assert sum("without being published" in record.message for record in caplog.records) == 1
 
@@ -194,16 +205,19 @@ def test_a_running_publisher_warns_at_most_once_a_minute(
     changes = [(1, 0.0), (2, REPORT_INTERVAL / 2), (3, REPORT_INTERVAL), (4, REPORT_INTERVAL + 1)]
     beats = 0
 
-    def beat() -> None:
-        # After each cycle: how many warnings there are, and the next change at its time.
-        nonlocal beats
-        warned.append(sum("without being published" in record.message for record in caplog.records))
-        if beats == len(changes):
-            stop.set()
-            return
-        key, clock[0] = changes[beats]
-        execute(home, f"INSERT INTO hr.usr VALUES ({key}, NULL)")
-        beats += 1
+    class Beats(Observer):
+        def progressed(self) -> None:
+            # After each cycle: how many warnings there are, and the next change at its time.
+            nonlocal beats
+            warned.append(
+                sum("without being published" in record.message for record in caplog.records)
+            )
+            if beats == len(changes):
+                stop.set()
+                return
+            key, clock[0] = changes[beats]
+            execute(home, f"INSERT INTO hr.usr VALUES ({key}, NULL)")
+            beats += 1
 
     @contextmanager
     def opened() -> Iterator[Context]:
@@ -213,7 +227,7 @@ def test_a_running_publisher_warns_at_most_once_a_minute(
             )
 
     with caplog.at_level(logging.WARNING):
-        publish(opened, Heard, stop, beat)
+        publish(opened, Heard, stop, Beats())
     # None before the first row, at once after it, none within the minute, one after it, none within
     # the next.
     assert warned == [0, 1, 1, 2, 2]
