@@ -37,8 +37,9 @@ from eventlog.registry import format_named
 
 
 def _check_place(format: str, place: str) -> None:
-    """Raise ConfigError for a URL that a format does not accept. The message leaves the URL out: it
-    may contain a password.
+    """Raise ConfigError for a URL that a format does not accept.
+
+    The message leaves the URL out: it may contain a password.
     """
     scheme, is_url, _ = place.partition("://")
     schemes = format_named(format).schemes

@@ -31,8 +31,9 @@ class EventType(IntEnum):
 
 
 class Status(StrEnum):
-    """The status letters of spec/event-log.md 2. Any other letter is reserved and stays
-    unchanged.
+    """The status letters of spec/event-log.md 2.
+
+    Any other letter is reserved and stays unchanged.
     """
 
     NEW = "N"
@@ -370,8 +371,9 @@ def changes_nothing(change: Change) -> bool:
 
 
 class KafkaRecord(NamedTuple):
-    """A record to be written to a topic. ``topic`` None = that of the sink; ``value`` None = a
-    tombstone.
+    """A record to be written to a topic.
+
+    ``topic`` None = that of the sink; ``value`` None = a tombstone.
     """
 
     topic: str | None
@@ -381,8 +383,9 @@ class KafkaRecord(NamedTuple):
 
 
 class Level(IntEnum):
-    """The levels of an answer. Of several for one event the greatest, which is the worst,
-    counts.
+    """The levels of an answer.
+
+    Of several for one event the greatest, which is the worst, counts.
     """
 
     SUCCESS = 0

@@ -185,8 +185,9 @@ _Images: TypeAlias = tuple[dict[str, Value] | None, dict[str, Value] | None, fro
 
 
 class _ClassReader:
-    """A reader of the attributes of a class's events. ``object_class`` is None if the class is
-    unknown.
+    """A reader of the attributes of a class's events.
+
+    ``object_class`` is None if the class is unknown.
     """
 
     __slots__ = ("_attributes", "_readers", "_values", "object_class")
@@ -277,8 +278,9 @@ None = its steps show whether it is.
 def attribute_reader(
     value_type: str, attribute: Attribute | None, values: ValueOptions
 ) -> ReadValue:
-    """Return the function that reads the texts of an attribute of this XDS type. ``attribute`` is
-    None if it is unknown.
+    """Return the function that reads the texts of an attribute of this XDS type.
+
+    ``attribute`` is None if it is unknown.
     """
     if attribute is None:
         return xds_value_reader(value_type, None, values)
@@ -348,8 +350,9 @@ ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
 
 
 def net_of_many(steps: Iterable[ValueStep]) -> _Net:
-    """Return the net effect of steps on a multi-valued attribute. The values that remove-all-values
-    removes are unknown.
+    """Return the net effect of steps on a multi-valued attribute.
+
+    The values that remove-all-values removes are unknown.
     """
     removed: list[Value] = []
     added: list[Value] = []

@@ -279,8 +279,9 @@ class Format:
     def write(
         self, changes: Iterable[Change], target: str, options: Mapping[str, Any], report: Report
     ) -> None:
-        """Write changes to a target, with the writer's options of ``--map``. Raises ConfigError for
-        wrong options.
+        """Write changes to a target, with the writer's options of ``--map``.
+
+        Raises ConfigError for wrong options.
         """
         chosen = parse_all_options(self.writer_options, options, f"the {self.name} writer")
         self.write_changes(changes, target, *chosen, report)
@@ -405,8 +406,9 @@ def with_key(change: Change, object_class: ObjectClass | None) -> Change:
 
 
 def old_and_new_key(change: Change) -> tuple[Key, Key]:
-    """Return the key before and after a change that has a key. Both are equal if the key did not
-    change.
+    """Return the key before and after a change that has a key.
+
+    Both are equal if the key did not change.
     """
     assert change.key is not None
     old = old_key(change) if change.op is ChangeOp.UPDATE else change.key

@@ -113,8 +113,9 @@ def loads(line: str | bytes) -> Change:
 
 
 def typed_change(change: Change, catalog: Catalog | None) -> Change:
-    """Return a change read from JSON with its values typed by the columns of the catalogue. Raises
-    FormatError.
+    """Return a change read from JSON with its values typed by the columns of the catalogue.
+
+    Raises FormatError.
     """
     object_class = class_of_change(catalog, change)
     if object_class is None:

@@ -311,8 +311,9 @@ class Group(Command, click.Group):
 
 
 class _LazyGroup(Group):
-    """The group of the commands in ``COMMANDS``. Help and completion list them without importing
-    them.
+    """The group of the commands in ``COMMANDS``.
+
+    Help and completion list them without importing them.
     """
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -350,8 +351,9 @@ DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
 
 
 def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:
-    """Return the flags as ``section.key`` -> text. Raises ConfigError for a ``--set`` that is no
-    assignment.
+    """Return the flags as ``section.key`` -> text.
+
+    Raises ConfigError for a ``--set`` that is no assignment.
     """
     flags: dict[str, str] = {}
     for assignment in assignments:

@@ -246,8 +246,9 @@ def _setting(text: str) -> tuple[str, str]:
 
 
 def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
-    """Return the writer's options of a map: its member ``writer``, or the map itself. Raises
-    ConfigError.
+    """Return the writer's options of a map: its member ``writer``, or the map itself.
+
+    Raises ConfigError.
     """
     chosen = map.get("writer", {}) if "writer" in map or "reader" in map else map
     if not isinstance(chosen, Mapping):

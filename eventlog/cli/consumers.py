@@ -117,8 +117,9 @@ def reset(context: CommandContext, name: str, begin: str, yes: bool) -> None:
 @yes_option
 @click.pass_obj
 def drop(context: CommandContext, name: str, yes: bool) -> None:
-    """Forget the consumer NAME and what is in flight for it. Purge keeps no rows for it any
-    more.
+    """Forget the consumer NAME and what is in flight for it.
+
+    Purge keeps no rows for it any more.
     """
     config = context.config()
     with session(config) as (conn, dialect):

@@ -37,8 +37,9 @@ DEFAULT_FILE: Final = Path("eventlog.toml")
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The global options. ``config_file`` is None without --config; ``flags`` maps ``section.key``
-    to text.
+    """The global options.
+
+    ``config_file`` is None without --config; ``flags`` maps ``section.key`` to text.
     """
 
     config_file: Path | None
@@ -140,8 +141,9 @@ yes_option = click.option(
 
 
 def engine_of(config: Config) -> tuple[Engine, Dialect]:
-    """Return an engine for the configured database, and its dialect. Raises ConfigError; connecting
-    raises DatabaseError.
+    """Return an engine for the configured database, and its dialect.
+
+    Raises ConfigError; connecting raises DatabaseError.
     """
     from eventlog.sql.connection import connect, dialect_of
 
@@ -163,8 +165,9 @@ def session(config: Config, *, writes: bool = True) -> Iterator[tuple[Connection
 
 @contextmanager
 def transaction(config: Config) -> Iterator[tuple[Connection, Dialect]]:
-    """Open a writing transaction on the configured database, committed at the end. Raises
-    DatabaseError.
+    """Open a writing transaction on the configured database, committed at the end.
+
+    Raises DatabaseError.
     """
     with session(config) as (conn, dialect), conn.begin():
         yield conn, dialect
@@ -181,8 +184,9 @@ def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
 
 
 def spark_module(name: str) -> Any:
-    """Import a module of ``eventlog.spark`` by its name, since eventlog works without Spark. Raises
-    ConfigError.
+    """Import a module of ``eventlog.spark`` by its name, since eventlog works without Spark.
+
+    Raises ConfigError.
     """
     try:
         return import_module(name)
@@ -303,15 +307,17 @@ def note(message: str) -> None:
 def result(
     message: str, *, colour: str | None = None, bold: bool | None = None, end: str = "\n"
 ) -> None:
-    """Write a line of the result to standard output. Characters that its encoding lacks are
-    escaped.
+    """Write a line of the result to standard output.
+
+    Characters that its encoding lacks are escaped.
     """
     click.secho(_encodable(message) + end, fg=colour, bold=bold, nl=False)
 
 
 def print_json(value: Any) -> None:
-    """Write a result for programs: JSON on standard output. Dates become ISO texts, other objects
-    their text.
+    """Write a result for programs: JSON on standard output.
+
+    Dates become ISO texts, other objects their text.
     """
     text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
     if _encodable(text) != text:

@@ -295,8 +295,9 @@ def decode(
 def readable(
     source_format: str, source: str, options: Mapping[str, Any], report: Report
 ) -> Iterator[str]:
-    """Yield the lines of text that show a source. Raises FormatError after the lines of the
-    readable part.
+    """Yield the lines of text that show a source.
+
+    Raises FormatError after the lines of the readable part.
     """
     conversion.check_source(source_format, source)
     yield from format_named(source_format).lines(source, options, report, block)

@@ -115,8 +115,9 @@ _SCENES = (
 """The scenes: a title, and the statements of one transaction each."""
 
 _Rows: TypeAlias = tuple[int, int]
-"""The first and the last record_id of the rows that a scene logged. The last is less than the first
-if there are none.
+"""The first and the last record_id of the rows that a scene logged.
+
+The last is less than the first if there are none.
 """
 
 

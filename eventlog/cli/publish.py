@@ -290,8 +290,9 @@ def _log_settings(config: Config) -> None:
 
 
 def _stop_on_signals() -> StopRequest:
-    """Return a request to stop that SIGTERM and SIGINT make. A second signal ends the process at
-    once.
+    """Return a request to stop that SIGTERM and SIGINT make.
+
+    A second signal ends the process at once.
     """
     stop = StopRequest()
 

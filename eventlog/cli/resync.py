@@ -256,8 +256,9 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
 
 
 def class_of(catalog: Catalog, name: str) -> ObjectClass:
-    """Return the class of this name, exactly or without case. Raises ConfigError that names the
-    classes.
+    """Return the class of this name, exactly or without case.
+
+    Raises ConfigError that names the classes.
     """
     name_of_log = catalog.log_name(name)
     if name_of_log is None:

@@ -90,8 +90,9 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
 
 
 def _fill(context: CommandContext, path: Path) -> None:
-    """Add a watch for each table to the file, which is written first if it does not exist. Raises
-    ConfigError.
+    """Add a watch for each table to the file, which is written first if it does not exist.
+
+    Raises ConfigError.
     """
     # These imports load SQLAlchemy, which the rest of this command does not need.
     from eventlog.publisher.configured_classes import class_schema
@@ -211,6 +212,7 @@ def _with_database(text: str, config: Config) -> str:
 
 def _from_driver(export: Path) -> tuple[str, list[str]]:
     """Return the file made from a driver's export, and the parameters that were not taken over.
+
     Raises ConfigError.
     """
     # This import loads an XML parser, which most commands do not need.

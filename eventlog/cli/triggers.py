@@ -368,8 +368,9 @@ def show(
 
 
 def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Path) -> None:
-    """Print the script that makes the declared triggers, without asking a database. Raises
-    ConfigError.
+    """Print the script that makes the declared triggers, without asking a database.
+
+    Raises ConfigError.
     """
     config = context.config()
     try:
@@ -390,8 +391,9 @@ def _print_compiled(context: CommandContext, dialect: Dialect, catalog_file: Pat
 
 
 def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
-    """Yield warnings about a file's tables that do not fit this database. Raises ConfigError for a
-    name that is too long.
+    """Yield warnings about a file's tables that do not fit this database.
+
+    Raises ConfigError for a name that is too long.
     """
     if database.dialect != dialect.name:
         yield (

@@ -419,8 +419,9 @@ class _ClassReader:
 
 
 def _text_reader(attribute: Attribute, values: ValueOptions) -> ReadValue:
-    """Return the function that reads the texts of an attribute. Text that Python cannot hold as a
-    value stays text.
+    """Return the function that reads the texts of an attribute.
+
+    Text that Python cannot hold as a value stays text.
     """
     read = attribute_reader(attribute.value_type, attribute, values)
     if read is str:
@@ -611,8 +612,9 @@ def _goes_on(line: bytes) -> bool:
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:
-    """Write changes as events to a file, whole or not at all. A change that no event can hold is
-    reported and skipped.
+    """Write changes as events to a file, whole or not at all.
+
+    A change that no event can hold is reported and skipped.
     """
     catalog = catalog_of(options.catalog)
     encoding = JsonEncoding(options.integers, options.nested_values)

@@ -30,8 +30,9 @@ class Effective(NamedTuple):
 
 
 def effective(config: Config) -> Iterator[Effective]:
-    """Yield every setting and its source, secrets masked. The options of other types follow those
-    of the chosen type.
+    """Yield every setting and its source, secrets masked.
+
+    The options of other types follow those of the chosen type.
     """
     yield from _settings(config, installed_sections(), others=True)
 
@@ -48,8 +49,9 @@ def said(config: Config) -> Iterator[Effective]:
 
 
 def _settings(config: Config, sections: Iterable[str], *, others: bool) -> Iterator[Effective]:
-    """Yield the settings of these sections. With ``others`` the options of types that are not
-    chosen are included.
+    """Yield the settings of these sections.
+
+    With ``others`` the options of types that are not chosen are included.
     """
     for section in sections:
         if section.startswith(OF_FORMAT):

@@ -229,8 +229,9 @@ def _driver_config(root: _Element) -> _Element | None:
 
 
 def _driver_of(config: _Element) -> _Element:
-    """Return the element of the driver that contains a driver-config. User and server stand beside
-    the driver-config.
+    """Return the element of the driver that contains a driver-config.
+
+    User and server stand beside the driver-config.
     """
     for above in config.iterancestors():
         if _tag(above) in ("driver-configuration", "driver", "init-params"):

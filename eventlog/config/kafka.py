@@ -45,8 +45,9 @@ class KafkaOptions(Protocol):
 
 
 def kafka_properties(options: KafkaOptions, section: str) -> dict[str, Any]:
-    """Return the settings of librdkafka, including the secrets that the options refer to. Raises
-    ConfigError.
+    """Return the settings of librdkafka, including the secrets that the options refer to.
+
+    Raises ConfigError.
     """
     properties = dict(options.properties or {})
     for name, reference in (options.secret_properties or {}).items():

@@ -70,15 +70,17 @@ class Keys:
         return self._types["format"]
 
     def options_of_type(self, section: str) -> type:
-        """Return the options dataclass of the type that is chosen in a section. Raises
-        ConfigError.
+        """Return the options dataclass of the type that is chosen in a section.
+
+        Raises ConfigError.
         """
         kind: type = named(CHOSEN[section], self._types[section]).options
         return kind
 
     def of(self, section: str) -> Mapping[str, Target]:
-        """Return the keys of a section, without those of other types than the chosen one. Raises
-        ConfigError.
+        """Return the keys of a section, without those of other types than the chosen one.
+
+        Raises ConfigError.
         """
         if section not in self._found:
             options = dict(self._options_of(section))

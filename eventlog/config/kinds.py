@@ -75,8 +75,9 @@ _SECRET_PROPERTY: Final = re.compile(
 
 
 def librdkafka(section: str) -> Kind:
-    """Return the kind of a section's librdkafka settings. It refuses secrets, which belong in
-    ``secret_properties``.
+    """Return the kind of a section's librdkafka settings.
+
+    It refuses secrets, which belong in ``secret_properties``.
     """
 
     def parse(value: Any) -> Mapping[str, Any]:
@@ -292,8 +293,9 @@ def from_directory(url: str, directory: Path) -> str:
 
 
 def name_of(group: str) -> Kind:
-    """Return the kind of names of a group of the registry. It raises ConfigError for an unknown
-    name.
+    """Return the kind of names of a group of the registry.
+
+    It raises ConfigError for an unknown name.
     """
 
     def parse(value: Any) -> str:

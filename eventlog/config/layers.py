@@ -160,8 +160,9 @@ def _of_format(
 def _file_setting(
     section: str, key: str, value: Any, place: str, path: Path | None, keys: Keys
 ) -> Read:
-    """Yield the setting of a key of a section of the file, or its error. ``path`` is as in
-    ``from_file``.
+    """Yield the setting of a key of a section of the file, or its error.
+
+    ``path`` is as in ``from_file``.
     """
     target = keys.find(section, key)
     source = f"{place}: {section}.{key}"

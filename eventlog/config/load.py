@@ -162,8 +162,9 @@ T = TypeVar("T")
 
 
 class _Errors(list[ConfigError]):
-    """The errors of several steps, which are told together. As a context it takes the error of a
-    block.
+    """The errors of several steps, which are told together.
+
+    As a context it takes the error of a block.
     """
 
     def __enter__(self) -> None: ...
@@ -198,8 +199,9 @@ def _by_name(settings: Iterable[Setting]) -> dict[Name, list[Setting]]:
 
 
 def _choose(settings: Sequence[Setting]) -> Setting:
-    """Return the setting that takes precedence. Raises ConfigError if its layer has the value and a
-    file with the value.
+    """Return the setting that takes precedence.
+
+    Raises ConfigError if its layer has the value and a file with the value.
     """
     first, *others = sorted(settings, key=lambda setting: setting.layer)
     if others and others[0].layer == first.layer:
@@ -216,6 +218,7 @@ def _section(
     is_idm: bool,
 ) -> Any:
     """Return the settings of a section, and with them those of its type, or of single formats.
+
     Raises ConfigError.
     """
     settings = _of_class(SECTIONS[section], section, values, is_idm)
@@ -389,8 +392,9 @@ def is_set(config: Config, name: str) -> bool:
 
 
 def connection_url(database: DatabaseSettings) -> URL:
-    """Return the URL to connect with, including the password. Raises ConfigError if it is missing
-    or malformed.
+    """Return the URL to connect with, including the password.
+
+    Raises ConfigError if it is missing or malformed.
     """
     if database.url is None:
         raise ConfigError(

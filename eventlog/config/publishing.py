@@ -25,6 +25,7 @@ def chosen_format(config: Config) -> Format:
 
 def options_for(config: Config, format: Format) -> Any:
     """Return the options that the configuration has for a format, None if it is not published.
+
     Raises ConfigError.
     """
     if format.publish_options is None:

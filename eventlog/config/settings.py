@@ -398,8 +398,9 @@ def may_stand_in_file(option: Option) -> bool:
 
 
 CHOSEN: Final[Mapping[str, str]] = {"sink": SINKS, "source": SOURCES}
-"""The sections whose ``type`` names a class of a group of the registry. They hold the options of
-that class, too.
+"""The sections whose ``type`` names a class of a group of the registry.
+
+They hold the options of that class, too.
 """
 
 

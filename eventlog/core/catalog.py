@@ -28,8 +28,9 @@ from eventlog.errors import ConfigError, EventlogError, RowError, together
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table or view. ``deterministic`` is False for text whose ``=`` is coarser than
-    its bytes.
+    """A column of a table or view.
+
+    ``deterministic`` is False for text whose ``=`` is coarser than its bytes.
     """
 
     name: str
@@ -39,8 +40,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ForeignKey:
-    """A foreign key with its columns in pairs. A table orders them by the position of their first
-    column.
+    """A foreign key with its columns in pairs.
+
+    A table orders them by the position of their first column.
     """
 
     columns: tuple[str, ...]

@@ -33,8 +33,9 @@ from eventlog.model import ALL, All, EventType, QueueRow
 ) = map(int, EventType)
 
 ROW_TYPES: Final = (DELETE_ROW, INSERT_ROW_QUERY_BACK, UPDATE_ROW_QUERY_BACK)
-"""The types of rows about a whole object. Rows of all other types, ``FIELD_TYPES``, name a
-column.
+"""The types of rows about a whole object.
+
+Rows of all other types, ``FIELD_TYPES``, name a column.
 """
 
 FIELD_TYPES: Final = (
@@ -183,8 +184,9 @@ def _former_object(table: _Table | None, text: str | None) -> ObjectId | None:
 
 
 def is_of(perpetrator: str | None, user: str | None) -> bool:
-    """Return True if a row's perpetrator is this user, False if ``user`` is None. CHAR padding is
-    ignored.
+    """Return True if a row's perpetrator is this user, False if ``user`` is None.
+
+    CHAR padding is ignored.
     """
     return user is not None and perpetrator is not None and perpetrator.rstrip(" ") == user
 

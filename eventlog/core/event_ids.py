@@ -20,8 +20,9 @@ def new_epoch(now: datetime) -> str:
 
 
 def raised_at(epoch: str) -> datetime | None:
-    """Return when an epoch was drawn, None for the empty one. Raises ValueError for a text that is
-    no epoch.
+    """Return when an epoch was drawn, None for the empty one.
+
+    Raises ValueError for a text that is no epoch.
     """
     return datetime.strptime(epoch[:14], _SECOND).replace(tzinfo=UTC) if epoch else None
 
@@ -59,7 +60,8 @@ def without_key(event_id: str) -> str:
 
 
 def record_id_of(event_id: str) -> int:
-    """Return the record_id in the event-id of a log's event. Raises ValueError for an event of
-    another source.
+    """Return the record_id in the event-id of a log's event.
+
+    Raises ValueError for an event of another source.
     """
     return int(event_id.partition(".")[0])

@@ -456,8 +456,9 @@ def association_of(outgoing: Outgoing) -> str:
 
 
 def public_event(outgoing: Outgoing) -> Event:
-    """Return the event in the form for receivers in Python and for people. ``outgoing`` has an
-    operation.
+    """Return the event in the form for receivers in Python and for people.
+
+    ``outgoing`` has an operation.
     """
     assert outgoing.operation is not None
     assert outgoing.object_id is not None

@@ -27,8 +27,9 @@ never folds.
 """
 
 Group: TypeAlias = list[CheckedRow]
-"""The rows of one object that fold together, in queue order, at least one. ``fold`` has finished it
-when it returns.
+"""The rows of one object that fold together, in queue order, at least one.
+
+``fold`` has finished it when it returns.
 """
 
 

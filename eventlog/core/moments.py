@@ -167,15 +167,17 @@ def without_zeros(text: str) -> str:
 
 
 def naive_utc(moment: datetime) -> datetime:
-    """Return a moment in UTC without its zone; a moment that has no zone stays as it is. Raises
-    OverflowError.
+    """Return a moment in UTC without its zone; a moment that has no zone stays as it is.
+
+    Raises OverflowError.
     """
     return moment if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
 
 
 def aware_utc(moment: datetime) -> datetime:
-    """Return a moment in UTC with its zone; a moment that has no zone is in UTC already. Raises
-    OverflowError.
+    """Return a moment in UTC with its zone; a moment that has no zone is in UTC already.
+
+    Raises OverflowError.
     """
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 

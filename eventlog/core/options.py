@@ -294,8 +294,9 @@ def _parse_path(value: Any) -> Path:
 
 
 def parse_names(value: Any) -> tuple[str, ...]:
-    """Parse names in a list, or in text with separators: at least one, none twice. Raises
-    ValueError.
+    """Parse names in a list, or in text with separators: at least one, none twice.
+
+    Raises ValueError.
     """
     names = (
         re.split(r"[;,\s]+", value.strip(f"{_BLANKS};,"), flags=re.ASCII)

@@ -122,8 +122,9 @@ numeric.
 
 
 def decimal_text(number: Decimal) -> str:
-    """Return a number without an exponent. Raises BadValue for one with more than ``WIDEST``
-    places.
+    """Return a number without an exponent.
+
+    Raises BadValue for one with more than ``WIDEST`` places.
     """
     if not -WIDEST <= number.adjusted() < WIDEST:
         raise BadValue(
@@ -168,6 +169,7 @@ def to_text(value: Value) -> str:
 
 def typed_by(type: ColumnType, value: Value) -> Value:
     """Return a value that has lost its type, such as one from JSON, as a value of its column.
+
     Raises BadValue.
     """
     if is_multi_valued(value):
@@ -236,6 +238,7 @@ _is_plain_moment: Final = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[ T](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](?:\.[0-9]{1,9})?"
 ).fullmatch
 """A test for timestamps that Python parses as needed here: no zone, and digits beyond six cut off.
+
 Nearly all are such.
 """
 

@@ -33,19 +33,22 @@ from eventlog.errors import shown
 from eventlog.model import Lob, Value
 
 Encode = Callable[[Value], Any]
-"""A function from a value other than NULL to its JSON. It raises ValueError, ArithmeticError,
-RowError.
+"""A function from a value other than NULL to its JSON.
+
+It raises ValueError, ArithmeticError, RowError.
 """
 
 Decode = Callable[[Any], Value]
-"""A function from JSON other than null to its value. It raises ValueError, ArithmeticError,
-RowError.
+"""A function from JSON other than null to its value.
+
+It raises ValueError, ArithmeticError, RowError.
 """
 
 
 class Field(NamedTuple):
-    """The writing of a column's values. ``schema`` is that of Connect, without ``field`` and
-    ``optional``.
+    """The writing of a column's values.
+
+    ``schema`` is that of Connect, without ``field`` and ``optional``.
     """
 
     schema: Mapping[str, Any]
@@ -252,8 +255,9 @@ def _bytes(value: Any) -> bytes:
 
 
 def _address(value: Value) -> str:
-    """Return an inet address in PostgreSQL's own text. The log adds the mask of a single host,
-    which is removed.
+    """Return an inet address in PostgreSQL's own text.
+
+    The log adds the mask of a single host, which is removed.
     """
     text = _text(value)
     return text.removesuffix("/128") if ":" in text else text.removesuffix("/32")

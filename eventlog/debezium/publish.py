@@ -30,8 +30,9 @@ from eventlog.model import Change, KafkaRecord, Level, Row, Verdict
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
-    """Return the options of the writer of records. The options of a backlog's request already
-    include them.
+    """Return the options of the writer of records.
+
+    The options of a backlog's request already include them.
     """
     named = same_fields(options, WriteOptions)
     for name, value in (("database", publishing.database), ("topic", publishing.topic)):

@@ -367,8 +367,9 @@ def _without(row: Row | None, names: set[str]) -> Row | None:
 
 
 def _before(change: Change, after: Row) -> Row | None:
-    """Return the whole row before an update: unchanged columns are as they are after it. None =
-    unknown.
+    """Return the whole row before an update: unchanged columns are as they are after it.
+
+    None = unknown.
     """
     before, changed = change.before, change.changed
     if before is None or change.extras.get("changed_unknown"):

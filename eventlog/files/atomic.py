@@ -123,8 +123,9 @@ def _is_special(path: Path) -> bool:
 
 
 def _beside(path: Path) -> Path:
-    """Return the name of the unfinished output. Raises ConfigError if its directory does not
-    exist.
+    """Return the name of the unfinished output.
+
+    Raises ConfigError if its directory does not exist.
     """
     check_parent(path)
     return path.with_name(f".{path.name}.{os.getpid()}.part")

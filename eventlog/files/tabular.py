@@ -118,8 +118,9 @@ def read_rows(path: Path) -> tuple[tuple[str, ...], Rows]:
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[BinaryIO]:
-    """Open the content of a file, decompressed as its name says. Raises FormatError, ConfigError,
-    FileNotFoundError.
+    """Open the content of a file, decompressed as its name says.
+
+    Raises FormatError, ConfigError, FileNotFoundError.
     """
     with _reading(path):
         if path.suffix == ".zst":
@@ -148,8 +149,9 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def read_csv(path: Path) -> tuple[tuple[str, ...], Rows]:
-    """Return the names in the first line of a file, and the records behind it. Raises as
-    ``read_rows``.
+    """Return the names in the first line of a file, and the records behind it.
+
+    Raises as ``read_rows``.
     """
     records = _csv_file(path)
     _, first = next(records, (1, []))
@@ -295,8 +297,9 @@ year 9999.
 
 
 def pyarrow() -> Any:
-    """Return the package pyarrow with ``pyarrow.parquet``. Raises ConfigError if it is not
-    installed.
+    """Return the package pyarrow with ``pyarrow.parquet``.
+
+    Raises ConfigError if it is not installed.
     """
     try:
         import pyarrow

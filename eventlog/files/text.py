@@ -22,8 +22,9 @@ LONGEST: Final = 256 << 20
 """The number of bytes of the longest line that is read."""
 
 DEEPEST: Final = 100
-"""The depth of the deepest JSON that is read. Functions that go through values level by level stay
-within Python's stack.
+"""The depth of the deepest JSON that is read.
+
+Functions that go through values level by level stay within Python's stack.
 """
 
 
@@ -52,6 +53,7 @@ def numbered_lines(
 
 def text_of(line: bytes) -> str:
     """Return the text of a line without a byte order mark; surrogates stay, as we write them.
+
     Raises FormatError.
     """
     try:
@@ -64,6 +66,7 @@ def text_of(line: bytes) -> str:
 
 def parsed_json(text: str | bytes) -> Any:
     """Return the value of JSON from outside; numbers with a point or an exponent are Decimal.
+
     Raises FormatError.
     """
     try:
@@ -215,6 +218,7 @@ def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:
 
 def referenced_secret(reference: str, source: str, environ: Mapping[str, str]) -> str:
     """Return the secret that a ``REFERENCE`` leads to; ``source`` names the setting that holds it.
+
     Raises ConfigError.
     """
     place = REFERENCE.fullmatch(reference)

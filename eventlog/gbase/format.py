@@ -43,8 +43,9 @@ class _Capture:
         self._located: FormatError | None = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield the bytes of the capture in bounded pieces. Raises FormatError if a file cannot be
-        read.
+        """Yield the bytes of the capture in bounded pieces.
+
+        Raises FormatError if a file cannot be read.
         """
         at = 0
         try:

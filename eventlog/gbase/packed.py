@@ -434,8 +434,9 @@ def datetime_text(value: Value, qualifier: Qualifier) -> str:
 
 
 def fields_of(value: Value, qualifier: Qualifier) -> Fields:
-    """Return the fields of a Python value or text, cut off at the qualifier's precision. Raises
-    ValueRange.
+    """Return the fields of a Python value or text, cut off at the qualifier's precision.
+
+    Raises ValueRange.
     """
     if isinstance(value, str):
         return _fields_of_text(value, qualifier)

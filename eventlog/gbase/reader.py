@@ -140,8 +140,9 @@ class StreamReader:
             yield from self.changes(committed)
 
     def finish(self) -> None:
-        """Declare the end of the stream: open transactions are dropped. Raises TruncatedStream
-        inside a record.
+        """Declare the end of the stream: open transactions are dropped.
+
+        Raises TruncatedStream inside a record.
         """
         self.close()
         self._framer.finish()

@@ -16,8 +16,9 @@ from eventlog.core.moments import EPOCH_UTC
 from eventlog.errors import FormatError, with_location
 
 Frame: TypeAlias = tuple[int, int, int, bytes]
-"""A record: offset in the stream, record number, header size, all its bytes. It is a bare tuple,
-since millions pass.
+"""A record: offset in the stream, record number, header size, all its bytes.
+
+It is a bare tuple, since millions pass.
 """
 
 _SCHEME: Final = 66

@@ -44,8 +44,9 @@ class Capture(NamedTuple):
 
 
 class Session(NamedTuple):
-    """An active session. ``read()`` returns the next bytes, TIMEOUT records among them; it raises
-    CdcError.
+    """An active session.
+
+    ``read()`` returns the next bytes, TIMEOUT records among them; it raises CdcError.
     """
 
     id: int
@@ -94,8 +95,9 @@ def capture_session(
 
 
 def _start(connection: Connection, session: int, capture: Capture) -> bool:
-    """Start a capture. Returns True if full-row logging had to be switched on, which only the
-    refused call shows.
+    """Start a capture.
+
+    Returns True if full-row logging had to be switched on, which only the refused call shows.
     """
     arguments = (
         "cdc_startcapture",
@@ -124,8 +126,9 @@ def _start(connection: Connection, session: int, capture: Capture) -> bool:
 
 
 def _close(connection: Connection, calls: Sequence[tuple[Any, ...]], failed: bool) -> None:
-    """Make all these calls, even if some fail. Raises the first error unless the session has
-    ``failed`` already.
+    """Make all these calls, even if some fail.
+
+    Raises the first error unless the session has ``failed`` already.
     """
     first: Exception | None = None
     for call in calls:
@@ -149,8 +152,9 @@ def _read(transport: Transport, session: int, size: int) -> bytes:
 
 
 def _call(connection: Connection, function: str, *arguments: object, about: str = "") -> int:
-    """Call a function of the interface and return its answer. Raises CdcError for a negative
-    one.
+    """Call a function of the interface and return its answer.
+
+    Raises CdcError for a negative one.
     """
     marks = ", ".join("?" * len(arguments))
     cursor = connection.cursor()

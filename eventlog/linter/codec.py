@@ -57,8 +57,9 @@ class Typ:
 
 @runtime_checkable
 class RowCodec(Protocol):
-    """A codec for row images of one kind. Every error of ``decode`` becomes RowDecodeError with
-    address and table.
+    """A codec for row images of one kind.
+
+    Every error of ``decode`` becomes RowDecodeError with address and table.
     """
 
     name: str

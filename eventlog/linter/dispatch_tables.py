@@ -54,8 +54,9 @@ class BadOperDate(FormatError):
 
 
 def oper_date_bytes(value: Any) -> bytes:
-    """Return the six bytes of an OPER_DATE, given as bytes or as twelve hex digits. Raises
-    BadOperDate.
+    """Return the six bytes of an OPER_DATE, given as bytes or as twelve hex digits.
+
+    Raises BadOperDate.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -80,8 +81,9 @@ def decode_oper_date(value: bytes) -> datetime:
 
 
 def encode_oper_date(local: datetime) -> bytes:
-    """Return the six bytes of a local time, naive. Raises ValueRange outside 1990-01-01 to
-    2126-02-07.
+    """Return the six bytes of a local time, naive.
+
+    Raises ValueRange outside 1990-01-01 to 2126-02-07.
     """
     since = local - _EPOCH
     seconds = since.days * 86400 + since.seconds
@@ -94,8 +96,9 @@ def encode_oper_date(local: datetime) -> bytes:
 
 
 def to_utc(oper_date: bytes, zone: tzinfo) -> datetime | None:
-    """Return the moment of an OPER_DATE in UTC, None for six zero bytes. Of two equal local times
-    it is the first.
+    """Return the moment of an OPER_DATE in UTC, None for six zero bytes.
+
+    Of two equal local times it is the first.
     """
     if oper_date == _NO_DATE:
         return None
@@ -112,16 +115,18 @@ def from_utc(moment: datetime | None, zone: tzinfo) -> bytes:
 
 
 def syslog_addr(value: int) -> tuple[int, int]:
-    """Split a SYSLOG_ADDR, a place in the system log, into file number and address. SQL may return
-    it negative.
+    """Split a SYSLOG_ADDR, a place in the system log, into file number and address.
+
+    SQL may return it negative.
     """
     value &= MASK_64
     return value >> 32, value & 0xFFFFFFFF
 
 
 def blob_attr(value: int) -> tuple[int, int]:
-    """Split a BLOBATR into the ATRNUM of the BLOB's column and the type of the BLOB. SQL may return
-    it negative.
+    """Split a BLOBATR into the ATRNUM of the BLOB's column and the type of the BLOB.
+
+    SQL may return it negative.
     """
     value &= 0xFFFF
     return value & 0xFF, value >> 8
@@ -133,8 +138,9 @@ def signed(value: int, bits: int) -> int:
 
 
 def stripped(value: Any) -> str:
-    """Return the text of a CHAR column without trailing blanks and NUL bytes; NULL is empty. Raises
-    BadColumnValue.
+    """Return the text of a CHAR column without trailing blanks and NUL bytes; NULL is empty.
+
+    Raises BadColumnValue.
     """
     if value is None:
         return ""
@@ -149,8 +155,9 @@ def stripped(value: Any) -> str:
 
 
 def data_bytes(value: Any) -> bytes:
-    """Return DATA as bytes, given as bytes or as hex digits; NULL is empty. Raises
-    BadColumnValue.
+    """Return DATA as bytes, given as bytes or as hex digits; NULL is empty.
+
+    Raises BadColumnValue.
     """
     if value is None:
         return b""
@@ -165,8 +172,9 @@ def data_bytes(value: Any) -> bytes:
 
 
 def integer(name: str, value: Any) -> int:
-    """Return a whole number, given as a number or as decimal text. Raises BadColumnValue naming the
-    column.
+    """Return a whole number, given as a number or as decimal text.
+
+    Raises BadColumnValue naming the column.
     """
     try:
         number = whole_number(value) if isinstance(value, Decimal) else int(value)
@@ -274,8 +282,9 @@ def dispatch_rows(
 
 
 def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> Iterator[DispatchRow]:
-    """Yield the rows whose values come in the order of ``QUEUE_COLUMNS``. Raises as
-    ``dispatch_rows`` does.
+    """Yield the rows whose values come in the order of ``QUEUE_COLUMNS``.
+
+    Raises as ``dispatch_rows`` does.
     """
     text = _Texts()
     destination = _Destinations()
@@ -340,8 +349,9 @@ def _unchecked_integer(value: Any) -> Any:
 
 
 class _Texts(dict[Any, str]):
-    """The CHAR values without their padding. Each is stripped once, since a queue has few of
-    them.
+    """The CHAR values without their padding.
+
+    Each is stripped once, since a queue has few of them.
     """
 
     def __missing__(self, value: Any) -> str:
@@ -392,8 +402,9 @@ ATTRS_COLUMNS: Final = tuple(ATTRS_TYPES)
 
 
 class ColumnAttrs(NamedTuple):
-    """A replicated column. ``pkey`` is its place in the key, 0 outside of it; ``length`` is in
-    bytes.
+    """A replicated column.
+
+    ``pkey`` is its place in the key, 0 outside of it; ``length`` is in bytes.
     """
 
     name: str

@@ -91,8 +91,9 @@ class SourceOptions(PlaceOptions):
 
 @dataclass(frozen=True, slots=True)
 class TargetOptions(PlaceOptions):
-    """Options of a target, which the writer's options complement. Tables that a database lacks are
-    created.
+    """Options of a target, which the writer's options complement.
+
+    Tables that a database lacks are created.
     """
 
     files: str = option("csv", STRING, "form of the files in a directory: csv, jsonl or parquet")
@@ -376,8 +377,9 @@ _INTEGERS: Final[Mapping[str, type[sa.types.TypeEngine[int]]]] = {
 
 
 def find_table(connection: sa.Connection, name: str, schema: str | None = None) -> sa.Table:
-    """Return the table of this name, matched exactly or else without case. Raises DatabaseError if
-    there is none.
+    """Return the table of this name, matched exactly or else without case.
+
+    Raises DatabaseError if there is none.
     """
     inspector = sa.inspect(connection)
     table_name = match_name(
@@ -442,8 +444,9 @@ def insert_rows(connection: sa.Connection, table: sa.Table, queue: Iterable[Disp
 
 
 def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[TableAttrs]) -> None:
-    """Describe the tables that have no description yet. Raises FormatError for a table that is
-    described otherwise.
+    """Describe the tables that have no description yet.
+
+    Raises FormatError for a table that is described otherwise.
     """
     names = [column_of(table, name).name for name in ATTRS_COLUMNS]
     present = _read_attrs(connection, table)
@@ -462,8 +465,9 @@ def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[Ta
 
 
 def _read_attrs(connection: sa.Connection, table: sa.Table) -> dict[int, TableAttrs]:
-    """Return the tables that DISPATCH_ATTRS describes, by number. Raises MissingColumn,
-    BadColumnValue.
+    """Return the tables that DISPATCH_ATTRS describes, by number.
+
+    Raises MissingColumn, BadColumnValue.
     """
     names = [column.name for column in table.columns]
     return attrs_of_rows(
@@ -480,8 +484,9 @@ def _last_address(connection: sa.Connection, table: sa.Table) -> int | None:
 
 
 def column_of(table: sa.Table, name: str) -> sa.Column[Any]:
-    """Return a column of the queue or of DISPATCH_ATTRS by its name in any case. Raises
-    MissingColumn.
+    """Return a column of the queue or of DISPATCH_ATTRS by its name in any case.
+
+    Raises MissingColumn.
     """
     names = [column.name for column in table.columns]
     (position,) = column_positions(names, (name,), table=table.name.upper())
@@ -598,8 +603,9 @@ _SHOWN: Final = 32  # bytes shown on a line
 
 
 def queue_listing(source: str, options: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the lines of a listing, row by row in the order of the files. Raises ConfigError,
-    FormatError.
+    """Yield the lines of a listing, row by row in the order of the files.
+
+    Raises ConfigError, FormatError.
     """
     _, chosen = parse_all_options(FORMAT.reader_options, options, "the linter reader")
     table = TYP_TABLES[chosen.typ_table]

@@ -62,8 +62,9 @@ _log = logging.getLogger(__name__)
 
 
 def parse_place(value: Any) -> Sequence[str | None]:
-    """Check a list of server, owner and table, each a text or None, and return it. Raises
-    ValueError.
+    """Check a list of server, owner and table, each a text or None, and return it.
+
+    Raises ValueError.
     """
     if (
         isinstance(value, list | tuple)
@@ -254,8 +255,9 @@ class QueueReader:
         return self.changes(ordered, final=final)
 
     def fresh(self, rows: Iterable[DispatchRow]) -> Iterator[DispatchRow]:
-        """Yield the rows that no earlier read has seen. Exhaust the iterator before calling
-        ``changes``.
+        """Yield the rows that no earlier read has seen.
+
+        Exhaust the iterator before calling ``changes``.
         """
         seen, present = self.seen, set()
         for row in rows:

@@ -402,8 +402,9 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
 
 
 def _is_name(text: str) -> bool:
-    """Return True if a class can have this name. A row with another name is bad by itself, and
-    spoils no class.
+    """Return True if a class can have this name.
+
+    A row with another name is bad by itself, and spoils no class.
     """
     try:
         check_unicode(text)

@@ -275,8 +275,9 @@ def _text(value: Any) -> str | None:
 
 
 def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
-    """Write a file of rows, whole or not at all. Raises ConfigError if a package is missing,
-    OSError.
+    """Write a file of rows, whole or not at all.
+
+    Raises ConfigError if a package is missing, OSError.
     """
     names = LogRow._fields
     if file_format == "parquet":
@@ -317,8 +318,9 @@ _BATCH: Final = 10_000
 
 
 def is_url(text: str) -> bool:
-    """Return True for a database URL, False for a path. Raises ConfigError for a URL of another
-    kind.
+    """Return True for a database URL, False for a path.
+
+    Raises ConfigError for a URL of another kind.
     """
     scheme, separator, _ = text.partition("://")
     if not separator:
@@ -396,8 +398,9 @@ class LiveDatabase:
             yield from sorted(self.dialect.read_rows(self.connection, log, [(first, last)]))
 
     def append(self, log: LogTable, rows: Iterable[LogRow]) -> None:
-        """Append rows to the log in the order given; the database numbers them. The caller
-        commits.
+        """Append rows to the log in the order given; the database numbers them.
+
+        The caller commits.
         """
         columns = [
             sa.column(quoted(name), _bind_type(log, position))

@@ -35,8 +35,9 @@ CATALOG_INTERVAL: Final = 10.0
 
 
 class CatalogDrifted(Exception):
-    """A window has bad rows by a catalogue that is older than the database. Nothing was
-    recorded.
+    """A window has bad rows by a catalogue that is older than the database.
+
+    Nothing was recorded.
     """
 
 
@@ -96,8 +97,9 @@ class CatalogWatcher:
         return True
 
     def check_bad(self) -> None:
-        """Raise CatalogDrifted if an old catalogue is the reason for bad rows. The caller is about
-        to mark them.
+        """Raise CatalogDrifted if an old catalogue is the reason for bad rows.
+
+        The caller is about to mark them.
         """
         if self.refresh():
             raise CatalogDrifted

@@ -53,8 +53,9 @@ def read_catalog(
 
 
 def class_schema(config: Config) -> str | None:
-    """Return the schema of the classes, None = the current one. Raises ConfigError for several
-    schemas.
+    """Return the schema of the classes, None = the current one.
+
+    Raises ConfigError for several schemas.
     """
     return class_names(config)[0]
 
@@ -265,8 +266,9 @@ def declared_watches(config: Config) -> tuple[WatchedTable, ...]:
 
 
 def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
-    """Return the names of the classes in ``source.classes``, None = all. Raises ConfigError for an
-    unknown class.
+    """Return the names of the classes in ``source.classes``, None = all.
+
+    Raises ConfigError for an unknown class.
     """
     wanted = config.of_log.classes
     if wanted is None:

@@ -214,8 +214,9 @@ def send_in_flight(
     before_flight: Callable[[], None],
     before_bad: Callable[[], None],
 ) -> Delivered:
-    """Send the recorded flights whose objects do not wait. Arguments and errors as for
-    ``run_cycle``.
+    """Send the recorded flights whose objects do not wait.
+
+    Arguments and errors as for ``run_cycle``.
     """
     woken = _wake(context, state)
     for number in sorted(state.flights):
@@ -538,8 +539,9 @@ def dry_run(context: Context) -> Iterator[str]:
 
 
 def _windows(context: Context, state: State) -> Iterator[WindowResult]:
-    """Yield the windows of the whole queue. Rows that would be marked without being published are
-    counted for a warning.
+    """Yield the windows of the whole queue.
+
+    Rows that would be marked without being published are counted for a warning.
     """
     in_flight = recorded_ids(state.flights.values())
     by_event_time = context.options.handle_future_events

@@ -62,8 +62,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger("eventlog.publisher")
 
 OpenContext = Callable[[], AbstractContextManager[Context]]
-"""A function that connects to the database and takes the lock of the log. Raises DatabaseError,
-AnotherPublisher.
+"""A function that connects to the database and takes the lock of the log.
+
+Raises DatabaseError, AnotherPublisher.
 """
 
 

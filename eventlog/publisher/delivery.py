@@ -457,8 +457,9 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
 def as_flushed(
     answered: Answered[E], refused: Mapping[str, Verdict] | None, counters: Counters
 ) -> Answered[E]:
-    """Return the answers after a flush. ``refused`` has verdicts of the flush that replace
-    answers.
+    """Return the answers after a flush.
+
+    ``refused`` has verdicts of the flush that replace answers.
     """
     if not refused:
         return answered

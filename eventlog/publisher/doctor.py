@@ -73,8 +73,9 @@ _NO_LIMITS: Final = Limits()
 
 @dataclass(slots=True)
 class Case:
-    """The input of the checks, and the findings so far. The fields from ``log`` on are known once
-    the log is found.
+    """The input of the checks, and the findings so far.
+
+    The fields from ``log`` on are known once the log is found.
     """
 
     conn: Connection

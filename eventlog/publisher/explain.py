@@ -132,8 +132,9 @@ class _Built(NamedTuple):
 
 
 def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explanation:
-    """Explain the row of this record_id. Raises LogTableError if it does not exist,
-    DatabaseError.
+    """Explain the row of this record_id.
+
+    Raises LogTableError if it does not exist, DatabaseError.
     """
     conn = context.connection
     context.dialect.begin_reading(conn, seconds)

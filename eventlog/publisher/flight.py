@@ -27,8 +27,9 @@ from eventlog.sql.windows import to_ranges
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
 
 LINE_FORMAT: Final = 1
-"""The format of the lines. Each line names it, so that an eventlog of another version refuses the
-line.
+"""The format of the lines.
+
+Each line names it, so that an eventlog of another version refuses the line.
 """
 
 KIND: Final = "publisher"
@@ -185,8 +186,9 @@ def _special(
 
 
 def consumer_of(number: int, composition: str) -> str:
-    """Return the consumer that owns a line; empty for a line of another kind. Raises DatabaseError
-    if it names none.
+    """Return the consumer that owns a line; empty for a line of another kind.
+
+    Raises DatabaseError if it names none.
     """
     if f'"kind":"{_CONSUMER}"' not in composition[:40].replace(" ", ""):
         return ""
@@ -199,8 +201,9 @@ def consumer_of(number: int, composition: str) -> str:
 
 
 def decode(number: int, composition: str) -> Flight:
-    """Return a flight from its line; its events have to be built. Raises DatabaseError for an
-    unknown line.
+    """Return a flight from its line; its events have to be built.
+
+    Raises DatabaseError for an unknown line.
     """
     try:
         line = json.loads(composition)

@@ -87,8 +87,9 @@ def health_file(path: Path) -> Iterator[HealthFile]:
 
 
 class Health(NamedTuple):
-    """The state in a health file. ``reason`` is for people; ``age`` and ``due`` are seconds, None
-    if unknown.
+    """The state in a health file.
+
+    ``reason`` is for people; ``age`` and ``due`` are seconds, None if unknown.
     """
 
     is_healthy: bool

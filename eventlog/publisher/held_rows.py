@@ -119,8 +119,9 @@ def _hold_of(number: int, composition: str) -> Hold | None:
 
 
 _BITS: Final = 2**27
-"""16 MiB. With a million held objects one in 130 others waits without need, with ten million one in
-14.
+"""16 MiB.
+
+With a million held objects one in 130 others waits without need, with ten million one in 14.
 """
 
 

@@ -394,8 +394,9 @@ class SetLedger:
         *,
         deletes: bool = False,
     ) -> None:
-        """Write one statement if there is a change. After a failure the caller calls
-        ``recover``.
+        """Write one statement if there is a change.
+
+        After a failure the caller calls ``recover``.
         """
         ranges = to_ranges(sorted(chain(retained, *letters.values())))
         if not ranges and not self.is_changed:
@@ -417,7 +418,8 @@ class SetLedger:
 
 
 def ledger_of(consumer: str | None, begins: str = consumers.NOW) -> Ledger:
-    """Return the ledger of a consumer, None = of the publisher. ``begins`` is where a new consumer
-    begins.
+    """Return the ledger of a consumer, None = of the publisher.
+
+    ``begins`` is where a new consumer begins.
     """
     return LETTERS if consumer is None else SetLedger(consumer, begins)

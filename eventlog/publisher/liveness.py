@@ -196,8 +196,9 @@ class ServiceManager:
         self._has_failed = False
 
     def tell(self, *assignments: str) -> None:
-        """Send assignments such as ``READY=1``. A failing socket is logged once, and publishing
-        goes on.
+        """Send assignments such as ``READY=1``.
+
+        A failing socket is logged once, and publishing goes on.
         """
         try:
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:

@@ -55,8 +55,9 @@ class Marks:
         self.errors += bad
 
     def add_answered(self, events: Sequence[Outgoing], verdict: Verdict) -> None:
-        """Add the rows of events that got an answer other than retry. Rows that precedence dropped
-        are S with any answer.
+        """Add the rows of events that got an answer other than retry.
+
+        Rows that precedence dropped are S with any answer.
         """
         special = [fates for fates in map(_fates_of, events) if fates is not None]
         contributed = [event.contributed for event in events] if special else map(_ids_of, events)
@@ -188,8 +189,9 @@ class InflightLine:
         return self.parking.too_many(self.options.max_parked)
 
     def save(self) -> None:
-        """Make the answers count, and mark their rows. Raises ReceiverAway if the sink has lost
-        them.
+        """Make the answers count, and mark their rows.
+
+        Raises ReceiverAway if the sink has lost them.
         """
         refused = self._sink.flush()
         begun = time.monotonic()

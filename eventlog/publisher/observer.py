@@ -42,8 +42,9 @@ class WaitFor(StrEnum):
 
 
 class ParkedObject(NamedTuple):
-    """An object whose event the receiver asked for later. ``due`` is the next try, on the monotonic
-    clock.
+    """An object whose event the receiver asked for later.
+
+    ``due`` is the next try, on the monotonic clock.
     """
 
     class_name: str
@@ -144,6 +145,7 @@ def event_age(event_time: str | None, clock: datetime) -> float | None:
 
 def _moment(text: str) -> datetime:
     """Parse a time of the log's clock, without its zone; fractions below microseconds are cut off.
+
     Raises ValueError.
     """
     whole, dot, fraction = text.strip().partition(".")
@@ -151,8 +153,9 @@ def _moment(text: str) -> datetime:
 
 
 class Observer:
-    """An observer that does nothing. A listener extends it and overrides the methods that it needs.
-    Times are seconds.
+    """An observer that does nothing.
+
+    A listener extends it and overrides the methods that it needs. Times are seconds.
     """
 
     @property

@@ -93,8 +93,9 @@ def open_to_publish(
 
 @contextmanager
 def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
-    """Open a context without the lock of the log, for reading only. Secrets in files are read
-    again.
+    """Open a context without the lock of the log, for reading only.
+
+    Secrets in files are read again.
     """
     config = with_secrets_of_now(config, "database")
     url = connection_url(config.database)

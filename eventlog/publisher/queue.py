@@ -77,8 +77,9 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
 # --- a window -------------------------------------------------------------------------------------
 
 _UNLIMITED_WINDOW = 10_000
-"""The rows of a window with ``query_limit = 0``. Windows do not change the result, and memory stays
-bounded.
+"""The rows of a window with ``query_limit = 0``.
+
+Windows do not change the result, and memory stays bounded.
 """
 
 _SMALL: Final = 1024
@@ -429,8 +430,9 @@ class DueScan(NamedTuple):
 
 
 def begin_due_scan(context: Context, is_long: bool) -> DueScan:
-    """Return a scan of all rows that are due now by the database's clock. ``is_long`` as in
-    ``begin_scan``.
+    """Return a scan of all rows that are due now by the database's clock.
+
+    ``is_long`` as in ``begin_scan``.
     """
     until = context.dialect.due_until(
         context.connection, context.log, context.options.event_time_zone
@@ -474,8 +476,9 @@ def read_due_window(
 
 
 def read_objects(context: Context, hold: Hold) -> HeldObjects:
-    """Read the objects of all held rows N. They are read once, and again when one of ``writers``
-    has ended.
+    """Read the objects of all held rows N.
+
+    They are read once, and again when one of ``writers`` has ended.
     """
     open_now = open_writers(context)
     writers = None if hold.writers is None or open_now is None else hold.writers & open_now

@@ -33,8 +33,9 @@ class Built(NamedTuple):
 
 
 class _FlightFull(Exception):
-    """The values read back outgrow a flight. ``objects`` is the number of objects read before
-    that.
+    """The values read back outgrow a flight.
+
+    ``objects`` is the number of objects read before that.
     """
 
     def __init__(self, objects: int) -> None:
@@ -60,8 +61,9 @@ def built_flights(context: Context, window: WindowResult, sizes: dict[str, int])
 
 
 def _build(context: Context, groups: Sequence[Group], sizes: dict[str, int]) -> Built:
-    """Build the events of groups. Raises _FlightFull if there are several groups, and their values
-    are too large.
+    """Build the events of groups.
+
+    Raises _FlightFull if there are several groups, and their values are too large.
     """
     query_back = _bounded(context, sizes) if len(groups) > 1 else context.query_back
     events, current_rows = with_current_rows(

@@ -244,8 +244,9 @@ def _build(
     before_bad: Callable[[], None],
     row_sizes: dict[str, int],
 ) -> None:
-    """Build the events of a chunk, for as many keys as a flight has room for. An object without an
-    event is done.
+    """Build the events of a chunk, for as many keys as a flight has room for.
+
+    An object without an event is done.
     """
     built = _build_now(context, object_class, keys, row_sizes)
     loading.keys = keys[: len(built.groups)]
@@ -300,8 +301,9 @@ def _packed(context: Context, number: int, events: Sequence[Outgoing], built: Bu
 
 
 class Present(NamedTuple):
-    """An object of a snapshot at present. ``event`` is the event that would be sent, and ``flight``
-    its flight.
+    """An object of a snapshot at present.
+
+    ``event`` is the event that would be sent, and ``flight`` its flight.
     """
 
     object_id: ObjectId

@@ -178,8 +178,9 @@ class Idle:
 
 
 def begin_idle(context: Context) -> Idle:
-    """Listen, if the database notifies and the options allow it. The caller reads the queue only
-    after this.
+    """Listen, if the database notifies and the options allow it.
+
+    The caller reads the queue only after this.
     """
     wake = context.dialect.wake
     # With times of the day nothing is published in between.
@@ -223,8 +224,9 @@ class Timetable:
         return next_start(times, self.done) <= now
 
     def finish(self, started: datetime) -> None:
-        """Note the end of a run that began at ``started``. A time that passed during the run is
-        still to come.
+        """Note the end of a run that began at ``started``.
+
+        A time that passed during the run is still to come.
         """
         # The clock may have been set back: a time of the day comes once a day.
         self.done = started if self.done is None else max(self.done, started)
@@ -245,8 +247,9 @@ def next_start(times: Sequence[time], after: datetime) -> datetime:
 
 @dataclass(slots=True)
 class HeartbeatTimer:
-    """The time of the last document, on a monotonic clock in seconds. ``interval`` 0 = no
-    heartbeats.
+    """The time of the last document, on a monotonic clock in seconds.
+
+    ``interval`` 0 = no heartbeats.
     """
 
     interval: float
@@ -281,8 +284,9 @@ def back_off(attempts: int, initial: float, maximum: float, random: Random = lam
 
 @dataclass(slots=True)
 class BackOff:
-    """The waits after failures in a row, in seconds as from ``back_off``. ``attempts`` is the
-    number of failures.
+    """The waits after failures in a row, in seconds as from ``back_off``.
+
+    ``attempts`` is the number of failures.
     """
 
     initial: float

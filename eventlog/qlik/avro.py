@@ -220,8 +220,9 @@ def _whole_number(number: int) -> bytes:
 
 
 def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
-    """Return the record of bare Avro binary. Raises BadAvro for missing, surplus or malformed
-    bytes.
+    """Return the record of bare Avro binary.
+
+    Raises BadAvro for missing, surplus or malformed bytes.
     """
     buffer = io.BytesIO(data)
     try:
@@ -250,6 +251,7 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
 
 def record_in(schema: str, field: str) -> dict[str, Any] | None:
     """Return the record type of a field of a record, None if the field is missing or no record.
+
     Raises BadAvro.
     """
     parsed(schema)

@@ -101,8 +101,9 @@ class TableLayout:
 
 
 def header_name(column: str, header_prefix: str) -> str | None:
-    """Return the header that a column is, without prefix, None for a data column. Letter case is
-    ignored.
+    """Return the header that a column is, without prefix, None for a data column.
+
+    Letter case is ignored.
     """
     folded, prefix = column.casefold(), header_prefix.casefold()
     name = folded.removeprefix(prefix)

@@ -67,8 +67,9 @@ def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:
 def source_table(
     schema: str | None, table: str, reading: Reading, rows: Iterable[ChangeRow]
 ) -> SourceTable:
-    """Return the description by which the rows of a table become changes. An unknown key is
-    searched in ``rows``.
+    """Return the description by which the rows of a table become changes.
+
+    An unknown key is searched in ``rows``.
     """
     name, options = full_name(schema, table), reading.options
     return SourceTable(
@@ -124,8 +125,9 @@ def _unpaired(before: ChangeRow, table: SourceTable) -> UnpairedBeforeImage:
 
 
 def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> Change:
-    """Return the change of a row, with its before image if there is one. ``count_events`` adds the
-    event counters.
+    """Return the change of a row, with its before image if there is one.
+
+    ``count_events`` adds the event counters.
     """
     extras: dict[str, Any] = {"change_seq": row.change_seq}
     for name, value in (

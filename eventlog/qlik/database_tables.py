@@ -111,8 +111,9 @@ class DatabaseSource:
         return _control_rows(self._connection, name)
 
     def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
-        """Return the tables as ``Source.tables`` does. Raises MissingHeader, FormatError,
-        DatabaseError.
+        """Return the tables as ``Source.tables`` does.
+
+        Raises MissingHeader, FormatError, DatabaseError.
         """
         suffix = reading.options.suffix
         tables = []
@@ -168,8 +169,9 @@ def _stream(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Seque
 
 
 def _fetched(connection: sa.Connection, select: sa.Select[Any]) -> Iterator[Sequence[Any]]:
-    """Yield the few rows of a query. The query runs when the first row is requested, and leaves no
-    cursor open.
+    """Yield the few rows of a query.
+
+    The query runs when the first row is requested, and leaves no cursor open.
     """
     with any_database_errors(_PLACE):
         rows = connection.execute(select).fetchall()
@@ -230,8 +232,9 @@ def _is_listed(
 
 @contextmanager
 def database_source(url: str) -> Iterator[DatabaseSource]:
-    """Open a source that sees one state of the database while it is read. Raises ConfigError,
-    DatabaseError.
+    """Open a source that sees one state of the database while it is read.
+
+    Raises ConfigError, DatabaseError.
     """
     engine = connect_any(url)
     with any_database_errors(_PLACE), engine.connect() as connection:
@@ -314,8 +317,9 @@ class DatabaseStore:
                     break
 
     def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
-        """Return the function that appends to a table, as ``Store.table`` does. Raises
-        DatabaseError, too.
+        """Return the function that appends to a table, as ``Store.table`` does.
+
+        Raises DatabaseError, too.
         """
         connection, options, name = self._connection, self._options, full_name(schema, table)
         inspector = sa.inspect(connection)

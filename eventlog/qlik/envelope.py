@@ -223,8 +223,9 @@ class HttpRegistry:
     """A registry with Confluent's REST interface. It remembers answers."""
 
     def __init__(self, url: str, secret: str | None = None) -> None:
-        """Create the client of the registry at ``url``. ``secret`` is ``user:password``. Raises
-        ConfigError.
+        """Create the client of the registry at ``url``.
+
+        ``secret`` is ``user:password``. Raises ConfigError.
         """
         # Loads TLS, which takes longer than a writer's other imports.
         from eventlog.transport.http import HttpClient

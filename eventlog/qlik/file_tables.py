@@ -91,8 +91,9 @@ class TableFiles(NamedTuple):
 
 
 def file_name(schema: str | None, table: str) -> str:
-    """Return the name of a table in file names, without suffix. Raises NotExpressible for half a
-    surrogate pair.
+    """Return the name of a table in file names, without suffix.
+
+    Raises NotExpressible for half a surrogate pair.
     """
     try:
         full_name(schema, table).encode()
@@ -140,6 +141,7 @@ def described_tables(source: Path, reading: Reading) -> tuple[list[TableFiles], 
 
 def _table_files(source: Path, reading: Reading) -> list[TableFiles]:
     """Return the change tables of a directory (or the one at ``source``) that the options select.
+
     Raises FormatError.
     """
     options = reading.options
@@ -184,8 +186,9 @@ def is_table(entry: Path, suffix: str) -> bool:
 
 
 def table_entries(source: Path, suffix: str) -> list[Path]:
-    """Return the change tables of a directory, or ``source`` itself if it is one. Raises
-    FormatError.
+    """Return the change tables of a directory, or ``source`` itself if it is one.
+
+    Raises FormatError.
     """
     if not source.exists():
         raise FormatError(f"{source} does not exist; give a directory of change tables")
@@ -199,8 +202,9 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
 
 
 def source_of(files: TableFiles, reading: Reading) -> SourceTable:
-    """Return the description by which the rows of a table become changes. An unknown key is
-    searched in all files.
+    """Return the description by which the rows of a table become changes.
+
+    An unknown key is searched in all files.
     """
     rows = chain.from_iterable(_rows(part, files, reading.uncounted()) for part in files.parts)
     return source_table(files.schema, files.table, reading, rows)

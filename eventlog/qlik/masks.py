@@ -91,8 +91,9 @@ class MaskLayout:
         self._encoded: dict[frozenset[str], int] = {}
 
     def bits(self, names: Iterable[str]) -> int:
-        """Return the mask in which exactly these columns are set. Raises FormatError for an unknown
-        name.
+        """Return the mask in which exactly these columns are set.
+
+        Raises FormatError for an unknown name.
         """
         columns = names if isinstance(names, frozenset) else frozenset(names)
         known = self._encoded.get(columns)
@@ -110,8 +111,9 @@ class MaskLayout:
         return value
 
     def decode(self, value: int) -> Mask:
-        """Return the columns of a mask. Bits of headers are ignored, bits beyond the last column
-        are counted.
+        """Return the columns of a mask.
+
+        Bits of headers are ignored, bits beyond the last column are counted.
         """
         known = self._decoded.get(value)
         if known is not None:
@@ -146,8 +148,9 @@ def layout(columns: Sequence[str | None], headers: int = 0) -> MaskLayout:
 
 
 def check_capacity(layout: MaskLayout) -> None:
-    """Raise MaskTooWide if a column lies beyond the 1024 bits. Writers call this before they
-    write.
+    """Raise MaskTooWide if a column lies beyond the 1024 bits.
+
+    Writers call this before they write.
     """
     if layout.width > CAPACITY and any(place is not None for place in layout.places[CAPACITY:]):
         raise MaskTooWide(

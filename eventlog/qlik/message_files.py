@@ -87,8 +87,9 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def open_reader(options: ReadOptions, report: Report, **more: Any) -> MessageReader:
-    """Return a reader with the registry of the options. ``more`` holds further arguments of
-    ``MessageReader``.
+    """Return a reader with the registry of the options.
+
+    ``more`` holds further arguments of ``MessageReader``.
     """
     registry = None if options.registry is None else open_registry(options.registry)
     return MessageReader(options, report, registry, **more)
@@ -119,8 +120,9 @@ def _given(
 
 
 def _finished(reader: MessageReader, report: Report) -> Iterator[Change]:
-    """Yield the remaining changes at the end of the input. Messages whose metadata have not come
-    are skipped.
+    """Yield the remaining changes at the end of the input.
+
+    Messages whose metadata have not come are skipped.
     """
     while reader.is_waiting:
         try:
@@ -289,8 +291,9 @@ def _write_topics(
 
 
 def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str, Any]) -> None:
-    """Send messages to their topics. Raises FormatError for one that Kafka refuses, and
-    KafkaAway.
+    """Send messages to their topics.
+
+    Raises FormatError for one that Kafka refuses, and KafkaAway.
     """
     from eventlog.transport import kafka
 

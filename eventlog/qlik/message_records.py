@@ -156,8 +156,9 @@ class TableRecords:
         self._masks = lru_cache(maxsize=_MOST_MASKS)(self._masks_of)
 
     def column(self, name: str, *, multi_valued: bool = False) -> tuple[str, Convert]:
-        """Return a column's field, and the function that writes its values in a message. Raises
-        NotExpressible.
+        """Return a column's field, and the function that writes its values in a message.
+
+        Raises NotExpressible.
         """
         column = self.columns.get(name)
         if column is not None:
@@ -236,8 +237,9 @@ class TableRecords:
         return _new(Draft, (self, self._key_of(data, known), body, headers, before is not None))
 
     def record(self, draft: Draft, sequence: str) -> KafkaRecord:
-        """Return the record of a message with this change sequence, which the draft keeps. Raises
-        NotExpressible.
+        """Return the record of a message with this change sequence, which the draft keeps.
+
+        Raises NotExpressible.
         """
         _, key, body, headers, _ = draft
         headers["changeSequence"] = sequence
@@ -339,8 +341,9 @@ def _half_a_character(error: UnicodeEncodeError) -> NotExpressible:
 
 
 def json_key(values: list[Any]) -> bytes:
-    """Return the key of a record from the values of the key columns. A single string has no quotes
-    and no escapes.
+    """Return the key of a record from the values of the key columns.
+
+    A single string has no quotes and no escapes.
     """
     if len(values) > 1:
         return json_bytes(values)
@@ -396,8 +399,9 @@ class _Avro:
         return avro_writer(column, self._logical_types)
 
     def body(self, members: Mapping[str, Any]) -> Any:
-        """Return the fields before the headers. The row before is in a union with null, as its
-        second branch.
+        """Return the fields before the headers.
+
+        The row before is in a union with null, as its second branch.
         """
         before = members["beforeData"]
         row = self._start + self._write_row(members["data"])

@@ -86,8 +86,9 @@ class ReadOptions(CheckedOptions):
     properties: Mapping[str, Any] = option({}, _PROPERTIES, "settings of librdkafka")
 
     def columns_of(self, full_name: str) -> tuple[QlikColumn, ...] | None:
-        """Return the columns that the options give a table, None if they do not name it. Raises
-        ConfigError.
+        """Return the columns that the options give a table, None if they do not name it.
+
+        Raises ConfigError.
         """
         listed = self.columns.get(full_name)
         return None if listed is None else columns_from_json(listed, what=full_name)
@@ -171,15 +172,17 @@ _NOT_IN_NAME = re.compile(r"[^A-Za-z0-9_]")
 
 
 def topic_of(schema: str | None, table: str) -> str:
-    """Return the topic of a table, ``<schema>.<table>``. Raises NotExpressible if it is too
-    long.
+    """Return the topic of a table, ``<schema>.<table>``.
+
+    Raises NotExpressible if it is too long.
     """
     return checked_topic(full_name(schema, table))
 
 
 def checked_topic(name: str) -> str:
-    """Return a topic's name with ``_`` for characters that Kafka refuses. Raises NotExpressible if
-    it is longer than 249.
+    """Return a topic's name with ``_`` for characters that Kafka refuses.
+
+    Raises NotExpressible if it is longer than 249.
     """
     topic = _NOT_IN_TOPIC.sub("_", name)
     if len(topic) > _LONGEST_TOPIC:
@@ -198,8 +201,9 @@ def avro_name(name: str) -> str:
 
 
 def field_names(columns: Iterable[str], table: str) -> dict[str, str]:
-    """Return the field name of each column. Raises NotExpressible if two columns get the same
-    name.
+    """Return the field name of each column.
+
+    Raises NotExpressible if two columns get the same name.
     """
     fields: dict[str, str] = {}
     in_use: dict[str, str] = {}

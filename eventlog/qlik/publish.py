@@ -42,8 +42,9 @@ _MOST_SHAPES: Final = 1024
 
 
 def write_options(options: PublishOptions, publishing: Publishing) -> WriteOptions:
-    """Return the options of the writer of messages. A backlog's request has more options than a
-    publisher.
+    """Return the options of the writer of messages.
+
+    A backlog's request has more options than a publisher.
     """
     return WriteOptions(**{"topic": publishing.topic, **same_fields(options, WriteOptions)})
 
@@ -167,8 +168,9 @@ class EventMessages:
         self._classes: dict[ObjectClass, _StepReader] = {}
 
     def draft(self, event: Outgoing, event_time: str | None) -> Draft:
-        """Return the message of an event whose first row has this event_time. Raises FormatError,
-        RowError.
+        """Return the message of an event whose first row has this event_time.
+
+        Raises FormatError, RowError.
         """
         assert event.object_id is not None
         assert event.operation is not None

@@ -121,8 +121,9 @@ def last_sequence_of(moment: datetime) -> str:
 
 
 class WriterState(NamedTuple):
-    """The numbering of a writer so far: greatest time prefix and last number. It is saved together
-    with the output.
+    """The numbering of a writer so far: greatest time prefix and last number.
+
+    It is saved together with the output.
     """
 
     prefix: str = ""
@@ -227,8 +228,9 @@ def partition_name(partition: Partition) -> str:
 
 
 def partition_of(change_seq: str, seconds: int = 3600, base: datetime = EPOCH) -> str:
-    """Return the name of a change's partition, by the time in its change_seq. Raises BadSequence,
-    ValueRange.
+    """Return the name of a change's partition, by the time in its change_seq.
+
+    Raises BadSequence, ValueRange.
     """
     time, _ = parse(change_seq)
     return partition_name(partition_at(time, seconds, base))

@@ -34,8 +34,9 @@ class BadMessageValue(FormatError):
 
 
 Convert = Callable[[Any], Any]
-"""A function from a stored or sent form to a value, or from a value to that form. It never gets
-NULL.
+"""A function from a stored or sent form to a value, or from a value to that form.
+
+It never gets NULL.
 """
 
 
@@ -182,8 +183,9 @@ _RANGES: Final = {
 
 
 def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
-    """Return the function that reads a column's values from JSON or Avro. It raises
-    BadMessageValue.
+    """Return the function that reads a column's values from JSON or Avro.
+
+    It raises BadMessageValue.
     """
     read, bounds = _READERS[CLASSES[column.type]], _RANGES.get(column.type)
 
@@ -219,8 +221,9 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
 
 
 def plain_value(value: Any) -> Value:
-    """Return a value of a column without a known type, from JSON or Avro. Raises
-    BadMessageValue.
+    """Return a value of a column without a known type, from JSON or Avro.
+
+    Raises BadMessageValue.
     """
     if isinstance(value, Decimal):  # JSON: a number with a point or an exponent
         real = float(value)
@@ -259,8 +262,9 @@ _JSON_WRITERS: Final[Mapping[str, Convert]] = {
 
 
 def json_writer(column: QlikColumn) -> Convert:
-    """Return the function that writes a column's values for JSON. It raises NotExpressible,
-    ValueRange.
+    """Return the function that writes a column's values for JSON.
+
+    It raises NotExpressible, ValueRange.
     """
     return writer(column, _JSON_WRITERS.get(column.type, as_is))
 
@@ -329,8 +333,9 @@ def typed_writer(column: QlikColumn) -> Convert:
 
 
 def text_writer(column: QlikColumn) -> Convert:
-    """Return the function that writes values as text, in the form of messages in JSON. It raises
-    ValueRange.
+    """Return the function that writes values as text, in the form of messages in JSON.
+
+    It raises ValueRange.
     """
     in_json = json_writer(column)
 
@@ -344,8 +349,9 @@ def text_writer(column: QlikColumn) -> Convert:
 
 
 def _encodable(text: Any, column: QlikColumn) -> str:
-    """Return the text itself if UTF-8 can encode it, which excludes half a surrogate pair. Raises
-    ValueRange.
+    """Return the text itself if UTF-8 can encode it, which excludes half a surrogate pair.
+
+    Raises ValueRange.
     """
     try:
         if not text.isascii():

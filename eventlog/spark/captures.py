@@ -144,8 +144,9 @@ def _is_file(entry: Path) -> bool:
 
 
 def _has_suffix(file: Path, known: frozenset[str] | None) -> bool:
-    """Return True if a file is of its format. A compressed file counts, so that it is refused and
-    not overlooked.
+    """Return True if a file is of its format.
+
+    A compressed file counts, so that it is refused and not overlooked.
     """
     if known is not None and file.suffix.lower() in _COMPRESSED:
         file = file.with_suffix("")
@@ -238,8 +239,9 @@ def readable() -> Iterator[None]:
 
 @contextmanager
 def _side_by_side(capture: Capture, report: Report) -> Iterator[str]:
-    """Give a directory with only the capture's files, named in their order. Messages name the
-    original files.
+    """Give a directory with only the capture's files, named in their order.
+
+    Messages name the original files.
     """
     with tempfile.TemporaryDirectory(prefix="eventlog-capture-") as directory:
         for number, path in enumerate(capture.paths):

@@ -123,8 +123,9 @@ class Classes:
 
 
 class Packed(NamedTuple):
-    """Classes as bytes with their digest. A task unpacks them if its worker has no classes of this
-    digest yet.
+    """Classes as bytes with their digest.
+
+    A task unpacks them if its worker has no classes of this digest yet.
     """
 
     digest: str
@@ -310,8 +311,9 @@ class ChangeLog:
 
     @contextmanager
     def _session(self) -> Iterator[tuple[Connection, Dialect, LogTable]]:
-        """Give the connection, made anew if there is none; a block that fails closes it. Ends the
-        transaction.
+        """Give the connection, made anew if there is none; a block that fails closes it.
+
+        Ends the transaction.
         """
         if self._open is None:
             self._connect()
@@ -436,8 +438,9 @@ class ChangeLog:
     # where it begins
 
     def first(self) -> Offset:
-        """Return the offset of a query that has read nothing. Raises ConfigError if rows were
-        removed.
+        """Return the offset of a query that has read nothing.
+
+        Raises ConfigError if rows were removed.
         """
         with self._session() as (conn, dialect, log):
             if self.line is not None:
@@ -598,8 +601,9 @@ class ChangeLog:
     # a batch
 
     def parts(self, start: Offset, end: Offset, most_rows: int) -> list[tuple[Range, int]]:
-        """Return the parts of a batch, each with its number of rows. Raises RowsRemoved,
-        OtherEpoch.
+        """Return the parts of a batch, each with its number of rows.
+
+        Raises RowsRemoved, OtherEpoch.
         """
         with self._session() as (conn, dialect, log):
             self._check_epoch(end)

@@ -36,8 +36,9 @@ AT_ONCE: Final = 5_000
 
 
 def schema_of(columns: t.StructType | None, *, with_document: bool) -> t.StructType:
-    """Return the columns of the rows. ``columns`` are the columns of the one class asked for, in
-    place of maps of texts.
+    """Return the columns of the rows.
+
+    ``columns`` are the columns of the one class asked for, in place of maps of texts.
     """
     image = _TEXTS if columns is None else columns
     fields = [
@@ -93,8 +94,9 @@ def spark_type(kind: ColumnType) -> t.DataType:
 
 
 class Rows:
-    """A builder of rows from events. ``columns`` are the columns of the one class asked for, None =
-    maps of texts.
+    """A builder of rows from events.
+
+    ``columns`` are the columns of the one class asked for, None = maps of texts.
     """
 
     __slots__ = ("_catalog", "_columns", "_document", "_read", "_schema", "_time_of")
@@ -121,8 +123,9 @@ class Rows:
     def batches(
         self, events: Sequence[Outgoing], origins: Mapping[int, tuple[str | None, str | None]]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield batches of events, which all have an operation. ``origins`` has at least the
-        events' first rows.
+        """Yield batches of events, which all have an operation.
+
+        ``origins`` has at least the events' first rows.
         """
         for start in range(0, len(events), AT_ONCE):
             yield self._batch(events[start : start + AT_ONCE], origins)

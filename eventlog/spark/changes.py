@@ -117,8 +117,9 @@ class ChangeOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ChangeOptions:
-    """Return checked options (spec/spark-changes.md 5). Raises one ConfigError, of one line, for
-    all errors.
+    """Return checked options (spec/spark-changes.md 5).
+
+    Raises one ConfigError, of one line, for all errors.
     """
     errors: list[ConfigError] = []
     values = {name: declared.default for name, declared in OPTIONS.items()}

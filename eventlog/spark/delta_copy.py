@@ -290,8 +290,9 @@ class Columns:
 
 
 def columns_of_class(object_class: ObjectClass, values: ValueOptions) -> Columns:
-    """Return the columns of a class. ``values`` are the options by which the texts of the log were
-    made.
+    """Return the columns of a class.
+
+    ``values`` are the options by which the texts of the log were made.
     """
     columns = row_of(object_class).columns
     return Columns(
@@ -306,8 +307,9 @@ def columns_of_class(object_class: ObjectClass, values: ValueOptions) -> Columns
 
 @dataclass(slots=True)
 class ClassSource:
-    """The class that is copied, in its database. ``ignored`` has names in images that are no
-    columns of the table.
+    """The class that is copied, in its database.
+
+    ``ignored`` has names in images that are no columns of the table.
     """
 
     config: Config

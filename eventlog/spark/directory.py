@@ -174,16 +174,18 @@ class Directory:
             raise ConfigError(f"{self.location}: there is no bucket {bucket}; make it first")
 
     def make(self, name: str = "") -> None:
-        """Create the directory, or a folder in it, with the folders above it. An object store has
-        none.
+        """Create the directory, or a folder in it, with the folders above it.
+
+        An object store has none.
         """
         if not self._is_object_store:
             with _refuse_full(self.location):
                 self._fs.create_dir(self.within(name), recursive=True)
 
     def make_writable(self) -> None:
-        """Create the directory, and try to write there. Raises ConfigError if the directory takes
-        no file.
+        """Create the directory, and try to write there.
+
+        Raises ConfigError if the directory takes no file.
         """
         attempt = f"{TEMPORARY}-{uuid.uuid4().hex}"
         try:
@@ -238,8 +240,9 @@ class Directory:
             ) from None
 
     def settle(self, temporary: str, name: str) -> None:
-        """Give a finished file its name. On a local disk the content is durable then, the name only
-        after ``sync``.
+        """Give a finished file its name.
+
+        On a local disk the content is durable then, the name only after ``sync``.
         """
         with _refuse_full(self.location):
             if self.is_local:

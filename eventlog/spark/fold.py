@@ -219,8 +219,9 @@ class Boundary:
 # --- rows on their way to a bucket ----------------------------------------------------------------
 
 _RowKind = tuple[int, ObjectClass, Attribute | None]
-"""The event type, class and attribute of a row. There are few kinds, so a row carries the number of
-its kind.
+"""The event type, class and attribute of a row.
+
+There are few kinds, so a row carries the number of its kind.
 """
 
 
@@ -271,8 +272,9 @@ def _pack_rows(
 def _unpack_rows(
     content: bytes, kinds: Sequence[_RowKind], log_rows: MutableMapping[int, LogRow]
 ) -> list[CheckedRow]:
-    """Return the rows of a blob. ``log_rows`` gets the rows as they are in the log, if the blob has
-    them.
+    """Return the rows of a blob.
+
+    ``log_rows`` gets the rows as they are in the log, if the blob has them.
     """
     members, as_logged = marshal.loads(content)  # noqa: S302 - made by ``_pack_rows`` in this job
     for row in map(log_row, as_logged):
@@ -358,8 +360,9 @@ _BLOB_EVENTS: Final = 2_000
 
 
 class Builder:
-    """A builder of events from groups. ``numbered`` has, for each part, the numbers that its events
-    use.
+    """A builder of events from groups.
+
+    ``numbered`` has, for each part, the numbers that its events use.
     """
 
     def __init__(self, job: Job, stack: ExitStack) -> None:

@@ -112,8 +112,9 @@ _INERT: Final = frozenset({
     "publisher.flight_rows", "publisher.flight_bytes", "publisher.mark_interval",
     "publisher.health_file",
 })  # fmt: skip
-"""Settings without influence on documents and marks. All others count, also those of later
-versions.
+"""Settings without influence on documents and marks.
+
+All others count, also those of later versions.
 """
 
 
@@ -171,6 +172,7 @@ def refuse_other_settings(
 @contextmanager
 def _committed(context: Context) -> Iterator[Connection]:
     """Give the connection of the context, for a transaction that the end of the block commits.
+
     Raises DatabaseError.
     """
     with as_database_errors(context.connection):
@@ -484,6 +486,7 @@ def _write(
 
 def _keep_loopback(context: Context, connection: Connection, good: Sequence[_Range]) -> int:
     """Mark the loopback rows among the rows to delete, so that they stay (spec/event-log.md 8.3).
+
     Returns their number.
     """
     options, dialect, log = context.options, context.dialect, context.log

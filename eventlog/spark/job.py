@@ -180,8 +180,9 @@ ROWS: Final = 0
 NUMBERED: Final = 1
 """The numbers that the events of a part use, for any bucket: the part, and ``Numbered``."""
 EVENTS: Final = 2
-"""The output of a part: the columns of its format. For this kind and all below the target is a
-part.
+"""The output of a part: the columns of its format.
+
+For this kind and all below the target is a part.
 """
 FATES: Final = 3
 """The fates of rows: see ``Fates``."""
@@ -207,8 +208,9 @@ stage as an Arrow stream, from which nothing can be executed: others may have ac
 
 
 class Blob(NamedTuple):
-    """A row in Spark's form. ``first_id`` is the record_id of its first row, if the order
-    counts.
+    """A row in Spark's form.
+
+    ``first_id`` is the record_id of its first row, if the order counts.
     """
 
     kind: int
@@ -310,8 +312,9 @@ def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:
 
 
 def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
-    """Return the blobs of a run in their order. Raises RunDamaged if the file has changed since it
-    was written.
+    """Return the blobs of a run in their order.
+
+    Raises RunDamaged if the file has changed since it was written.
     """
     name, checksum = run.content.decode().split(" ")
     content = directory.read(name)

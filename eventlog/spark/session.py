@@ -58,8 +58,9 @@ _IN_UTC: Final[dict[str, Any]] = (
 
 
 def new_session(running: SparkSession) -> SparkSession:
-    """Return a session beside the running one, with its own settings. Spark Connect can do so since
-    4.3.
+    """Return a session beside the running one, with its own settings.
+
+    Spark Connect can do so since 4.3.
     """
     if hasattr(running, "newSession"):
         return running.newSession()
@@ -202,8 +203,9 @@ def open_session(
 
 
 def _new_settings(master: str | None) -> dict[str, str]:
-    """Return the settings of a Spark that is started on ``master``. Raises ConfigError without a
-    suitable Java.
+    """Return the settings of a Spark that is started on ``master``.
+
+    Raises ConfigError without a suitable Java.
     """
     submitted = _is_submitted()
     archive = "" if submitted else _archive_option(check_java())
@@ -433,8 +435,9 @@ def no_progress(_what: str, _done: Callable[[], Done]) -> AbstractContextManager
 def spark_progress(
     context: SparkContext, group: str, rows: int, events: Callable[[], int]
 ) -> Callable[[], Done]:
-    """Return a function that gives the progress of the stages of a job group. ``rows`` is the
-    number of rows to read.
+    """Return a function that gives the progress of the stages of a job group.
+
+    ``rows`` is the number of rows to read.
     """
 
     def now() -> Done:

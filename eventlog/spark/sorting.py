@@ -56,8 +56,9 @@ Read = Callable[[Report], Iterator[Change]]
 """A function that reads a capture, once. It raises the errors of the format's reader."""
 
 CapturesOf = Callable[[Iterator[pa.RecordBatch]], Iterator[tuple[Capture, Read]]]
-"""A function that yields the captures in the batches of a task. Each must be read before the next
-is taken.
+"""A function that yields the captures in the batches of a task.
+
+Each must be read before the next is taken.
 """
 
 

@@ -62,15 +62,17 @@ def load_dialect(name: str) -> Dialect:
 
 
 def dialect_of(url: str | URL) -> Dialect:
-    """Return the dialect of a database URL, such as ``postgresql://user@host/db``. Raises
-    ConfigError.
+    """Return the dialect of a database URL, such as ``postgresql://user@host/db``.
+
+    Raises ConfigError.
     """
     return load_dialect(parse_url(url).drivername.partition("+")[0])
 
 
 def parse_url(url: str | URL) -> URL:
-    """Parse a URL into its parts. Raises ConfigError without the text, which may contain a
-    password.
+    """Parse a URL into its parts.
+
+    Raises ConfigError without the text, which may contain a password.
     """
     try:
         return make_url(url)
@@ -322,8 +324,9 @@ TO_THE_PRIMARY: Final = (
 """The advice if nothing can be written."""
 _RIGHT_ADVICE: Final = "have the right granted: `eventlog doctor` names what is missing"
 AS_OWNER: Final = f"run this as the owner, or {_RIGHT_ADVICE}"
-"""The advice if a command of the owner lacks a right. The publisher's user is another one, and must
-be.
+"""The advice if a command of the owner lacks a right.
+
+The publisher's user is another one, and must be.
 """
 
 
@@ -394,8 +397,9 @@ def is_pooled(conn: Connection, dialect: Dialect) -> bool:
 
 
 def refuse_pooling(conn: Connection, dialect: Dialect, place: str) -> None:
-    """Raise DatabaseError if ``is_pooled``. ``place`` is database and server for the message,
-    without secrets.
+    """Raise DatabaseError if ``is_pooled``.
+
+    ``place`` is database and server for the message, without secrets.
     """
     if is_pooled(conn, dialect):
         raise DatabaseError(f"{place} is reached through {CHANGING_POOL}")

@@ -131,8 +131,9 @@ def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
 
 
 def read_consumers(conn: Connection, log: LogTable) -> list[ConsumerLine]:
-    """Return all consumers by name, none if the log has no table for them. Raises DatabaseError for
-    an unreadable line.
+    """Return all consumers by name, none if the log has no table for them.
+
+    Raises DatabaseError for an unreadable line.
     """
     if not has_table(conn, log):
         return []
@@ -141,8 +142,9 @@ def read_consumers(conn: Connection, log: LogTable) -> list[ConsumerLine]:
 
 
 def read_consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine | None:
-    """Return the line of a consumer, None if it is not registered. Raises DatabaseError for an
-    unreadable line.
+    """Return the line of a consumer, None if it is not registered.
+
+    Raises DatabaseError for an unreadable line.
     """
     table = _consumers(log)
     row = conn.execute(sa.select(*table.c).where(table.c.name == name)).first()
@@ -198,8 +200,9 @@ def register(conn: Connection, dialect: Dialect, log: LogTable, name: str, begin
 
 
 def reset(conn: Connection, dialect: Dialect, log: LogTable, name: str, begins: str) -> None:
-    """Write the line of a consumer anew, as at its registration. Its in-flight lines are left to
-    the caller.
+    """Write the line of a consumer anew, as at its registration.
+
+    Its in-flight lines are left to the caller.
     """
     forget(conn, log, name)
     register(conn, dialect, log, name, begins)

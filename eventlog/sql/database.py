@@ -189,8 +189,9 @@ class SqlDatabase(ABC):
         return None
 
     def name_session(self, driver_connection: Any) -> None:
-        """Tell the server the purpose of a new session, if the driver can. Raises ConfigError for a
-        foreign server.
+        """Tell the server the purpose of a new session, if the driver can.
+
+        Raises ConfigError for a foreign server.
         """
 
     def begin(self, conn: Connection) -> None:
@@ -274,8 +275,9 @@ class SqlDatabase(ABC):
 
     @abstractmethod
     def value_text(self, column: Column, ref: str) -> str:
-        """Return SQL of a column's value as log text (spec/triggers.md 6). ``ref`` is SQL of the
-        column reference.
+        """Return SQL of a column's value as log text (spec/triggers.md 6).
+
+        ``ref`` is SQL of the column reference.
         """
 
     # The catalogue
@@ -329,8 +331,9 @@ class SqlDatabase(ABC):
         return True
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
-        """Return True if any session has locked the log. A database that cannot tell takes the lock
-        for a moment.
+        """Return True if any session has locked the log.
+
+        A database that cannot tell takes the lock for a moment.
         """
         if self.holds_lock(conn, log) or not self.try_lock(conn, log):
             return True
@@ -348,8 +351,9 @@ class SqlDatabase(ABC):
     # Consumers of a log (spec/event-log.md 13.4)
 
     def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        """Lock a consumer for this session; True if it holds the lock now. The lock ends with the
-        session.
+        """Lock a consumer for this session; True if it holds the lock now.
+
+        The lock ends with the session.
         """
         return False
 
@@ -404,8 +408,9 @@ class SqlDatabase(ABC):
         return list(dict.fromkeys(missing))
 
     def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        """Return the rights that this session lacks for a resync, in words. ``resumable`` says that
-        it keeps its position.
+        """Return the rights that this session lacks for a resync, in words.
+
+        ``resumable`` says that it keeps its position.
         """
         missing = self.lacking(conn, log, log.name, ("INSERT",), log.column("status"))
         if resumable:
@@ -494,14 +499,16 @@ class SqlDatabase(ABC):
         return [f"DROP SEQUENCE {self.qualified(log.schema, log.flight_sequence)}"]
 
     def after_resync(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make the objects of the table of positions. ``index`` is the
-        name of its index.
+        """Return the statements that make the objects of the table of positions.
+
+        ``index`` is the name of its index.
         """
         return ()
 
     def after_consumers(self, log: LogTable, index: str) -> Sequence[str]:
-        """Return the statements that make the objects of the table of consumers. ``index`` is the
-        name of its index.
+        """Return the statements that make the objects of the table of consumers.
+
+        ``index`` is the name of its index.
         """
         return ()
 
@@ -528,8 +535,9 @@ class SqlDatabase(ABC):
         return printed
 
     def run(self, conn: Connection, statement: str) -> None:
-        """Run a statement by ``run_as_it_stands``. Raises DatabaseError for a function or trigger
-        that does not compile.
+        """Run a statement by ``run_as_it_stands``.
+
+        Raises DatabaseError for a function or trigger that does not compile.
         """
         run_as_it_stands(conn, statement)
 

@@ -400,8 +400,9 @@ class Dialect(SqlDatabase):
         cls: ObjectClass,
         selection: Selection,
     ) -> Walk:
-        """Return the walk that the other methods need. The caller commits, and goes on in the same
-        session.
+        """Return the walk that the other methods need.
+
+        The caller commits, and goes on in the same session.
         """
         return Walk(log, schema, cls, selection)
 
@@ -420,8 +421,9 @@ class Dialect(SqlDatabase):
         """
 
     def walk_condition(self, walk: Walk, *, goes_on: bool) -> str:
-        """Return SQL that selects the rows still to be written. ``goes_on`` says that a position is
-        bound.
+        """Return SQL that selects the rows still to be written.
+
+        ``goes_on`` says that a position is bound.
         """
         conditions = []
         if walk.selection.where is not None:
@@ -467,8 +469,9 @@ class Dialect(SqlDatabase):
     """The test that follows a reference; a value may be a row of NULLs."""
 
     def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        """Return the expected number of objects behind ``position``. Also tries out the operator's
-        predicate.
+        """Return the expected number of objects behind ``position``.
+
+        Also tries out the operator's predicate.
         """
         return self.count(conn, walk, position)
 
@@ -508,8 +511,9 @@ class Dialect(SqlDatabase):
         return conn.execute(sa.text(statement.format(**escaped)), binds).all()
 
     def sees_triggers(self, conn: Connection, schema: str) -> bool:
-        """Return True if this session can see the triggers of a schema's tables. If not, none
-        counts as missing.
+        """Return True if this session can see the triggers of a schema's tables.
+
+        If not, none counts as missing.
         """
         return True
 
@@ -529,8 +533,9 @@ class Dialect(SqlDatabase):
 
     @abstractmethod
     def join_snapshot(self, conn: Connection, snapshot: str) -> None:
-        """Join the snapshot of another transaction, as the first statement of this one. Raises
-        DatabaseError.
+        """Join the snapshot of another transaction, as the first statement of this one.
+
+        Raises DatabaseError.
         """
 
     def log_parts(

@@ -207,8 +207,9 @@ class Due(NamedTuple):
 
     @property
     def digest(self) -> str:
-        """The digest of its line. It differs from that of the resync itself, which may be under
-        way.
+        """The digest of its line.
+
+        It differs from that of the resync itself, which may be under way.
         """
         return hashlib.sha256(f"{_DUE}{self.selection.digest}".encode()).hexdigest()
 
@@ -233,8 +234,9 @@ def due_for(gaps: Iterable[Gap]) -> list[Due]:
 
 
 def note_due(conn: Connection, log: LogTable, due: Iterable[Due]) -> None:
-    """Note due resyncs, each in place of an earlier one for the same objects. The triggers exist
-    already.
+    """Note due resyncs, each in place of an earlier one for the same objects.
+
+    The triggers exist already.
     """
     table = _table(log)
     for one in due:

@@ -101,8 +101,9 @@ def count(
 
 
 def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
-    """Return the number of rows of each status letter, without trailing blanks. Reads the whole
-    log.
+    """Return the number of rows of each status letter, without trailing blanks.
+
+    Reads the whole log.
     """
     status = column_of(log, "status")
     counts: Counter[str] = Counter()

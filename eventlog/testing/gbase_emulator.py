@@ -275,8 +275,9 @@ class CdcServer:
         return self._dropped + bisect_left(self._records, sequence, key=itemgetter(0))
 
     def record_at(self, place: int) -> _LogRecord | None:
-        """Return the record at a place, None at the end of the log. Raises IndexError if its log
-        file has been dropped.
+        """Return the record at a place, None at the end of the log.
+
+        Raises IndexError if its log file has been dropped.
         """
         if place < self._dropped:
             raise IndexError(place)
@@ -377,6 +378,7 @@ class CdcServer:
     @_answering
     def cdc_recboundary(self, session: int) -> None:
         """Rewind to the start of the record that is partly read: the next read begins there.
+
         Returns 0 or an error.
         """
         self._opened(session).returned = 0

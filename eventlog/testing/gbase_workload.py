@@ -95,8 +95,9 @@ def key_update(server: CdcServer) -> None:
 
 
 def fragment_move(server: CdcServer) -> None:
-    """Write an update that moves its row to another fragment, as UPDBEF and INSERT. Readers give
-    one UPDATE.
+    """Write an update that moves its row to another fragment, as UPDBEF and INSERT.
+
+    Readers give one UPDATE.
     """
     work = server.begin(1001)
     work.move(T1, _row(1, "a"), _row(1, "b"))
@@ -104,8 +105,9 @@ def fragment_move(server: CdcServer) -> None:
 
 
 def long_transaction(server: CdcServer) -> None:
-    """Write a transaction that stays open while others come and go. A restart begins at its
-    BEGINTX.
+    """Write a transaction that stays open while others come and go.
+
+    A restart begins at its BEGINTX.
     """
     long = server.begin(1001)
     long.insert(T1, _row(0, "first"))

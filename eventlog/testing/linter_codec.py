@@ -39,8 +39,9 @@ Convert = Callable[[Any], Any]
 
 
 class EmulatorCodec:
-    """The codec ``eventlog-emulator-1``; ``charset`` is that of CHAR and VARCHAR. Raises
-    ConfigError.
+    """The codec ``eventlog-emulator-1``; ``charset`` is that of CHAR and VARCHAR.
+
+    Raises ConfigError.
     """
 
     name = EMULATOR_CODEC

@@ -115,8 +115,9 @@ class HttpClient:
     def request(
         self, method: str, headers: Mapping[str, str], body: bytes | None = None, path: str = ""
     ) -> Response:
-        """Make one exchange; ``path`` is appended to the path of the URL. Raises HttpFailed,
-        whatever the reason.
+        """Make one exchange; ``path`` is appended to the path of the URL.
+
+        Raises HttpFailed, whatever the reason.
         """
         where = f"{self._path.rstrip('/')}{path}" if path else self._path
         headers = {"User-Agent": f"eventlog/{__version__}", **headers, **self._credentials}
@@ -236,8 +237,9 @@ def _hint(section: str, option: str) -> str:
 
 
 def _target(url: str, place: str) -> tuple[str, int, str, bool]:
-    """Return host and port to connect to, the path to request, and whether TLS is used. Raises
-    ConfigError.
+    """Return host and port to connect to, the path to request, and whether TLS is used.
+
+    Raises ConfigError.
     """
     try:
         parts = urlsplit(url)
@@ -276,6 +278,7 @@ def _tls_context(
     section: str, ca_file: Path | None, certificate: Path | None, key: Path | None
 ) -> ssl.SSLContext:
     """Return a TLS context that verifies the server's certificate and name, with TLS 1.2 or later.
+
     Raises ConfigError.
     """
     prefix = f"{section}." if section else ""
@@ -333,8 +336,9 @@ class _Connection(http.client.HTTPConnection):
         headers: Mapping[str, str],
         deadline: float,
     ) -> http.client.HTTPResponse:
-        """Send a request and return the response, its body unread. On failure the connection is
-        closed.
+        """Send a request and return the response, its body unread.
+
+        On failure the connection is closed.
         """
         self._deadline = deadline
         if self.sock is not None:

@@ -285,8 +285,9 @@ class Place(NamedTuple):
 
 
 def parse_url(url: str) -> Place:
-    """Parse ``kafka://host:port[,host:port]/topic[,topic][?offset=earliest|N]``. Raises
-    ConfigError.
+    """Parse ``kafka://host:port[,host:port]/topic[,topic][?offset=earliest|N]``.
+
+    Raises ConfigError.
     """
     parts = urlsplit(url)
     topics = tuple(filter(None, parts.path.strip("/").split(",")))

@@ -230,8 +230,9 @@ _no_digits = re.compile("[^-0-9]|[0-9]-").search
 
 
 def _body(operation: str, steps: Sequence[Written]) -> str:
-    """Return the attributes of an event. Steps of one attribute stand side by side and become one
-    element.
+    """Return the attributes of an event.
+
+    Steps of one attribute stand side by side and become one element.
     """
     parts: list[str] = []
     previous: Any = None

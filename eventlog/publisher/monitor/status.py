@@ -43,8 +43,9 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
 
 
 def shape(**known: Any) -> dict[str, Any]:
-    """Return a status with the known values; the others are null. Raises TypeError for a name
-    outside the shape.
+    """Return a status with the known values; the others are null.
+
+    Raises TypeError for a name outside the shape.
     """
     if unknown := known.keys() - EMPTY.keys():
         raise TypeError(f"not of the shape: {', '.join(sorted(unknown))}")
@@ -106,8 +107,9 @@ def answers_data(
 def process_status(
     activity: Activity, log: str, sink: str, format_name: str, *, shows_values: bool
 ) -> dict[str, Any]:
-    """Return the status of a running publisher from its reports. ``format_name`` is the name of the
-    output format.
+    """Return the status of a running publisher from its reports.
+
+    ``format_name`` is the name of the output format.
     """
     now, looked, state = activity.clock(), activity.looked_at or Looked(), activity.state
 
@@ -168,8 +170,9 @@ def process_status(
 
 
 def job_status(activity: JobActivity, log: str, directory: str, format_name: str) -> dict[str, Any]:
-    """Return the status of a backlog job; ``job`` is its own part. ``format_name`` is the format of
-    its files.
+    """Return the status of a backlog job; ``job`` is its own part.
+
+    ``format_name`` is the format of its files.
     """
     left = activity.seconds_left
     seconds_left = None if left is None else round(left, 1)

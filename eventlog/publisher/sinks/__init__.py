@@ -136,14 +136,16 @@ class Sink(ABC):
         """Send a document and return the answer to its events. Raises ReceiverAway."""
 
     def flush(self) -> Mapping[str, Verdict] | None:
-        """Make durable what was answered. This default does nothing, for a sink that buffers
-        nothing.
+        """Make durable what was answered.
+
+        This default does nothing, for a sink that buffers nothing.
         """
         return None
 
     def close(self) -> None:
-        """Close the resources of the sink and drop unflushed documents. This default has
-        neither.
+        """Close the resources of the sink and drop unflushed documents.
+
+        This default has neither.
         """
         return None  # noqa: RET501 - an empty body would be abstract
 
@@ -159,8 +161,9 @@ def as_receiver_away(path: Path | str) -> Iterator[None]:
 
 
 def open_sink(config: Config, stream: TextIO) -> Sink:
-    """Return the sink that the configuration names. ``stream`` is standard output. Raises
-    ConfigError.
+    """Return the sink that the configuration names.
+
+    ``stream`` is standard output. Raises ConfigError.
     """
     kind: type[Sink] = sink_named(config.sink.type)
     opening = Opening(format_named(config.format.type), stream)

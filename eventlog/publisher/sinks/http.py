@@ -142,8 +142,9 @@ class HttpSink(Sink):
         return options.timeout
 
     def __init__(self, settings: HttpOptions, answer: str = "xds") -> None:
-        """Open the client. ``answer`` is the kind of answer, as in ``sink.answer``. Raises
-        ConfigError.
+        """Open the client.
+
+        ``answer`` is the kind of answer, as in ``sink.answer``. Raises ConfigError.
         """
         # A late import, since these modules load TLS, which takes longer than a configuration.
         from eventlog.transport.http import HttpClient, HttpFailed
@@ -174,8 +175,9 @@ class HttpSink(Sink):
         )
 
     def send(self, document: Document) -> Answer:
-        """Post one document and read the answer to its events. Raises ReceiverAway with the
-        response and the URL.
+        """Post one document and read the answer to its events.
+
+        Raises ReceiverAway with the response and the URL.
         """
         body = document.body
         headers = {
@@ -363,8 +365,9 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
 
 
 def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
-    """Return the keys in ``EVENTLOG_SINK_SIGNING_SECRET``. Raises ConfigError, which shows no
-    key.
+    """Return the keys in ``EVENTLOG_SINK_SIGNING_SECRET``.
+
+    Raises ConfigError, which shows no key.
     """
     keys = []
     for text in [] if secret is None else secret.split() or [""]:

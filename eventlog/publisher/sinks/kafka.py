@@ -148,8 +148,9 @@ class KafkaSink(Sink):
         return Answer(refused, is_pending=True)
 
     def flush(self) -> dict[str, Verdict]:
-        """Wait for the brokers and return the verdicts on events whose records they refuse. Raises
-        ReceiverAway.
+        """Wait for the brokers and return the verdicts on events whose records they refuse.
+
+        Raises ReceiverAway.
         """
         sent, self._sent = self._sent, []
         away_since, self._away, self._has_answered = self._away, "", False

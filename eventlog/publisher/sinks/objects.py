@@ -168,8 +168,9 @@ class ObjectsSink(Sink):
         self._newest = 0  # the newest flight that has been put since the sink was opened
 
     def send(self, document: Document) -> Answer:
-        """Buffer a document until its flight is put. Raises ReceiverAway for an earlier flight that
-        is put now.
+        """Buffer a document until its flight is put.
+
+        Raises ReceiverAway for an earlier flight that is put now.
         """
         if self._parts and document.flight != self._flight:
             self.flush()

@@ -39,8 +39,9 @@ class FunctionOptions:
 
 
 class CallableSink(Sink):
-    """A sink that calls a function with each document. ``target`` is the function's name in
-    messages.
+    """A sink that calls a function with each document.
+
+    ``target`` is the function's name in messages.
     """
 
     name = "python"
@@ -58,8 +59,9 @@ class CallableSink(Sink):
         return load_callable(options.function, Path.cwd())
 
     def send(self, document: Document) -> Answer:
-        """Return the function's answer. Raises ReceiverAway if the function raises or returns
-        another type.
+        """Return the function's answer.
+
+        Raises ReceiverAway if the function raises or returns another type.
         """
         try:
             answer = self.receive(document.body, document.events)

@@ -18,8 +18,9 @@ class StreamOptions:
 
 
 class StreamSink(Sink):
-    """A sink that writes documents to the caller's text stream. Every event is a success once it is
-    flushed.
+    """A sink that writes documents to the caller's text stream.
+
+    Every event is a success once it is flushed.
     """
 
     name = "stdout"

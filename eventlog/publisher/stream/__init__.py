@@ -61,8 +61,9 @@ class Failure(NamedTuple):
 
 
 class Read(NamedTuple):
-    """A change that was read. ``event_id`` is the base of its events' names, always the same for
-    the same change.
+    """A change that was read.
+
+    ``event_id`` is the base of its events' names, always the same for the same change.
     """
 
     change: Change
@@ -83,8 +84,9 @@ class Mark(NamedTuple):
 
 
 class Described(NamedTuple):
-    """The columns, types and key of a table, before the first change with them. ``schema`` None =
-    unknown.
+    """The columns, types and key of a table, before the first change with them.
+
+    ``schema`` None = unknown.
     """
 
     schema: str | None
@@ -115,8 +117,9 @@ class Stream(Protocol):
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]: ...
 
     def backlog(self, token: Any) -> Backlog | None:
-        """Return the amount behind ``token`` now, None if the source cannot know it. Raises the
-        errors of ``steps``.
+        """Return the amount behind ``token`` now, None if the source cannot know it.
+
+        Raises the errors of ``steps``.
         """
         ...
 

@@ -59,8 +59,9 @@ class CaptureFiles:
     rest: float
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """Yield the steps of the files. Raises FormatError, SourceAway, SourceLost, ConfigError,
-        BadToken.
+        """Yield the steps of the files.
+
+        Raises FormatError, SourceAway, SourceLost, ConfigError, BadToken.
         """
         saved = _place_of(token)
         stream = CdcStream(self.options, token)
@@ -86,8 +87,9 @@ class CaptureFiles:
             stream.reader.close()
 
     def backlog(self, token: Any) -> Backlog:
-        """Return the number of unread bytes behind ``token``. Raises SourceAway, SourceLost,
-        BadToken.
+        """Return the number of unread bytes behind ``token``.
+
+        Raises SourceAway, SourceLost, BadToken.
         """
         saved = _place_of(token)
         if saved is not None:
@@ -102,8 +104,9 @@ class CaptureFiles:
         return Backlog(size, "bytes")
 
     def _recognise(self, saved: CapturePosition) -> None:
-        """Check that the files still are the ones that were read. Raises SourceLost if they are
-        not.
+        """Check that the files still are the ones that were read.
+
+        Raises SourceLost if they are not.
         """
         between = [(BytePosition(name, 0), None) for name in saved.between]
         for place, digest in ((saved.restart, None), *between, (saved.read, saved.digest)):
@@ -389,8 +392,9 @@ def _last(before: bytes, data: bytes) -> bytes:
 
 
 def _before(file: BinaryIO, path: Path, offset: int) -> bytes:
-    """Return the last bytes before a place, at most ``_KNOWN``. Raises SourceLost if the file ends
-    before it.
+    """Return the last bytes before a place, at most ``_KNOWN``.
+
+    Raises SourceLost if the file ends before it.
     """
     size = os.fstat(file.fileno()).st_size
     if size < offset:

@@ -39,8 +39,9 @@ class DispatchQueue:
     report: Report
 
     def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
-        """Yield the steps of the queue. Raises FormatError, DatabaseError, DatabaseAway,
-        ConfigError, BadToken.
+        """Yield the steps of the queue.
+
+        Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken.
         """
         restart, node = _saved(token, self.options)
         self._check_node(node)

@@ -15,8 +15,9 @@ from eventlog.publisher.stream import Gives, Source, Stream
 
 @dataclass(frozen=True, slots=True)
 class EventLogOptions(CheckedOptions):
-    """Options of ``[source]`` of type ``eventlog``, which describe a consumer. ``[database]`` names
-    the log.
+    """Options of ``[source]`` of type ``eventlog``, which describe a consumer.
+
+    ``[database]`` names the log.
     """
 
     consumer: str | None = option(

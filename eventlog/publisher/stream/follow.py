@@ -392,8 +392,9 @@ class Run:
             self.envelopes += 1
 
     def _wait(self, why: ReceiverAway, retry_after: float | None = None) -> None:
-        """Wait after a stop; with ``once`` raise ReceiverAway instead. ``retry_after`` as in
-        ``Delivered``.
+        """Wait after a stop; with ``once`` raise ReceiverAway instead.
+
+        ``retry_after`` as in ``Delivered``.
         """
         if self.once:
             raise ReceiverAway(f"the source was not published to its end: {why}")
@@ -401,8 +402,9 @@ class Run:
 
 
 def _public_events(catalog: Catalog | None, events: Sequence[PendingEvent]) -> tuple[Event, ...]:
-    """Return the events in their public form, for sinks that read them. A change without this form
-    is left out.
+    """Return the events in their public form, for sinks that read them.
+
+    A change without this form is left out.
     """
     public: list[Event] = []
     for each in events:
@@ -425,8 +427,9 @@ def _record_key(event: PendingEvent, object_class: ObjectClass | None) -> bytes:
 
 
 def _steps(run: Run) -> Generator[Step, None, None]:
-    """Yield the steps of the source. If it fails for good, send the changes read so far before the
-    error is raised.
+    """Yield the steps of the source.
+
+    If it fails for good, send the changes read so far before the error is raised.
     """
     with closing(run.following.source.steps(run.saved.token, once=run.once)) as steps:
         try:

@@ -82,8 +82,9 @@ def refusal_of(kind: Source, format: Format, sink: str) -> str | None:
 
 
 def _lacking(kind: Source, format: Format, needs: frozenset[Need]) -> str | None:
-    """Return the reason if a writer needs more than a followed source provides, else None. A log
-    can read back values.
+    """Return the reason if a writer needs more than a followed source provides, else None.
+
+    A log can read back values.
     """
     if kind.is_log or Need.WHOLE_ROWS not in needs or Gives.WHOLE_ROWS in kind.gives:
         return None
@@ -122,8 +123,9 @@ def source_status(config: Config) -> SourceStatus:
 
 
 def source_failures(config: Config, most: int) -> list[Failures]:
-    """Return the failures of the source in ``[source]``, by code. Raises ConfigError,
-    DatabaseError.
+    """Return the failures of the source in ``[source]``, by code.
+
+    Raises ConfigError, DatabaseError.
     """
     settings = config.source
     return failures_in_table(
@@ -203,8 +205,9 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
 
 
 def _position_url(settings: SourceSettings) -> str:
-    """Return the URL of the position's database, with its password. Raises ConfigError unless one
-    is named.
+    """Return the URL of the position's database, with its password.
+
+    Raises ConfigError unless one is named.
     """
     options = settings.options
     if options.position_url is None:

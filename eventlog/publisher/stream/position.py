@@ -47,8 +47,9 @@ class Saved(NamedTuple):
 
 
 class Position(Protocol):
-    """The saved position of the source, locked by this publisher. Raises DatabaseError,
-    DatabaseAway.
+    """The saved position of the source, locked by this publisher.
+
+    Raises DatabaseError, DatabaseAway.
     """
 
     def load(self) -> Saved: ...
@@ -164,8 +165,9 @@ class TablePosition:
         return Saved(self._token, int(row.flight_no), row.numbered or "")
 
     def save(self, saved: Saved, failures: Sequence[Failure] = ()) -> None:
-        """Write the position and the failures up to it in one transaction. Raises DatabaseError,
-        DatabaseAway.
+        """Write the position and the failures up to it in one transaction.
+
+        Raises DatabaseError, DatabaseAway.
         """
         with as_database_errors(self._connection):
             self._write(saved, failures)
@@ -280,6 +282,7 @@ class Failures(NamedTuple):
 
 def failures_in_table(url: str, table: str, source: str, most: int) -> list[Failures]:
     """Return the newest ``most`` failures of a source by their codes, the largest group first.
+
     Raises DatabaseError.
     """
     position, failures = _position_tables(table)
@@ -310,8 +313,9 @@ def failures_in_table(url: str, table: str, source: str, most: int) -> list[Fail
 
 
 def status_in_table(url: str, table: str, source: str) -> SourceStatus:
-    """Return the contents of a position table and its table of failures. Raises ConfigError,
-    DatabaseError.
+    """Return the contents of a position table and its table of failures.
+
+    Raises ConfigError, DatabaseError.
     """
     names = _position_tables(table)
     position, failures = names

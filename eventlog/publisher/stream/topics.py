@@ -84,8 +84,9 @@ class Topics:
             yield from self._consume(reader, offsets, once)
 
     def backlog(self, token: Any) -> Backlog:
-        """Return the number of messages behind ``token`` in the topics. Raises the errors of
-        ``steps``.
+        """Return the number of messages behind ``token`` in the topics.
+
+        Raises the errors of ``steps``.
         """
         offsets = self._offsets(token)
         with self._connected() as reader:
@@ -233,8 +234,9 @@ class _MessageSteps:
         return token
 
     def take(self, message: kafka.Record) -> Iterator[Step]:
-        """Yield the steps that this message makes possible. Raises UnknownSchema if too many are
-        held, SourceAway.
+        """Yield the steps that this message makes possible.
+
+        Raises UnknownSchema if too many are held, SourceAway.
         """
         is_old = message.offset < self._start.get(_partition_of(message), 0)
         if is_old and not _describes(message.value):
@@ -250,8 +252,9 @@ class _MessageSteps:
             yield from self._read(self._behind.popleft())
 
     def overdue(self) -> Iterator[Step]:
-        """Skip a message that has waited too long, and read the ones behind it. Raises the errors
-        of ``take``.
+        """Skip a message that has waited too long, and read the ones behind it.
+
+        Raises the errors of ``take``.
         """
         waiting = self._waiting
         try:
@@ -270,6 +273,7 @@ class _MessageSteps:
 
     def _hold_or_skip(self, message: kafka.Record, error: UnknownSchema) -> Iterator[Failure]:
         """Skip a message as soon as another of its topic can be read, and hold it until then.
+
         Raises UnknownSchema.
         """
         topic = message.topic

@@ -219,8 +219,9 @@ def _renderer(job: Job) -> Render:
 def _as_streams(
     writers: Mapping[str, _TableWriter], stored_by_class: Mapping[str, Sequence[_Stored]]
 ) -> tuple[Columns, Numbered]:
-    """Return the rows as an Arrow stream for each class, and the numbers that they use. Raises
-    _NotStorable.
+    """Return the rows as an Arrow stream for each class, and the numbers that they use.
+
+    Raises _NotStorable.
     """
     numbers, prefix = 0, ""
     streams = []

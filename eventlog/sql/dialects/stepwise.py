@@ -150,8 +150,9 @@ class StepwiseDialect(Dialect):
 
 
 class _Unreadable(list[str | None]):
-    """Values that cannot be read. A caller that iterates over them gets the error; rows that ask
-    for other values go on.
+    """Values that cannot be read.
+
+    A caller that iterates over them gets the error; rows that ask for other values go on.
     """
 
     def __init__(self, error: BadValue) -> None:
@@ -163,8 +164,9 @@ class _Unreadable(list[str | None]):
 
 
 def log_text(value: Any) -> str | None:
-    """Convert a value from the driver to log text. Bytes become base64, also those behind a
-    locator.
+    """Convert a value from the driver to log text.
+
+    Bytes become base64, also those behind a locator.
     """
     if value is None or isinstance(value, str):
         return value

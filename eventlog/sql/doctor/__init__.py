@@ -155,8 +155,9 @@ def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | 
 
 
 class LogTrigger(NamedTuple):
-    """A trigger that writes the log. ``table`` is ``schema.table``; ``mend`` is SQL that enables
-    it.
+    """A trigger that writes the log.
+
+    ``table`` is ``schema.table``; ``mend`` is SQL that enables it.
     """
 
     table: str
@@ -271,8 +272,9 @@ def judge_pool(pooled: bool) -> Iterator[Finding]:
 
 
 def judge_read_only(reason: str | None, mend: str) -> Iterator[Finding]:
-    """Judge whether the session is on a standby, or may write nothing. ``reason`` and ``mend`` are
-    in words.
+    """Judge whether the session is on a standby, or may write nothing.
+
+    ``reason`` and ``mend`` are in words.
     """
     if reason is not None:
         text = (

@@ -36,8 +36,9 @@ from eventlog.sql.windows import Queue
 def judge_revision(
     reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], mend: str
 ) -> Iterator[Finding]:
-    """Judge the revisions that the log has reached against the newest ones. ``mend`` is the advice
-    for unknown ones.
+    """Judge the revisions that the log has reached against the newest ones.
+
+    ``mend`` is the advice for unknown ones.
     """
     if unknown:
         text = f"the log is at revision {', '.join(unknown)}, which this eventlog does not know"
@@ -164,8 +165,9 @@ def judge_storage(storages: Answer, log: str, limits: Limits) -> Iterator[Findin
 
 
 def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding]:
-    """Judge whether a sleeping publisher is woken (spec/triggers.md 8). ``missing`` is why no
-    writer does it.
+    """Judge whether a sleeping publisher is woken (spec/triggers.md 8).
+
+    ``missing`` is why no writer does it.
     """
     if missing is not None:
         yield warning(
@@ -335,8 +337,9 @@ def judge_disabled(installed: Iterable[LogTrigger]) -> Iterator[Finding]:
 def judge_without_plan(
     installed: Iterable[LogTrigger], watched: Iterable[str], reason: str
 ) -> Iterator[Finding]:
-    """Judge triggers without a plan. ``watched`` are the tables, as ``schema.table``, that need
-    triggers.
+    """Judge triggers without a plan.
+
+    ``watched`` are the tables, as ``schema.table``, that need triggers.
     """
     tables = {trigger.table for trigger in installed}
     yield info(
@@ -471,8 +474,9 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
 def judge_record_ids(
     rows: int, looked_at: int, log: str, record_id: str, limits: Limits
 ) -> Iterator[Finding]:
-    """Judge rows that cannot be addressed (spec/event-log.md 5). ``log`` and ``record_id`` are SQL
-    names.
+    """Judge rows that cannot be addressed (spec/event-log.md 5).
+
+    ``log`` and ``record_id`` are SQL names.
     """
     if rows:
         yield error(

@@ -206,8 +206,9 @@ def _online_log(conn: Connection, log_table: str, schema: str | None) -> LogTabl
 
 @contextmanager
 def _script(sql: TextIO, dialect: Dialect, storage: Storage = _NO_STORAGE) -> Iterator[io.StringIO]:
-    """Yield the buffer that Alembic prints to. At the end ``sql`` gets the script for the
-    database's own tool.
+    """Yield the buffer that Alembic prints to.
+
+    At the end ``sql`` gets the script for the database's own tool.
     """
     printed = io.StringIO()
     yield printed
@@ -349,8 +350,9 @@ def execute(statements: Iterable[str]) -> None:
 
 
 class _AsItStands(Executable, ClauseElement):
-    """SQL that no dialect changes. A ``text()`` would double percent signs for drivers whose
-    parameters are %s.
+    """SQL that no dialect changes.
+
+    A ``text()`` would double percent signs for drivers whose parameters are %s.
     """
 
     inherit_cache = False

@@ -97,8 +97,9 @@ class _Compiled:
 def _compare_watches(
     context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: Iterable[str | None]
 ) -> None:
-    """Add the operations that bring log and triggers to the declared state. Raises TriggerError for
-    an impossible watch.
+    """Add the operations that bring log and triggers to the declared state.
+
+    Raises TriggerError for an impossible watch.
     """
     declared: Declared | None = context.opts.get(OPTION)
     if declared is None:

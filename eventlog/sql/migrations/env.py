@@ -1,5 +1,6 @@
-"""The environment that Alembic runs for every command. The attributes of its configuration hold all
-that it needs.
+"""The environment that Alembic runs for every command.
+
+The attributes of its configuration hold all that it needs.
 """
 
 from __future__ import annotations

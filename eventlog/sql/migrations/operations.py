@@ -45,8 +45,9 @@ from eventlog.sql.triggers.watch import WatchedTable
 _Literals = Mapping[str, Any]
 
 TEMPLATE_VERSION: Final = 1
-"""The one version of the SQL templates. Operations name it, so that a later release can have
-another one.
+"""The one version of the SQL templates.
+
+Operations name it, so that a later release can have another one.
 """
 
 
@@ -90,8 +91,9 @@ class WatchDefinition:
 
 
 def compile_definition(definition: WatchDefinition, dialect_name: str) -> tuple[TableSql, ...]:
-    """Return the SQL of a watch, table by table. Raises TriggerError for an impossible watch,
-    ConfigError.
+    """Return the SQL of a watch, table by table.
+
+    Raises TriggerError for an impossible watch, ConfigError.
     """
     assert definition.tables is not None
     if definition.template_version != TEMPLATE_VERSION:
@@ -293,8 +295,9 @@ class _LogOperation(MigrateOperation):
 
 
 class _WatchOperation(MigrateOperation):
-    """An operation on the triggers of a class. Its reverse holds the same definition, so that it
-    can be reversed again.
+    """An operation on the triggers of a class.
+
+    Its reverse holds the same definition, so that it can be reversed again.
     """
 
     name: ClassVar[str]

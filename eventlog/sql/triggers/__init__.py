@@ -42,8 +42,9 @@ from eventlog.sql.triggers.declared import (
 from eventlog.sql.triggers.watch import WatchedTable
 
 LOCK_TIMEOUT: Final = 5.0
-"""The number of seconds that applying waits for a table. Other writers of the table queue behind it
-meanwhile.
+"""The number of seconds that applying waits for a table.
+
+Other writers of the table queue behind it meanwhile.
 """
 ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"
 """The reason why the changes of a table with a captured table's name were not logged."""
@@ -102,8 +103,9 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """The action for one table, and its reason. ``statements`` is SQL text, empty if the table is
-    ``unchanged``.
+    """The action for one table, and its reason.
+
+    ``statements`` is SQL text, empty if the table is ``unchanged``.
     """
 
     kind: Literal["create", "replace", "drop", "unchanged"]

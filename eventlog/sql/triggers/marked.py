@@ -52,8 +52,9 @@ _Claims = Mapping[TableName, TableName]
 
 @dataclass(frozen=True, slots=True)
 class CompiledTrigger:
-    """One trigger as SQL. ``digest`` is the hash of ``statement``, which contains it
-    (``MARKER``).
+    """One trigger as SQL.
+
+    ``digest`` is the hash of ``statement``, which contains it (``MARKER``).
     """
 
     name: str
@@ -64,8 +65,9 @@ class CompiledTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """The triggers of one declaration on one table. ``schema`` is the table's, None = the
-    session's.
+    """The triggers of one declaration on one table.
+
+    ``schema`` is the table's, None = the session's.
     """
 
     schema: str | None
@@ -112,8 +114,9 @@ class StoredTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """All triggers, by table in the order of their names. The triggers that write ``log`` (SQL) are
-    ours.
+    """All triggers, by table in the order of their names.
+
+    The triggers that write ``log`` (SQL) are ours.
     """
 
     triggers: Mapping[TableName, Sequence[StoredTrigger]]

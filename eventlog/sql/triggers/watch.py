@@ -90,8 +90,9 @@ def exclusions(
 def excluded_columns(
     database: Database, watch: WatchedTable, tables: Collection[str] | None = None
 ) -> Mapping[str, Collection[str]]:
-    """Return the columns that one watch leaves out, by table. Arguments and errors are as
-    in ``exclusions``.
+    """Return the columns that one watch leaves out, by table.
+
+    Arguments and errors are as in ``exclusions``.
     """
     present = {table.name: table for table in database.tables}
     table = match_name(watch.table, present)
@@ -121,8 +122,9 @@ def excluded_columns(
 def attribute_names(
     database: Database, table: Table, tables: Collection[str] | None
 ) -> dict[str, tuple[str, str]]:
-    """Return table and column of a class's attributes by their names in its watch. ``tables`` is
-    that of ``exclusions``.
+    """Return table and column of a class's attributes by their names in its watch.
+
+    ``tables`` is that of ``exclusions``.
     """
     names = {column.name: (table.name, column.name) for column in table.columns}
     for other in database.tables:

@@ -334,8 +334,9 @@ class Followed:
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
-    """Return the rows that a trigger of an operation looks for. A row at the end of several ways is
-    logged once.
+    """Return the rows that a trigger of an operation looks for.
+
+    A row at the end of several ways is logged once.
     """
     several = [effect for effect in one.effects if effect.operation == operation]
     found: dict[tuple[tuple[int, str, str | None], ...], list[Effect]] = {}

@@ -273,8 +273,9 @@ def _foreign_keys(rows: Iterable[Row[Any]], names: Collection[str]) -> Iterator[
 def values_statement(
     cls: ObjectClass, child: ChildTable | None, values: tuple[Column, ...], size: int
 ) -> str:
-    """Return the statement that reads keys and values of the rows with ``size`` keys. Names are
-    quoted, keys bound.
+    """Return the statement that reads keys and values of the rows with ``size`` keys.
+
+    Names are quoted, keys bound.
     """
     row, source = "p", f"{quote_identifier(cls.table.name)} AS p"
     if child is not None:

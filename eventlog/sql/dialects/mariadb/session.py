@@ -27,8 +27,9 @@ _SQL_MODE: Final = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,ERROR_F
 not fit is refused, never cut.
 """
 LEAST_VERSION: Final = (10, 11)
-"""The oldest release that is still maintained, and that the tests run on. It keeps AUTO_INCREMENT
-over a restart.
+"""The oldest release that is still maintained, and that the tests run on.
+
+It keeps AUTO_INCREMENT over a restart.
 """
 
 _ACCESS: Final = (
@@ -240,8 +241,9 @@ def begin_snapshot(conn: Connection) -> None:
 
 
 def refuse_server(version: str) -> None:
-    """Raise ConfigError for a server that is not MariaDB, or is too old. ``version`` is the
-    server's own text.
+    """Raise ConfigError for a server that is not MariaDB, or is too old.
+
+    ``version`` is the server's own text.
     """
     if "mariadb" not in version.lower():
         raise ConfigError(

@@ -346,8 +346,9 @@ def _check_compiled(conn: Connection, type_: str, schema: str | None, name: str)
 
 
 def _scn(snapshot: str) -> str:
-    """Return the text of a system change number unchanged. Raises DatabaseError for any other
-    text.
+    """Return the text of a system change number unchanged.
+
+    Raises DatabaseError for any other text.
     """
     if _SCN.fullmatch(snapshot) is None:
         raise DatabaseError(

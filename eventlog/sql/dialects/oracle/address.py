@@ -66,8 +66,9 @@ _EXAMPLE: Final = "oracle://user@host:1521/?service_name=NAME"
 
 
 def arguments_of(url: URL) -> dict[str, Any]:
-    """Return the arguments of ``oracledb.connect`` for a URL. Raises ConfigError for a URL that the
-    driver cannot use.
+    """Return the arguments of ``oracledb.connect`` for a URL.
+
+    Raises ConfigError for a URL that the driver cannot use.
     """
     given: dict[str, Any] = {}
     for name, value in url.query.items():

@@ -324,8 +324,9 @@ def values_statement(
     values: tuple[Column, ...],
     size: int,
 ) -> str:
-    """Return the statement that reads the keys and values of the rows with ``size`` keys. Names are
-    quoted, keys bound.
+    """Return the statement that reads the keys and values of the rows with ``size`` keys.
+
+    Names are quoted, keys bound.
     """
     table = cls.table if child is None else child.table
     columns = (

@@ -291,16 +291,18 @@ def fetch(
 
 
 CHUNKS: Final = (1, 10, 100, 900)
-"""The sizes of IN lists. A list takes fewer than 1000 binds, and few sizes make few statements to
-parse.
+"""The sizes of IN lists.
+
+A list takes fewer than 1000 binds, and few sizes make few statements to parse.
 """
 
 T = TypeVar("T")
 
 
 def chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Yield the values in pieces of the sizes ``CHUNKS``. The last piece is filled up with its last
-    value.
+    """Yield the values in pieces of the sizes ``CHUNKS``.
+
+    The last piece is filled up with its last value.
     """
     for start in range(0, len(values), CHUNKS[-1]):
         piece = list(values[start : start + CHUNKS[-1]])
@@ -505,8 +507,9 @@ def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
 
 
 def _indexes(conn: Connection, log: LogTable) -> Answer:
-    """Return the columns of the log's indexes. An expression in an index is represented by its
-    text.
+    """Return the columns of the log's indexes.
+
+    An expression in an index is represented by its text.
     """
     rows = fetch(conn, _SQL["indexes"], {"log_schema": log.schema, "log_name": log.name})
     return [
@@ -542,8 +545,9 @@ def _owned(_conn: Connection, schema: str, tables: Sequence[str], user: str) -> 
 def _unreadable(
     conn: Connection, schema: str, tables: Sequence[str], columns: Sequence[str], **_: Any
 ) -> Answer:
-    """Yield the columns that this user may not read. Oracle grants whole tables: all columns of a
-    table or none.
+    """Yield the columns that this user may not read.
+
+    Oracle grants whole tables: all columns of a table or none.
     """
     by_table: defaultdict[str, list[str]] = defaultdict(list)
     for table, column in zip(tables, columns, strict=True):

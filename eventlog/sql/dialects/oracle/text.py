@@ -59,8 +59,9 @@ def spelled(name: str) -> str:
 
 
 def qualified(schema: str | None, name: str) -> str:
-    """Return a name with its schema as SQL. Oracle looks for a name without one in the session's
-    current schema.
+    """Return a name with its schema as SQL.
+
+    Oracle looks for a name without one in the session's current schema.
     """
     return statements.qualified(schema, name, quote_identifier)
 

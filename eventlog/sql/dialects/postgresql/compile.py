@@ -137,8 +137,9 @@ FITS_ARGUMENTS: Final = (
 
 
 def compile_triggers(facts: Facts, declared: Sequence[TableTriggers]) -> list[CompiledFunction]:
-    """Return the declared triggers as SQL, in their order. Raises TriggerError for an impossible
-    capture.
+    """Return the declared triggers as SQL, in their order.
+
+    Raises TriggerError for an impossible capture.
     """
     functions: set[tuple[str, ...]] = set(facts.other_functions)
     used: set[tuple[str, ...]] = set(facts.other_triggers)

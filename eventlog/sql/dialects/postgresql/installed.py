@@ -132,8 +132,9 @@ def columns_of(marker: str) -> dict[str, str]:
 
 
 def find_log(conn: Connection, log: LogTable) -> LogTable:
-    """Return the log with its schema and name in the database. Raises LogTableError if it does not
-    exist.
+    """Return the log with its schema and name in the database.
+
+    Raises LogTableError if it does not exist.
     """
     row = _log_row(conn, log)
     if row is None:

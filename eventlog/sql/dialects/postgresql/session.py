@@ -25,8 +25,9 @@ from eventlog.sql.statements import qualified, quote_identifier, statements
 _TIMELINE: Final = (
     "substr(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 1, 8)"
 )
-"""SQL of the timeline that the server writes. A promotion and a recovery to a point in time raise
-it.
+"""SQL of the timeline that the server writes.
+
+A promotion and a recovery to a point in time raise it.
 """
 _USER_ADVICE: Final = "check the user in the URL, and {secret}"
 
@@ -334,8 +335,9 @@ def _written() -> str:
 
 _WAKE_SQL: Final = statements(__package__, "wake.sql")
 _WAKE_CLASS: Final = int.from_bytes(b"Ewak")
-"""The first half of the lock's key; the second is the log's OID. This is not the publisher's
-lock.
+"""The first half of the lock's key; the second is the log's OID.
+
+This is not the publisher's lock.
 """
 
 

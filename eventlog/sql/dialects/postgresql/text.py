@@ -169,8 +169,9 @@ _NEVER_QUOTED: Final = frozenset(
     }
 )
 _OF_ONE_SPELLING: Final = _NEVER_QUOTED | {Kind.FIXED, Kind.CHARACTER, Kind.BINARY}
-"""The kinds whose equal values have one normal form. Exact numbers may still differ in their bytes,
-as 1.0 and 1.00 do.
+"""The kinds whose equal values have one normal form.
+
+Exact numbers may still differ in their bytes, as 1.0 and 1.00 do.
 """
 # Without a length, trailing blanks are kept but not compared.
 _PADDED: Final = frozenset({"bpchar"})

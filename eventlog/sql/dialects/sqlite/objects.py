@@ -154,8 +154,9 @@ _RULES: Final = (
 )
 
 _NAMES: Final = re.compile(r"\b(?:JSON|UUID|ANY)\b")
-"""The names of types whose values are texts, as SQLAlchemy declares them. ANY is the type of STRICT
-tables.
+"""The names of types whose values are texts, as SQLAlchemy declares them.
+
+ANY is the type of STRICT tables.
 """
 
 _WHOLE: Final = re.compile(r"\b(?:DECIMAL|NUMERIC)\s*\(\s*[0-9]+\s*(?:,\s*[+-]?0+\s*)?\)")

@@ -48,8 +48,9 @@ _PASSING: Final = frozenset(
 
 
 class Session(sqlite3.Connection):
-    """A connection that reads every text, also text that is not UTF-8. Text that cannot be written
-    then makes one bad row.
+    """A connection that reads every text, also text that is not UTF-8.
+
+    Text that cannot be written then makes one bad row.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -333,8 +334,9 @@ def _lock_file(path: Path) -> IO[Any] | None:
 # another name looks there, too.
 
 _PART: Final = "lock"
-"""The key of the lock in ``<log>_epoch.server``. It is not among ``server_parts``, so it does not
-affect the epoch.
+"""The key of the lock in ``<log>_epoch.server``.
+
+It is not among ``server_parts``, so it does not affect the epoch.
 """
 
 
@@ -398,8 +400,9 @@ _SQL: Final = statements(__package__, "doctor.sql")
 
 
 def _indexes(conn: Connection, log: LogTable) -> Answer:
-    """Return the indexes of the log. Its INTEGER PRIMARY KEY, which is the table itself, counts as
-    one.
+    """Return the indexes of the log.
+
+    Its INTEGER PRIMARY KEY, which is the table itself, counts as one.
     """
     keys = [
         row.name

@@ -22,8 +22,9 @@ UTC_NOW: Final = strftime("'now'")
 
 
 def instant(time: str) -> str:
-    """Return SQL of a time in one form, so that texts compare as times do. A missing time sorts
-    first.
+    """Return SQL of a time in one form, so that texts compare as times do.
+
+    A missing time sorts first.
     """
     return f"coalesce({strftime(time)}, '')"
 
@@ -32,8 +33,9 @@ def instant(time: str) -> str:
 
 
 def value_text(column: Column, ref: str) -> str:
-    """Return SQL of a column's value as log text (spec/triggers.md 6). A column may hold values of
-    any type.
+    """Return SQL of a column's value as log text (spec/triggers.md 6).
+
+    A column may hold values of any type.
     """
     match column.type.kind:
         case Kind.APPROXIMATE:
@@ -50,8 +52,9 @@ def value_text(column: Column, ref: str) -> str:
 
 
 def _plain_number(ref: str) -> str:
-    """Return SQL of an exact number without an exponent. SQLite keeps numbers beyond 64 bits as
-    floats.
+    """Return SQL of an exact number without an exponent.
+
+    SQLite keeps numbers beyond 64 bits as floats.
     """
     return (
         f"CASE WHEN typeof({ref}) = 'real' AND abs({ref}) >= 1e15 THEN "
