@@ -37,6 +37,7 @@ class HealthFile:
 
     def create(self) -> None:
         """Create the file with the oldest possible time, since the publisher is not connected yet.
+
         Raises OSError.
         """
         self._write()
