@@ -61,7 +61,7 @@ from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import LOGS_VALUES
-from eventlog.sql.windows import Window
+from eventlog.sql.windows import Window, counted_rows
 
 Compare = Callable[[Connection, Dialect, Config], TriggerPlan]
 """A function that compares the triggers with the configuration. Raises EventlogError."""
@@ -557,10 +557,8 @@ def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
     now = case.dialect.due_until(case.conn, case.log, settings.event_time_zone)
     if settings.handle_future_events:
-        rows, next_time, seconds, looked_at = case.ask_one(
-            "not_due", doctor.row, now=now, limit=limits.rows
-        )
-        yield from findings.judge_due(rows, next_time, seconds, looked_at, limits)
+        waiting = case.dialect.not_due(case.conn, case.log, now, limits.rows)
+        yield from findings.judge_due(waiting, limits)
     else:
         newest = case.ask("ahead", doctor.row, now=now, sample=limits.sample)
         yield from findings.judge_event_time(newest, settings.event_time_zone, limits)
@@ -573,9 +571,8 @@ def _bad_rows(case: Case) -> Iterator[Finding]:
     ledger.recover(case.conn, case.dialect, case.log)
     undone = ledger.undone(Window(1, None, limit, leave_user=options.leave_user))
     window = case.dialect.read_window(case.conn, case.log, undone)
-    in_flight = recorded_ids(case.flights)
-    rows_n = [row for row in window if row.record_id not in in_flight]
-    bad = check_rows(queue_rows(rows_n), case.catalog, options.driver_user).bad
+    rows_n = counted_rows(list(queue_rows(window)), recorded_ids(case.flights))
+    bad = check_rows(rows_n, case.catalog, options.driver_user).bad
     yield from findings.judge_bad(
         bad, len(window), len(window) == limit, case.limits, ledger.consumer
     )

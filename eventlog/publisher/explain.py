@@ -297,16 +297,18 @@ def _is_loopback(context: Context, row: LogRow) -> bool:
 
 
 def _is_due(context: Context, row: LogRow) -> bool:
-    options = context.options
-    if not options.handle_future_events or row.event_time is None:
-        return True
-    now = context.dialect.due_until(context.connection, context.log, options.event_time_zone)
-    try:
-        return datetime.fromisoformat(row.event_time).replace(
-            tzinfo=None
-        ) <= datetime.fromisoformat(now)
-    except ValueError:
-        return row.event_time != "infinity"
+    return not context.options.handle_future_events or bool(
+        _due_ids(context, row.record_id, row.record_id)
+    )
+
+
+def _due_ids(context: Context, first: int, last: int) -> list[int]:
+    """Return the record_ids of the rows that are due now, in the order in which they are read: the
+    database knows.
+    """
+    conn, log, zone = context.connection, context.log, context.options.event_time_zone
+    now = context.dialect.due_until(conn, log, zone)
+    return context.dialect.due_ids(conn, log, now, first, last)
 
 
 def _state(
@@ -446,8 +448,8 @@ def _waiting(
         }
         rows = [row for row in rows if is_new[row.record_id] and row.record_id not in in_flight]
         if options.handle_future_events:
-            rows = [row for row in rows if _is_due(context, row)]
-            rows.sort(key=lambda row: (row.event_time or "", row.record_id))
+            by_id = {row.record_id: row for row in rows}
+            return [by_id[due] for due in _due_ids(context, first, last) if due in by_id]
         return rows
 
     return _folded(context, "queue", record_id, object_id, read)

@@ -42,7 +42,7 @@ from eventlog.publisher.context import Context, PublisherOptions
 from eventlog.publisher.flight import NO_ORIGINS
 from eventlog.publisher.held_rows import HeldObjects, Hold
 from eventlog.publisher.ledger import QueueScan, Writers
-from eventlog.sql.windows import DuePlace, Window, to_ranges
+from eventlog.sql.windows import DuePlace, Window, counted_rows, to_ranges
 
 _record_id, _perpetrator, _event_time = (
     itemgetter(TIMED_FIELDS.index(field)) for field in ("record_id", "perpetrator", "event_time")
@@ -157,11 +157,7 @@ class WindowReader:
     def add(self, chunk: list[QueueRow]) -> None:
         """Check the next rows."""
         self.read += len(chunk)
-        free = chunk
-        if self._in_flight:
-            free = [
-                row for row in chunk for record_id, *_ in (row,) if record_id not in self._in_flight
-            ]
+        free = counted_rows(chunk, self._in_flight)
         if self.context.options.classes is not None:
             free = self._of_wanted_classes(free)
         if _EVENT_TYPES.issuperset(map(_event_type, free)):  # as nearly always
@@ -170,7 +166,7 @@ class WindowReader:
             for run in _whole_rows(self.context, free, self._sizes):
                 self._check(run)
 
-    def _of_wanted_classes(self, rows: list[QueueRow]) -> list[QueueRow]:
+    def _of_wanted_classes(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
         """Return the rows of the classes in ``classes``; the other rows are done."""
         wanted: list[QueueRow] = []
         for row in rows:
@@ -185,7 +181,7 @@ class WindowReader:
         self.used += len(rows) - len(wanted)
         return wanted
 
-    def _check(self, rows: list[QueueRow]) -> None:
+    def _check(self, rows: Sequence[QueueRow]) -> None:
         checked = check_rows(rows, self.context.catalog, self.context.options.driver_user)
         good, bad, loopback, remarks, _ = checked  # rows of unavailable classes are passed over
         if self._sizes:

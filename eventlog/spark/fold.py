@@ -32,7 +32,6 @@ from eventlog.core.checks import (
     CheckedRow,
     Texts,
     check_rows,
-    is_of,
 )
 from eventlog.core.events import CurrentRow, Decided, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id, open_groups
@@ -66,7 +65,7 @@ from eventlog.spark.job import (
 from eventlog.spark.output import output_format
 from eventlog.spark.session import task_numbers, tune_collector
 from eventlog.sql.dialect import Part
-from eventlog.sql.windows import Window, to_ranges
+from eventlog.sql.windows import Window, counted_rows, to_ranges
 
 # --- read a part ----------------------------------------------------------------------------------
 
@@ -138,13 +137,7 @@ class _Part:
                 whole = list(map(log_row, rows))
                 self.log_rows.update(zip(map(_RECORD_ID, whole), whole, strict=True))
                 rows = list(queue_rows(whole))
-            if job.in_flight or left is not None:
-                rows = [
-                    row
-                    for row in rows
-                    for record_id, _, perpetrator, *_ in (row,)
-                    if record_id not in job.in_flight and not is_of(perpetrator, left)
-                ]
+            rows = counted_rows(rows, job.in_flight, left)
             self.ids += map(_RECORD_ID, rows)
             checked = check_rows(rows, context.catalog, user)
             self.bad += [(row.record_id, row.code, row.message) for row in checked.bad]

@@ -32,7 +32,7 @@ from eventlog.model import LogRow, log_row
 from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import run_many, without_collector
-from eventlog.sql.windows import Batch, DuePlace, Queue, Ranges, Selection, Walk, Window
+from eventlog.sql.windows import Batch, DuePlace, NotDue, Queue, Ranges, Selection, Walk, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,8 +132,10 @@ class Dialect(SqlDatabase):
         """Return the words of ``log_sql`` about event_time: ``new_time``, the value that it is set
         to, and ``time``, it in UTC.
 
-        If ``time`` is made of a text, ``until`` and ``after`` are the binds of ``due_chunks`` in
-        the same form. ``is_zoned`` says that the column has a zone, and holds the moment itself.
+        ``is_due`` is the one condition for a row that is due at the bind ``until``, and
+        ``due_order`` puts due rows in order, those without a time first (spec/event-log.md 8.1). If
+        ``time`` is made of a text, ``after`` is a bind of ``due_chunks`` in the same form.
+        ``is_zoned`` says that the column has a zone, and holds the moment itself.
         """
 
     def bindable(self, sql: str) -> str:
@@ -252,6 +254,25 @@ class Dialect(SqlDatabase):
         return self._log_chunks(
             conn, self.log_statement(log, "read_due", fields=fields), parameters, size
         )
+
+    def due_ids(
+        self, conn: Connection, log: LogTable, until: str, first: int, last: int
+    ) -> list[int]:
+        """Return the record_ids from ``first`` to ``last`` of rows that are due at ``until``, with
+        any status, in the order of ``due_chunks``.
+        """
+        parameters = {"until": until, "first": first, "last": last}
+        rows = self.fetch(conn, self.log_statement(log, "due_ids"), parameters)
+        return [int(record_id) for (record_id,) in rows]
+
+    def not_due(self, conn: Connection, log: LogTable, until: str, limit: int) -> NotDue:
+        """Return how many of the first ``limit`` rows N are not due at ``until``."""
+        parameters = {"until": until, "limit": limit}
+        ((rows, next_time, seconds, looked_at),) = self.fetch(
+            conn, self.log_statement(log, "not_due"), parameters
+        )
+        seconds = None if seconds is None else float(seconds)
+        return NotDue(int(rows), next_time, seconds, int(looked_at))
 
     def due_time(self, event_time: str) -> str:
         """Return the text of an event_time as ``read_due`` compares it."""

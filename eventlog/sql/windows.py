@@ -5,13 +5,14 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectClass
-from eventlog.model import EventType
+from eventlog.core.checks import is_of
+from eventlog.model import EventType, QueueRow
 from eventlog.sql.log_table import LogTable
 
 Ranges = Sequence[tuple[int, int]]
@@ -76,6 +77,24 @@ class Window:
         return "read_window" if self.leave_user is None else "read_window_left"
 
 
+def counted_rows(
+    rows: Sequence[QueueRow], in_flight: Container[int], leave_user: str | None = None
+) -> Sequence[QueueRow]:
+    """Return the rows of a window that count for publishing: neither in flight, nor left to the
+    perpetrator ``leave_user`` (spec/event-log.md 8.1, 8.3).
+
+    None = the window's statement has left out the user's rows, or none is left out.
+    """
+    if in_flight:
+        rows = [row for row in rows for record_id, *_ in (row,) if record_id not in in_flight]
+    if leave_user is not None:
+        rows = [
+            row for row in rows for _, _, perpetrator, *_ in (row,)
+            if not is_of(perpetrator, leave_user)
+        ]  # fmt: skip
+    return rows
+
+
 class Queue(NamedTuple):
     """The waiting rows: the number of rows N, and the age in seconds of the oldest by event_time,
     None if there is none.
@@ -83,6 +102,17 @@ class Queue(NamedTuple):
 
     rows: int
     oldest_seconds: float | None
+
+
+class NotDue(NamedTuple):
+    """The rows whose time has not come, among the first ``looked_at`` rows N: their number, the
+    first of their times as text, and how far it is away; both None if there is none.
+    """
+
+    rows: int
+    next_time: str | None
+    next_seconds: float | None
+    looked_at: int
 
 
 def to_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:

@@ -152,6 +152,38 @@ def test_rows_that_are_due_come_by_time(log: Log) -> None:
     assert len(rest) == 7
 
 
+def test_what_waits_for_its_time_is_exactly_what_is_not_read(log: Log) -> None:
+    first, second, *_, last = log.ids()
+    dialect, conn = log.dialect, log.conn
+    name, time, record_id = map(
+        dialect.quote, (log.table.name, log.table.columns[3], log.table.columns[0])
+    )
+    until = dialect.due_until(conn, log.table, "utc")
+    now = f"'{until[:19]}'"
+    if dialect.name == "oracle":
+        now = f"TO_TIMESTAMP({now}, 'YYYY-MM-DD HH24:MI:SS')"
+    hour = {
+        "sqlite": f"datetime({now}, '+1 hour')",
+        "postgresql": f"TIMESTAMP {now} + INTERVAL '1 hour'",
+        "oracle": f"{now} + INTERVAL '1' HOUR",
+    }.get(dialect.name, f"TIMESTAMP({now}) + INTERVAL 1 HOUR")
+    for row, when in ((first, hour), (second, now)):
+        conn.exec_driver_sql(f"UPDATE {name} SET {time} = {when} WHERE {record_id} = {row}")
+    due = dialect.due_ids(conn, log.table, until, first, last)
+    assert due == [
+        row.record_id
+        for chunk in dialect.due_chunks(conn, log.table, until, None, None, 100)
+        for row in chunk
+    ]
+    assert first not in due
+    assert dialect.due_ids(conn, log.table, until, first, second) == [second]
+    waiting = dialect.not_due(conn, log.table, until, 100)
+    assert (waiting.rows, waiting.looked_at) == (1, 10)
+    assert waiting.next_time is not None
+    assert waiting.next_seconds == pytest.approx(3600, abs=1)
+    assert dialect.not_due(conn, log.table, until, 0) == (0, None, None, 0)
+
+
 def test_flights_are_numbered_once(log: Log) -> None:
     conn, table = log.conn, log.table
     first = next_flight(conn, table)

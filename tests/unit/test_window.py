@@ -22,7 +22,7 @@ from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.queue import WindowResult, read_window, split_groups
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Window
+from eventlog.sql.windows import Window, counted_rows
 from eventlog.xds.format import read_events
 
 
@@ -121,6 +121,17 @@ def test_a_first_group_that_is_open_is_read_on_by_whole_windows() -> None:
     taken = wide.take()
     assert (ids(taken.groups), taken.next_first) == ([list(range(1, 12))], None)
     assert [(window.first, window.limit) for window in wide.reads] == [(1, 3), (1, None)]
+
+
+def test_rows_in_flight_and_rows_left_to_their_user_do_not_count() -> None:
+    """The publisher and Spark ask the same function."""
+    rows = [
+        (record_id, 4, user, "usr", "idu=1", None, None, None)
+        for record_id, user in ((1, "app"), (2, "me  "), (3, None), (4, "me"))
+    ]
+    assert [row[0] for row in counted_rows(rows, frozenset())] == [1, 2, 3, 4]
+    assert [row[0] for row in counted_rows(rows, frozenset({3}))] == [1, 2, 4]
+    assert [row[0] for row in counted_rows(rows, frozenset({1}), "me")] == [3]
 
 
 def test_rows_in_flight_are_not_folded_again_and_do_not_use_up_the_window() -> None:

@@ -28,7 +28,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import Due
 from eventlog.sql.statements import literal
 from eventlog.sql.triggers import TriggerPlan
-from eventlog.sql.windows import Queue
+from eventlog.sql.windows import NotDue, Queue
 
 # --- the table ------------------------------------------------------------------------------------
 
@@ -594,18 +594,14 @@ def judge_event_time(newest: Answer, event_time_zone: str, limits: Limits) -> It
             )
 
 
-def judge_due(
-    rows: int, next_time: str | None, next_seconds: float | None, looked_at: int, limits: Limits
-) -> Iterator[Finding]:
-    """Judge rows whose time has not come (``handle_future_events``), with the time of the first of
-    them.
-    """
-    if rows:
-        when = "" if next_time is None else f"; the next one at {next_time}"
-        away = "" if next_seconds is None else f" (in {age(next_seconds)})"
+def judge_due(waiting: NotDue, limits: Limits) -> Iterator[Finding]:
+    """Judge rows whose time has not come (``handle_future_events``)."""
+    if waiting.rows:
+        when = "" if waiting.next_time is None else f"; the next one at {waiting.next_time}"
+        away = "" if waiting.next_seconds is None else f" (in {age(waiting.next_seconds)})"
         yield info(
             "not_due",
-            f"{at_least(rows, looked_at, limits)} of status N not due yet, since "
+            f"{at_least(waiting.rows, waiting.looked_at, limits)} of status N not due yet, since "
             f"handle_future_events is set{when}{away}",
             "handle_future_events = false in [publisher], if they are to be published now",
         )

@@ -120,7 +120,12 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         return self.value_text(Column(field, column_type or kind), column)
 
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
-        return {"time": column, "new_time": text.UTC_NOW}
+        return {
+            "new_time": text.UTC_NOW,
+            "time": column,
+            "is_due": f"({column} IS NULL OR {column} <= CAST(%(until)s AS DATETIME(6)))",
+            "due_order": column,  # NULL sorts first
+        }
 
     def due_time(self, event_time: str) -> str:
         return event_time.removesuffix("Z")  # an event_time with a zone is compared in UTC

@@ -19,13 +19,6 @@ SELECT COUNT(CASE WHEN is_made THEN 1 END), MIN(CASE WHEN is_made THEN record_id
 FROM (SELECT {record_id} AS record_id, BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(:perpetrator USING utf8mb4) AS is_made
       FROM {log} WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS first;
 
--- name: not_due
--- Which of the first rows N have an event_time that lies ahead of the database's clock.
-SELECT COUNT(CASE WHEN t > n THEN 1 END), CAST(MIN(CASE WHEN t > n THEN t END) AS CHAR),
-       TIMESTAMPDIFF(MICROSECOND, MIN(n), MIN(CASE WHEN t > n THEN t END)) / 1000000, COUNT(*)
-FROM (SELECT {event_time} AS t, CAST(:now AS DATETIME(6)) AS n
-      FROM {log} WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS first;
-
 -- name: ahead
 -- The latest event_time of the newest rows.
 SELECT record_id, CAST(t AS CHAR), TIMESTAMPDIFF(MICROSECOND, CAST(:now AS DATETIME(6)), t) / 1000000

@@ -51,16 +51,33 @@ SELECT CAST({now} AS CHAR)
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} > 0
-  AND ({event_time} IS NULL OR {event_time} <= CAST(%(until)s AS DATETIME(6)))
+  AND {is_due}
   AND (
-    {event_time} > CAST(%(after_time)s AS DATETIME(6))
-    OR (%(after_time)s IS NULL AND {event_time} IS NOT NULL)
-    OR ({record_id} > %(after_id)s AND {event_time} <=> CAST(%(after_time)s AS DATETIME(6)))
+    {time} > CAST(%(after_time)s AS DATETIME(6))
+    OR (%(after_time)s IS NULL AND {time} IS NOT NULL)
+    OR ({record_id} > %(after_id)s AND {time} <=> CAST(%(after_time)s AS DATETIME(6)))
   )
   AND (%(perpetrator)s IS NULL OR {perpetrator} IS NULL
     OR NOT (BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(%(perpetrator)s USING utf8mb4)))
-ORDER BY {event_time}, {record_id}
+ORDER BY {due_order}, {record_id}
 LIMIT %(limit)s
+
+-- name: due_ids
+-- Which rows from one record_id to another are due, in the order of read_due.
+SELECT {record_id}
+FROM {log}
+WHERE {record_id} BETWEEN %(first)s AND %(last)s AND {is_due}
+ORDER BY {due_order}, {record_id}
+
+-- name: not_due
+-- How many of the first rows N wait for their time, the first of these times, how far it is away, and how many were
+-- looked at.
+SELECT COUNT(CASE WHEN NOT is_due THEN 1 END), CAST(MIN(CASE WHEN NOT is_due THEN t END) AS CHAR),
+       TIMESTAMPDIFF(MICROSECOND, CAST(%(until)s AS DATETIME(6)), MIN(CASE WHEN NOT is_due THEN t END)) / 1000000,
+       COUNT(*)
+FROM (SELECT {time} AS t, {is_due} AS is_due
+      FROM {log} WHERE {status} = 'N' AND BINARY {status} = 'N' AND {record_id} > 0
+      ORDER BY {record_id} LIMIT %(limit)s) AS first
 
 -- name: runs_of_part
 -- The rows of a range as runs of record_ids without a gap.

@@ -132,7 +132,13 @@ class Oracle(OracleSessions, OracleObjects):
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
         # The moment itself, whatever its zone; its texts are in UTC.
         time = f"SYS_EXTRACT_UTC({column})" if is_zoned else column
-        return {"time": time, "new_time": text.new_time(is_zoned=is_zoned)}
+        until = "TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9')"
+        return {
+            "new_time": text.new_time(is_zoned=is_zoned),
+            "time": time,
+            "is_due": f"({time} IS NULL OR {time} <= {until})",
+            "due_order": f"{time} NULLS FIRST",
+        }
 
     def due_time(self, event_time: str) -> str:
         return event_time.removesuffix("Z")  # an event_time with a zone is compared in UTC

@@ -27,17 +27,6 @@ FROM (
 )
 WHERE ROWNUM <= :limit
 
--- name: not_due
--- Which of the first rows N have an event_time that lies ahead of the database's clock.
-SELECT COUNT(CASE WHEN event_time > now THEN 1 END),
-       LTRIM(TO_CHAR(MIN(CASE WHEN event_time > now THEN event_time END), 'SYYYY-MM-DD HH24:MI:SS.FF9')),
-       (CAST(MIN(CASE WHEN event_time > now THEN event_time END) AS DATE) - CAST(MIN(now) AS DATE)) * 86400, COUNT(*)
-FROM (
-    SELECT {event_time} AS event_time, TO_TIMESTAMP(:now, 'SYYYY-MM-DD HH24:MI:SS.FF9') AS now
-    FROM {log} WHERE CASE {status} WHEN 'N' THEN {record_id} END IS NOT NULL ORDER BY CASE {status} WHEN 'N' THEN {record_id} END
-)
-WHERE ROWNUM <= :limit
-
 -- name: ahead
 -- The latest event_time of the newest rows.
 SELECT record_id, LTRIM(TO_CHAR(event_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')),

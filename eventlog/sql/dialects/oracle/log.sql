@@ -55,7 +55,7 @@ FROM (
     SELECT *
     FROM {log}
     WHERE CASE {status} WHEN 'N' THEN {record_id} END > 0
-      AND ({time} IS NULL OR {time} <= TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9'))
+      AND {is_due}
       AND (
         {time} > TO_TIMESTAMP(:after_time, 'SYYYY-MM-DD HH24:MI:SS.FF9')
         OR (:after_time IS NULL AND {time} IS NOT NULL)
@@ -64,7 +64,26 @@ FROM (
                 OR (:after_time IS NULL AND {time} IS NULL)))
       )
       AND (:perpetrator IS NULL OR {perpetrator} IS NULL OR RTRIM({perpetrator}, ' ') <> :perpetrator)
-    ORDER BY {time} NULLS FIRST, {record_id}
+    ORDER BY {due_order}, {record_id}
+)
+WHERE ROWNUM <= :limit
+
+-- name: due_ids
+-- Which rows from one record_id to another are due, in the order of read_due.
+SELECT {record_id}
+FROM {log}
+WHERE {record_id} BETWEEN :first AND :last AND {is_due}
+ORDER BY {due_order}, {record_id}
+
+-- name: not_due
+-- How many of the first rows N wait for their time, the first of these times, how far it is away, and how many were
+-- looked at.
+SELECT COUNT(waits_until), LTRIM(TO_CHAR(MIN(waits_until), 'SYYYY-MM-DD HH24:MI:SS.FF9')),
+       (CAST(MIN(waits_until) AS DATE) - CAST(TO_TIMESTAMP(:until, 'SYYYY-MM-DD HH24:MI:SS.FF9') AS DATE)) * 86400,
+       COUNT(*)
+FROM (
+    SELECT CASE WHEN NOT {is_due} THEN {time} END AS waits_until
+    FROM {log} WHERE CASE {status} WHEN 'N' THEN {record_id} END > 0 ORDER BY CASE {status} WHEN 'N' THEN {record_id} END
 )
 WHERE ROWNUM <= :limit
 

@@ -143,7 +143,13 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
 
     def log_times(self, column: str, *, is_zoned: bool) -> Mapping[str, str]:
         time = f"({column} AT TIME ZONE 'UTC')" if is_zoned else f"{column}::timestamp"
-        return {"time": time, "new_time": new_time(is_zoned=is_zoned)}
+        order = f"coalesce({time}, '-infinity')"
+        return {
+            "new_time": new_time(is_zoned=is_zoned),
+            "time": time,
+            "is_due": f"{order} <= %(until)s::timestamp",
+            "due_order": order,
+        }
 
     def fetch_chunks(
         self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int

@@ -26,16 +26,6 @@ SELECT count(*) FILTER (WHERE perpetrator = CAST(:perpetrator AS text)) AS rows,
 FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}::text, ' ') COLLATE "C" AS perpetrator FROM {log}
       WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS rows_n;
 
--- name: not_due
--- Which of the first rows N have an event_time that lies ahead of the database's clock.
-SELECT count(*) FILTER (WHERE event_time > now) AS rows,
-       (min(event_time) FILTER (WHERE event_time > now))::text AS next_time,
-       extract(epoch FROM min(event_time - now) FILTER (WHERE event_time > now AND isfinite(event_time)))::float8
-           AS next_seconds,
-       count(*) AS looked_at
-FROM (SELECT {event_time}::timestamp AS event_time, CAST(:now AS timestamp) AS now FROM {log}
-      WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS rows_n;
-
 -- name: ahead
 -- The latest event_time of the newest rows.
 SELECT record_id, event_time::text AS event_time, extract(epoch FROM event_time - CAST(:now AS timestamp))::float8 AS seconds

@@ -110,13 +110,30 @@ SELECT {now}::text
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} > 0
-  AND coalesce({time}, '-infinity') <= %(until)s::timestamp
-  AND (coalesce({time}, '-infinity'), {record_id})
+  AND {is_due}
+  AND ({due_order}, {record_id})
       > (coalesce(%(after_time)s::timestamp, '-infinity'), %(after_id)s::bigint)
   AND (%(perpetrator)s::text IS NULL
        OR {perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
-ORDER BY coalesce({time}, '-infinity'), {record_id}
+ORDER BY {due_order}, {record_id}
 LIMIT %(limit)s::bigint
+
+-- name: due_ids
+-- Which rows from one record_id to another are due, in the order of read_due.
+SELECT {record_id}
+FROM {log}
+WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint AND {is_due}
+ORDER BY {due_order}, {record_id}
+
+-- name: not_due
+-- How many of the first rows N wait for their time, the first of these times, how far it is away, and how many were
+-- looked at.
+SELECT count(*) FILTER (WHERE NOT is_due),
+       (min(time) FILTER (WHERE NOT is_due))::text,
+       extract(epoch FROM min(time) FILTER (WHERE NOT is_due AND isfinite(time)) - %(until)s::timestamp)::float8,
+       count(*)
+FROM (SELECT {time} AS time, {is_due} AS is_due
+      FROM {log} WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT %(limit)s::bigint) AS first
 
 -- name: count_part
 -- How many rows a range of record_ids holds, and the last of them.

@@ -74,7 +74,8 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         return {
             "new_time": UTC_NOW,
             "time": instant(column),
-            "until": instant(":until"),
+            "is_due": f"{instant(column)} <= {instant(':until')}",
+            "due_order": instant(column),
             "after": instant(":after_time"),
         }
 

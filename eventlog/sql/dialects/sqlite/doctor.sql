@@ -22,15 +22,6 @@ SELECT count(*) FILTER (WHERE perpetrator = :perpetrator) AS rows,
 FROM (SELECT {record_id} AS record_id, rtrim({perpetrator}, ' ') AS perpetrator FROM {log}
       WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit);
 
--- name: not_due
--- Which of the first rows N have an event_time that lies ahead of the clock.
-SELECT count(*) FILTER (WHERE t > julianday(:now)) AS rows,
-       min(event_time) FILTER (WHERE t > julianday(:now)) AS next_time,
-       (min(t) FILTER (WHERE t > julianday(:now)) - julianday(:now)) * 86400.0 AS next_seconds,
-       count(*) AS looked_at
-FROM (SELECT CAST({event_time} AS TEXT) AS event_time, julianday({event_time}) AS t FROM {log}
-      WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit);
-
 -- name: ahead
 -- The latest event_time of the newest rows.
 SELECT record_id, event_time, (t - julianday(:now)) * 86400.0 AS seconds

@@ -55,11 +55,26 @@ SELECT {now}
 SELECT {fields}
 FROM {log}
 WHERE {status} = 'N' AND {record_id} > 0
-  AND {time} <= {until}
-  AND ({time}, {record_id}) > ({after}, :after_id)
+  AND {is_due}
+  AND ({due_order}, {record_id}) > ({after}, :after_id)
   AND (:perpetrator IS NULL OR {perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :perpetrator)
-ORDER BY {time}, {record_id}
+ORDER BY {due_order}, {record_id}
 LIMIT :limit
+
+-- name: due_ids
+-- Which rows from one record_id to another are due, in the order of read_due.
+SELECT {record_id}
+FROM {log}
+WHERE {record_id} BETWEEN :first AND :last AND {is_due}
+ORDER BY {due_order}, {record_id}
+
+-- name: not_due
+-- How many of the first rows N wait for their time, the first of these times, how far it is away, and how many were
+-- looked at.
+SELECT count(*) FILTER (WHERE NOT is_due), min(time) FILTER (WHERE NOT is_due),
+       (julianday(min(time) FILTER (WHERE NOT is_due)) - julianday(:until)) * 86400.0, count(*)
+FROM (SELECT {time} AS time, {is_due} AS is_due
+      FROM {log} WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit)
 
 -- name: cut_part
 -- The first record_id of each part of equal size.
