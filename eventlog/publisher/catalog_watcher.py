@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -128,25 +128,32 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
             if old.name not in now.unavailable:
                 yield f"{old.name} is no class any more"
             continue
-        tables = _columns(new)
-        for table, columns in _columns(old).items():
-            if table not in tables:
-                why = f": {now.no_children[table]}" if table in now.no_children else ""
-                yield (
-                    f"{table} is no child table of {old.name} any more{why}; "
-                    "its values are not captured"
-                )
-                continue
-            words = column_changes(columns, tables.pop(table))
-            if table == old.name:
-                words = (
-                    *words,
-                    *key_change(*([column.name for column in cls.key] for cls in (old, new))),
-                )
-            if words:
-                yield f"{table}: {'; '.join(words)}"
-        yield from (f"{table} is a child table of {old.name} now" for table in tables)
+        yield from _changes_of_class(old, new, now.no_children)
     yield from (f"{name} is a class now" for name in classes)
+
+
+def _changes_of_class(
+    old: ObjectClass, new: ObjectClass, no_children: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield the changes of the tables of a class: its own, and its child tables."""
+    tables = _columns(new)
+    for table, columns in _columns(old).items():
+        if table not in tables:
+            why = f": {no_children[table]}" if table in no_children else ""
+            yield (
+                f"{table} is no child table of {old.name} any more{why}; "
+                "its values are not captured"
+            )
+            continue
+        words = column_changes(columns, tables.pop(table))
+        if table == old.name:
+            words = (
+                *words,
+                *key_change(*([column.name for column in cls.key] for cls in (old, new))),
+            )
+        if words:
+            yield f"{table}: {'; '.join(words)}"
+    yield from (f"{table} is a child table of {old.name} now" for table in tables)
 
 
 def _columns(cls: ObjectClass) -> dict[str, dict[str, str]]:

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -33,6 +33,7 @@ from eventlog.errors import (
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, split_name
 from eventlog.sql.triggers.watch import (
+    TableChoice,
     WatchedTable,
     attribute_names,
     choose_tables,
@@ -95,10 +96,7 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
         for watch in config.watches
         if watch.table and (name := match_name(watch.table, tables))
     }
-    ignore = internal_tables(database, log)
-    if config.database.tables is not None:  # a table that is no class cannot be watched
-        listed = [split_name(name)[1] for name in config.database.tables]
-        ignore |= {name for name in tables if match_name(name, listed) is None}
+    ignore = internal_tables(database, log) | _tables_without_class(config, tables)
     others = {
         name
         for watch in config.watches
@@ -128,36 +126,62 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
             )
             for name in choice.without_key
         )
-        unknown = set(watch.exclude)
-        for name in choice.tables:
-            known = attribute_names(database, tables[name], named)
-            exclude = tuple(
-                column for column in watch.exclude if match_name(column, known) is not None
-            )
-            unknown -= set(exclude)
-            exclude += tuple(
-                column for column in choice.left_out.get(name, ()) if column not in exclude
-            )
-            watches.append(
-                replace(watch, table=name, tables=None, exclude_tables=(), exclude=exclude)
-            )
-        wrong: list[EventlogError] = [
-            ConfigError(
-                f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables"
-            )
-            for one in sorted(unknown)
-        ]
-        for name, error in choice.refused.items():
-            located = ConfigError(f"watch {watch.name}: {error}")
-            if name in watch.exclude_tables:
-                wrong.append(located)
-            else:
-                refused[name] = located
+        own, unknown = _watches_of(watch, choice, database, named)
+        watches += own
+        wrong, no_class = _errors_of(watch, choice, unknown)
+        refused |= no_class
         if wrong:
             doubtful |= dict.fromkeys(choice.tables or watch.tables, together(wrong))
     return DeclaredTables(
         replace(config, watches=tuple(watches), warnings=tuple(warnings)), refused, doubtful
     )
+
+
+def _tables_without_class(config: Config, tables: Iterable[str]) -> set[str]:
+    """Return the tables that ``tables`` of the database does not list: they cannot be watched."""
+    if config.database.tables is None:
+        return set()
+    listed = [split_name(name)[1] for name in config.database.tables]
+    return {name for name in tables if match_name(name, listed) is None}
+
+
+def _watches_of(
+    watch: WatchSettings, choice: TableChoice, database: Database, named: Collection[str]
+) -> tuple[list[WatchSettings], set[str]]:
+    """Return a watch for each table that a watch's patterns choose, and the names in its
+    ``exclude`` that none of them has. Each table excludes its own columns of ``exclude``, and those
+    that cannot be attributes.
+    """
+    tables = {table.name: table for table in database.tables}
+    watches: list[WatchSettings] = []
+    unknown = set(watch.exclude)
+    for name in choice.tables:
+        known = attribute_names(database, tables[name], named)
+        exclude = tuple(column for column in watch.exclude if match_name(column, known) is not None)
+        unknown -= set(exclude)
+        exclude += tuple(
+            column for column in choice.left_out.get(name, ()) if column not in exclude
+        )
+        watches.append(replace(watch, table=name, tables=None, exclude_tables=(), exclude=exclude))
+    return watches, unknown
+
+
+def _errors_of(
+    watch: WatchSettings, choice: TableChoice, unknown: Iterable[str]
+) -> tuple[list[EventlogError], dict[str, EventlogError]]:
+    """Return the errors that concern a whole watch, and those that concern a table alone."""
+    of_watch: list[EventlogError] = [
+        ConfigError(f"watch {watch.name}, exclude: {one!r} is an attribute of none of its tables")
+        for one in sorted(unknown)
+    ]
+    of_table: dict[str, EventlogError] = {}
+    for name, error in choice.refused.items():
+        located = ConfigError(f"watch {watch.name}: {error}")
+        if name in watch.exclude_tables:
+            of_watch.append(located)
+        else:
+            of_table[name] = located
+    return of_watch, of_table
 
 
 def class_names(config: Config) -> tuple[str | None, tuple[str, ...] | None]:

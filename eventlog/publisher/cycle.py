@@ -126,40 +126,77 @@ def run_cycle(
         )
         state.loading = None if is_loaded else state.loading
         return delivered
-    current = state.scan
-    # Objects that have become free begin a new scan, unless passing over parked rows would cost
-    # more than the scan has read.
-    if (
-        current is None
-        or (state.freed and current.past <= 0)
-        or not is_still_valid(context, current.writers)
-    ):
-        begin = begin_due_scan if context.options.handle_future_events else begin_scan
-        current = state.scan = begin(context, is_long=current is not None)
-        state.freed.clear()
-    if isinstance(current, QueueScan) and current.last is not None:
-        context.used.record_id = max(context.used.record_id, current.last)
-    if state.hold is not None and state.held is None:
-        state.held = read_objects(context, state.hold)
-    if current is None or (state.held is not None and state.held.writers is None):
+    scan = _scan_to_read(context, state)
+    if scan is None:
         state.loading = _loading(context)
         context.connection.commit()
         return Delivered(FlightResult.DONE, more=state.loading is not None)
+    window = _valid_window(context, state, scan)
+    if window is None:
+        context.connection.commit()
+        return Delivered(FlightResult.DONE, more=True)
+    if window.bad:
+        before_bad()
+    delivered = _send_window(context, state, window, sink, stopping, before_flight, before_bad)
+    more = state.scan is not None or scan.is_begun
+    return delivered if delivered.result is not FlightResult.DONE else delivered._replace(more=more)
+
+
+def _scan_to_read(context: Context, state: State) -> QueueScan | DueScan | None:
+    """Return the scan that goes on, or a new one, with the objects of held rows in ``state``. None
+    if the queue is empty or its held rows cannot be known now.
+    """
+    scan = state.scan
+    # Objects that have become free begin a new scan, unless passing over parked rows would cost
+    # more than the scan has read.
+    if (
+        scan is None
+        or (state.freed and scan.past <= 0)
+        or not is_still_valid(context, scan.writers)
+    ):
+        begin = begin_due_scan if context.options.handle_future_events else begin_scan
+        scan = state.scan = begin(context, is_long=scan is not None)
+        state.freed.clear()
+    if isinstance(scan, QueueScan) and scan.last is not None:
+        context.used.record_id = max(context.used.record_id, scan.last)
+    if state.hold is not None and state.held is None:
+        state.held = read_objects(context, state.hold)
+    if state.held is not None and state.held.writers is None:
+        return None
+    return scan
+
+
+def _valid_window(context: Context, state: State, scan: QueueScan | DueScan) -> WindowResult | None:
+    """Return the next window of the scan, None if a transaction has ended meanwhile whose rows the
+    window may lack. Then the scan ends, too.
+    """
     begun = time.monotonic()
-    window, state.scan = _next_window(context, current, state, recorded_ids(state.flights.values()))
+    window, state.scan = _next_window(context, scan, state, recorded_ids(state.flights.values()))
     seconds = time.monotonic() - begun
     context.observer.window_read(seconds, len(window.groups))
     _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
-    is_stale = current.rests_on_writers and not is_still_valid(context, current.writers)
+    is_stale = scan.rests_on_writers and not is_still_valid(context, scan.writers)
     if state.held is not None and not is_still_valid(context, state.held.writers):
         # New rows may belong to held objects, and later rows behind them.
         state.held, is_stale = None, True
     if is_stale:
         state.scan = None
-        context.connection.commit()
-        return Delivered(FlightResult.DONE, more=True)
-    if window.bad:
-        before_bad()
+        return None
+    return window
+
+
+def _send_window(
+    context: Context,
+    state: State,
+    window: WindowResult,
+    sink: Sink,
+    stopping: Callable[[], bool],
+    before_flight: Callable[[], None],
+    before_bad: Callable[[], None],
+) -> Delivered:
+    """Send the flights of a window, and mark its rows that are in no flight. Arguments and errors
+    as for ``run_cycle``.
+    """
     for remark in window.remarks:
         context.counters.remark(remark)
     marks = _marks_without_group(context, window.bad, window.loopback)
@@ -180,7 +217,7 @@ def run_cycle(
                 return delivered
     marks.write(context)
     context.connection.commit()
-    return Delivered(FlightResult.DONE, more=state.scan is not None or current.is_begun)
+    return Delivered(FlightResult.DONE)
 
 
 def _next_window(

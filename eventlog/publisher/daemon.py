@@ -188,10 +188,7 @@ def _serve(
     options = context.options
     idle = begin_idle(context)
     watcher, state = CatalogWatcher(context), recover(context)
-    # Some formats have no heartbeat, and a receiver could not read an empty document.
-    heartbeat = HeartbeatTimer(
-        options.heartbeat_interval if context.output.heartbeat else 0.0, time.monotonic()
-    )
+    heartbeat = _heartbeat_timer(context)
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
 
     def before_flight() -> None:
@@ -201,12 +198,7 @@ def _serve(
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
         if heartbeat.is_due(time.monotonic()):
-            # A flight number of its own, and no in-flight line: a heartbeat is never sent again.
-            number = context.used.flight = draw_flight(context)
-            context.connection.commit()
-            send_heartbeat(
-                sink, Document(number, 1, (), context.output.heartbeat), context.counters
-            )
+            _beat(context, sink)
             heartbeat.last = time.monotonic()
         if watcher.refresh_if_due():
             state = recover(watcher.context)
@@ -221,25 +213,15 @@ def _serve(
             continue
         if context.counters.documents_sent > sent_before:
             heartbeat.last = time.monotonic()
-        if (before := reports.due()) is not None:
-            queue = context.ledger.queue(
-                context.connection, context.dialect, context.log, options.event_time_zone
-            )
-            context.connection.commit()
-            _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
-        reports.warn_of_loopback(context)
+        _report(context, state, reports)
         if not cycle.more:
             _look_if_due(watcher.context, state)
         if cycle.result is FlightResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
             idle.wake_up()
-            # An answer without retry resets the back-off (spec/event-log.md 8.4).
-            if _settled(context.counters) > settled_before:
-                failures.attempts = 0
-            look(watcher.context, state)
-            look_again = partial(look, watcher.context, state)
-            failures.wait(stop, cycle.reason, cycle.retry_after, look_again, cycle.in_short)
+            has_answers = _settled(context.counters) > settled_before
+            _wait_for_receiver(watcher.context, state, stop, cycle, failures, has_answers)
             continue
         failures.attempts = 0
         context.observer.progressed()
@@ -247,10 +229,51 @@ def _serve(
             continue
         if started is not None and is_due and cycle.result is FlightResult.DONE:
             timetable.finish(started)
-        context.observer.does(
-            Doing.RESTING, "woken by the database" if idle.wake is not None else ""
-        )
         idle.wait(stop, _seconds_left(context, state, heartbeat, timetable))
+
+
+def _heartbeat_timer(context: Context) -> HeartbeatTimer:
+    # Some formats have no heartbeat, and a receiver could not read an empty document.
+    interval = context.options.heartbeat_interval if context.output.heartbeat else 0.0
+    return HeartbeatTimer(interval, time.monotonic())
+
+
+def _beat(context: Context, sink: Sink) -> None:
+    """Send a heartbeat. It has a flight number of its own, and no in-flight line, since it is never
+    sent again.
+    """
+    number = context.used.flight = draw_flight(context)
+    context.connection.commit()
+    send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
+
+
+def _report(context: Context, state: State, reports: Reports) -> None:
+    """Log the summary if it is due, and the warning of loopback rows."""
+    if (before := reports.due()) is not None:
+        queue = context.ledger.queue(
+            context.connection, context.dialect, context.log, context.options.event_time_zone
+        )
+        context.connection.commit()
+        _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
+    reports.warn_of_loopback(context)
+
+
+def _wait_for_receiver(
+    context: Context,
+    state: State,
+    stop: Stop,
+    cycle: Delivered,
+    failures: BackOff,
+    has_answers: bool,
+) -> None:
+    """Wait until the receiver is tried again. An answer without retry resets the back-off
+    (spec/event-log.md 8.4).
+    """
+    if has_answers:
+        failures.attempts = 0
+    look(context, state)
+    look_again = partial(look, context, state)
+    failures.wait(stop, cycle.reason, cycle.retry_after, look_again, cycle.in_short)
 
 
 def _cycle(

@@ -429,29 +429,35 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
         counters.count_answers(verdict.level, 1)
     if ended.result is FlightResult.FATAL or not judged.retried:
         return ended
-    if not errand.options.park or (
-        answer.general is not None and answer.general.level is Level.RETRY
-    ):
-        sent_id = judged.retried[0].sent_id
-        message = answer.verdict(sent_id).message
-        again = f"event {sent_id} is to be sent again later"
-        told = f"{again} ({message})" if message else again
-        in_short = f"{again} ({answer.in_short})" if answer.in_short else again
-        return ended._replace(result=FlightResult.RETRY, reason=told, in_short=in_short)
+    is_of_all = answer.general is not None and answer.general.level is Level.RETRY
+    if errand.options.park and not is_of_all:
+        _park(envelope, judged.retried, answer, errand)
+        return ended
+    sent_id = judged.retried[0].sent_id
+    message = answer.verdict(sent_id).message
+    again = f"event {sent_id} is to be sent again later"
+    return ended._replace(
+        result=FlightResult.RETRY,
+        reason=f"{again} ({message})" if message else again,
+        in_short=f"{again} ({answer.in_short})" if answer.in_short else again,
+    )
+
+
+def _park(envelope: int, retried: Sequence[E], answer: Answer, errand: Errand[E]) -> None:
+    """Park the objects of the events that got retry, each with the reason of its first event."""
     now = time.monotonic()
-    first: dict[Hashable, E] = {}  # by object: its first event that got retry
-    for event in judged.retried:
+    first: dict[Hashable, E] = {}
+    for event in retried:
         first.setdefault(event.object_id, event)
     for object_id, event in first.items():
         reason = answer.verdict(event.sent_id).message
-        parking.park(object_id, now, reason)
+        errand.parking.park(object_id, now, reason)
         _log.info(
             "event %s got retry: its object is parked%s",
             event.sent_id,
             f" ({reason})" if reason else "",
             extra={"flight": errand.flight, "envelope": envelope, "event_id": event.sent_id},
         )
-    return ended
 
 
 def as_flushed(

@@ -118,6 +118,23 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
     }
 
 
+class _Known(NamedTuple):
+    """A row, and what the log and its companions have of it.
+
+    ``letter`` is its status for the ledger. ``object_id`` is None if the row fails the checks with
+    the ``problem``, or its class is unavailable. ``place`` is where it is recorded in flight.
+    """
+
+    row: LogRow
+    letter: str
+    object_id: ObjectId | None
+    problem: BadRow | None
+    place: tuple[InFlight, Outgoing, Flight] | None
+    flights: Sequence[Flight]
+    hold: Hold | None
+    errors: Sequence[ErrorLine]
+
+
 class _Built(NamedTuple):
     """A group, the source of its knowledge, its rows in the log, and its result.
 
@@ -136,48 +153,17 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
 
     Raises LogTableError if it does not exist, DatabaseError.
     """
-    conn = context.connection
-    context.dialect.begin_reading(conn, seconds)
-    rows = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
-    if not rows:
-        raise LogTableError(
-            f"the log {context.log} has no row {record_id}: it may have been purged, deleted once "
-            "it was published (delete_from_log), or never committed"
-        )
-    (row,) = rows
+    context.dialect.begin_reading(context.connection, seconds)
     notes: list[str] = []
-    context.ledger.recover(conn, context.dialect, context.log)
-    errors = _errors(context, record_id, notes)
-    checked = check_rows(queue_rows([row]), context.catalog, None)
-    object_id = None if not checked.good else object_of(checked.good)
-    problem = checked.bad[0] if checked.bad else None
-    notes += [remark_in_words(remark) for remark in checked.remarks]
-    if (
-        checked.waiting
-        and (name := context.catalog.unavailable_class(row.table_name or "")) is not None
-    ):
-        notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
-    flights, hold = read_recorded(conn, context.log, context.ledger.consumer)
-    place = _place(flights, record_id)
-    letter = _letter(context, row, errors)
-    built: _Built | None = None
-    try:
-        with as_database_errors(conn), conn.begin_nested():
-            if place is not None:
-                built = _recorded(context, *place[1:])
-            elif object_id is not None and not _is_loopback(context, row):
-                if letter == Status.NEW and _is_due(context, row):
-                    built = _waiting(context, record_id, object_id, recorded_ids(flights))
-                elif letter in _DONE:
-                    built = _reconstructed(context, record_id, object_id, notes)
-    except DatabaseError as error:
-        notes.append(f"its group could not be built: {error}")
+    known = _read(context, record_id, notes)
+    built = _group_of(context, known, notes)
     event = None if built is None or built.event.operation is None else built.event
+    object_id, place = known.object_id, known.place
     return Explanation(
         log=str(context.log),
-        row=row,
-        state=_state(context, row, letter, object_id, problem, place, flights, hold, errors),
-        problem=problem,
+        row=known.row,
+        state=_state(context, known),
+        problem=known.problem,
         class_name=None if object_id is None else object_id[0].name,
         key=None if object_id is None else object_id[1],
         in_flight=None if place is None else place[0],
@@ -189,9 +175,60 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
         document=None
         if built is None or event is None
         else preview(context, built.flight, [event]),
-        errors=tuple(errors),
+        errors=tuple(known.errors),
         notes=tuple(notes),
     )
+
+
+def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
+    """Read a row and check it. Raises LogTableError if it does not exist."""
+    conn = context.connection
+    rows = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
+    if not rows:
+        raise LogTableError(
+            f"the log {context.log} has no row {record_id}: it may have been purged, deleted once "
+            "it was published (delete_from_log), or never committed"
+        )
+    (row,) = rows
+    context.ledger.recover(conn, context.dialect, context.log)
+    errors = _errors(context, record_id, notes)
+    checked = check_rows(queue_rows([row]), context.catalog, None)
+    notes += [remark_in_words(remark) for remark in checked.remarks]
+    if (
+        checked.waiting
+        and (name := context.catalog.unavailable_class(row.table_name or "")) is not None
+    ):
+        notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
+    flights, hold = read_recorded(conn, context.log, context.ledger.consumer)
+    return _Known(
+        row,
+        _letter(context, row, errors),
+        object_of(checked.good) if checked.good else None,
+        checked.bad[0] if checked.bad else None,
+        _place(flights, record_id),
+        flights,
+        hold,
+        errors,
+    )
+
+
+def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | None:
+    """Return the group of a row with its event, None if the row is in no group."""
+    row, object_id = known.row, known.object_id
+    try:
+        with as_database_errors(context.connection), context.connection.begin_nested():
+            if known.place is not None:
+                return _recorded(context, *known.place[1:])
+            if object_id is None or _is_loopback(context, row):
+                return None
+            if known.letter == Status.NEW and _is_due(context, row):
+                in_flight = recorded_ids(known.flights)
+                return _waiting(context, row.record_id, object_id, in_flight)
+            if known.letter in _DONE:
+                return _reconstructed(context, row.record_id, object_id, notes)
+    except DatabaseError as error:
+        notes.append(f"its group could not be built: {error}")
+    return None
 
 
 def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> Explanation:
@@ -199,8 +236,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
 
     Raises LogTableError for an impossible event-id.
     """
-    conn = context.connection
-    context.dialect.begin_reading(conn, seconds)
+    context.dialect.begin_reading(context.connection, seconds)
     if not context.ledger.consumer or not is_of_snapshot(event_id):
         raise LogTableError(
             f"{event_id} is no event-id of an object in the snapshot of a consumer: these begin "
@@ -208,12 +244,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
         )
     notes: list[str] = []
     errors = _errors(context, event_id, notes)
-    present: Present | None = None
-    try:
-        with as_database_errors(conn), conn.begin_nested():
-            present = read_object(context, event_id)
-    except (DatabaseError, BadTableKey) as error:
-        notes.append(f"the object could not be read: {error}")
+    present = _present(context, event_id, notes)
     event = None if present is None or present.event.operation is None else present.event
     problem = (
         None
@@ -241,6 +272,16 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
         errors=tuple(errors),
         notes=tuple(notes),
     )
+
+
+def _present(context: Context, event_id: str, notes: list[str]) -> Present | None:
+    """Return the object of a snapshot as it is now, None if it cannot be read."""
+    try:
+        with as_database_errors(context.connection), context.connection.begin_nested():
+            return read_object(context, event_id)
+    except (DatabaseError, BadTableKey) as error:
+        notes.append(f"the object could not be read: {error}")
+        return None
 
 
 def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
@@ -311,29 +352,20 @@ def _due_ids(context: Context, first: int, last: int) -> list[int]:
     return context.dialect.due_ids(conn, log, now, first, last)
 
 
-def _state(
-    context: Context,
-    row: LogRow,
-    letter: str,
-    object_id: ObjectId | None,
-    problem: BadRow | None,
-    place: tuple[InFlight, Outgoing, Flight] | None,
-    flights: Sequence[Flight],
-    hold: Hold | None,
-    errors: Sequence[ErrorLine],
-) -> str:
+def _state(context: Context, known: _Known) -> str:
+    row, letter, hold = known.row, known.letter, known.hold
     if letter == Status.NEW and hold is not None and row.record_id <= hold.last:
         return (
             f"held since {hold.since}: it stands in {hold.directory}, or waits for what does "
             f"(backlog job {hold.job})"
         )
     if letter == Status.NEW:
-        return _state_of_new(context, row, object_id, problem, place, flights)
+        return _state_of_new(context, known)
     loopback = (
         f", made by {row.perpetrator!r}, the publisher's own user, and not published; "
         "`eventlog requeue --loopback` brings it back"
     )
-    last = errors[-1] if errors else None
+    last = known.errors[-1] if known.errors else None
     match letter:
         case Status.SUCCESS:
             return "done" + (
@@ -347,7 +379,7 @@ def _state(
             letter == Status.ERROR or last.code == "receiver"
         ):
             return _state_of_refused(
-                letter, last, "" if problem is not None else ", and it passes the checks now"
+                letter, last, "" if known.problem is not None else ", and it passes the checks now"
             )
         case Status.ERROR | Status.FATAL:
             return (
@@ -369,14 +401,8 @@ def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
     return f"bad ({last.code}): {last.message}{cure}; not tried again until `eventlog requeue`"
 
 
-def _state_of_new(
-    context: Context,
-    row: LogRow,
-    object_id: ObjectId | None,
-    problem: BadRow | None,
-    place: tuple[InFlight, Outgoing, Flight] | None,
-    flights: Sequence[Flight],
-) -> str:
+def _state_of_new(context: Context, known: _Known) -> str:
+    row, problem, place = known.row, known.problem, known.place
     runs = context.ledger.runs(context.connection, context.dialect, context.log)
     if place is not None:
         what = (
@@ -398,7 +424,9 @@ def _state_of_new(
         return f"to become E ({problem.code}): {problem.message}"
     if not _is_due(context, row):
         return f"not due before {row.event_time} (handle_future_events)"
-    ahead = None if object_id is None else _event_ahead(context, object_id, flights)
+    ahead = (
+        None if known.object_id is None else _event_ahead(context, known.object_id, known.flights)
+    )
     if ahead is not None:
         return f"waits behind event {ahead} of its object, which is in flight or parked"
     return "waits to be published" if runs else "waits to be published; no publisher runs"

@@ -147,32 +147,41 @@ class InflightLine:
         for number in list(self._left):
             events = self._left[number]
             if self._build is not None:
-                if all(
-                    event.event_id in self._waiting or self.parking.is_waiting(event.object_id)
-                    for event in events
-                ):
+                if self._all_wait(events):
                     continue
-                self._built[number] = part = self._build(
-                    self._whole._replace(envelopes={number: events})
-                )
-                self._left[number] = events = part.envelopes[number]
-                if part.waiting:
-                    self._waiting |= part.waiting
-                    events = [event for event in events if event.event_id not in part.waiting]
+                events = self._rebuilt(number, self._build)
             if idle := [event for event in events if event.operation is None]:
-                done = {event.event_id for event in idle}
-                self._left[number] = [
-                    event for event in self._left[number] if event.event_id not in done
-                ]
-                events = [event for event in events if event.event_id not in done]
-                self._unmarked.append((SUCCESS, idle))
-                for event in idle:
-                    if event.object_id is not None:
-                        self.parking.release(event.object_id)
+                self._answer_idle(number, idle)
+                events = [event for event in events if event.operation is not None]
             if self._context.output.is_single:
                 yield from ((number, [event]) for event in events)
             elif events:
                 yield number, events
+
+    def _all_wait(self, events: Sequence[Outgoing]) -> bool:
+        return all(
+            event.event_id in self._waiting or self.parking.is_waiting(event.object_id)
+            for event in events
+        )
+
+    def _rebuilt(self, number: int, build: Callable[[Flight], Flight]) -> Sequence[Outgoing]:
+        """Build an envelope of the recorded flight, and return its events whose class is
+        available.
+        """
+        part = build(self._whole._replace(envelopes={number: self._left[number]}))
+        self._built[number] = part
+        self._left[number] = part.envelopes[number]
+        self._waiting |= part.waiting
+        return [event for event in self._left[number] if event.event_id not in part.waiting]
+
+    def _answer_idle(self, number: int, idle: Sequence[Outgoing]) -> None:
+        """Settle the events of an envelope whose rows have no effect: they need no answer."""
+        done = {event.event_id for event in idle}
+        self._left[number] = [event for event in self._left[number] if event.event_id not in done]
+        self._unmarked.append((SUCCESS, idle))
+        for event in idle:
+            if event.object_id is not None:
+                self.parking.release(event.object_id)
 
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
         return send_document(

@@ -130,6 +130,9 @@ class Idle:
         was empty before it.
         """
         context, connection = self._context, self._context.connection
+        context.observer.does(
+            Doing.RESTING, "woken by the database" if self.wake is not None else ""
+        )
         if connection.in_transaction():
             connection.rollback()
         if self.wake is None:

@@ -495,6 +495,51 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
 
 
+def _listener(address: Address, settings: MonitorSettings) -> socket.socket | None:
+    """Return a socket that listens on the address; None, with a warning, if that is impossible."""
+    try:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        listener = socket.create_server(address, family=family)
+    except OSError as error:
+        _log.warning(
+            "monitor.listen = %s cannot be listened on: %s; the work goes on without the monitor",
+            address,
+            error.strerror or error,
+            extra={"code": ConfigError.code},
+        )
+        return None
+    if address.host in _EVERY_ADDRESS and not settings.allowed_hosts:
+        _log.warning(
+            "monitor.listen = %s answers on every address, but to requests for the host %s alone: "
+            "all others get HTTP 421, but for /livez and /readyz; name the hosts that it is asked "
+            "by in monitor.allowed_hosts",
+            address,
+            address.host,
+            extra={"code": ConfigError.code},
+        )
+    return listener
+
+
+def _server(monitor: Monitor, address: Address, connections: Connections) -> _Server:
+    certificate, key = monitor.settings.certificate, monitor.settings.private_key
+    return _Server(
+        uvicorn.Config(
+            application(monitor, address.host),
+            http=connections,  # type: ignore[arg-type] # it is called as a class is
+            loop="asyncio",
+            ws="none",
+            log_config=None,
+            log_level="critical",
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            timeout_graceful_shutdown=1,
+            ssl_certfile=None if certificate is None else str(certificate),
+            ssl_keyfile=None if key is None else str(key),
+        )
+    )
+
+
 @contextlib.contextmanager
 def serving(monitor: Monitor, connections: Connections | None = None) -> Iterator[Address]:
     """Serve while the block runs, and yield the address, with the actual port if 0 was given.
@@ -511,45 +556,12 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
         )
     if settings.certificate is not None and not settings.certificate.is_file():
         raise ConfigError(f"monitor.certificate {settings.certificate} is no file")
-    try:
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        listener = socket.create_server(address, family=family)
-    except OSError as error:
-        why = error.strerror or error
-        _log.warning(
-            "monitor.listen = %s cannot be listened on: %s; the work goes on without the monitor",
-            address,
-            why,
-            extra={"code": ConfigError.code},
-        )
+    listener = _listener(address, settings)
+    if listener is None:
         yield address
         return
-    if address.host in _EVERY_ADDRESS and not settings.allowed_hosts:
-        _log.warning(
-            "monitor.listen = %s answers on every address, but to requests for the host %s alone: "
-            "all others get HTTP 421, but for /livez and /readyz; name the hosts that it is asked "
-            "by in monitor.allowed_hosts",
-            address,
-            address.host,
-            extra={"code": ConfigError.code},
-        )
     address = Address(address.host, listener.getsockname()[1])
-    server = _Server(
-        uvicorn.Config(
-            application(monitor, address.host),
-            http=connections or Connections(),  # type: ignore[arg-type] # it is called as a class is
-            loop="asyncio",
-            ws="none",
-            log_config=None,
-            log_level="critical",
-            access_log=False,
-            lifespan="off",
-            server_header=False,
-            timeout_graceful_shutdown=1,
-            ssl_certfile=None if settings.certificate is None else str(settings.certificate),
-            ssl_keyfile=None if settings.private_key is None else str(settings.private_key),
-        )
-    )
+    server = _server(monitor, address, connections or Connections())
     ended = threading.Event()
 
     def sample() -> None:

@@ -201,17 +201,8 @@ class Run:
             envelopes = self.pending.envelopes(self.options.batch_size, at_once, time.monotonic())
             if not envelopes:
                 return
-            before = self.envelopes
-            numbered = list(enumerate(envelopes, before + 1))
-            try:
-                several = self._threads if len(numbered) > 1 else None
-                ended = deliver(numbered, self, self.stop.is_set, several)
-            except ReceiverAway as lost:
-                ended = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
+            ended = self._deliver(envelopes)
             result = ended.result
-            self.pending.put_back_unanswered()
-            if self.envelopes > before:
-                self.envelopes = before + len(envelopes)
             if result is FlightResult.FATAL:
                 # a stream has no requeue: the position stays before the refused event
                 self.save_now()
@@ -230,6 +221,22 @@ class Run:
                     stops = True
             if stops:
                 self._wait(ReceiverAway(ended.reason, ended.in_short), ended.retry_after)
+
+    def _deliver(self, envelopes: Sequence[Sequence[PendingEvent]]) -> Delivered:
+        """Send envelopes, several at once if there are several, and put back their unanswered
+        events.
+        """
+        before = self.envelopes
+        numbered = list(enumerate(envelopes, before + 1))
+        try:
+            several = self._threads if len(numbered) > 1 else None
+            ended = deliver(numbered, self, self.stop.is_set, several)
+        except ReceiverAway as lost:
+            ended = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
+        self.pending.put_back_unanswered()
+        if self.envelopes > before:
+            self.envelopes = before + len(envelopes)
+        return ended
 
     def send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
         return self._sink.send(self.document(envelope, events))

@@ -112,32 +112,42 @@ class Pending:
         former take at most half of the places (at least one). Ready events of parked objects are
         parked on the way.
         """
+        chosen = self._take_due(max(size * most // 2, 1) if self._ready else size * most, now)
+        self._take_ready(chosen, size * most)
+        chosen.sort()
+        self._in_air = {each.number: each for each in chosen}
+        return [chosen[first : first + size] for first in range(0, len(chosen), size)]
+
+    def _take_due(self, most: int, now: float) -> list[PendingEvent]:
+        """Take the events of parked objects whose wait is over, out of their queues."""
         self._parking.wake(self._parking.due(now))
         due = sorted(
             (each for each in self._heads() if not self._parking.is_waiting(each.object_id)),
             key=self._due,
         )
-        chosen = due[: max(size * most // 2, 1) if self._ready else size * most]
-        for event in chosen:
+        for event in due[:most]:
             for queue in event.queues:
                 self._parked[queue].popleft()
+        return due[:most]
+
+    def _take_ready(self, chosen: list[PendingEvent], most: int) -> None:
+        """Add ready events to the chosen ones, up to ``most`` together: until an object comes
+        twice, and an event of no single object alone.
+        """
         objects = {queue for event in chosen for queue in event.queues}
-        while self._ready and len(chosen) < size * most and _EVERY not in self._parked:
+        while self._ready and len(chosen) < most and _EVERY not in self._parked:
             event = self._ready[0]
             if not event.objects and (chosen or self._parked):
-                break  # it is sent when all events before it are answered
+                return  # it is sent when all events before it are answered
             if any(queue in self._parked for queue in event.queues):
                 self._park_last(self._ready.popleft())
                 continue
             if not objects.isdisjoint(event.queues):
-                break
+                return
             objects.update(event.queues)
             chosen.append(self._ready.popleft())
             if not event.objects:
-                break
-        chosen.sort()
-        self._in_air = {each.number: each for each in chosen}
-        return [chosen[first : first + size] for first in range(0, len(chosen), size)]
+                return
 
     def answer(self, verdict: Verdict, events: Sequence[PendingEvent]) -> None:
         """Note the answer to events, which is no retry."""

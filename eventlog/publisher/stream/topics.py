@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -143,23 +143,32 @@ class Topics:
                 yield from _steps_of(records, unpacked)
             places |= topics.reached
         topics.assign(places)
+        yield from self._follow(topics, unpacked, places, once)
+        yield Mark(unpacked.token)
+        unpacked.finish()
+
+    def _follow(
+        self,
+        topics: kafka.TopicReader,
+        unpacked: _MessageSteps,
+        places: Collection[Partition],
+        once: bool,
+    ) -> Iterator[Step]:
+        """Yield the steps of messages as they come; with ``once`` until no message waits for its
+        metadata. Raises SourceAway if there are other partitions than ``places``.
+        """
         looked = time.monotonic()
-        # Until its metadata arrive, or it has waited too long.
-        while not once or unpacked.is_waiting:
+        while not once or unpacked.is_waiting:  # it arrives, or the message has waited too long
             yield from _steps_of(topics.consume(), unpacked)
             patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
             if not once and time.monotonic() > looked + patience:
                 looked = time.monotonic()
-                if any(
-                    partition not in places
-                    for partition in topics.partitions(self._all_topics(topics))
-                ):
+                now = topics.partitions(self._all_topics(topics))
+                if any(partition not in places for partition in now):
                     raise SourceAway(
                         f"{', '.join(self.topics)}: there are new partitions; "
                         "opening the topics again"
                     )
-        yield Mark(unpacked.token)
-        unpacked.finish()
 
     def _all_topics(self, topics: kafka.TopicReader) -> list[str]:
         """Return the topics, and the topic of the metadata if it exists."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from typing import Any, Final
 
-from eventlog.core.catalog import Catalog, Database, ObjectClass, key_columns, match_name
+from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, key_columns, match_name
 from eventlog.core.checks import BadRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
@@ -209,29 +209,37 @@ def judge_classes(
                 f"was = {toml(name)}",
             )
             continue
-        table = present[match]
-        if table.kind == "view":
-            if listed is not None and not key_columns(table):
-                yield error(
-                    "class_without_key",
-                    f"view {match} has no column whose name begins with pk_: it is no class and "
-                    "cannot be published",
-                    f"ALTER VIEW {schema}.{quote(match)} RENAME COLUMN ... TO pk_...",
-                )
-        elif not table.primary_key and (listed is not None or match not in children):
-            unique = next(iter(table.unique_keys), None)
-            columns = "..." if unique is None else ", ".join(map(quote, unique))
-            finding = info if listed is None else error
-            yield finding(
-                "class_without_key",
-                f"table {match} has no primary key: it is no class, "
-                "and its changes are not published",
-                f"ALTER TABLE {schema}.{quote(match)} ADD PRIMARY KEY ({columns})",
-            )
+        is_child = listed is None and match in children
+        if not is_child:
+            yield from _judge_key(present[match], schema, quote, is_listed=listed is not None)
     for name, reason in ({} if catalog is None else catalog.unavailable).items():
         if name in present and key_columns(present[name]):
             text = f"{name} is not published, and its rows wait: {reason}"
             yield error("class_unavailable", text, "correct its [[watch]] in eventlog.toml")
+
+
+def _judge_key(
+    table: Table, schema: str, quote: Callable[[str], str], *, is_listed: bool
+) -> Iterator[Finding]:
+    """Judge a table or view without a key, which is no class: an error if it is configured."""
+    if table.kind == "view":
+        if is_listed and not key_columns(table):
+            yield error(
+                "class_without_key",
+                f"view {table.name} has no column whose name begins with pk_: it is no class and "
+                "cannot be published",
+                f"ALTER VIEW {schema}.{quote(table.name)} RENAME COLUMN ... TO pk_...",
+            )
+    elif not table.primary_key:
+        unique = next(iter(table.unique_keys), None)
+        columns = "..." if unique is None else ", ".join(map(quote, unique))
+        finding = error if is_listed else info
+        yield finding(
+            "class_without_key",
+            f"table {table.name} has no primary key: it is no class, "
+            "and its changes are not published",
+            f"ALTER TABLE {schema}.{quote(table.name)} ADD PRIMARY KEY ({columns})",
+        )
 
 
 def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:

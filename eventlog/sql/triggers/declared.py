@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -99,7 +99,8 @@ class ChildTriggers(_Declared):
     """The triggers of a child table: they log rows of its owner's class and key, for ``attribute``.
 
     ``owner_columns`` are in the order of the owner's ``key``, whose columns ``names`` renames;
-    ``event_type`` is 2 or 8. ``owner_schema`` None = the class's.
+    ``event_type`` is 2, the row has the value, or 8, the value is read back. ``owner_schema`` None
+    = the class's.
     """
 
     owner: Table
@@ -108,6 +109,17 @@ class ChildTriggers(_Declared):
     attribute: str
     event_type: EventType
     owner_schema: str | None = None
+
+    @property
+    def by_value(self) -> bool:
+        """True if the rows have the values: the one question for ``event_type``."""
+        return self.event_type is EventType.UPDATE_FIELD
+
+    def read_back_unless(self, is_loggable: bool) -> ChildTriggers:
+        """Return these triggers, with values that are read back unless the database can log the
+        values of ``column``.
+        """
+        return self if is_loggable else replace(self, event_type=EventType.UPDATE_FIELD_QUERY_BACK)
 
     @property
     def own_key(self) -> tuple[Column, ...]:

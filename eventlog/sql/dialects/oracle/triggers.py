@@ -365,21 +365,18 @@ def _class_words(log: LogTable, triggers: ClassTriggers, operation: str) -> dict
 
 def _child_words(log: LogTable, triggers: ChildTriggers, operation: str) -> dict[str, object]:
     by_statement = triggers.watch.capture == "statement"
-    by_value = (
-        triggers.event_type == EventType.UPDATE_FIELD
-        and is_loggable(triggers.column, lob_values=False)
+    triggers = triggers.read_back_unless(
+        is_loggable(triggers.column, lob_values=False)
         and (text_bytes(triggers.column) or 0) <= _MAX_CHILD_VALUE
     )
+    written = [triggers.column] if triggers.by_value else []
     return {
-        "log": _log_for(
-            log, triggers.class_name, triggers.own_key, [triggers.column] if by_value else []
-        ),
-        "event_type": int(
-            EventType.UPDATE_FIELD if by_value else EventType.UPDATE_FIELD_QUERY_BACK
-        ),
+        "log": _log_for(log, triggers.class_name, triggers.own_key, written),
+        "event_type": int(triggers.event_type),
+        "by_value": triggers.by_value,
         "attribute": triggers.attribute,
         "column": triggers.column,
-        "is_compound": by_statement or (operation == "UPDATE" and by_value),
+        "is_compound": by_statement or (operation == "UPDATE" and triggers.by_value),
         "by_statement": by_statement,
         "families": _families([triggers.column], [Family.TEXT]) if operation == "UPDATE" else [],
     }

@@ -664,7 +664,7 @@ def _child_body(
         ),
         table=table,
         event_type=int(triggers.event_type),
-        by_value=triggers.event_type == 2,
+        by_value=triggers.by_value,
         attribute=triggers.attribute,
         by_statement=bool(by_statement),
         is_partitioned=triggers.table.partitioned,

@@ -303,10 +303,7 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
     is_one = triggers.is_spelled_alike(is_one_spelling)
     owner = quote_identifier(triggers.owner.name)
     owner_key = key_text(triggers.log_key, fields("o", triggers.key))
-    by_value = (
-        triggers.event_type == EventType.UPDATE_FIELD
-        and triggers.column.type.kind is not Kind.BINARY
-    )
+    triggers = triggers.read_back_unless(triggers.column.type.kind is not Kind.BINARY)
 
     def refs(row: str) -> list[str]:
         return fields(row, triggers.owner_columns)
@@ -341,8 +338,8 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
             "child_body.sql.j2",
             event=event,
             log=trigger_words(log, triggers.class_name, UTC_NOW),
-            event_type=int(triggers.event_type if by_value else EventType.UPDATE_FIELD_QUERY_BACK),
-            by_value=by_value,
+            event_type=int(triggers.event_type),
+            by_value=triggers.by_value,
             attribute=triggers.attribute,
             column=triggers.column,
             new_key=key_of("NEW"),
