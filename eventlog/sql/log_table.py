@@ -254,21 +254,13 @@ def locate_log(
     """
     inspector = sa.inspect(conn)
     refuse_schema(dialect, schema)
-    has_schemas = "schemas" in dialect.capabilities
-    if schema is None and has_schemas and inspector.default_schema_name is not None:
+    if (
+        schema is None
+        and "schemas" in dialect.capabilities
+        and inspector.default_schema_name is not None
+    ):
         schema = dialect.spelled(inspector.default_schema_name)
-    log_name = _existing(inspector, schema, name)
-    if log_name is None:
-        own_schema, table = split_name(name)
-        refuse_schema(dialect, own_schema)
-        schema = schema if own_schema is None else own_schema
-        log_name = _existing(inspector, schema, table)
-        if log_name is None:
-            where = f" in schema {schema!r}" if has_schemas else ""
-            raise NoLogTable(
-                f"there is no log table {table!r}{where}: make it with `eventlog db upgrade`, "
-                "or correct log_table or schema_name"
-            )
+    schema, log_name = _find_table(dialect, inspector, schema, name)
     log = new_log(dialect, schema, log_name)
     try:
         columns = _columns(conn, dialect, inspector, schema, log_name)
@@ -292,6 +284,31 @@ def locate_log(
         raise LogTableError(f"log table {log}: {error}") from None
     types = {column.name: column.type for column in columns}
     log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
+    _refuse_without_companions(inspector, schema, log)
+    return log
+
+
+def _find_table(
+    dialect: Dialect, inspector: sa.Inspector, schema: str | None, name: str
+) -> tuple[str | None, str]:
+    """Return the schema and name of the log's table as the database has them: ``name`` as a whole,
+    else as ``schema.table``. Raises NoLogTable.
+    """
+    if (found := _existing(inspector, schema, name)) is not None:
+        return schema, found
+    own_schema, table = split_name(name)
+    refuse_schema(dialect, own_schema)
+    schema = schema if own_schema is None else own_schema
+    if (found := _existing(inspector, schema, table)) is not None:
+        return schema, found
+    where = f" in schema {schema!r}" if "schemas" in dialect.capabilities else ""
+    raise NoLogTable(
+        f"there is no log table {table!r}{where}: make it with `eventlog db upgrade`, or correct "
+        "log_table or schema_name"
+    )
+
+
+def _refuse_without_companions(inspector: sa.Inspector, schema: str | None, log: LogTable) -> None:
     for companion in (log.error_table, log.inflight_table, log.epoch_table):
         if not inspector.has_table(quoted(companion), schema):
             place = companion if schema is None else f"{schema}.{companion}"
@@ -300,7 +317,6 @@ def locate_log(
                 "upgrade`, or with `eventlog db upgrade --companions-only` if "
                 "somebody else made the log"
             )
-    return log
 
 
 def _columns(

@@ -93,6 +93,12 @@ class _Compiled:
     definition: WatchDefinition
     tables: Mapping[str, str]
 
+    def is_installed(self, digests: Mapping[str, str]) -> bool:
+        """Return True if the tables are known, and their installed triggers have these hashes."""
+        return bool(self.tables) and all(
+            digests.get(table) == digest for table, digest in self.tables.items()
+        )
+
 
 def _compare_watches(
     context: AutogenContext, upgrade_ops: UpgradeOps, _schemas: Iterable[str | None]
@@ -146,11 +152,7 @@ def _differences(
     with suppress(LogTableError):
         installed = case.dialect.triggers.digests(case.connection, case.log)
     history = _history(case)
-    to_make = [
-        one
-        for one in wanted
-        if not one.tables or any(installed.get(t) != d for t, d in one.tables.items())
-    ]
+    to_make = [one for one in wanted if not one.is_installed(installed)]
     declared = {table for one in wanted for table in one.tables}
     to_drop = _makers(
         case, history, to_make, [table for table in installed if table not in declared]

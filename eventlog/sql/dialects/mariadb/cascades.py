@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as with_field
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -43,6 +43,11 @@ class Link:
     columns: tuple[tuple[str, str], ...]
     on_delete: str
     on_update: str
+
+    @property
+    def refs(self) -> list[str]:
+        """The columns of the parent that it refers to."""
+        return [ref for _, ref in self.columns]
 
 
 Way = tuple[Link, ...]
@@ -470,26 +475,21 @@ def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
         table, trees = tables[place], effect.trees.get(tables[place], ())
         if place == 0 and effect.changed:
             trees = ()  # the rows of this table are kept
-        wanted = (
-            [column.name for column in own]
-            if place == 0
-            else [ref for _, ref in effect.way[place - 1].columns]
+        wanted = [column.name for column in own] if place == 0 else effect.way[place - 1].refs
+        columns = ", ".join(
+            f"r.{quote_identifier(column)}"
+            for column in dict.fromkeys(chain(wanted, *(link.refs for link in trees)))
         )
-        wanted += [ref for link in trees for _, ref in link.columns]
-        columns = ", ".join(f"r.{quote_identifier(column)}" for column in dict.fromkeys(wanted))
         rows = f"(SELECT {columns} FROM {quote_identifier(table)} AS r"  # noqa: S608 - quoted names
         is_end = place == len(tables) - 1
-        found = []
-        if is_end:
-            found += [f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})" for link in trees]
-        else:
+        # The rows that refer to the deleted row itself, and those that refer to the level before.
+        to_end = trees if is_end else effect.way[place:] if place == len(tables) - 2 else ()
+        found = [f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})" for link in to_end]
+        if place + 1 in levels:
             link = effect.way[place]
-            if place + 1 == len(tables) - 1:
-                found.append(f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})")
-            if place + 1 in levels:
-                found.append(
-                    f"{rows} JOIN w{place + 1} ON {_refers(link, 'r', f'w{place + 1}')} {_LOCKED})"
-                )
+            found.append(
+                f"{rows} JOIN w{place + 1} ON {_refers(link, 'r', f'w{place + 1}')} {_LOCKED})"
+            )
         found += [
             f"{rows} JOIN w{place} ON {_refers(link, 'r', f'w{place}')} {_LOCKED})"
             for link in trees

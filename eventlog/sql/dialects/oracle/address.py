@@ -70,20 +70,7 @@ def arguments_of(url: URL) -> dict[str, Any]:
 
     Raises ConfigError for a URL that the driver cannot use.
     """
-    given: dict[str, Any] = {}
-    for name, value in url.query.items():
-        if name not in _ALL:
-            near = get_close_matches(name, _ALL, 1)
-            instead = f"did you mean {near[0]}?" if near else f"known are {', '.join(_ALL)}"
-            raise ConfigError(
-                f"the database URL has ?{name}=, which is nothing of Oracle's: {instead}"
-            )
-        try:
-            given[name] = _ALL[name](value if isinstance(value, str) else value[-1])
-        except (KeyError, ValueError):
-            raise ConfigError(
-                f"the database URL has ?{name}= with a value that it cannot have"
-            ) from None
+    given = _given(url)
     arguments = {"user": url.username, "password": url.password, **given}
     if url.database:
         if "service_name" in given or "sid" in given:
@@ -102,3 +89,22 @@ def arguments_of(url: URL) -> dict[str, Any]:
                 f"would have no effect: write the service, as in {_EXAMPLE}, or leave {name} out"
             )
     return {**arguments, "dsn": url.host}
+
+
+def _given(url: URL) -> dict[str, Any]:
+    """Return the arguments behind the question mark. Raises ConfigError for an unknown one."""
+    given: dict[str, Any] = {}
+    for name, value in url.query.items():
+        if name not in _ALL:
+            near = get_close_matches(name, _ALL, 1)
+            instead = f"did you mean {near[0]}?" if near else f"known are {', '.join(_ALL)}"
+            raise ConfigError(
+                f"the database URL has ?{name}=, which is nothing of Oracle's: {instead}"
+            )
+        try:
+            given[name] = _ALL[name](value if isinstance(value, str) else value[-1])
+        except (KeyError, ValueError):
+            raise ConfigError(
+                f"the database URL has ?{name}= with a value that it cannot have"
+            ) from None
+    return given

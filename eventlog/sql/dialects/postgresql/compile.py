@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from eventlog.core.catalog import Column
@@ -219,6 +220,17 @@ def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> l
     return following(triggers, declared)
 
 
+def _enabled(
+    triggers: TableTriggers, by_statement: frozenset[str], operation: str, *, is_replicated: bool
+) -> str:
+    """Return when a trigger fires, as in pg_trigger.tgenabled: for changes of applications (O), for
+    replicated changes (R), or for both (A).
+    """
+    if is_replicated:
+        return "R"
+    return "A" if triggers.watch.always and operation not in by_statement else "O"
+
+
 def _compile(
     facts: Facts,
     triggers: TableTriggers,
@@ -249,15 +261,7 @@ def _compile(
         "fits_function.sql.j2", function=qualified(table[0], fits_name(function))
     )
     is_replicated = "t" not in names
-
-    def enabled(operation: str) -> str:
-        """Return when a trigger fires, as in pg_trigger.tgenabled: for changes of applications (O),
-        for replicated changes (R), or for both (A).
-        """
-        if is_replicated:
-            return "R"
-        return "A" if triggers.watch.always and operation not in by_statement else "O"
-
+    enabled = partial(_enabled, triggers, by_statement, is_replicated=is_replicated)
     compiled = [
         _truncate_trigger(name, table, sql_name, enabled(operation))
         if operation == "t"

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from sqlalchemy import Connection, Row, TextClause, text
 
@@ -160,6 +160,9 @@ def read_facts(
     def rows(name: str) -> Sequence[Row[Any]]:
         return conn.execute(sql(name), {"schemas": schemas}).all()
 
+    def tables_that(is_one: Callable[[Row[Any]], bool]) -> frozenset[TableName]:
+        return frozenset((row.schema, row.name) for row in tables if is_one(row))
+
     log_row = _log_row(conn, log)
     tables = rows("tables")
     partitions: defaultdict[TableName, dict[TableName, bool]] = defaultdict(dict)
@@ -173,8 +176,8 @@ def read_facts(
             (row.schema, row.table_name, row.column_name): row.operator for row in rows("equality")
         },
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
-        with_heirs=frozenset((row.schema, row.name) for row in tables if row.has_heirs),
-        heirs=frozenset((row.schema, row.name) for row in tables if row.is_heir),
+        with_heirs=tables_that(lambda row: row.has_heirs),
+        heirs=tables_that(lambda row: row.is_heir),
         # CREATE OR REPLACE would replace another's function without warning, so its name counts as
         # taken.
         other_functions=frozenset(
@@ -183,9 +186,9 @@ def read_facts(
         other_triggers=frozenset(
             (*table, row.name) for table, of_table in installed.others.items() for row in of_table
         ),
-        readable=frozenset((row.schema, row.name) for row in tables if row.is_readable),
-        lockable=frozenset((row.schema, row.name) for row in tables if row.is_lockable),
-        filtered=frozenset((row.schema, row.name) for row in tables if row.is_filtered),
+        readable=tables_that(lambda row: row.is_readable),
+        lockable=tables_that(lambda row: row.is_lockable),
+        filtered=tables_that(lambda row: row.is_filtered),
         partitions=dict(partitions),
         owner="" if log_row is None else log_row.owner,
         log_is_writable=log_row is None or log_row.is_writable,
@@ -215,6 +218,8 @@ def sql(name: str) -> TextClause:
 # --- facts as literals ----------------------------------------------------------------------------
 
 _EQUALS: Final = "OPERATOR(pg_catalog.=)"
+_Columns = TypeVar("_Columns", bound=tuple[str, ...])
+"""The schema, table and column of a column, or these of both columns of a foreign key."""
 
 
 def facts_of(
@@ -236,17 +241,13 @@ def facts_of(
     literals: dict[str, Any] = {
         "enums": sorted(facts.enums & types),
         "equality": [
-            [*place[1:], operator]
-            for place, operator in sorted(facts.equality.items())
-            if operator != _EQUALS and place[:2] in places
+            [*place[1:], operator] for place, operator in _unusual(facts.equality, places)
         ],
         "foreign_keys": [
-            [*ends, operator]
-            for ends, operator in sorted(facts.foreign_keys.items())
-            if operator != _EQUALS and ends[:2] in places
+            [*ends, operator] for ends, operator in _unusual(facts.foreign_keys, places)
         ],
-        "with_heirs": sorted(name for _, name in facts.with_heirs & places),
-        "heirs": sorted(name for _, name in facts.heirs & places),
+        "with_heirs": _names(facts.with_heirs & places),
+        "heirs": _names(facts.heirs & places),
         "functions": sorted(
             name
             for home, name in facts.other_functions
@@ -259,6 +260,23 @@ def facts_of(
         ),
     }
     return {name: value for name, value in literals.items() if value}
+
+
+def _names(places: Iterable[TableName]) -> list[str]:
+    return sorted(name for _, name in places)
+
+
+def _unusual(
+    operators: Mapping[_Columns, str], places: Collection[TableName]
+) -> list[tuple[_Columns, str]]:
+    """Return the columns of these tables whose values are compared by another operator than the
+    usual one, with that operator.
+    """
+    return [
+        (columns, operator)
+        for columns, operator in sorted(operators.items())
+        if operator != _EQUALS and columns[:2] in places
+    ]
 
 
 def from_literals(schema: str, log: LogTable, literals: Mapping[str, Any]) -> Facts:

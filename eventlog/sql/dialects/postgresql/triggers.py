@@ -215,20 +215,7 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
     others for a time shorter than the delay after which a session looks for such a circle. Then all
     locks are released, and the one that was not available comes first.
     """
-    locks = []
-    names = [action.table for action in plan.changes]
-    for schema, name, kind in conn.execute(sql("to_lock"), {"tables": names}):
-        table = qualified(schema, name)
-        touching = [
-            one for action in plan.changes for one in action.statements if f" ON {table}" in one
-        ]
-        if touching:
-            mode = (
-                "ACCESS" if any(one.startswith("DROP TRIGGER") for one in touching) else "SHARE ROW"
-            )
-            locks.append(
-                f"LOCK TABLE {'' if kind == 'p' else 'ONLY '}{table} IN {mode} EXCLUSIVE MODE"
-            )
+    locks = _locks(conn, plan)
     if len(locks) < 2:
         return False
     moment: float = conn.execute(sql("deadlock_timeout")).scalar_one() / 4
@@ -252,6 +239,23 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
             locks.insert(0, locks.pop(number))
         else:
             return True
+
+
+def _locks(conn: Connection, plan: TriggerPlan) -> list[str]:
+    """Return the statements that lock the tables of a plan whose triggers it creates or drops."""
+    locks = []
+    names = [action.table for action in plan.changes]
+    for schema, name, kind in conn.execute(sql("to_lock"), {"tables": names}):
+        table = qualified(schema, name)
+        touching = [
+            one for action in plan.changes for one in action.statements if f" ON {table}" in one
+        ]
+        if touching:
+            drops = any(one.startswith("DROP TRIGGER") for one in touching)
+            mode = "ACCESS" if drops else "SHARE ROW"
+            only = "" if kind == "p" else "ONLY "
+            locks.append(f"LOCK TABLE {only}{table} IN {mode} EXCLUSIVE MODE")
+    return locks
 
 
 def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> None:
@@ -434,7 +438,6 @@ def _differences(
     installed: InstalledFunctions,
 ) -> Iterable[str]:
     present = {row.name: row for row in functions}
-    oids = {}
     if present and not present.keys() & {one.name for one in compiled}:
         names = ", ".join(sorted(present))
         yield (
@@ -442,53 +445,77 @@ def _differences(
             "they log that name until then"
         )
         return
+    oids = {}
     for one in compiled:
         function = present.pop(one.name, None)
         if function is None:
             yield f"function {one.name} is missing"
             return
         if function.marker != one.function_marker:
-            before = columns_of(function.marker)
-            now = [column.name for column in one.declared.table.columns]
-            yield from declared_otherwise(before, one.columns, now)
-            if missing := [name for name in before if name not in now]:
-                names = ", ".join(missing)
-                yield (
-                    f"the triggers still name {names}: they log rows to be read back "
-                    "until they are applied"
-                )
+            yield from _redeclared(one, function)
             return
         oids[one.name] = function.oid
-        if (
-            function.body != one.body
-            or function.language != "plpgsql"
-            or not function.is_definer
-            or sorted(function.settings) != sorted(one.settings)
-        ):
-            yield f"function {one.name} was changed by hand"
-        helper = installed.helpers.get(one.fits_function)
-        if helper is None:
-            yield (
-                f"function {one.fits_function[1]} is missing: writes to the table fail "
-                "until they are applied"
-            )
-        elif helper.body != one.fits_body:
-            yield f"function {one.fits_function[1]} was changed by hand"
+        yield from _function_differences(one, function, installed)
     if present:
         yield "less of it is watched than before"
-    triggers = {
-        row.name: row for row in old if row.function not in {row.oid for row in present.values()}
-    }
+    unwatched = {row.oid for row in present.values()}
+    yield from _trigger_differences(
+        compiled, oids, {row.name: row for row in old if row.function not in unwatched}
+    )
+
+
+def _redeclared(compiled: CompiledFunction, function: Row[Any]) -> Iterable[str]:
+    """Yield what is declared otherwise than when the installed function was made."""
+    before = columns_of(function.marker)
+    now = [column.name for column in compiled.declared.table.columns]
+    yield from declared_otherwise(before, compiled.columns, now)
+    if missing := [name for name in before if name not in now]:
+        names = ", ".join(missing)
+        yield (
+            f"the triggers still name {names}: they log rows to be read back "
+            "until they are applied"
+        )
+
+
+def _function_differences(
+    compiled: CompiledFunction, function: Row[Any], installed: InstalledFunctions
+) -> Iterable[str]:
+    """Yield what was changed by hand in a function that is declared as it was made, and in the
+    function that checks its table.
+    """
+    if (
+        function.body != compiled.body
+        or function.language != "plpgsql"
+        or not function.is_definer
+        or sorted(function.settings) != sorted(compiled.settings)
+    ):
+        yield f"function {compiled.name} was changed by hand"
+    helper = installed.helpers.get(compiled.fits_function)
+    if helper is None:
+        yield (
+            f"function {compiled.fits_function[1]} is missing: writes to the table fail "
+            "until they are applied"
+        )
+    elif helper.body != compiled.fits_body:
+        yield f"function {compiled.fits_function[1]} was changed by hand"
+
+
+def _trigger_differences(
+    compiled: Iterable[CompiledFunction], oids: Mapping[str, int], installed: dict[str, Row[Any]]
+) -> Iterable[str]:
+    """Yield the differences between compiled triggers and the installed ones of a table, by name.
+    ``oids`` are those of the installed functions.
+    """
     for one in compiled:
         for trigger in one.triggers:
-            row = triggers.pop(trigger.name, None)
+            row = installed.pop(trigger.name, None)
             if row is None:
                 yield f"trigger {trigger.name} is missing"
             elif row.enabled == "D":
                 yield f"trigger {trigger.name} is disabled"
             elif row.function != oids[one.name] or not _is_as_compiled(one, trigger, row):
                 yield f"trigger {trigger.name} was changed by hand"
-    for name in triggers:
+    for name in installed:
         yield f"trigger {name} is one too many"
 
 
@@ -668,9 +695,7 @@ def _filtered(compiled: CompiledFunction, facts: Facts) -> Iterable[str]:
 def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
     first = min(trigger.name.encode() for trigger in compiled.triggers)
     for row in installed.others.get(compiled.place, ()):
-        is_after = not row.type & (BEFORE | INSTEAD)
-        is_foreign = row.marker is None or not MARKER.match(row.marker)
-        if not is_after or row.enabled == "D" or not is_foreign:
+        if not _fires_after_a_change(row):
             continue
         meets = [
             trigger
@@ -689,6 +714,12 @@ def _order(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterabl
                 f"trigger {row.name} of {compiled.place[1]} fires before ours: what it writes is "
                 "logged before the change it answers; give it a name that sorts behind _tgr_"
             )
+
+
+def _fires_after_a_change(row: Row[Any]) -> bool:
+    """Return True if a trigger of others may write when a change is done."""
+    is_foreign = row.marker is None or not MARKER.match(row.marker)
+    return not row.type & (BEFORE | INSTEAD) and row.enabled != "D" and is_foreign
 
 
 def _partitions(compiled: CompiledFunction, installed: InstalledFunctions) -> Iterable[str]:
