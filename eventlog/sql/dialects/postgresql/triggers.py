@@ -472,8 +472,7 @@ def _redeclared(compiled: CompiledFunction, function: Row[Any]) -> Iterable[str]
     if missing := [name for name in before if name not in now]:
         names = ", ".join(missing)
         yield (
-            f"the triggers still name {names}: they log rows to be read back "
-            "until they are applied"
+            f"the triggers still name {names}: they log rows to be read back until they are applied"
         )
 
 
