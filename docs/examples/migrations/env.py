@@ -10,9 +10,8 @@ from models import metadata
 
 import eventlog.alembic  # 1: the operations, and what compares
 
-watched = eventlog.alembic.options(
-    log_table="eventlog"
-)  # 2: the watches in the tables' info, or an eventlog.toml
+# 2: the watches in the tables' info, or an eventlog.toml
+watched = eventlog.alembic.options(log_table="eventlog")
 url = context.get_x_argument(as_dictionary=True).get("url") or context.config.get_main_option(
     "sqlalchemy.url"
 )
