@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -128,63 +128,18 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
     ``of_rows``: the format holds no values of child tables, so a child table with a primary key is
     a class of its own, and the values of any other are excluded.
     """
-    from eventlog.core.catalog import value_column
-    from eventlog.sql.triggers.declared import looks_secret
-    from eventlog.sql.triggers.watch import attribute_names, choose_tables, internal_tables
+    from eventlog.sql.triggers.watch import internal_tables
 
     ignore = internal_tables(database, log)
     where = "" if database.schema is None else f" of schema {toml(database.schema)}"
-    if not any(
-        one.kind == "table" and one.primary_key and one.name not in ignore
-        for one in database.tables
-    ):
-        raise ConfigError(
-            f"there is no table with a primary key{where or ' in the database'}: name the schema "
-            "of the application's tables with --schema, or look whether this user may see them"
-        )
-    by_name = [
-        one.name
-        for one in database.tables
-        if of_rows and one.primary_key and one.name not in ignore
-    ]
-    choice = choose_tables(database, ["*", *by_name], ignore=ignore)
-    if choice.refused:
-        raise together(list(choice.refused.values()))
-    tables = {table.name: table for table in database.tables}
+    classes = _tables_to_watch(database, ignore, where, of_rows=of_rows)
     lines = [f"# The tables{where}, as `eventlog init --tables` found them."]
-    seen = set(choice.tables) | ignore
-    for name in choice.tables:
+    seen = set(classes) | ignore
+    for name in classes:
+        children = _child_tables(database, name, seen)
+        seen |= children.keys()
         lines += ["", "[[watch]]", f"table = {toml(name)}"]
-        attributes = attribute_names(database, tables[name], choice.tables)
-        keys = {(name, key) for key in tables[name].primary_key}
-        secrets = [
-            one for one, place in attributes.items() if looks_secret(one) and place not in keys
-        ]
-        values = {
-            one.name: value.name
-            for one in database.tables
-            if one.name not in seen and (value := value_column(one, tables[name])) is not None
-        }
-        seen |= values.keys()
-        with_children = values and not of_rows
-        if values and of_rows:
-            lines.append(
-                f"exclude = {toml([f'{child}.{value}' for child, value in values.items()])}  # "
-                "without its child tables: the format holds rows of one table"
-            )
-        if secrets:
-            lines.append(
-                (
-                    f"#exclude = {toml(secrets)}  # named like secrets: take the # off, unless "
-                    "they are to be sent"
-                )
-                if with_children or not values
-                else (
-                    "# named like secrets, add them to exclude unless they are to be sent: "
-                    f"{toml(secrets)}"
-                )
-            )
-        lines += (f"# with its child table {toml(child)}" for child in values if with_children)
+        lines += _excludes(database, name, classes, children, of_rows=of_rows)
     left_out = [
         f"# not watched: {toml(one.name)}, "
         + ("a view: see `view` and `base`" if one.kind == "view" else "which has no primary key")
@@ -193,7 +148,79 @@ def watches_of(database: Database, log: LogTable, *, of_rows: bool) -> tuple[str
     ]
     if left_out:
         lines += ["", *left_out]
-    return "\n".join(lines) + "\n", len(choice.tables)
+    return "\n".join(lines) + "\n", len(classes)
+
+
+def _tables_to_watch(
+    database: Database, ignore: Collection[str], where: str, *, of_rows: bool
+) -> Sequence[str]:
+    """Return the tables that can be classes. Raises ConfigError if there are none."""
+    from eventlog.sql.triggers.watch import choose_tables
+
+    with_key = [one for one in database.tables if one.primary_key and one.name not in ignore]
+    if not any(one.kind == "table" for one in with_key):
+        raise ConfigError(
+            f"there is no table with a primary key{where or ' in the database'}: name the schema "
+            "of the application's tables with --schema, or look whether this user may see them"
+        )
+    by_name = [one.name for one in with_key if of_rows]
+    choice = choose_tables(database, ["*", *by_name], ignore=ignore)
+    if choice.refused:
+        raise together(list(choice.refused.values()))
+    return tuple(choice.tables)
+
+
+def _child_tables(database: Database, name: str, seen: Collection[str]) -> dict[str, str]:
+    """Return the child tables of a class that are not seen yet, each with its column of values."""
+    from eventlog.core.catalog import value_column
+
+    parent = next(table for table in database.tables if table.name == name)
+    return {
+        one.name: value.name
+        for one in database.tables
+        if one.name not in seen and (value := value_column(one, parent)) is not None
+    }
+
+
+def _excludes(
+    database: Database,
+    name: str,
+    classes: Sequence[str],
+    children: Mapping[str, str],
+    *,
+    of_rows: bool,
+) -> Iterator[str]:
+    """Yield the lines about what a watch leaves out: values of child tables that the format does
+    not hold, and columns that are named like secrets, for people to decide.
+    """
+    from eventlog.sql.triggers.declared import looks_secret
+    from eventlog.sql.triggers.watch import attribute_names
+
+    table = next(table for table in database.tables if table.name == name)
+    keys = {(name, key) for key in table.primary_key}
+    secrets = [
+        one
+        for one, place in attribute_names(database, table, classes).items()
+        if looks_secret(one) and place not in keys
+    ]
+    if children and of_rows:
+        values = [f"{child}.{value}" for child, value in children.items()]
+        yield (
+            f"exclude = {toml(values)}  # without its child tables: the format holds rows of one "
+            "table"
+        )
+        if secrets:
+            yield (
+                "# named like secrets, add them to exclude unless they are to be sent: "
+                f"{toml(secrets)}"
+            )
+    elif secrets:
+        yield (
+            f"#exclude = {toml(secrets)}  # named like secrets: take the # off, unless they are to "
+            "be sent"
+        )
+    if not of_rows:
+        yield from (f"# with its child table {toml(child)}" for child in children)
 
 
 def _with_database(text: str, config: Config) -> str:

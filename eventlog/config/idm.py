@@ -14,19 +14,16 @@ each parameter is taken over, or named with the reason for leaving it out. No pa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
-from urllib.parse import unquote
-
-from sqlalchemy import URL
 
 from eventlog.config.driver_tags import DRIVER_TAGS
+from eventlog.config.jdbc_urls import jdbc_url
 from eventlog.config.settings import installed_options, installed_sections
 from eventlog.core.options import Option, toml
 from eventlog.errors import ConfigError, XdsError
-from eventlog.sql.connection import load_dialect
 from eventlog.xds.format import parse_document
 
 if TYPE_CHECKING:
@@ -208,6 +205,21 @@ class _Parameters:
     def refuse(self, name: str, reason: str) -> None:
         self.left_out.setdefault(_plain(name), _plain(reason))
 
+    def take(self, name: str, value: str) -> None:
+        """Take a value, or the global value that ``~NAME~`` refers to."""
+        if reference := re.fullmatch(r"~([^~]+)~", value):
+            if reference[1] not in self.global_values:
+                self.refuse(
+                    name, f"refers to the global value {reference[1]}, which is not in the export"
+                )
+                return
+            self.values.setdefault(name, self.global_values[reference[1]])
+        elif self.values.setdefault(name, value) != value:
+            self.refuse(
+                f"{name} (its second value)",
+                "stands twice with different values; the first one counts",
+            )
+
 
 def _driver_config(root: _Element) -> _Element | None:
     """Return the only driver-config of the JDBC driver, None if the parameters are outside of any.
@@ -273,6 +285,7 @@ def _parameters(element: _Element) -> Iterator[str]:
 
 
 def _parameter(element: _Element, section: str, parameters: _Parameters) -> None:
+    """Take the parameter that an element is, or refuse it with the reason."""
     name = _parameter_name(element)
     is_reference = _tag(element) == "gcv-ref"
     value = (
@@ -280,7 +293,7 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
         if is_reference
         else _value(element)
     )
-    if name is None or not value:
+    if name is None or not value or _is_of_the_tool(name, element, section, value):
         return
     if section == "subscriber":
         parameters.subscriber.append(name)
@@ -288,22 +301,26 @@ def _parameter(element: _Element, section: str, parameters: _Parameters) -> None
         parameters.refuse(name, "a secret: set it by the environment")
     elif name in _NOT_TAKEN:
         parameters.refuse(name, _NOT_TAKEN[name])
-    elif name not in DRIVER_TAGS and name not in _READ_ELSEWHERE:
-        # An entry that only folds the form of the administration tool is no parameter.
-        is_leaf = len(element) == 0 or element.find("{*}value") is not None
-        if section and is_leaf and value.casefold() not in ("show", "hide"):
-            parameters.refuse(name, "not a parameter that is known here")
-    elif reference := re.fullmatch(r"~([^~]+)~", value):
-        if reference[1] in parameters.global_values:
-            parameters.values.setdefault(name, parameters.global_values[reference[1]])
-        else:
-            parameters.refuse(
-                name, f"refers to the global value {reference[1]}, which is not in the export"
-            )
-    elif parameters.values.setdefault(name, value) != value:
-        parameters.refuse(
-            f"{name} (its second value)", "stands twice with different values; the first one counts"
-        )
+    elif not _is_known(name):
+        parameters.refuse(name, "not a parameter that is known here")
+    else:
+        parameters.take(name, value)
+
+
+def _is_known(name: str) -> bool:
+    return name in DRIVER_TAGS or name in _READ_ELSEWHERE
+
+
+def _is_of_the_tool(name: str, element: _Element, section: str, value: str) -> bool:
+    """Return True for an entry that is no parameter: it stands outside of the driver's sections, or
+    only folds the form of the administration tool.
+    """
+    if section == "subscriber" or name in _NOT_TAKEN or _is_known(name):
+        return False
+    if element.get("type") == "password-ref" or element.get("is-sensitive") == "true":
+        return False
+    is_leaf = len(element) == 0 or element.find("{*}value") is not None
+    return not section or not is_leaf or value.casefold() in ("show", "hide")
 
 
 def _parameter_name(element: _Element) -> str | None:
@@ -464,13 +481,10 @@ def _url(parameters: _Parameters) -> str | None:
     if parameters.jdbc_url is None:
         parameters.refuse("database URL", "is not in the export: set url")
         return None
-    url, dropped = jdbc_url(parameters.jdbc_url)
-    if url is None:
-        database = re.match(r"jdbc:[\w-]+(:sqlserver)?", parameters.jdbc_url)
-        what = database[0] if database else "its form"
-        parameters.refuse(
-            "database URL", f"{what} is not known here, or the URL has a form of its own: set url"
-        )
+    try:
+        url, dropped = jdbc_url(parameters.jdbc_url)
+    except ConfigError as error:
+        parameters.refuse("database URL", f"{error}; set url")
         return None
     if dropped:
         parameters.refuse(
@@ -486,115 +500,7 @@ def _url(parameters: _Parameters) -> str | None:
             pass
     if user is None:
         parameters.refuse("user", "is not in the export: add it to url")
-    try:
-        load_dialect(url.get_backend_name())
-    except ConfigError as error:
-        parameters.refuse("database", str(error))
     return url.set(username=user).render_as_string(hide_password=False)
-
-
-_HOSTS: Final = r"(?P<hosts>[^/?;]*)"
-_ORACLE: Final = r"jdbc:oracle:(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
-_JDBC_URLS: Final = tuple(
-    (re.compile(pattern, re.IGNORECASE), drivername)
-    for pattern, drivername in (
-        (
-            rf"jdbc:postgresql://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?",
-            "postgresql+psycopg",
-        ),
-        (r"jdbc:postgresql:(?P<database>[^/?]+)(?:\?(?P<query>.*))?", "postgresql+psycopg"),
-        (
-            rf"{_ORACLE}(?://)?(?P<hosts>[^/:?@()]+(?::[0-9]+)?)/(?P<service>[^?:]+)(?:[?:].*)?",
-            "oracle+oracledb",
-        ),
-        (rf"{_ORACLE}(?P<hosts>[^/:?@()]+:[0-9]+):(?P<database>[^/?:]+)", "oracle+oracledb"),
-        (rf"{_ORACLE}(?P<hosts>[^/:?@()]+)", "oracle+oracledb"),
-        (rf"jdbc:mysql://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "mysql+pymysql"),
-        (rf"jdbc:mariadb://{_HOSTS}/(?P<database>[^?]*)(?:\?(?P<query>.*))?", "mariadb+pymysql"),
-        (rf"jdbc:(?:microsoft:)?sqlserver://{_HOSTS}(?:;(?P<query>.*))?", "mssql+pyodbc"),
-        (
-            rf"jdbc:jtds:sqlserver://{_HOSTS}(?:/(?P<database>[^;]*))?(?:;(?P<query>.*))?",
-            "mssql+pyodbc",
-        ),
-    )
-)
-
-
-def jdbc_url(text: str) -> tuple[URL | None, list[str]]:
-    """Return the SQLAlchemy URL of a JDBC URL, and the names of the properties that were left out.
-    The URL is None if its form is unknown.
-
-    The user is taken from the JDBC URL, a password never.
-    """
-    for pattern, drivername in _JDBC_URLS:
-        match = pattern.fullmatch(text.strip())
-        if match is None:
-            continue
-        parts = match.groupdict()
-        properties = dict(_properties(parts.get("query") or ""))
-        database = (
-            parts.get("database")
-            or properties.pop("databasename", None)
-            or properties.pop("database", None)
-        )
-        user = properties.pop("user", None) or (parts.get("login") or "").strip('"') or None
-        query: dict[str, str] = {}
-        if drivername.startswith("postgresql"):
-            query = _postgresql_query(properties)
-        if parts.get("service"):
-            query["service_name"] = parts["service"]
-        # The syntax has no @ here, but a password could precede one.
-        hosts = [part.rpartition("@")[2] for part in (parts.get("hosts") or "").split(",") if part]
-        if len(hosts) > 1:
-            query["host"] = ",".join(_host(part)[0] for part in hosts)
-            query["port"] = ",".join(str(_host(part)[1] or 5432) for part in hosts)
-            host, port = None, None
-        else:
-            host, port = _host(hosts[0]) if hosts else ("localhost", None)
-        url = URL.create(
-            drivername,
-            user,
-            None,
-            host,
-            port,
-            None if database is None else unquote(database) or None,
-            query,
-        )
-        return url, sorted(properties)
-    return None, []
-
-
-def _host(text: str) -> tuple[str, int | None]:
-    match = re.fullmatch(r"(\[[^\]]*\]|[^:\\]*)(?:\\[^:]*)?(?::([0-9]{1,5}))?", text)
-    return (
-        (text, None)
-        if match is None
-        else (match[1].strip("[]"), int(match[2]) if match[2] else None)
-    )
-
-
-def _properties(query: str) -> Iterable[tuple[str, str]]:
-    for part in re.split("[&;]", query):
-        name, _, value = part.partition("=")
-        if name.strip():
-            yield name.strip().lower(), unquote(value.strip())
-
-
-def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
-    """Move the properties that the database's own driver knows out of ``properties``, and return
-    them in its form.
-    """
-    query = {}
-    mode = properties.pop("sslmode", None)
-    encrypted = properties.pop("ssl", None)
-    if mode is None and encrypted is not None and encrypted.casefold() in ("", "true"):
-        mode = "verify-full"  # the default of the Java driver
-    if mode is not None:
-        query["sslmode"] = mode
-    schema = properties.pop("currentschema", None)
-    if schema is not None:
-        query["options"] = "-csearch_path=" + re.sub(r"([\\ ])", r"\\\1", schema)
-    return query
 
 
 def _plain(text: str) -> str:

@@ -15,7 +15,8 @@ from shared import Run
 from sqlalchemy import make_url
 
 from eventlog.config.driver_tags import DRIVER_TAGS
-from eventlog.config.idm import DriverConfig, jdbc_url, read_driver, toml_text
+from eventlog.config.idm import DriverConfig, read_driver, toml_text
+from eventlog.config.jdbc_urls import jdbc_url
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError
 
@@ -357,36 +358,45 @@ URLS = [
     "oracle+oracledb://host:1521?service_name=svc.example", []), ("jdbc:oracle:thin:@host:1521/svc",
     "oracle+oracledb://host:1521?service_name=svc", []),
     ("jdbc:oracle:thin:scott/gehe@im@host:1521:sid", "oracle+oracledb://scott@host:1521/sid", []),
-    ("jdbc:oracle:oci8:@tns-name", "oracle+oracledb://tns-name", []), ("jdbc:mysql://host:3306/db",
-    "mysql+pymysql://host:3306/db", []), ("jdbc:mariadb://host:3306/db?user=u&password=geheim",
-    "mariadb+pymysql://u@host:3306/db", ["password"]),
-     ("jdbc:sqlserver://host:1433;databaseName=db;user=sa;password=geheim",
-    "mssql+pyodbc://sa@host:1433/db", ["password"]), ("jdbc:jtds:sqlserver://host/db",
-    "mssql+pyodbc://host/db", []), ("jdbc:oracle:thin:@(DESCRIPTION=(ADDRESS=(HOST=h)))", None, []),
-    ("jdbc:db2://host:50000/db", None, []),
-    ("jdbc:sybase:Tds:host:2048/db", None, []),
+    ("jdbc:oracle:oci8:@tns-name", "oracle+oracledb://tns-name", []),
+    ("jdbc:mariadb://host:3306/db?user=u&password=geheim", "mariadb+pymysql://u@host:3306/db",
+     ["password"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("jdbc", "url", "left_out"), URLS)
 def test_jdbc_urls_become_urls_of_sqlalchemy_without_password(
-    jdbc: str, url: str | None, left_out: list[str]
+    jdbc: str, url: str, left_out: list[str]
 ) -> None:
     found, names = jdbc_url(jdbc)
-    assert (None if found is None else found.render_as_string(hide_password=False), names) == (
-        url,
-        left_out,
-    )
-    if found is not None:
-        assert make_url(found.render_as_string()) == found
+    assert (found.render_as_string(hide_password=False), names) == (url, left_out)
+    assert make_url(found.render_as_string()) == found
 
 
-def test_a_url_that_is_not_known_is_named_without_its_text() -> None:
+@pytest.mark.parametrize(
+    ("jdbc", "reason"),
+    [
+        ("jdbc:mysql://host:3306/db", "MySQL is not supported"),
+        ("jdbc:sqlserver://host:1433;databaseName=db;user=sa;password=geheim", "'sqlserver'"),
+        ("jdbc:microsoft:sqlserver://host;password=geheim", "'sqlserver' is not supported"),
+        ("jdbc:jtds:sqlserver://host/db", "'sqlserver' is not supported"),
+        ("jdbc:db2://h:1/d:user=u;password=geheim;", "'db2' is not supported"),
+        ("jdbc:sybase:Tds:host:2048/db", "'sybase' is not supported"),
+        ("jdbc:oracle:thin:@(DESCRIPTION=(ADDRESS=(HOST=h)))", "of oracle in this form"),
+        ("jdbc:sqlite:hr.db", "of sqlite in this form"),
+        ("jdbc:", "is not supported"),
+    ],
+)
+def test_the_url_of_a_database_that_is_not_supported_is_refused_by_its_name_without_its_text(
+    jdbc: str, reason: str
+) -> None:
     driver = read_driver(
-        b"<a><log-table>l</log-table><auth-server>jdbc:db2://h:1/d:user=u;password=geheim;</auth-server></a>"
+        f"<a><log-table>l</log-table><auth-server>{jdbc}</auth-server></a>".encode()
     )
     assert driver.url is None
-    assert reasons(driver)["database URL"].startswith("jdbc:db2 is not known here")
+    assert reason in reasons(driver)["database URL"]
+    assert reasons(driver)["database URL"].endswith("; set url")
+    assert "geheim" not in toml_text(driver, "x")
 
 
 TEXTS = st.text(alphabet=st.characters(exclude_categories=["Cs", "Cc"]), max_size=30)

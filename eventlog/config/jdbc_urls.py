@@ -1,0 +1,103 @@
+"""JDBC URLs as URLs of SQLAlchemy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import unquote
+
+from sqlalchemy import URL
+
+from eventlog.errors import ConfigError
+from eventlog.sql.connection import load_dialect
+
+_SERVERS: Final = r"//(?P<hosts>[^/?;]*)/(?P<database>[^?]*)(?:\?(?P<query>.*))?"
+_ORACLE: Final = r"(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
+
+_FORMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+    "postgresql": (
+        "postgresql+psycopg",
+        (_SERVERS, r"(?P<database>[^/?]+)(?:\?(?P<query>.*))?"),
+    ),
+    "oracle": (
+        "oracle+oracledb",
+        (
+            rf"{_ORACLE}(?://)?(?P<hosts>[^/:?@()]+(?::[0-9]+)?)/(?P<service>[^?:]+)(?:[?:].*)?",
+            rf"{_ORACLE}(?P<hosts>[^/:?@()]+:[0-9]+):(?P<database>[^/?:]+)",
+            rf"{_ORACLE}(?P<hosts>[^/:?@()]+)",
+        ),
+    ),
+    "mariadb": ("mariadb+pymysql", (_SERVERS,)),
+}
+"""The driver of each database, and the forms that its JDBC URL has behind ``jdbc:<database>:``."""
+
+
+def jdbc_url(text: str) -> tuple[URL, list[str]]:
+    """Return the SQLAlchemy URL of a JDBC URL, and the names of the properties that were left out.
+    The user is taken from the JDBC URL, a password never.
+
+    Raises ConfigError, without the text, for a database that is not supported, and for a form that
+    is not known.
+    """
+    head = re.match(r"jdbc:(?:(?:microsoft|jtds):)?(\w*):?", text.strip(), re.IGNORECASE)
+    name, rest = (head[1].lower(), text.strip()[head.end() :]) if head else ("", "")
+    load_dialect(name)
+    drivername, forms = _FORMS.get(name, ("", ()))
+    found = (re.fullmatch(form, rest, re.IGNORECASE) for form in forms)
+    match = next(filter(None, found), None)
+    if match is None:
+        raise ConfigError(f"a JDBC URL of {name} in this form is not known here")
+    parts = match.groupdict()
+    properties = dict(_properties(parts.get("query") or ""))
+    user = properties.pop("user", None) or (parts.get("login") or "").strip('"') or None
+    query = _postgresql_query(properties) if name == "postgresql" else {}
+    if parts.get("service"):
+        query["service_name"] = parts["service"]
+    host, port = _server(parts.get("hosts") or "", query)
+    database = unquote(parts.get("database") or "") or None
+    return URL.create(drivername, user, None, host, port, database, query), sorted(properties)
+
+
+def _server(hosts: str, query: dict[str, str]) -> tuple[str | None, int | None]:
+    """Return host and port; several hosts go into ``query``, as libpq has them."""
+    # The syntax has no @ here, but a password could precede one.
+    servers = [_host(part.rpartition("@")[2]) for part in hosts.split(",") if part]
+    if len(servers) > 1:
+        query["host"] = ",".join(host for host, _ in servers)
+        query["port"] = ",".join(str(port or 5432) for _, port in servers)
+        return None, None
+    return servers[0] if servers else ("localhost", None)
+
+
+def _host(text: str) -> tuple[str, int | None]:
+    match = re.fullmatch(r"(\[[^\]]*\]|[^:]*)(?::([0-9]{1,5}))?", text)
+    return (
+        (text, None)
+        if match is None
+        else (match[1].strip("[]"), int(match[2]) if match[2] else None)
+    )
+
+
+def _properties(query: str) -> Iterator[tuple[str, str]]:
+    for part in query.split("&"):
+        name, _, value = part.partition("=")
+        if name.strip():
+            yield name.strip().lower(), unquote(value.strip())
+
+
+def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
+    """Move the properties that the database's own driver knows out of ``properties``, and return
+    them in its form.
+    """
+    query = {}
+    mode = properties.pop("sslmode", None)
+    encrypted = properties.pop("ssl", None)
+    if mode is None and encrypted is not None and encrypted.casefold() in ("", "true"):
+        mode = "verify-full"  # the default of the Java driver
+    if mode is not None:
+        query["sslmode"] = mode
+    schema = properties.pop("currentschema", None)
+    if schema is not None:
+        query["options"] = "-csearch_path=" + re.sub(r"([\\ ])", r"\\\1", schema)
+    return query
