@@ -59,8 +59,8 @@ class _Size(click.ParamType[int]):
              default=DEFAULT_FORMAT, metavar="FORMAT",
              help="What is written: {names}.")  # fmt: skip
 @click.option("--map", "map_file", type=FILE, metavar="FILE",
-              help=("Options of the format's writer, TOML or JSON, as of `eventlog convert`; "
-"XDS: none."))  # fmt: skip
+              help="Options of the format's writer, TOML or JSON, as of `eventlog convert`; "
+              "XDS: none.")  # fmt: skip
 @click.option(
     "--last-sequence",
     metavar="SEQUENCE",
@@ -85,9 +85,9 @@ class _Size(click.ParamType[int]):
     help="When all documents are complete, mark exactly the rows that were read.",
 )
 @click.option("--file-layout", type=click.Choice(_FILE_LAYOUTS), metavar="LAYOUT",
-              help=("How files hold it. Lines, documents (a file an envelope) or parquet (an "
-"event a row); Qlik messages: lines; change tables: parquet, csv or json.  "
-"[default: the first of these]"))  # fmt: skip
+              help="How files hold it. Lines, documents (a file an envelope) or parquet (an event "
+              "a row); Qlik messages: lines; change tables: parquet, csv or json.  "
+              "[default: the first of these]")  # fmt: skip
 @click.option("--compression", type=click.Choice(["none", "gzip", "zstd"]), default="none",
               help="Compression of the files.")  # fmt: skip
 @click.option("--max-file-size", type=_Size(), default="256MiB", metavar="SIZE",
@@ -95,12 +95,12 @@ class _Size(click.ParamType[int]):
 @click.option("--partition-rows", type=click.IntRange(min=1), default=200_000, metavar="ROWS",
               help="Rows that one task reads and writes at most.")  # fmt: skip
 @click.option("--connections", type=click.IntRange(min=0), default=0, metavar="NUMBER",
-              help=("Connections open at once at most, beside the driver's two; 0 = as many as "
-"tasks run."))  # fmt: skip
+              help="Connections open at once at most, beside the driver's two; "
+              "0 = as many as tasks run.")  # fmt: skip
 @click.option("--acknowledge", type=click.Choice(["mark", "delete"]),
-              help=("With --mark: set the status of the rows (about 4 us each on the server, "
-"and a dead row to vacuum) or delete them (0.6 us).  [default: delete if "
-"delete_from_log is set]"))  # fmt: skip
+              help="With --mark: set the status of the rows (about 4 us each on the server, and a "
+              "dead row to vacuum) or delete them (0.6 us).  "
+              "[default: delete if delete_from_log is set]")  # fmt: skip
 @click.option(
     "--estimate", is_flag=True, help="Convert nothing: print rows, parts, bytes and expected times."
 )
@@ -110,8 +110,8 @@ class _Size(click.ParamType[int]):
     help="Hold no row: publishers send them all the same, and --mark is refused.",
 )
 @click.option("--abandon", is_flag=True,
-              help=("Convert nothing: give the rows of DIR back to the publisher; its files "
-"count no more."))  # fmt: skip
+              help="Convert nothing: give the rows of DIR back to the publisher; "
+              "its files count no more.")  # fmt: skip
 @click.option("--yes", "-y", is_flag=True, help="With --abandon: also if marking has begun.")
 @json_option
 @click.pass_obj

@@ -123,8 +123,8 @@ The last is less than the first if there are none.
 
 @click.command(cls=Command)
 @click.option("--keep", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-              help=("Work in this directory and leave database, documents and eventlog.toml "
-"there."))  # fmt: skip
+              help="Work in this directory and leave database, documents "
+              "and eventlog.toml there.")  # fmt: skip
 @click.option(
     "--no-backlog",
     is_flag=True,

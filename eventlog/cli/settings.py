@@ -48,11 +48,11 @@ SELF_EXPLAINING: Final = (BASE, BOOLEAN, COLUMN_MAP, NAMES, PATH, TEXT, URL, WEB
 @click.command(cls=Command)
 @click.option("--force", is_flag=True, help="Overwrite the file if it is there.")
 @click.option("--from-driver", type=FILE, metavar="FILE",
-              help=("Take over the exported configuration (XML) of "
-"the vendor's JDBC driver."))  # fmt: skip
+              help="Take over the exported configuration (XML) of the vendor's "
+              "JDBC driver.")  # fmt: skip
 @click.option("--tables", "fill", is_flag=True,
-              help=("Write a [[watch]] for each table of the database "
-"that has a primary key."))  # fmt: skip
+              help="Write a [[watch]] for each table of the database "
+              "that has a primary key.")  # fmt: skip
 @click.pass_obj
 def init(context: CommandContext, force: bool, from_driver: Path | None, fill: bool) -> None:
     """Write a commented eventlog.toml, or the FILE of --config, with every option and its default.

@@ -88,19 +88,8 @@ class OpenTransaction:
     """
 
     __slots__ = (
-        "_blocks",
-        "_file",
-        "_gone",
-        "_highest",
-        "_in_file",
-        "_layouts",
-        "_ordered",
-        "_seen",
-        "_unpaired",
-        "begin_seq",
-        "bytes_in_memory",
-        "entries",
-        "os_user",
+        "_blocks", "_file", "_gone", "_highest", "_in_file", "_layouts", "_ordered", "_seen",
+        "_unpaired", "begin_seq", "bytes_in_memory", "entries", "os_user",
     )  # fmt: skip
 
     def __init__(self, begin_seq: int, os_user: int) -> None:

@@ -298,9 +298,7 @@ def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> It
                 oper_date = oper_date_bytes(oper_date)
             if not (
                 type(extdata) is int is type(transact_id) is type(address) is type(typ)
-                is type(len1)
-                is type(len2)
-                is type(tabnum) is type(blobatr)
+                is type(len1) is type(len2) is type(tabnum) is type(blobatr)
                 and (rowid is None or type(rowid) is int)
                 and (channel is None or type(channel) is int)
             ):  # fmt: skip

@@ -393,9 +393,10 @@ class ClassSource:
     def _typed(self, texts: Mapping[str, str | None]) -> dict[str, Any]:
         readers = self.columns.readers
         return {
-            name: None if text is None else readers[name](text) for name,
-            text in texts.items() if name in readers
-        }  # fmt: skip
+            name: None if text is None else readers[name](text)
+            for name, text in texts.items()
+            if name in readers
+        }
 
 
 def _class_named(context: Context, name: str) -> ObjectClass:

@@ -171,11 +171,11 @@ def _rows(
 
 def _batches(capture: int, rows: Iterator[tuple[bytes, Any]]) -> Iterator[pa.RecordBatch]:
     while several := list(islice(rows, _BATCH)):
+        pickled = [pickle.dumps(row, pickle.HIGHEST_PROTOCOL) for _, row in several]
         yield pa.RecordBatch.from_pydict({
             "capture": pa.array([capture] * len(several), pa.int32()),
             "key": pa.array([key for key, _ in several], pa.binary()),
-            "row": pa.array([pickle.dumps(row, pickle.HIGHEST_PROTOCOL) for _, row in several],
-            pa.binary()),
+            "row": pa.array(pickled, pa.binary()),
         })  # fmt: skip
 
 

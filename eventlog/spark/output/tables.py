@@ -149,9 +149,15 @@ _Stored = tuple[Any, ...]
 def _fixed_columns(options: WriteOptions) -> list[tuple[str, pa.DataType]]:
     """Return the columns that every row has beside its data."""
     mask = pa.binary() if options.file_format == "parquet" else pa.string()
-    return [("place", pa.int64()), ("numbers", pa.int64()), ("prefix", pa.string()), ("letter",
-            pa.string()), ("mask", mask), ("position", pa.string()), ("time", pa.timestamp("us",
-             "UTC"))]  # fmt: skip
+    return [
+        ("place", pa.int64()),
+        ("numbers", pa.int64()),
+        ("prefix", pa.string()),
+        ("letter", pa.string()),
+        ("mask", mask),
+        ("position", pa.string()),
+        ("time", pa.timestamp("us", "UTC")),
+    ]
 
 
 _NUMBERS, _PREFIX = 1, 2
