@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -50,6 +50,22 @@ def wait_until(holds: Callable[[], object], what: str = "it holds") -> None:
     while not holds():
         assert time.monotonic() < deadline, f"waited {PATIENCE:g} s in vain until {what}"
         time.sleep(0.01)
+
+
+# --- steps that a process dies at -----------------------------------------------------------------
+
+
+def one_of_each(names: Sequence[str]) -> list[int]:
+    """The number, from 1, of one step of each name, now an early one and now a late one."""
+    places: dict[str, list[int]] = {}
+    for number, name in enumerate(names, 1):
+        places.setdefault(name, []).append(number)
+    return sorted(found[turn % len(found)] for turn, found in enumerate(places.values()))
+
+
+def each_step(names: Sequence[str]) -> list[int]:
+    """The numbers, from 1, of all steps."""
+    return [*range(1, len(names) + 1)]
 
 
 # --- databases ------------------------------------------------------------------------------------

@@ -4,7 +4,8 @@
 
 Reads numbers from standard input. For each it forks a process that publishes the queue once and
 dies at that step (0 = never), and answers with the name of the step it died at, ``done``, or what
-went wrong. One interpreter for many deaths; each process reads CONFIG anew.
+went wrong; to -1 with the names of all steps. One interpreter for many deaths; each process reads
+CONFIG anew.
 """
 
 from __future__ import annotations
@@ -31,11 +32,12 @@ class Steps:
     """
 
     def __init__(self, last: int, report: int) -> None:
-        self.last, self.report, self.count = last, report, 0
+        self.last, self.report = last, report
+        self.names: list[str] = []
 
     def take(self, name: str) -> None:
-        self.count += 1
-        if self.count == self.last:
+        self.names.append(name)
+        if len(self.names) == self.last:
             os.write(self.report, f"{name}\n".encode())
             os.kill(os.getpid(), signal.SIGKILL)
 
@@ -100,8 +102,9 @@ def forked(publish: Callable[[Steps], None]) -> None:
         if child == 0:
             code = 1
             try:
-                publish(Steps(int(line), writer))
-                os.write(writer, b"done\n")
+                steps = Steps(int(line), writer)
+                publish(steps)
+                os.write(writer, ("; ".join(steps.names) if steps.last < 0 else "done").encode())
                 code = 0
             except BaseException:
                 os.write(writer, traceback.format_exc().replace("\n", " | ").encode() + b"\n")

@@ -5,7 +5,7 @@ refused keys.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from io import StringIO
@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from bucket import ACCESS_KEY, KEYS, SECRET_KEY, Store
 from publishers import install, write_config
 from shared import execute, fetch, statuses, url_of
-from test_kill import QUEUE, TABLES, Publisher
+from test_kill import CHOSEN, QUEUE, TABLES, Publisher
 
 from eventlog import cli
 from eventlog.config.effective import effective
@@ -331,15 +331,22 @@ class ObjectsPublisher(Publisher):
 
 
 @pytest.mark.timeout(900)  # some hundred publishers, each of which dies
+@pytest.mark.parametrize("chosen", CHOSEN)
 def test_killed_at_any_step_every_event_is_in_one_object(
-    database: sa.Engine, tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+    database: sa.Engine,
+    tmp_path: Path,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    chosen: Callable[[Sequence[str]], list[int]],
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     monkeypatch.setattr(ObjectsPublisher, "store", store, raising=False)
     with closing(ObjectsPublisher(database, tmp_path, "lines", mark_interval=0)) as killed:
-        names = killed.die_at_every_step()
-    assert names >= {
+        steps = killed.steps()
+        names = killed.die_at(chosen(steps))
+    assert len(set(names)) > 6
+    assert set(steps) >= {
         "before the state is put",
         "after the state is put",
         "before an object is put",

@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from lxml import etree
 from platforms import Platform
+from shared import each_step, one_of_each
 
 DRIVER = Path(__file__).parents[2] / "faults" / "kill_driver.py"
 CHANGES = (
@@ -58,33 +59,42 @@ def published(process: subprocess.Popen[str], last_step: int) -> str:
     return process.stdout.readline().strip()
 
 
+def fill(queue: Platform) -> None:
+    """The same changes wait again, and nothing was published."""
+    queue.run(
+        "DELETE FROM eventlog",
+        "DELETE FROM usr",
+        "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2')",
+    )
+    queue.run("DELETE FROM eventlog", *CHANGES)
+    for path in (queue.place / "documents").glob("*"):
+        path.unlink()
+
+
+def found(queue: Platform) -> set[str]:
+    """The events in the documents."""
+    return {
+        etree.tostring(event.find("association")).decode() + event.tag
+        for path in sorted((queue.place / "documents").glob("*.xml"))
+        for event in etree.parse(path).iterfind("input/*")
+    }
+
+
+@pytest.mark.parametrize("chosen", [one_of_each, pytest.param(each_step, marks=pytest.mark.soak)])
 def test_whenever_it_dies_every_event_arrives_and_every_row_is_marked(
-    queue: Platform, driver: subprocess.Popen[str]
+    queue: Platform, driver: subprocess.Popen[str], chosen: Callable[[Sequence[str]], list[int]]
 ) -> None:
-    told, step, expected = "", 0, None
-    while told != "done":
-        queue.run(
-            "DELETE FROM eventlog",
-            "DELETE FROM usr",
-            "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2')",
-        )
-        queue.run("DELETE FROM eventlog", *CHANGES)
-        documents = queue.place / "documents"
-        for path in documents.glob("*"):
-            path.unlink()
-        told = published(driver, step) if step else "killed: nothing"
-        assert told == "done" or told.startswith("killed: "), told
+    assert published(driver, 0) == "done"
+    fill(queue)
+    steps = chosen(published(driver, -1).split("; "))
+    expected = found(queue)
+    for step in steps:
+        fill(queue)
+        assert published(driver, step).startswith("killed: ")
         assert published(driver, 0) == "done"
         with queue.engine.connect() as conn:
             asked = "SELECT status, COUNT(*) FROM eventlog GROUP BY status"
             assert [row[0] for row in conn.exec_driver_sql(asked)] == ["S"]
             assert conn.exec_driver_sql("SELECT COUNT(*) FROM eventlog_inflight").scalar() == 0
-        found = [
-            etree.tostring(event.find("association")).decode() + event.tag
-            for path in sorted(documents.glob("*.xml"))
-            for event in etree.parse(path).iterfind("input/*")
-        ]
-        expected = expected or found
-        assert set(found) == set(expected)
-        step += 1
-    assert step > 20
+        assert found(queue) == expected
+    assert len(steps) > 10
