@@ -62,9 +62,14 @@ def main() -> None:
 
 
 def _offsets(reader: Any) -> tuple[Any, Any]:
-    start = reader.initialOffset()
+    start = _begin(reader)
     reader.prepareForTriggerAvailableNow()
     return start, reader.latestOffset(start, reader.getDefaultReadLimit())
+
+
+def _begin(reader: Any) -> Any:
+    """The end of the first batch, which has no rows."""
+    return reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
 
 
 def _rows(config: str, rows: int, rounds: int) -> None:
@@ -169,7 +174,7 @@ def _small_batches(bench: common.Server, config: str, rows: int, batches: int) -
     from stream_engine import reader_of
 
     reader = reader_of(config=config, starting="latest")
-    offset = reader.initialOffset()
+    offset = _begin(reader)
     spent, clocks = [], []
     for number in range(batches):
         bench.run(
@@ -197,7 +202,7 @@ def _idle(config: str, seconds: float) -> None:
     from stream_engine import reader_of
 
     reader = reader_of(config=config, starting="latest")
-    offset = reader.initialOffset()
+    offset = _begin(reader)
     for _ in range(8):  # a look that has had nothing new waits longer each time
         reader.latestOffset(offset, reader.getDefaultReadLimit())
     began, clock, looks = time.process_time(), time.perf_counter(), 0

@@ -41,7 +41,7 @@ from eventlog.publisher.configured_classes import (
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, publisher_options, settle_epoch
-from eventlog.spark.change_offsets import Offset, between, common, length, within
+from eventlog.spark.change_offsets import Offset, between, common, length, minus, within
 from eventlog.spark.change_parts import Folding, held_back
 from eventlog.spark.job import without_settings_of_others
 from eventlog.sql import consumers
@@ -225,6 +225,8 @@ class _Kept:
         self.dialect, self.engine = dialect_of(url), connect(url)
         with as_database_errors(self.engine):
             self.connection = self.engine.connect()
+            self.dialect.begin_publishing(self.connection)
+            self.connection.commit()
 
     def serves(self, file: str | None) -> bool:
         """Return True for a connection of this process, with the same configuration, that is still
@@ -289,9 +291,10 @@ class ChangeLog:
 
     ``looks`` has the highest record_id at a moment, and the open transactions that had written the
     log right after it. When all of these have ended, no row up to the record_id can still appear
-    (spec/event-log.md 13.1). The looks are dropped with the connection. ``line`` has the rows that
-    a consumer's line records as done; None without a consumer. ``is_new``: the check for rows
-    removed before the line was written is still to come.
+    (spec/event-log.md 13.1). The looks are dropped with the connection. ``unused`` are numbers
+    below such a record_id that no row has, nor had. ``line`` has the rows that a consumer's line
+    records as done, and ``begun`` says when the line was written; None and empty without a
+    consumer.
     """
 
     file: str | None
@@ -299,8 +302,9 @@ class ChangeLog:
     starting: str = EARLIEST
     with_document: bool = False
     looks: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    unused: RecordSet = field(default_factory=RecordSet)
     line: RecordSet | None = None
-    is_new: bool = False
+    begun: str = ""
     epoch: str = ""
     _open: tuple[Engine, Connection, Dialect, LogTable] | None = None
     _config: Config | None = None
@@ -340,11 +344,13 @@ class ChangeLog:
             conn = stack.enter_context(engine.connect())
             log = find_log(conn, dialect, config)
             self.looks.clear()
+            self.unused = RecordSet()
             if self.consumer is None:
                 self._enter_unnamed(conn, dialect, log)
             else:
                 self._enter_as_consumer(conn, dialect, log, config, self.consumer)
-                refuse_pooling(conn, dialect, describe(url))
+            # The lock, the snapshots and the durability of a stream are of its session.
+            refuse_pooling(conn, dialect, describe(url))
             conn.commit()
             stack.pop_all()
         self._open = engine, conn, dialect, log
@@ -378,7 +384,6 @@ class ChangeLog:
         ledger.check_rights(conn, dialect, log, deletes=False)
         dialect.begin_publishing(conn)
         server = dialect.server_parts(conn, log)
-        self.is_new = self.is_new or consumers.read_consumer(conn, log, consumer) is None
         ledger.lock(conn, dialect, log)
         options = publisher_options(config, dialect.current_user(conn), dialect.fold_name)
         context = Context(
@@ -387,7 +392,7 @@ class ChangeLog:
         self.epoch = settle_epoch(context, server)
         line = consumers.read_consumer(conn, log, consumer)
         assert line is not None  # the consumer was registered under the lock
-        self.line = line.done
+        self.line, self.begun = line.done, line.begun.isoformat()
 
     def close(self) -> None:
         """Close the connection, and so release the consumer."""
@@ -443,26 +448,30 @@ class ChangeLog:
         Raises ConfigError if rows were removed.
         """
         with self._session() as (conn, dialect, log):
-            if self.line is not None:
-                return Offset(self.epoch, self.line.copy())
+            done = self._first_set(conn, dialect, log)
             removed = read_removed(conn, log)
-            if self.starting == LATEST:
-                done = consumers.first_set(conn, dialect, log, consumers.NOW)
-                done.add([(1, removed)])
-                dialect.make_durable(conn)
-                return Offset(self.epoch, done)
-            if self.starting != EARLIEST:
-                first = int(self.starting)
-                if removed >= first:
-                    raise ConfigError(
-                        f"starting = {first}: rows up to record_id {removed} were removed from the "
-                        f'log {log}; start behind it, or with "earliest" (what the log still holds)'
-                    )
-                return Offset(self.epoch, RecordSet(first - 1))
-            # Below it, exactly the existing rows are to be read.
-            done = RecordSet(removed)
-            done.discard(shown_ranges(conn, dialect, log, [(1, removed)] if removed else []))
-            return Offset(self.epoch, done)
+            # Who is still open may have drawn such a number: its row is read when it commits. But
+            # nobody can say of these numbers whether a row was removed.
+            absent = RecordSet(removed)
+            absent.discard(done.spans)
+            if removed:
+                absent.discard(shown_ranges(conn, dialect, log, [(1, removed)]))
+            dialect.make_durable(conn)
+            return Offset(self.epoch, done, None, absent, self.begun)
+
+    def _first_set(self, conn: Connection, dialect: Dialect, log: LogTable) -> RecordSet:
+        """Return the rows that a new query counts as read."""
+        if self.line is not None:
+            return self.line.copy()
+        if self.starting in _BEGINS:
+            return consumers.first_set(conn, dialect, log, _BEGINS[self.starting])
+        first = int(self.starting)
+        if (removed := read_removed(conn, log)) >= first:
+            raise ConfigError(
+                f"starting = {first}: rows up to record_id {removed} were removed from the "
+                f'log {log}; start behind it, or with "earliest" (what the log still holds)'
+            )
+        return RecordSet(first - 1)
 
     # the end of the log
 
@@ -502,6 +511,8 @@ class ChangeLog:
                 rows = between(start.done, end)
                 number, last = count_rows(conn, dialect, log, rows, limit)
                 if not number:
+                    if target is None:
+                        self._note_unused(conn, log, between(start.done, decided))
                     return start
                 if most_rows is not None and limit is not None and number == limit:
                     rows = self._without_open(conn, dialect, log, rows, last)
@@ -515,7 +526,9 @@ class ChangeLog:
                 done.add(rows)
                 # A crash of the server takes back nothing that a batch has.
                 dialect.make_durable(conn)
-                return Offset(self.epoch, done, number)
+                absent = start.absent.copy()
+                absent.discard(done.spans)
+                return Offset(self.epoch, done, number, absent, self.begun)
 
     def _decided(
         self, conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet
@@ -547,6 +560,17 @@ class ChangeLog:
         if ended:
             decided.add([(1, ended)])
         return decided
+
+    def _note_unused(self, conn: Connection, log: LogTable, gaps: Sequence[Range]) -> None:
+        """Note decided numbers that a statement has shown no row of: they were rolled back, unless
+        a row was removed.
+
+        The offset stays as it is while there is no new row; without this note a later purge would
+        make them removed rows that the stream has not read.
+        """
+        new = minus(gaps, self.unused)
+        if new:
+            self.unused.add(within(new, read_removed(conn, log) + 1, new[-1][1]))
 
     def _without_open(
         self, conn: Connection, dialect: Dialect, log: LogTable, rows: Sequence[Range], last: int
@@ -580,23 +604,15 @@ class ChangeLog:
     ) -> None:
         """Raise RowsRemoved if unread rows that no line protected were removed."""
         removed = read_removed(conn, log)
-        bare = start.done.gaps(removed)
-        if self.line is not None:
-            # A line written just now has not protected the rows that an older checkpoint still has
-            # to read.
-            was_protected = not self.is_new or start.done.encode() == self.line.encode()
-            if was_protected:
-                bare = common(bare, self.line.spans)
+        bare = minus(minus(start.done.gaps(removed), start.absent), self.unused)
+        # A line that was written since has not protected what the checkpoint still has to read.
+        if self.line is not None and start.line == self.begun:
+            bare = common(bare, self.line.spans)
         if bare and count_rows(conn, dialect, log, bare)[0] < length(bare):
-            if self.consumer is not None and self.is_new:
-                # The next start of the query has to find that out too.
-                consumers.forget(conn, log, self.consumer)
-                conn.commit()
             raise RowsRemoved(
                 f"rows of the log {log} up to record_id {removed} were removed, and the stream "
                 f"has read to {bare[0][0] - 1}: what lies between may be lost to it"
             )
-        self.is_new = False
 
     # a batch
 
@@ -607,9 +623,9 @@ class ChangeLog:
         """
         with self._session() as (conn, dialect, log):
             self._check_epoch(end)
-            rows = between(start.done, end.done)
-            if not rows:
+            if not end.rows:
                 return []
+            rows = between(start.done, end.done)
             first, last = rows[0][0], rows[-1][1]
             cuts = [(first, last)]
             if length(rows) > most_rows:

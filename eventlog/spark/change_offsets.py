@@ -17,22 +17,40 @@ _last: Final = itemgetter(1)
 
 class Offset(NamedTuple):
     """The position of a stream. ``epoch`` is the log's epoch, ``done`` has the rows read, ``rows``
-    is the number of rows in the batch that ends here.
+    is the number of rows in the batch that ends here, None = no batch ends here: the query begins.
+
+    ``absent`` has record_ids below the highest removed one that the log did not have when the query
+    began. ``line`` says when the consumer's line was written that protects the unread rows, empty
+    without a consumer.
     """
 
     epoch: str
     done: RecordSet
-    rows: int = 0
+    rows: int | None
+    absent: RecordSet
+    line: str
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset as Spark keeps it."""
-        return {"epoch": self.epoch, "done": self.done.encode(), "rows": self.rows}
+        return {
+            "epoch": self.epoch,
+            "line": self.line,
+            "done": self.done.encode(),
+            "absent": self.absent.encode(),
+            "rows": self.rows,
+        }
 
 
 def offset_of(value: Mapping[str, Any]) -> Offset:
     """Return the offset of its JSON form. Raises ConfigError for a value that is no offset."""
     try:
-        return Offset(str(value["epoch"]), decode(value["done"]), int(value["rows"]))
+        return Offset(
+            str(value["epoch"]),
+            decode(value["done"]),
+            None if value["rows"] is None else int(value["rows"]),
+            decode(value["absent"]),
+            str(value["line"]),
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(
             f"the checkpoint holds no offset of format eventlog-changes ({error!r}): give the "
@@ -58,6 +76,11 @@ def common(some: Sequence[Range], others: Sequence[Range]) -> list[Range]:
         else:
             j += 1
     return found
+
+
+def minus(ranges: Sequence[Range], others: RecordSet) -> list[Range]:
+    """Return ascending ranges without the numbers of a set."""
+    return common(ranges, others.gaps(ranges[-1][1])) if ranges else []
 
 
 def within(ranges: Sequence[Range], first: int, last: int) -> list[Range]:

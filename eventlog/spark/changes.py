@@ -184,9 +184,13 @@ def _read(
     with kept_connection(options.config) as (conn, dialect):
         reader = RowReader(conn, dialect, classes, catalog, task.rows, task.part, with_origins=True)
 
+        has_read_back = False
+
         def query_back(
             object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
         ) -> Mapping[str, CurrentRow]:
+            nonlocal has_read_back
+            has_read_back = True
             return dialect.query_back(conn, catalog.schema, object_class, keys, attributes)
 
         for groups in groups_of_part(reader, task.part, how):
@@ -204,6 +208,9 @@ def _read(
             if events:
                 yield from rows.batches(events, reader.origins or {})
         check_counted(reader.counted, task.count, task.part)
+        if has_read_back:  # values that nobody has waited for yet, unlike the rows of the batch
+            dialect.make_durable(conn)
+            conn.commit()
 
 
 # --- the source -----------------------------------------------------------------------------------
@@ -266,7 +273,7 @@ class ChangesReader(DataSourceReader):
             options.config, starting=options.starting, with_document=options.with_document
         )
         try:
-            start = log.first()
+            start = log.first()._replace(rows=0)
             parts = _partitions(log, self._options, start, log.latest(start))
         finally:
             log.close()
@@ -337,6 +344,10 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         most_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
         if self._is_bounded and self._target is None:
             self._target = self.log.latest(begin)
+        if begin.rows is None:
+            # The first batch has no rows. Spark asks a query that fails in it anew where it begins,
+            # and keeps where the batch ends.
+            return begin._replace(rows=0).as_json()
         if self._wait and not self._is_bounded:
             time.sleep(self._wait)
         end = self.log.latest(begin, most_rows, self._target)

@@ -334,6 +334,7 @@ class ClassSource:
         its own statement. Raises DatabaseError, BadValue.
         """
         with open_unlocked(self.config, Counters()) as context:
+            context.dialect.begin_publishing(context.connection)
             object_class = _class_named(context, self.class_name)
             walk = context.dialect.start_walk(
                 context.connection,
@@ -352,6 +353,9 @@ class ClassSource:
                     structs_of(rows, self.columns.types, self.class_name)
                 )
                 position = keys[-1]
+            # A crash of the server must not take back what the copy has.
+            context.dialect.make_durable(context.connection)
+            context.connection.commit()
 
     def _rows_now(
         self, context: Context, object_class: ObjectClass, keys: Sequence[str]

@@ -4,6 +4,8 @@ and refused (spec/event-log.md 12).
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import sqlalchemy as sa
 from publishers import configuration, make_log, write
@@ -50,6 +52,21 @@ def test_a_pool_in_statement_mode_gets_the_same_words(database: sa.Engine) -> No
                 pytest.fail("it was let in")
         finally:
             pooled.dispose()
+
+
+@pytest.mark.parametrize("consumer", [None, "lake"])
+def test_a_stream_of_changes_is_refused_behind_a_pool(
+    database: sa.Engine, tmp_path: Path, consumer: str | None
+) -> None:
+    change_log = pytest.importorskip(
+        "eventlog.spark.change_log", reason="the extra spark is not installed"
+    )
+    make_log(database)
+    with transaction_pool(database.url) as url:
+        file = tmp_path / "eventlog.toml"
+        file.write_text(f'[database]\nurl = "{url.render_as_string(hide_password=False)}"\n')
+        with pytest.raises(DatabaseError, match="a connection pool that changes sessions"):
+            change_log.ChangeLog(str(file), consumer).first()
 
 
 def test_a_server_that_is_spoken_to_directly_is_not_taken_for_a_pool(database: sa.Engine) -> None:

@@ -37,10 +37,8 @@ class Engine:
         self.commits.mkdir(exist_ok=True)
         logged = sorted(int(path.name) for path in self.offsets.glob("[0-9]*"))
         self.number = logged[-1] if logged else 0
-        begin = place / "begin"
-        if not begin.exists():
-            begin.write_text(json.dumps(reader.initialOffset()))
-        self.start = self._logged(self.number - 1) or json.loads(begin.read_text())
+        # As Spark, which asks anew while no batch is done.
+        self.start = self._logged(self.number - 1) or json.loads(json.dumps(reader.initialOffset()))
         if (self.commits / str(self.number)).exists():
             self.start = self._logged(self.number)
             self.number += 1
@@ -54,7 +52,7 @@ class Engine:
         end = self._logged(self.number)
         if end is None:
             end = json.loads(json.dumps(self.reader.latestOffset(self.start, self.limit)))
-            if end == self.start:
+            if self.number and end == self.start:  # the first batch runs in any case
                 return False
             self.at("before the offsets")
             written = self.offsets / f".{self.number}"

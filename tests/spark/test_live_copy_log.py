@@ -81,3 +81,26 @@ def test_an_insert_whose_rows_come_in_two_batches_loses_no_column(
         pass
     assert engine.number > 2
     assert_equal(accounts, tmp_path)
+
+
+def test_a_copy_begins_before_the_log_has_a_row(accounts: sa.Engine, tmp_path: Path) -> None:
+    run(accounts, INSERT.format(first=1, last=2))
+    config = installed(accounts, tmp_path)
+    engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "query")
+    assert engine.step(copied(config, tmp_path))
+    assert_equal(accounts, tmp_path)
+
+
+def test_no_crash_of_the_server_takes_back_what_a_copy_begins_with(
+    accounts: sa.Engine, tmp_path: Path
+) -> None:
+    run(accounts, INSERT.format(first=1, last=2))
+    source = ClassSource.of(load(installed(accounts, tmp_path), {}), "acct")
+    with accounts.connect() as writer:
+        for _ in source.objects():
+            writer.exec_driver_sql("SET LOCAL synchronous_commit = off")
+            writer.exec_driver_sql("UPDATE acct SET owner = 'not on the disk yet'")
+            writer.commit()
+            written = writer.exec_driver_sql("SELECT pg_current_wal_insert_lsn()").scalar_one()
+        flushed = f"SELECT pg_current_wal_flush_lsn() >= '{written}'"
+        assert writer.exec_driver_sql(flushed).scalar_one()
