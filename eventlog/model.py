@@ -235,6 +235,21 @@ class _ChangeFields(NamedTuple):
 _NO_EXTRAS: Final[Mapping[str, Any]] = {}
 
 
+def _check_delete(
+    table: str, key: object, before: Row | None, after: Row | None, extras: Mapping[str, Any]
+) -> None:
+    if after is not None:
+        raise InvalidChange("after", f"DELETE of {table!r} has a row after it")
+    if before is None and key is None and "part1" not in extras:
+        raise InvalidChange("before", f"DELETE of {table!r} has neither a row before it nor a key")
+
+
+def _check_truncate(table: str, key: object, before: Row | None, after: Row | None) -> None:
+    for name, value in (("before", before), ("after", after), ("key", key)):
+        if value is not None:
+            raise InvalidChange(name, f"TRUNCATE of {table!r} has {name}")
+
+
 class Change(_ChangeFields):
     """One change of one row, in which all formats meet (spec/change-model.md 1).
 
@@ -273,16 +288,9 @@ class Change(_ChangeFields):
                 "changed", f"{op} of {table!r} has changed columns: only UPDATE has"
             )
         if op is _DELETE:
-            if after is not None:
-                raise InvalidChange("after", f"DELETE of {table!r} has a row after it")
-            if before is None and key is None and "part1" not in extras:
-                raise InvalidChange(
-                    "before", f"DELETE of {table!r} has neither a row before it nor a key"
-                )
+            _check_delete(table, key, before, after, extras)
         elif op is _TRUNCATE:
-            for name, value in (("before", before), ("after", after), ("key", key)):
-                if value is not None:
-                    raise InvalidChange(name, f"TRUNCATE of {table!r} has {name}")
+            _check_truncate(table, key, before, after)
         else:
             if op is not _UPDATE and before is not None:
                 raise InvalidChange("before", f"{op} of {table!r} has a row before it")

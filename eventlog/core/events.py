@@ -223,13 +223,36 @@ def decide(
         ]
     else:  # most logs ask for no values
         return [(group, None, None) for group in groups]
-    asked: dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]] = {}
+    current = _read_current(_asked_by_class(groups, decisions), query_back)
+    return [
+        (
+            group,
+            decision,
+            None
+            if decision is None or decision.query_back is None
+            else current.get(object_of(group)),
+        )
+        for group, decision in zip(groups, decisions, strict=True)
+    ]
+
+
+_Asked: TypeAlias = dict[ObjectClass, tuple[dict[str, None], dict[Attribute, None]]]
+"""The keys and attributes to read back for each class, both in the order of the groups."""
+
+
+def _asked_by_class(groups: Sequence[Group], decisions: Sequence[Decision | None]) -> _Asked:
+    asked: _Asked = {}
     for group, decision in zip(groups, decisions, strict=True):
         if decision is not None and decision.query_back is not None:
             object_class, key = object_of(group)
             keys, attributes = asked.setdefault(object_class, ({}, {}))
             keys[key] = None
             attributes.update(dict.fromkeys(decision.query_back))
+    return asked
+
+
+def _read_current(asked: _Asked, query_back: QueryBack) -> dict[ObjectId, CurrentRow]:
+    """Return the current rows of the objects that are there, read by one statement a class."""
     current: dict[ObjectId, CurrentRow] = {}
     for object_class, (keys, attributes) in asked.items():
         known = [attribute for attribute in object_class.attributes if attribute in attributes]
@@ -241,16 +264,7 @@ def decide(
         current.update(
             ((object_class, key), {**lost, **row} if lost else row) for key, row in rows.items()
         )
-    return [
-        (
-            group,
-            decision,
-            None
-            if decision is None or decision.query_back is None
-            else current.get(object_of(group)),
-        )
-        for group, decision in zip(groups, decisions, strict=True)
-    ]
+    return current
 
 
 # --- events ---------------------------------------------------------------------------------------
@@ -269,56 +283,71 @@ def build_event(
     object's current row, None if the object is deleted or nothing was asked for. ``event_id`` is
     the recorded one when an event is rebuilt; None = a new one by spec/event-log.md 7.4.
     """
+    if decision is not None:
+        return _build_decided(group, options, decision, current, event_id)
     _, _, object_id, _, _, _ = group[0]
     ids = [record_id for record_id, _, _, _, _, _ in group]
-    rows: Sequence[CheckedRow] = group
+    operation, steps = _content(group, None, options)
+    fates = None if operation is not None else Fates(empty=ids)
+    event_id = event_id or str(ids[0]) + options.id_suffix
+    return _new(Outgoing, (event_id, ids, object_id, operation, steps, fates, (), 1, 0))
+
+
+def _build_decided(
+    group: Group,
+    options: EventOptions,
+    decision: Decision,
+    current: CurrentRow | None,
+    event_id: str | None,
+) -> Outgoing:
+    """Build the event of a group that precedence has decided. Arguments as for ``build_event``."""
+    rows, dropped_rows, query_back = decision
     values: Mapping[Attribute, Texts] | None = None
     gone: Sequence[int] = ()
     bad: Sequence[BadRow] = ()
     conflicts = 0
-    if decision is not None:
-        rows, _, query_back = decision
-        if query_back is not None and current is None:
-            gone = [record_id for record_id, event_type, _, _, _, _ in rows if event_type in READS]
-            rows = [
-                row
-                for row in rows
-                for _, event_type, _, _, _, _ in (row,)
-                if event_type not in READS
-            ]
-        elif query_back is not None and current is not None:
-            values, failed, conflicts = _read(query_back, current)
-            if failed:
-                rows, bad = _without_unreadable(rows, failed)
-    operation: Operation | None = None
-    steps: Sequence[CheckedRow] = ()
-    if rows:
-        _, kind, _, _, _, _ = rows[0]
-        if kind == DELETE_ROW:
-            operation = _DELETE
-        else:
-            is_add = kind == INSERT_FIELD or (kind in _INSERTS and _becomes_add(rows, options))
-            steps = rows if values is None else _with_values(rows, values, is_add)
-            steps = _steps_of(steps, is_add, options)
-            # An insert without any value is not lost.
-            if is_add or (not steps and kind in _INSERTS):
-                operation = _ADD
-            elif steps:
-                operation = _MODIFY
-    if decision is None:
-        fates = None if operation is not None else Fates(empty=ids)
-        event_id = event_id or str(ids[0]) + options.id_suffix
-        return _new(Outgoing, (event_id, ids, object_id, operation, steps, fates, (), 1, 0))
+    if query_back is not None and current is None:
+        gone = [record_id for record_id, event_type, _, _, _, _ in rows if event_type in READS]
+        rows = [
+            row for row in rows for _, event_type, _, _, _, _ in (row,) if event_type not in READS
+        ]
+    elif query_back is not None and current is not None:
+        values, failed, conflicts = _read(query_back, current)
+        if failed:
+            rows, bad = _without_unreadable(rows, failed)
+    operation, steps = _content(rows, values, options)
+    ids = ids_of(group)
     if event_id is None:
         failed_ids = {row.record_id for row in bad}
         first = next((record_id for record_id in ids if record_id not in failed_ids), ids[0])
         event_id = str(first) + options.id_suffix
-    dropped, kept = ids_of(decision.dropped), ids_of(rows)
+    dropped, kept = ids_of(dropped_rows), ids_of(rows)
     contributed, empty = ((), kept) if operation is None else (kept, ())
-    fates = Fates(contributed, dropped, gone, empty, bad, conflicts)
-    if conflicts == 0 and len(contributed) == len(ids):
-        fates = None
-    return Outgoing(event_id, ids, object_id, operation, steps, fates, dropped)
+    is_plain = conflicts == 0 and len(contributed) == len(ids)
+    fates = None if is_plain else Fates(contributed, dropped, gone, empty, bad, conflicts)
+    return Outgoing(event_id, ids, object_of(group), operation, steps, fates, dropped)
+
+
+def _content(
+    rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts] | None, options: EventOptions
+) -> tuple[Operation | None, Sequence[CheckedRow]]:
+    """Return the operation and the steps of an event with these rows (spec/xds.md 4.1), an
+    operation of None if they have no effect.
+
+    ``values`` are those that were read back, None if nothing was.
+    """
+    if not rows:
+        return None, ()
+    _, kind, _, _, _, _ = rows[0]
+    if kind == DELETE_ROW:
+        return _DELETE, ()
+    is_add = kind == INSERT_FIELD or (kind in _INSERTS and _becomes_add(rows, options))
+    steps = rows if values is None else _with_values(rows, values, is_add)
+    steps = _steps_of(steps, is_add, options)
+    # An insert without any value is not lost.
+    if is_add or (not steps and kind in _INSERTS):
+        return _ADD, steps
+    return (_MODIFY if steps else None), steps
 
 
 def _becomes_add(rows: Sequence[CheckedRow], options: EventOptions) -> bool:
@@ -338,19 +367,7 @@ def _steps_of(
     with noop ``emit`` only rows of two NULLs.
     """
     if len(rows) > 1 and len({attribute for _, _, _, attribute, _, _ in rows}) < len(rows):
-        by_attribute: dict[Attribute | None, list[CheckedRow]] = {}
-        for row in rows:
-            _, _, _, attribute, _, _ = row
-            by_attribute.setdefault(attribute, []).append(row)
-        rows = [
-            row
-            for attribute, several in by_attribute.items()
-            for row in (
-                several[-1:]
-                if is_add and attribute is not None and not attribute.multi_valued
-                else several
-            )
-        ]
+        rows = _side_by_side(rows, is_add)
     for _, _, _, _, old, new in rows:
         if old == new:
             break
@@ -364,6 +381,23 @@ def _steps_of(
             if old is not None or new is not None
         ]
     return [row for row in rows for _, _, _, _, old, new in (row,) if old != new]
+
+
+def _side_by_side(rows: Sequence[CheckedRow], is_add: bool) -> list[CheckedRow]:
+    """Return rows with those of a repeated attribute at the place of its first row."""
+    by_attribute: dict[Attribute | None, list[CheckedRow]] = {}
+    for row in rows:
+        _, _, _, attribute, _, _ = row
+        by_attribute.setdefault(attribute, []).append(row)
+    return [
+        row
+        for attribute, several in by_attribute.items()
+        for row in (
+            several[-1:]
+            if is_add and attribute is not None and not attribute.multi_valued
+            else several
+        )
+    ]
 
 
 # --- values that were read back -------------------------------------------------------------------

@@ -471,32 +471,37 @@ def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
     own = one.owner_columns if isinstance(one, ChildTriggers) else one.key
     tables = [one.table.name, *(link.parent for link in effect.way)]
     levels: dict[int, str] = {}
-    for place in range(len(tables) - 1, -1, -1):
-        table, trees = tables[place], effect.trees.get(tables[place], ())
-        if place == 0 and effect.changed:
-            trees = ()  # the rows of this table are kept
+    for place in range(len(effect.way), -1, -1):
+        table = tables[place]
+        is_kept = place == 0 and effect.changed  # the rows of this table
+        trees = () if is_kept else effect.trees.get(table, ())
         wanted = [column.name for column in own] if place == 0 else effect.way[place - 1].refs
         columns = ", ".join(
             f"r.{quote_identifier(column)}"
             for column in dict.fromkeys(chain(wanted, *(link.refs for link in trees)))
         )
         rows = f"(SELECT {columns} FROM {quote_identifier(table)} AS r"  # noqa: S608 - quoted names
-        is_end = place == len(tables) - 1
-        # The rows that refer to the deleted row itself, and those that refer to the level before.
-        to_end = trees if is_end else effect.way[place:] if place == len(tables) - 2 else ()
-        found = [f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})" for link in to_end]
-        if place + 1 in levels:
-            link = effect.way[place]
-            found.append(
-                f"{rows} JOIN w{place + 1} ON {_refers(link, 'r', f'w{place + 1}')} {_LOCKED})"
-            )
-        found += [
-            f"{rows} JOIN w{place} ON {_refers(link, 'r', f'w{place}')} {_LOCKED})"
-            for link in trees
-        ]
+        found = _rows_of_level(effect, place, trees, rows, has_next=place + 1 in levels)
         if found:
             levels[place] = f"w{place} AS ({' UNION '.join(found)})"
     return f"WITH RECURSIVE {', '.join(levels.values())} {select} FROM w0 AS t0{joined}"
+
+
+def _rows_of_level(
+    effect: Effect, place: int, trees: Sequence[Link], rows: str, *, has_next: bool
+) -> list[str]:
+    """Return SQL of each kind of rows in a level: those that refer to the deleted row itself, to
+    the next level, and to their own level. ``rows`` selects the columns of the level's table.
+    """
+    end = len(effect.way)
+    to_deleted = trees if place == end else effect.way[-1:] if place == end - 1 else ()
+    found = [f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})" for link in to_deleted]
+    joins = [(link, f"w{place}") for link in trees]
+    if has_next:
+        joins.insert(0, (effect.way[place], f"w{place + 1}"))
+    return found + [
+        f"{rows} JOIN {level} ON {_refers(link, 'r', level)} {_LOCKED})" for link, level in joins
+    ]
 
 
 def _refers(link: Link, child: str, parent: str) -> str:
