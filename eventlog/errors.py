@@ -178,9 +178,7 @@ class ConsumerRuns(AnotherPublisher):
 
 
 class DatabaseAway(DatabaseError):
-    """A lost connection, or a database that failed in a way that passes: connect again and go
-    on.
-    """
+    """A lost connection, or a database that failed for a while: connect again and go on."""
 
     code = "database_away"
     cure = "Wait: a publisher connects again by itself. Run any other command again."

@@ -344,9 +344,7 @@ def column_name(change: Change, column: str) -> str:
 
 
 def old_key(change: Change) -> tuple[tuple[str, Value], ...] | None:
-    """Return the key before the change: from ``before`` if it has all key columns, else the key
-    itself.
-    """
+    """Return the key before the change: from ``before`` if that has it, else the key itself."""
     key, before = change.key, change.before
     if key is None or before is None or not all(name in before for name, _ in key):
         return key

@@ -323,9 +323,7 @@ def written(
 
 
 def class_of(catalog: Catalog | None, table: str) -> ObjectClass | None:
-    """Return the class of exactly this name, None without a catalogue or if the catalogue has
-    none.
-    """
+    """Return the class of exactly this name, None without a catalogue or if it has none."""
     log_name = None if catalog is None else catalog.log_names.get(table)
     return None if log_name is None or log_name.child is not None else log_name.object_class
 
@@ -358,9 +356,7 @@ def typed_key(parts: Sequence[table_key.Part], object_class: ObjectClass | None)
 
 @lru_cache(maxsize=1024)
 def key_reader(object_class: ObjectClass) -> Callable[[str], Key]:
-    """Return the function that makes typed keys of the class's canonical table_keys; it raises
-    BadValue.
-    """
+    """Return the function that makes typed keys of canonical table_keys; it raises BadValue."""
     columns = [
         (column.name, len(column.name) + 1, value_reader(column.type))
         for column in object_class.key

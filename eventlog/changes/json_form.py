@@ -224,9 +224,7 @@ def _extra_from_json(value: Any) -> Any:
 
 
 def utc_text(moment: datetime) -> str:
-    """Return a moment as text in UTC (RFC 3339 5.6), the fraction of a second without trailing
-    zeros.
-    """
+    """Return a moment as text in UTC (RFC 3339 5.6), the fraction without trailing zeros."""
     return without_zeros(aware_utc(moment).isoformat().removesuffix("+00:00")) + "Z"
 
 

@@ -202,9 +202,7 @@ class EventWriter(ABC, Generic[P]):
         return ""
 
     def resume(self, numbered: str) -> None:
-        """Continue numbering behind the numbers in ``numbered``, an earlier value of that
-        property.
-        """
+        """Continue numbering behind ``numbered``, an earlier value of that property."""
 
     def shown(self, piece: P) -> str:
         """Return the event as text, for the record of a refused event and for people."""

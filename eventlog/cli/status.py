@@ -252,17 +252,13 @@ def _print_consumer(one: Mapping[str, Any]) -> None:
     runs = "runs" if one["runs"] else "does not run"
     seconds = one["oldest_seconds"]
     oldest = "" if seconds is None else f", the oldest {age(seconds)}"
+    snapshot = ""
+    if one["snapshot"] is not None:
+        snapshot = f", its snapshot {SnapshotProgress.of_data(one['snapshot']).in_words}"
     result(
         f"consumer {one['name']} {runs}: {number_of(one['rows_behind'], 'row')} behind{oldest}, "
-        f"{number_of(one['ranges'], 'range')} in its set{_snapshot(one['snapshot'])}"
+        f"{number_of(one['ranges'], 'range')} in its set{snapshot}"
     )
-
-
-def _snapshot(snapshot: Mapping[str, Any] | None) -> str:
-    """Return the progress of a consumer's snapshot, for the end of a sentence."""
-    if snapshot is None:
-        return ""
-    return f", its snapshot {SnapshotProgress.of_data(snapshot).in_words}"
 
 
 def _runs(publisher_runs: bool | None) -> str:

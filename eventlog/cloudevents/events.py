@@ -73,9 +73,7 @@ _UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE
 
 
 class CloudEvent(NamedTuple):
-    """An event: its attributes (CloudEvents 1.0.2, "Context Attributes"), None = left out, and its
-    data.
-    """
+    """An event: its attributes ("Context Attributes"), None = left out, and its data."""
 
     id: str
     source: str
@@ -86,9 +84,7 @@ class CloudEvent(NamedTuple):
     dataschema: str | None = None
 
     def attributes(self) -> dict[str, str]:
-        """Return all attributes except ``datacontenttype``, in the order in which they are
-        written.
-        """
+        """Return all attributes except ``datacontenttype``, in the order of writing."""
         event_id, source, event_type, subject, time, _, dataschema = self
         written = {
             "specversion": _SPECVERSION,

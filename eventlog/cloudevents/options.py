@@ -23,9 +23,7 @@ _NOT_HELD: Final = "\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef" + "".join(
     f"{chr(plane + 0xFFFE)}{chr(plane + 0xFFFF)}" for plane in range(0, 0x110000, 0x10000)
 )
 is_text: Final = re.compile(f"[ -~]*(?:[^ -~{_NOT_HELD}]+[ -~]*)*").fullmatch
-"""A match if attributes may hold all characters of a text (CloudEvents 1.0.2, "Type System",
-String).
-"""
+"""A match if attributes may hold a text's characters (CloudEvents 1.0.2, "Type System")."""
 
 _is_uri_reference: Final = re.compile(
     r"(?:[A-Za-z0-9\-._~:/?#\[\]@!$&'()*+,;=]|%[0-9A-Fa-f]{2})+"
@@ -151,9 +149,7 @@ class PublishOptions(FileOptions):
 
 
 def mode_of(chosen: str | None, publishing: Publishing) -> str:
-    """Return the mode of events: the option ``chosen``, or if it is None the usual mode of the
-    sink.
-    """
+    """Return the mode of events: the option ``chosen``, or if None the usual mode of the sink."""
     if publishing.in_records:
         return chosen or BINARY
     return chosen or (

@@ -136,9 +136,7 @@ def text_converter(type: ColumnType, encoding: JsonEncoding) -> TextInJson:
 
 
 _NESTED: Final = frozenset({Kind.INTEGER, Kind.EXACT, Kind.APPROXIMATE, Kind.BOOLEAN})
-"""The kinds whose array elements are written as values of a column; elements of other kinds stay
-text.
-"""
+"""The kinds whose array elements are written as values of a column; others stay text."""
 
 
 def _integer(text: str) -> Any:

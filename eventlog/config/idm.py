@@ -475,9 +475,7 @@ def _authentication(element: _Element, parameters: _Parameters) -> None:
 
 
 def _url(parameters: _Parameters) -> str | None:
-    """Return the SQLAlchemy URL without a password, None if the export has no URL that is known
-    here.
-    """
+    """Return the SQLAlchemy URL without a password, None if the export has no known URL."""
     if parameters.jdbc_url is None:
         parameters.refuse("database URL", "is not in the export: set url")
         return None
@@ -504,8 +502,6 @@ def _url(parameters: _Parameters) -> str | None:
 
 
 def _plain(text: str) -> str:
-    """Return an outside text for a comment or a message: one line, no control characters, not
-    long.
-    """
+    """Return an outside text for a comment or a message: one short line, no control characters."""
     shown = "".join(character if character.isprintable() else " " for character in text)
     return shown if len(shown) <= 300 else shown[:300] + "..."

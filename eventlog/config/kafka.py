@@ -1,6 +1,4 @@
-"""The options by which a sink or a source reaches Kafka, and the librdkafka settings made from
-them.
-"""
+"""The options by which sinks and sources reach Kafka, and the librdkafka settings of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""The kinds of options that only eventlog.toml has: times of day, names of columns, secrets and
-URLs.
-"""
+"""The kinds of options that only eventlog.toml has: times of day, columns, secrets and URLs."""
 
 from __future__ import annotations
 

@@ -318,9 +318,7 @@ def _contradictions(config: Config) -> Iterator[ConfigError]:
 
 
 def _consumer_contradictions(config: Config) -> Iterator[ConfigError]:
-    """Yield the errors about settings that a consumer of a log cannot have (spec/event-log.md
-    13.5).
-    """
+    """Yield the errors about settings that a consumer cannot have (spec/event-log.md 13.5)."""
     if config.follows:
         return
     source = config.source.options

@@ -74,9 +74,7 @@ def taken_by(name: str) -> Publishing:
 
 
 def sink_layout(config: Config) -> str:
-    """Return the layout of documents in the sink: its option ``file_layout``, or ``lines`` without
-    one.
-    """
+    """Return the layout of documents in the sink: its option ``file_layout``, else ``lines``."""
     layout: str = getattr(config.sink.options, "file_layout", "lines")
     return layout
 

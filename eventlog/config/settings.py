@@ -203,9 +203,7 @@ class FormatSettings:
 
 @dataclass(frozen=True, slots=True)
 class WatchSettings(CheckedOptions):
-    """One ``[[watch]]``: a table or a view whose changes triggers log (spec/triggers.md 1, 3,
-    7).
-    """
+    """A ``[[watch]]``: a table or a view whose changes triggers log (spec/triggers.md 1, 3, 7)."""
 
     table: str | None = option(None, TEXT, "table to watch", example="usr")
     tables: tuple[str, ...] | None = option(
@@ -265,9 +263,7 @@ class WatchSettings(CheckedOptions):
         return self.table or self.view or ", ".join(self.tables or ())
 
     def contradiction(self) -> str | None:
-        """Return the message about options of the watch that contradict each other, None without
-        one.
-        """
+        """Return the message about options that contradict each other, None without one."""
         if sum(one is not None for one in (self.table, self.view, self.tables)) != 1:
             return "give one of table, tables and view"
         if self.columns is not None and self.exclude:
@@ -405,9 +401,7 @@ They hold the options of that class, too.
 
 
 class Declared(NamedTuple):
-    """An option of a section, with the types that have it; without types it is the section's
-    own.
-    """
+    """An option of a section, with the types that have it; without types it is of the section."""
 
     option: Option
     types: tuple[str, ...] = ()
@@ -422,15 +416,11 @@ OF_FORMAT: Final = "format."
 """The beginning of the names of sections with the options of one format, ``[format.<name>]``."""
 
 _KINDS_IN_FILE: Final = {STRING: TEXT, FLAG: BOOLEAN}
-"""The kinds of format options that eventlog.toml and the environment spell more freely than
-JSON.
-"""
+"""The kinds of format options that eventlog.toml and the environment spell freer than JSON."""
 
 
 def format_options(format: Format) -> dict[str, Option]:
-    """Return the options of a format that ``[format.<name>]`` accepts, none if it is not
-    published.
-    """
+    """Return the options that ``[format.<name>]`` accepts, none if it is not published."""
     if format.publish_options is None:
         return {}
     declared = options_of(format.publish_options).items()
@@ -457,9 +447,7 @@ def installed_options(section: str) -> dict[str, Declared]:
 
 
 def installed_sections() -> list[str]:
-    """Return the names of all sections in the order of the file, including those of installed
-    formats.
-    """
+    """Return the names of all sections in the file's order, with those of installed formats."""
     return sections_with(
         [f"{OF_FORMAT}{name}" for name, format in installed(FORMATS) if format_options(format)]
     )

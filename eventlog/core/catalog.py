@@ -176,9 +176,7 @@ ObjectId: TypeAlias = tuple[ObjectClass, str]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogName:
-    """The meaning of a table_name in the log: a class, named by itself or by one of its child
-    tables.
-    """
+    """The meaning of a table_name in the log: a class, named by itself or by a child table."""
 
     object_class: ObjectClass
     child: ChildTable | None
@@ -213,9 +211,7 @@ class Catalog:
 
     @property
     def table_names(self) -> list[str]:
-        """The tables and views of the classes and their child tables, and the unavailable
-        classes.
-        """
+        """The tables and views of classes and their child tables, and the unavailable classes."""
         return [*self.log_names, *self.unavailable]
 
     def class_named(self, name: str) -> ObjectClass:
@@ -399,9 +395,7 @@ def complete_catalog(catalog: Catalog) -> Catalog:
 
 
 def _typed(table: Table, dialect: str, values: ValueOptions) -> Table:
-    """Return the table with the types that its columns have under these options (spec/xds.md
-    6.3).
-    """
+    """Return the table with its columns' types under these options (spec/xds.md 6.3)."""
     types = [with_special_values(column.type, dialect, values) for column in table.columns]
     if all(type is column.type for type, column in zip(types, table.columns, strict=True)):
         return table

@@ -229,9 +229,7 @@ _NONE: Final = object()
 
 
 class _Table:
-    """The lookups that rows of one table_name share during one call, since keys and columns
-    repeat.
-    """
+    """The lookups that rows of a table_name share during a call: keys and columns repeat."""
 
     __slots__ = ("_log_name", "attributes", "is_child", "objects")
 

@@ -17,9 +17,7 @@ from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import DELETE_ROW, CheckedRow
 
 AT_A_TIME: Final = 10_000
-"""The number of rows that are worth folding together: few enough to stay in the processor's
-cache.
-"""
+"""The number of rows that are folded together: few enough for the processor's cache."""
 
 FAMILY = (0, 1, 2, 2, 0, 1, 2, 1, 2)
 """The family of each event type: 1 = add {1, 5, 7}, 2 = modify {2, 3, 6, 8}, 0 = delete, which
@@ -108,9 +106,7 @@ class RowFolder:
         self._at_a_time = self._enough = at_a_time
 
     def add(self, rows: Sequence[CheckedRow]) -> list[Group]:
-        """Add rows, and return the groups that can leave, if enough rows have come to be worth
-        folding.
-        """
+        """Add rows, and return the groups that can leave, once enough have come to be folded."""
         self.rows += rows
         if len(self.rows) < self._enough:
             return []

@@ -20,9 +20,7 @@ _BEYOND_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
 
 
 class JsonText:
-    """A text of JSON that stands unchanged in an object, such as the document of a column of type
-    json.
-    """
+    """A text of JSON that stands unchanged in an object, such as a column of type json."""
 
     __slots__ = ("text",)
 

@@ -59,9 +59,7 @@ def is_special_time(text: str) -> bool:
 
 
 def is_special_timestamp(text: str) -> bool:
-    """Return True for a special timestamp, with or without a zone, by the rules of
-    ``is_special_date``.
-    """
+    """Return True for a special timestamp, with or without a zone, like ``is_special_date``."""
     return _is_special(_SPECIAL_TIMESTAMP_TEXT.fullmatch(text), _LAST_TIMESTAMP)
 
 
@@ -150,9 +148,7 @@ _FRACTION = re.compile(r"\.([0-9]+)")
 
 
 def fraction_of(text: str) -> str:
-    """Return the digits of the fraction of a second in the text of a time, without trailing
-    zeros.
-    """
+    """Return the digits of the fraction of a second in a text, without trailing zeros."""
     match = _FRACTION.search(text)
     return match[1].rstrip("0") if match else ""
 
@@ -196,9 +192,7 @@ def time_zone_named(name: str, option: str = "time_zone") -> tzinfo:
 
 
 def microseconds(fraction: str) -> int:
-    """Return the microseconds of the digits of a fraction of a second; further digits are cut
-    off.
-    """
+    """Return the microseconds of the digits of a fraction; further digits are cut off."""
     return int(fraction[:6].ljust(6, "0"))
 
 

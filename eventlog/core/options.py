@@ -108,9 +108,7 @@ def parse_options(kind: type[Options], values: Mapping[str, Any], whose: str) ->
 
 
 def parse_all_options(kinds: Sequence[type], values: Mapping[str, Any], whose: str) -> list[Any]:
-    """Return one object of each class, whose option names differ, under the rules of
-    ``parse_options``.
-    """
+    """Return an object of each class, whose option names differ, as ``parse_options`` does."""
     known = {name: declared for kind in kinds for name, declared in options_of(kind).items()}
     errors: list[ConfigError] = [
         unknown(name, nearest(str(name), known)) for name in values if name not in known
@@ -253,9 +251,7 @@ def choice(*values: str | int) -> Kind:
 
 
 def instance_of(*types: type) -> Callable[[Any], Any]:
-    """Return a function that passes values of these types unchanged and raises ValueError for
-    others.
-    """
+    """Return a function that passes values of these types and raises ValueError for others."""
 
     def parse(value: Any) -> Any:
         if not isinstance(value, types):

@@ -90,9 +90,7 @@ class RecordSet:
         self.ranges = kept
 
     def decide(self, last: int, shown: Sequence[int]) -> None:
-        """Add all record_ids up to ``last`` to the set except ``shown``, which ascend and are not
-        in it.
-        """
+        """Add all record_ids up to ``last`` except ``shown``, which ascend and are not in it."""
         if last <= self.floor:
             return
         place, end = bisect_left(self.ranges, last, key=_last), last
@@ -106,9 +104,7 @@ class RecordSet:
         self.ranges[:place] = decided
 
     def gaps(self, last: int, after: int = 0) -> list[Range]:
-        """Return the ranges above ``after`` and up to ``last`` that the set lacks, in ascending
-        order.
-        """
+        """Return the ranges above ``after`` and up to ``last`` that the set lacks, ascending."""
         after = max(after, self.floor)
         begin = bisect_left(self.ranges, after, key=_last)
         own = self.ranges[begin : bisect_right(self.ranges, last, lo=begin, key=_first)]

@@ -107,9 +107,7 @@ def _name(text: str, at: int) -> tuple[str, int]:
 
 
 def _value(text: str, at: int) -> tuple[str, int]:
-    """Return the value that begins at ``at``, and the offset behind it: of a blank, ``+`` or the
-    end.
-    """
+    """Return the value at ``at``, and the offset behind it: of a blank, ``+`` or the end."""
     if at == len(text) or text[at] == "+":
         raise BadTableKey("empty_value", at, text)
     if text[at] == '"':

@@ -116,9 +116,7 @@ def whole_number(value: object, digits: int = 20) -> int | None:
 
 
 WIDEST: Final = 2**17
-"""The greatest number of places before or behind the point of a number: that of PostgreSQL's
-numeric.
-"""
+"""The most places before or behind the point of a number: that of PostgreSQL's numeric."""
 
 
 def decimal_text(number: Decimal) -> str:

@@ -261,9 +261,7 @@ _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def check_xml(text: str) -> None:
-    """Raise BadXmlChar if the text contains a character that XML 1.0 cannot hold (spec/xds.md
-    8).
-    """
+    """Raise BadXmlChar if the text has a character that XML 1.0 cannot hold (spec/xds.md 8)."""
     # No character of _NOT_XML is printable, and isprintable is several times as fast as a search.
     if text.isprintable():
         return
@@ -293,9 +291,7 @@ def check_unicode(text: str) -> None:
 
 
 def character_check(options: ValueOptions) -> Callable[[str], None]:
-    """Return the function that raises RowError for a text with a character that the format cannot
-    hold.
-    """
+    """Return the function that raises RowError for a text that the format cannot hold."""
     return check_xml if options.characters == "xml" else check_unicode
 
 
@@ -587,9 +583,7 @@ _SMALLEST_NORMAL_SINGLE: Final = 2.0**-126
 
 
 def _shortest_single(single: float) -> float:
-    """Return the double whose shortest digits are the shortest digits that read back as
-    ``single``.
-    """
+    """Return the double whose shortest digits are the shortest that read back as ``single``."""
     # Six digits survive full single precision, so fewer need not be tried.
     fewest = 6 if abs(single) >= _SMALLEST_NORMAL_SINGLE else 1
     for precision in range(fewest, 9):

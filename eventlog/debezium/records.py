@@ -391,9 +391,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
 
 
 def line_of(record: KafkaRecord, lines: str = "records") -> bytes:
-    """Return a record as a line of a file with its line break; a tombstone is empty among
-    ``values``.
-    """
+    """Return a record as a line with its line break; a tombstone is empty among ``values``."""
     if lines == "values":
         return b"" if record.value is None else record.value + b"\n"
     topic = json_bytes(record.topic or "")

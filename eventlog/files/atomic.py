@@ -133,9 +133,7 @@ def _beside(path: Path) -> Path:
 
 @contextmanager
 def _named(target: Path, written: Path) -> Iterator[None]:
-    """Give errors of writing the name of the target in place of the unfinished output's name or
-    none.
-    """
+    """Give errors of writing the target's name in place of the unfinished output's or none."""
     try:
         yield
     except OSError as error:

@@ -77,9 +77,7 @@ def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column
 
 
 def stream_order(columns: Iterable[Column]) -> tuple[Column, ...]:
-    """Return the columns in the order of a stream: fixed columns first, variable ones after
-    them.
-    """
+    """Return the columns in the order of a stream: fixed ones first, variable ones after them."""
     return tuple(sorted(columns, key=lambda column: column.type.variable))
 
 
@@ -325,9 +323,7 @@ class Layouts(dict[int, Layout]):
 
 _SEQUENCE: Final = struct.Struct(">Q")
 _AMBIGUOUS_FROM: Final = 1 << 16
-"""The payload size below which at most one byte order of a size array fits (spec/gbase-cdc.md
-3.2).
-"""
+"""The payload size below which one byte order of a size array fits (spec/gbase-cdc.md 3.2)."""
 
 
 def _sequence(record: bytes) -> int:

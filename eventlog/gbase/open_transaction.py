@@ -128,9 +128,7 @@ class OpenTransaction:
         return entry._replace(before_at=place, before=self._entry_at(place))
 
     def discard(self, seq: int) -> None:
-        """Drop the records with this sequence and above, and the UPDBEFs whose UPDAFT is
-        dropped.
-        """
+        """Drop the records from this sequence on, and the UPDBEFs whose UPDAFT is dropped."""
         self._check_order()
         befores: set[int] = set()  # places of UPDBEFs whose UPDAFT is dropped
         while True:

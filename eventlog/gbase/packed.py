@@ -104,9 +104,7 @@ def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> byte
 
 
 def decimal_width(precision: int, scale: int | None) -> int:
-    """Return the bytes of DECIMAL(precision, scale); scale None is floating, which counts as
-    255.
-    """
+    """Return the bytes of DECIMAL(precision, scale); None is floating, which counts as 255."""
     return (precision + (255 if scale is None else scale) % 2 + 3) // 2
 
 
@@ -247,9 +245,7 @@ _QUALIFIER: Final = re.compile(
 
 
 def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
-    """Parse a qualifier in lower case like ``day(3) to second``; None if no such qualifier
-    exists.
-    """
+    """Parse a qualifier in lower case like ``day(3) to second``; None if there is none such."""
     match = _QUALIFIER.fullmatch(text)
     if match is None or match[1] not in FIELDS or match[3] not in FIELDS:
         return None
@@ -367,9 +363,7 @@ def text_of_fields(fields: Fields, qualifier: Qualifier) -> str:
 
 
 def holds(qualifier: Qualifier) -> type[date] | type[time] | None:
-    """Return the Python type of a qualifier's values: date, datetime or time; None if they are
-    text.
-    """
+    """Return the Python type of a qualifier's values: date, datetime or time; None for text."""
     if qualifier.interval:
         return None
     if qualifier.first == YEAR and qualifier.last >= DAY:

@@ -55,9 +55,7 @@ says that the session is dead.
 """
 SESSION_DEAD: Final = 1
 HEADER_SIZES: Final = {number: HEADER.size + fields.size for number, fields in FIELDS.items()}
-"""Known header sizes; a row record has 4 bytes more for each variable column (spec/gbase-cdc.md
-3).
-"""
+"""Header sizes; a row record has 4 bytes more for each variable column (spec/gbase-cdc.md 3)."""
 
 SIZES_AT: Final = HEADER_SIZES[INSERT]  # offset of the size array in a row record
 

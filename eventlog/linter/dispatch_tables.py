@@ -236,9 +236,7 @@ class DispatchRow(NamedTuple):
 
     @property
     def identity(self) -> tuple[Any, ...]:
-        """The fields by which a row is recognized when it is read again (spec/linter-queue.md
-        5).
-        """
+        """The fields by which a row that is read again is known (spec/linter-queue.md 5)."""
         identity: tuple[Any, ...] = _IDENTITY(self)
         return identity
 

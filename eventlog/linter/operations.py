@@ -53,9 +53,7 @@ FIELDS: Final = TypTable(
 )
 PROSE: Final = TypTable("prose", {**_OF_ROWS, 4: "CLEAR BLOB"}, {5: "COMMIT"}, 5)
 TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
-"""The tables of operation codes by the value of the option ``typ_table`` (spec/linter-queue.md
-3).
-"""
+"""The tables of operation codes by the option ``typ_table`` (spec/linter-queue.md 3)."""
 
 
 class TypContradiction(FormatError):
@@ -73,9 +71,7 @@ class MissingPart(FormatError):
 
 
 class BadLength(FormatError):
-    """LEN1 or LEN2 that is negative, too great or beyond the bytes of DATA (spec/linter-queue.md
-    4).
-    """
+    """LEN1 or LEN2 that is negative, too great or beyond DATA (spec/linter-queue.md 4)."""
 
     code = "bad_length"
     cure = "Export LEN1, LEN2 and DATA whole and unchanged."

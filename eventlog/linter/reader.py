@@ -520,9 +520,7 @@ class QueueReader:
     def _images(
         self, row: DispatchRow, part1: bytes, part2: bytes, target: _ReadTable
     ) -> _Images | None:
-        """Return before, after and changed of an operation; None for a row that goes on as raw
-        parts.
-        """
+        """Return before, after and changed of an operation; None for a row that stays raw parts."""
         assert self._codec is not None
         assert target.attrs is not None
         decode = self._codec.decode

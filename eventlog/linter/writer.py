@@ -251,9 +251,7 @@ class QueueWriter:
             yield self._log.end(number, channel, oper_date)
 
     def _transact_id(self, transaction_id: str | None) -> int:
-        """Return the low 64 bits of the id if this run has not used them yet, else a free
-        number.
-        """
+        """Return the low 64 bits of the id if this run has not used them, else a free number."""
         if transaction_id is not None and _HEX.fullmatch(transaction_id):
             number = int(transaction_id, 16) & MASK_64
             if number not in self._used:

@@ -1,3 +1,1 @@
-"""The change format ``eventlog``: rows of an event log in files or in a live table
-(spec/event-log.md).
-"""
+"""The format ``eventlog``: rows of a log in files or in a live table (spec/event-log.md)."""

@@ -238,9 +238,7 @@ def change_to_rows(
 
 
 class _RowWriter(NamedTuple):
-    """A writer of the rows of one change: the values that they share, and the event types of the
-    style.
-    """
+    """A writer of the rows of a change: the values they share, and the style's event types."""
 
     change: Change
     object_class: ObjectClass | None
@@ -342,9 +340,7 @@ class _RowWriter(NamedTuple):
             raise refused_column(self.change, name, error) from error
 
     def _first_column(self) -> str | None:
-        """Return the first non-key column of the class; None if it has none or the class is
-        unknown.
-        """
+        """Return the first non-key column of the class; None without one, or without a class."""
         attributes = () if self.object_class is None else self.object_class.attributes
         return next(
             (one.name for one in attributes if not one.is_key and not one.multi_valued), None

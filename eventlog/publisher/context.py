@@ -366,9 +366,7 @@ def warn_at_start(context: Context) -> None:
 
 
 def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:
-    """Warn of rows that are marked S without being published, unless the settings decide about
-    them.
-    """
+    """Warn of rows that are marked S unpublished, unless the settings decide about them."""
     if rows > 0 and not context.options.loopback_is_meant:
         _log.warning(
             "%s %s S without being published, since %r made the changes, the publisher's own "

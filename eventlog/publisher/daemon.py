@@ -318,9 +318,7 @@ def _local_time(context: Context) -> datetime | None:
 def _seconds_left(
     context: Context, state: State, heartbeat: HeartbeatTimer, timetable: Timetable
 ) -> float:
-    """Return the seconds until the clock calls for the next cycle, a parked object or a
-    heartbeat.
-    """
+    """Return the seconds until the next cycle, parked object or heartbeat by the clock."""
     options = context.options
     local = _local_time(context)
     now = time.monotonic()

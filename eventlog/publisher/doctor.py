@@ -273,9 +273,7 @@ def _wake(case: Case) -> Iterator[Finding]:
 
 
 def _classes(case: Case) -> Iterator[Finding]:
-    """Read the classes, without tables that cannot be classes, so that the other checks can go
-    on.
-    """
+    """Read the classes, without tables that cannot be one, so that other checks can go on."""
     listed: Sequence[str] | None = None
     try:
         with as_database_errors(case.conn), case.conn.begin_nested():
@@ -377,9 +375,7 @@ def _plan(case: Case) -> Iterator[Finding]:
 
 
 def _due(case: Case) -> Iterator[Finding]:
-    """Judge the due resyncs that `triggers apply` has found and nobody has run (spec/triggers.md
-    9.1).
-    """
+    """Judge the due resyncs that `triggers apply` found and nobody ran (spec/triggers.md 9.1)."""
     log = case.log
     if case.catalog is None or not sa.inspect(case.conn).has_table(
         quoted(log.resync_table), log.schema
@@ -585,9 +581,7 @@ def _keys(case: Case) -> Iterator[Finding]:
 
 
 def _gone(case: Case) -> Iterator[Finding]:
-    """Judge objects that were removed by a statement without a trigger, such as an uncaptured
-    TRUNCATE.
-    """
+    """Judge objects removed by a statement without a trigger, such as a TRUNCATE."""
     if case.catalog is None or "truncate" in case.dialect.capabilities:
         return
     newest = max((int(last) for *_, last in case.ask("statuses", doctor.row, sample=1)), default=0)

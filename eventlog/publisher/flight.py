@@ -98,9 +98,7 @@ def pack(
 
 
 def unbuilt(flight: Flight) -> Flight:
-    """Return a waiting flight without the values of its events, which are read again when it is
-    sent.
-    """
+    """Return a waiting flight without its events' values, which are read again when it is sent."""
     envelopes = {
         number: [event if event.steps is None else event._replace(steps=None) for event in events]
         for number, events in flight.envelopes.items()
@@ -109,9 +107,7 @@ def unbuilt(flight: Flight) -> Flight:
 
 
 def numbered(flight: Flight, first: str) -> Flight:
-    """Return a recorded flight whose first event has this number, and whose events have their
-    places.
-    """
+    """Return a recorded flight whose first event has this number, with its events' places."""
     places = count(1)
     envelopes = {number: placed(events, places) for number, events in flight.envelopes.items()}
     return flight._replace(envelopes=envelopes, first=first)

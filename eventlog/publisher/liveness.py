@@ -112,9 +112,7 @@ def _longest_rest(config: Config) -> float:
 
 
 def _longest_work(config: Config) -> float:
-    """Return the longest time in seconds between two signs of a publisher that neither rests nor
-    waits.
-    """
+    """Return the longest seconds between two signs of a publisher that neither rests nor waits."""
     patience: float = sink_named(config.sink.type).patience(config.sink.options)
     return patience + _WORK
 

@@ -165,9 +165,7 @@ class InflightLine:
         )
 
     def _rebuilt(self, number: int, build: Callable[[Flight], Flight]) -> Sequence[Outgoing]:
-        """Build an envelope of the recorded flight, and return its events whose class is
-        available.
-        """
+        """Build an envelope of the recorded flight, and return its events of available classes."""
         part = build(self._whole._replace(envelopes={number: self._left[number]}))
         self._built[number] = part
         self._left[number] = part.envelopes[number]

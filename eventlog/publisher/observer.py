@@ -165,9 +165,7 @@ class Observer:
 
     @property
     def wants_event_times(self) -> bool:
-        """True if event_time is to be read for ``flight_begins``, by a statement, if it is not
-        known.
-        """
+        """True if event_time is to be read for ``flight_begins`` where it is not known."""
         return False
 
     def does(self, doing: Doing, reason: str = "") -> None:
@@ -206,9 +204,7 @@ class Observer:
         """Note the progress of a consumer's snapshot, None = it has ended."""
 
     def marked(self, seconds: float) -> None:
-        """Note that answered events have been marked, or that the position has moved behind
-        them.
-        """
+        """Note that answered events are marked, or that the position has moved behind them."""
 
     def answered(self, document: Document, answer: Answer, seconds: float) -> None:
         """Note the answer to an envelope after so many seconds."""

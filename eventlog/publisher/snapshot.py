@@ -324,9 +324,7 @@ def read_object(context: Context, event_id: str) -> Present | None:
 
 
 class _ChunkErrand:
-    """An errand that sends the events of a chunk and remembers the ones that are answered for
-    good.
-    """
+    """An errand that sends the events of a chunk and remembers those answered for good."""
 
     def __init__(self, context: Context, flight: Flight, sink: Sink) -> None:
         self.options: PublisherOptions = context.options

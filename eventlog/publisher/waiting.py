@@ -38,9 +38,7 @@ that will not notify; the pauses double.
 """
 
 _FIRST_REST: Final = 0.05
-"""Seconds until the queue is read again after a cycle that sent documents, without
-notifications.
-"""
+"""Seconds until the queue is read again after a cycle that sent, without notifications."""
 
 _LOCK_PATIENCE: Final = 60.0
 """Seconds that a publisher which lost its connection waits until the server notices the loss and
@@ -112,9 +110,7 @@ class Idle:
         self._refused = 0  # the number of refused locks in a row
 
     def wake_up(self) -> None:
-        """Free writers from notifying: the publisher is about to send, or will look again by
-        itself.
-        """
+        """Free writers from notifying: the publisher is about to send, or looks by itself."""
         self._refused, self._rested = 0, 0.0
         if self.wake is not None and self._is_asleep:
             self._give_back(self.wake)
@@ -162,9 +158,7 @@ class Idle:
         self._is_asleep, self._refused = False, 0
 
     def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> bool:
-        """Wait at most ``seconds``, until ``stop`` or a notification; return True for a
-        notification.
-        """
+        """Wait at most ``seconds``, or until ``stop``; return True for a notification."""
         connection = self._context.connection
         until = monotonic() + seconds
         while not stop.is_set():

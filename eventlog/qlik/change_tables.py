@@ -210,9 +210,7 @@ def _after(row: ChangeRow, before: Row | None, table: SourceTable) -> Row:
 def _changed(
     row: ChangeRow, before: Row | None, after: Row, table: SourceTable
 ) -> frozenset[str] | None:
-    """Return the changed columns by the mask; without masks, by the difference between the
-    images.
-    """
+    """Return the changed columns by the mask; without masks, by the images' difference."""
     if row.mask is not None:
         changed = row.mask
     else:

@@ -68,9 +68,7 @@ class QlikColumn:
 
 
 class MomentColumn(QlikColumn):
-    """A column of moments in UTC, such as the header timestamp, which Parquet holds with their
-    zone.
-    """
+    """A column of moments in UTC, such as the header timestamp: Parquet holds their zone."""
 
     __slots__ = ()
 
@@ -287,9 +285,7 @@ class ColumnsSeen:
 
 
 def _common(one: str | None, other: str | None) -> str | None:
-    """Return the type of a column that holds values of both types; None is the type of NULL
-    alone.
-    """
+    """Return the type of a column that holds values of both; None is the type of NULL alone."""
     if one is None or other is None or one == other:
         return one or other
     pair = {one, other}

@@ -91,9 +91,7 @@ def _table_named(inspector: sa.Inspector, schema: str | None, name: str) -> sa.T
 
 
 def _clause(schema: str | None, name: str, columns: Iterable[str]) -> sa.TableClause:
-    """Return a table for statements, quoted, with columns whose values come unchanged from the
-    driver.
-    """
+    """Return a table for statements, quoted, whose values come unchanged from the driver."""
     schema = None if schema is None else quoted(schema)
     return sa.table(quoted(name), *(sa.column(quoted(column)) for column in columns), schema=schema)
 

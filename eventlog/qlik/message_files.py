@@ -149,9 +149,7 @@ def _messages(
 
 
 def _counted(changes: Iterable[Change], options: WriteOptions) -> Iterator[Change]:
-    """Add event counters to changes of change tables, which have no columns for them (spec/qlik.md
-    7).
-    """
+    """Add event counters to changes: change tables have no columns for them (spec/qlik.md 7)."""
     rest = iter(changes)
     first = next(rest, None)
     if first is None:
@@ -254,9 +252,7 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
 def metadata_place(
     place: Place, options: ReadOptions, properties: Mapping[str, Any]
 ) -> Place | None:
-    """Return the topic of the metadata, None if it is among the topics to read or does not
-    exist.
-    """
+    """Return the topic of the metadata, None if it is among those to read or does not exist."""
     from eventlog.transport import kafka
 
     about = options.metadata_topic

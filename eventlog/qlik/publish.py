@@ -115,9 +115,7 @@ class QlikWriter(EventWriter[tuple[KafkaRecord, ...]]):
         return self._records(catalog, flight.first, events, flight.origins)
 
     def preview(self, catalog: Catalog, flight: FlightState, events: Sequence[Outgoing]) -> str:
-        """Return the records as lines, with the sequences that will be sent if the flight is
-        recorded.
-        """
+        """Return the records as lines, with the sequences that a recorded flight will send."""
         lines = []
         first = flight.first
         if not first:
@@ -203,9 +201,7 @@ fields outside of the key.
 
 
 class _StepReader:
-    """A reader of a class's events, which turns their steps into the values of the table's
-    messages.
-    """
+    """A reader of a class's events, which makes their steps the values of messages."""
 
     def __init__(
         self,
@@ -263,9 +259,7 @@ class _StepReader:
         return _new(Images, (data, before if is_known else None, known, changed))
 
     def _net_images(self, event: Outgoing) -> Images:
-        """Return the images of an event with several steps of one attribute, by their net
-        effect.
-        """
+        """Return the images of an event with several steps of an attribute, by their net effect."""
         change = self._read_change(event, None, None)
         row, before = change.after or {}, change.before
         if before is not None and self.table.is_whole and len(before) < len(row):

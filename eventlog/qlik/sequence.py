@@ -187,9 +187,7 @@ _PARTITION_TIME: Final = "%Y%m%dT%H%M%S"
 
 
 class ControlRow(NamedTuple):
-    """A row of attrep_cdc_partitions, columns in its order: a partition of a table that has
-    ended.
-    """
+    """A row of attrep_cdc_partitions, columns in its order: a table's partition that has ended."""
 
     server_name: str | None
     task_name: str | None
@@ -252,9 +250,7 @@ def parse_partition_name(name: str) -> Partition:
 
 
 def has_ended(partition: Partition, state: WriterState) -> bool:
-    """Return True if a writer can append no more rows to a partition: its prefix has reached the
-    end.
-    """
+    """Return True if no more rows can be appended to a partition: a prefix has reached its end."""
     _, end = partition
     return state.prefix >= time_prefix(end)
 

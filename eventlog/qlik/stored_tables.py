@@ -202,9 +202,7 @@ class WriteOptions(ChangeTableOptions):
     file_format: str = option("csv", choice(*FILE_FORMATS), "form of the files")
 
     def partition_names(self) -> Callable[[str], str] | None:
-        """Return the function from a change_seq to its partition, None if there are no
-        partitions.
-        """
+        """Return the function from a change_seq to its partition, None without partitions."""
         if not self.partitioned:
             return None
         return partial(
@@ -272,9 +270,7 @@ class Reading:
         return replace(self, report=Report())
 
     def names(self, schema: str | None) -> str | None:
-        """Return the schema that changes bear: the schema of the options, else the schema of the
-        table.
-        """
+        """Return the schema that changes bear: that of the options, else that of the table."""
         return schema if self.options.schema is None else self.options.schema
 
     def wants(self, schema: str | None, table: str) -> bool:

@@ -86,9 +86,7 @@ class OtherEpoch(DatabaseError):
 
 
 def read_config(file: str | None) -> Config:
-    """Return the configuration of this process: from the file, if it exists, and the
-    environment.
-    """
+    """Return this process's configuration: of the file, if it exists, and the environment."""
     path = None if file is None else Path(file)
     return load(path if path is not None and path.exists() else None, os.environ, _FLAGS)
 

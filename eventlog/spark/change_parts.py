@@ -76,9 +76,7 @@ def rows_before(
 
 
 def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group]]:
-    """Yield the groups of the batch whose first row is in the part, in queue order, some at a
-    time.
-    """
+    """Yield the groups whose first row is in the part, in queue order, some at a time."""
     first, last = part
     folder = RowFolder(how.fold_distance, how.fold_span)
 

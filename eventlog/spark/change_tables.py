@@ -488,9 +488,7 @@ def _together(
 
 
 def _groups(moved: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the keys that have met, by hash, each with the key of its group: union by path
-    halving.
-    """
+    """Return the keys that have met, by hash, with the key of their group: path halving."""
     parent: dict[int, int] = {}
 
     def root(one: int) -> int:

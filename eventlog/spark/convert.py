@@ -213,7 +213,7 @@ def _described(said: Mapping[str, Any]) -> str:
 
 
 def _check_writer(job: _Job) -> None:
-    """Raise ConfigError for wrong options of the writer, which here writes no change elsewhere."""
+    """Raise ConfigError for wrong options of a writer, by writing nothing to a temporary place."""
     with tempfile.TemporaryDirectory(prefix="eventlog-") as directory, suppress(FormatError):
         written = Path(directory, _output_place(job, Capture("capture", ())))
         written.parent.mkdir(exist_ok=True)

@@ -275,9 +275,7 @@ ReadText = Callable[[str], Any]
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a class as in its table, without child tables, and the readers of their
-    texts.
-    """
+    """The columns of a class's own table, and the readers of their texts."""
 
     types: t.StructType
     readers: Mapping[str, ReadText]

@@ -92,9 +92,7 @@ class Wake(Protocol):
         """Return the statements that make the trigger of the log, or replace it."""
 
     def drop(self, log: LogTable) -> Sequence[str]:
-        """Return the statements that drop the results of ``create``, also if the log is gone
-        already.
-        """
+        """Return the statements that drop the results of ``create``, also without the log."""
 
     def may_create(self, conn: Connection, log: LogTable) -> bool:
         """Return True if this session has the rights for ``create``."""
@@ -548,9 +546,7 @@ class SqlDatabase(ABC):
         return statement
 
     def half_made(self, conn: Connection, log: LogTable) -> bool:
-        """Return True if a table of the log's name is one of ours, left by a migration that broke
-        off.
-        """
+        """Return True if a table of the log's name is ours, left by a migration that broke off."""
         return False
 
     @abstractmethod
@@ -566,9 +562,7 @@ class SqlDatabase(ABC):
     # The epoch of a log (spec/event-log.md 7.4)
 
     server_sql: ClassVar[str] = "NULL"
-    """SQL of a JSON object with those parts of ``server_parts`` that plain SQL shows to every
-    user.
-    """
+    """SQL of a JSON object with those of ``server_parts`` that plain SQL shows to every user."""
 
     def after_epoch(self, log: LogTable) -> Sequence[str]:
         """Return the statements that make the objects of the table of the epoch."""
@@ -583,9 +577,7 @@ class SqlDatabase(ABC):
         return {}
 
     def refuse_replaced(self, conn: Connection) -> None:
-        """Raise DatabaseAway if this session's database is no longer the one that its URL leads
-        to.
-        """
+        """Raise DatabaseAway if the URL leads to another database than this session's."""
 
     @abstractmethod
     def identity(self, conn: Connection, log: LogTable) -> str:

@@ -90,9 +90,7 @@ class NoSuchValue(Exception):
 
 
 def child_of(cls: ObjectClass, attribute: Attribute) -> ChildTable | None:
-    """Return the child table that holds an attribute, None for a column of the class's own
-    table.
-    """
+    """Return the child table that holds an attribute, None for a column of the class's own."""
     return next((child for child in cls.children if child.attribute is attribute), None)
 
 
@@ -164,9 +162,7 @@ class Dialect(SqlDatabase):
         )
 
     def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
-        """Return the word ``{fields}`` for rows whose values are bounded by
-        ``Window.value_bytes``.
-        """
+        """Return the word ``{fields}`` for rows with values bounded by ``Window.value_bytes``."""
         if value_bytes is None:
             return self.log_fields(log, fields)
         texts = {
@@ -188,9 +184,7 @@ class Dialect(SqlDatabase):
         return f"LENGTH({text})"
 
     def choose_plans(self, conn: Connection) -> None:
-        """Tell the database how to plan the statements of the log, before the log is read or
-        marked.
-        """
+        """Tell the database how to plan the log's statements, before it is read or marked."""
 
     def read_window(self, conn: Connection, log: LogTable, window: Window) -> list[LogRow]:
         """Return the rows N of a window, in record_id order (spec/event-log.md 8.1)."""
@@ -360,9 +354,7 @@ class Dialect(SqlDatabase):
         return None
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
-        """Return True if all of these transactions were still open when the previous statement
-        began.
-        """
+        """Return True if all of these transactions were open when the previous statement began."""
         return False
 
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
@@ -524,9 +516,7 @@ class Dialect(SqlDatabase):
         names: Mapping[str, str],
         binds: Mapping[str, object],
     ) -> Answer:
-        """Run a statement of ``doctor.sql``, in which names stand in braces and binds behind
-        colons.
-        """
+        """Run a statement of ``doctor.sql``: names stand in braces, binds behind colons."""
         # A colon in a name must not begin a bind.
         escaped = {key: name.replace(":", "\\:") for key, name in names.items()}
         return conn.execute(sa.text(statement.format(**escaped)), binds).all()

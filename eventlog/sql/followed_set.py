@@ -104,9 +104,7 @@ class FollowedSet:
         return self._pass_over(conn, dialect, log, last, closed) if last else False
 
     def _follow(self, writers: frozenset[str]) -> None:
-        """Let gaps be read again in which rows may have appeared, and forget writers that have
-        ended.
-        """
+        """Let gaps be read again that may have new rows, and forget writers that have ended."""
         followed: list[Look] = []
         before = self.done.floor
         for look in self.looks:

@@ -489,9 +489,7 @@ def _by_position(columns: Sequence[Column], layout: str) -> dict[str, str]:
 
 
 def _column_type(sql_type: TypeEngine[object]) -> ColumnType:
-    """Return the class of a column as SQLAlchemy reflects it, as far as the log's ten columns need
-    it.
-    """
+    """Return the class of a reflected column, as far as the log's ten columns need it."""
     # A domain counts as its base type (spec/xds.md 6.2).
     base = getattr(sql_type, "data_type", None)
     if isinstance(base, TypeEngine):

@@ -215,9 +215,7 @@ class Due(NamedTuple):
 
 
 def due_for(gaps: Iterable[Gap]) -> list[Due]:
-    """Return the resyncs that bring to a receiver the changes that no trigger has logged, each
-    once.
-    """
+    """Return the resyncs that bring a receiver what no trigger has logged, each once."""
     due: dict[Selection, Due] = {}
     for gap in gaps:
         # The receiver has the objects; if triggers did not fire, it may lack some.

@@ -29,9 +29,7 @@ from eventlog.sql.windows import Ranges, to_ranges
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())
 _NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
-"""A condition of no row, in a form for every database: Oracle accepts no bare number as a
-condition.
-"""
+"""A condition of no row, for every database: Oracle accepts no bare number as one."""
 _APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
 BY_VALUE: Final = (
@@ -149,9 +147,7 @@ class RefusedRow(NamedTuple):
 
 
 class Requeued(NamedTuple):
-    """The result of ``requeue``: rows set back to N, rows logged anew as copies, and refused
-    rows.
-    """
+    """The result of ``requeue``: rows set back to N, rows logged anew, and refused rows."""
 
     set_back: int
     copied: int

@@ -204,9 +204,7 @@ def run_many(conn: Connection, statement: str, rows: Sequence[Mapping[str, objec
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Switch the garbage collector off: a million new tuples make it search all others again and
-    again.
-    """
+    """Switch the garbage collector off: a million new tuples make it search again and again."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,6 +1,4 @@
-"""The arguments and results of a dialect's operations on a log, as values (spec/event-log.md 8.1,
-11).
-"""
+"""Arguments and results of a dialect's operations on a log (spec/event-log.md 8.1, 11)."""
 
 from __future__ import annotations
 
@@ -20,9 +18,7 @@ Ranges = Sequence[tuple[int, int]]
 
 
 DuePlace = tuple[str | None, int]
-"""The place of a row among those that are due: event_time, as text of the log's clock, and
-record_id.
-"""
+"""The place of a row among due ones: event_time, as text of the log's clock, and record_id."""
 
 
 @dataclass(frozen=True, slots=True)

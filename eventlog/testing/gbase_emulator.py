@@ -243,9 +243,7 @@ class CdcServer:
         return sequence
 
     def _advance(self, size: int) -> None:
-        """Advance the next sequence behind a record of this size; a new log file drops the oldest
-        one.
-        """
+        """Advance the next sequence behind a record; a new log file drops the oldest one."""
         at = self.next_sequence & 0xFFFFFFFF
         while size > 0:
             room = _PAGE - (at & 0xFFF)
@@ -523,9 +521,7 @@ _CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_(?!read\()[a-z_]+)\(([?, ]*)\)
 
 
 class EmulatorConnection:
-    """A connection to ``syscdcv1`` of the emulated server, and the transport that reads its
-    sessions.
-    """
+    """A connection to ``syscdcv1`` of the emulated server, and the transport of its sessions."""
 
     def __init__(self, server: CdcServer) -> None:
         self._server = server

@@ -307,9 +307,7 @@ def _boolean(raw: bytes) -> bool:
 
 
 def _writer(column: ColumnAttrs, charset: str) -> tuple[ColumnAttrs, bytes, Convert]:
-    """Return the column, its slot for NULL, and the function that makes the slot of any other
-    value.
-    """
+    """Return the column, its slot for NULL, and the function that makes any other slot."""
     _, raw = _slot(column, charset, RowEncodeError)
     if column.typ in _VARIABLE:
         return column, b"\1\0\0", lambda value: _variable(raw(value), column.length)

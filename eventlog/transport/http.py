@@ -33,9 +33,7 @@ _PIECE: Final = 64 * 1024
 
 _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
-"""The number of bytes read of a response that is no answer, and of characters shown of it at
-most.
-"""
+"""The most bytes read of a response that is no answer, and characters shown of it."""
 
 
 class HttpFailed(Exception):
@@ -434,9 +432,7 @@ def _left(deadline: float) -> float:
 
 
 def _connect(host: str, port: int, deadline: float) -> socket.socket:
-    """Connect to the first address of the host that answers; each address gets its share of the
-    time.
-    """
+    """Connect to the first address that answers; each address gets its share of the time."""
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     failed: OSError = ConnectionError(f"{host} has no address")
     for number, (family, kind, protocol, _, address) in enumerate(addresses):

@@ -79,9 +79,7 @@ _OF_THE_RECORD: Final = frozenset({
     KafkaError.INVALID_TIMESTAMP,
 })  # fmt: skip
 _MOST_EPOCHS: Final = 30_000
-"""The number of epochs of one producer id, which has 15 bits for them; librdkafka does not check
-it.
-"""
+"""The number of epochs of a producer id, in 15 bits; librdkafka does not check it."""
 
 
 class KafkaAway(EventlogError):
@@ -133,9 +131,7 @@ def _client(
 
 
 def _refusal(error: Exception) -> str:
-    """Return the message about a refused setting without the setting's value, which may be a
-    secret.
-    """
+    """Return the message about a refused setting without its value, which may be a secret."""
     said = error.args[0].str() if isinstance(error, KafkaException) else str(error)
     return re.sub(r'"[^"]*"(?= for )|value "[^"]*"', '"..."', said)
 

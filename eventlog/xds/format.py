@@ -495,9 +495,7 @@ class XdsFormat(Format):
     def write_changes(
         self, changes: Iterable[Change], target: str, options: DocumentWriterOptions, report: Report
     ) -> None:
-        """Write documents of up to ``batch_size`` events: lines of a file, or files of a
-        directory.
-        """
+        """Write documents of up to ``batch_size`` events: lines of a file, or files."""
         values = options.values()
         catalog = options.classes(values)
         writing = EventWriting(

@@ -459,9 +459,7 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _without_key(refusals: Refusals) -> Refusals:
-    """Return refusals without the receiver's words, and without the key in an event-id of a
-    snapshot.
-    """
+    """Return refusals without the receiver's words and the key in an event-id of a snapshot."""
     if isinstance(refusals.example, int):
         return refusals._replace(message=HIDDEN)
     command = refusals.command.partition(" --event-id ")[0]
@@ -469,9 +467,7 @@ def _without_key(refusals: Refusals) -> Refusals:
 
 
 def _without_message(sentence: str) -> str:
-    """Return a sentence without the message that it quotes after a colon, which may contain
-    values.
-    """
+    """Return a sentence without the message behind its colon, which may contain values."""
     return sentence.partition(": ")[0]
 
 

@@ -58,9 +58,7 @@ class FilesSink(Sink):
 
 
 class DocumentFiles(FilesSink):
-    """A sink that writes each envelope to a file of its own, ``<flight>-<envelope>`` and an
-    ending.
-    """
+    """A sink that writes each envelope to a file, ``<flight>-<envelope>`` and an ending."""
 
     def __init__(self, directory: Path, ending: str = ".xml") -> None:
         self._directory, self._ending = _prepare(directory), ending
@@ -133,9 +131,7 @@ class LineFiles(FilesSink):
             sync_path(self._directory)
 
     def close(self) -> None:
-        """Drop unflushed documents: their rows are not marked and their envelopes are sent
-        again.
-        """
+        """Drop unflushed documents: their rows are not marked, and they are sent again."""
         self._torn = ""
         if self._file is not None:
             file, self._file = self._file, None

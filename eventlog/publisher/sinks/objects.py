@@ -190,9 +190,7 @@ class ObjectsSink(Sink):
         self._newest = max(self._newest, self._flight)
 
     def close(self) -> None:
-        """Drop unflushed documents: their rows are not marked and their envelopes are sent
-        again.
-        """
+        """Drop unflushed documents: their rows are not marked, and they are sent again."""
         self._parts = {}
 
     def _bodies(self, document: Document) -> Iterator[tuple[str, bytes]]:

@@ -271,9 +271,7 @@ class _Track:
         return Mark({**token, "capture": capture.to_json()}, stream.is_idle)
 
     def _tables_at(self, restart: int) -> bytes:
-        """Return the TABSCHEM records in force at an offset, one after the other, and forget older
-        ones.
-        """
+        """Return the TABSCHEM records in force at an offset, joined, and forget older ones."""
         last = {label: offset for offset, label, _ in self._tables if offset < restart}
         self._tables = [one for one in self._tables if one[0] >= last.get(one[1], 0)]
         return b"".join(record for offset, _, record in self._tables if offset < restart)

@@ -223,9 +223,7 @@ class Run:
                 self._wait(ReceiverAway(ended.reason, ended.in_short), ended.retry_after)
 
     def _deliver(self, envelopes: Sequence[Sequence[PendingEvent]]) -> Delivered:
-        """Send envelopes, several at once if there are several, and put back their unanswered
-        events.
-        """
+        """Send envelopes, several at once, and put back their unanswered events."""
         before = self.envelopes
         numbered = list(enumerate(envelopes, before + 1))
         try:

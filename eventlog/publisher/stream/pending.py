@@ -72,9 +72,7 @@ class Pending:
 
     @property
     def ready(self) -> int:
-        """The number of events that wait for their first sending, or for an immediate
-        repetition.
-        """
+        """The number of events that wait for their first sending or an immediate repetition."""
         return len(self._ready)
 
     @property
@@ -97,9 +95,7 @@ class Pending:
         self._next += 1
 
     def mark(self, place: Place) -> None:
-        """Note that the source is to be read again from ``place`` once all events so far are
-        answered.
-        """
+        """Note that the source is read again from ``place`` once all events are answered."""
         if self._marks and self._marks[-1][0] == self._next:
             self._marks.pop()
         self._marks.append((self._next, place))
@@ -159,9 +155,7 @@ class Pending:
                     del self._parked[queue]
 
     def park(self, event: PendingEvent) -> None:
-        """Put an event into its parked objects' queues; later events of these objects wait behind
-        it.
-        """
+        """Put an event into its parked objects' queues; their later events wait behind it."""
         del self._in_air[event.number]
         self._park_first(event)
 
@@ -228,9 +222,7 @@ class Pending:
         return 0.0 if parked is None else parked.due
 
     def _oldest(self) -> int:
-        """Return the number of the oldest unanswered event, or of the next event if all are
-        answered.
-        """
+        """Return the number of the oldest unanswered event, or of the next if there is none."""
         first = [queue[0].number for queue in self._parked.values() if queue]
         if self._in_air:
             first.append(next(iter(self._in_air)))

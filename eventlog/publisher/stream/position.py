@@ -136,9 +136,7 @@ def position_ddl(name: str, database: str) -> str:
 
 
 class TablePosition:
-    """The position of one source in a table, held by a session that keeps a second publisher
-    away.
-    """
+    """The position of a source in a table, held by a session that keeps others away."""
 
     __slots__ = ("_connection", "_source", "_tables", "_token")
 

@@ -335,9 +335,7 @@ def judge_unreadable_later(
 
 
 def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding]:
-    """Judge the rights that the user lacks to apply triggers, which a publisher's user does not
-    need.
-    """
+    """Judge the rights that the user lacks to apply triggers: a publisher needs none of them."""
     if missing:
         yield info(
             "rights_triggers",

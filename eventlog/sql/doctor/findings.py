@@ -265,9 +265,7 @@ def judge_child_values(catalog: Catalog, format: str) -> Iterator[Finding]:
 
 
 def judge_deferrable(catalog: Catalog, plan: TriggerPlan | None) -> Iterator[Finding]:
-    """Judge keys that are checked late (spec/triggers.md 7.1), unless the plan warns of them
-    already.
-    """
+    """Judge keys that are checked late (spec/triggers.md 7.1), unless the plan warns of them."""
     told = (
         [] if plan is None else [sentence for sentence in plan.warnings if "DEFERRABLE" in sentence]
     )

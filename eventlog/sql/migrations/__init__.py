@@ -126,9 +126,7 @@ def downgrade(
 def current(
     target: Engine | Connection, *, log_table: str, schema: str | None = None
 ) -> tuple[str, ...]:
-    """Return the revisions that the log has reached, one for each branch; empty if there is
-    none.
-    """
+    """Return the revisions that the log has reached, one for each branch; perhaps none."""
     with _connection(target) as conn:
         return tuple(sorted(_heads(conn, _online_log(conn, log_table, schema))))
 
@@ -367,9 +365,7 @@ def _as_it_stands(element: _AsItStands, _compiler: Any, **_: Any) -> str:
 
 
 def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
-    """Run or print SQL text unchanged: no colon in it begins a parameter, no percent sign is
-    doubled.
-    """
+    """Run or print SQL text unchanged: no colon begins a parameter, no percent sign is doubled."""
     run = load_dialect(context.dialect.name).run
     for statement in statements:
         if context.as_sql:
@@ -381,9 +377,7 @@ def run_or_print(context: MigrationContext, statements: Iterable[str]) -> None:
 
 @contextmanager
 def every_statement(conn: Connection, written: Callable[[str], str]) -> Iterator[None]:
-    """Replace each statement that the connection runs within the block by the result of
-    ``written``.
-    """
+    """Replace each statement that the connection runs in the block by what ``written`` returns."""
 
     def rewrite(
         _conn: Any, _cursor: Any, statement: str, parameters: Any, *_: Any

@@ -215,9 +215,7 @@ def _definitions(
 
 
 def _definition(case: _Case, watch: WatchedTable, tables: Database | None) -> WatchDefinition:
-    """Return a watch with its tables; without ``tables`` they are reflected when the migration
-    runs.
-    """
+    """Return a watch with its tables; without ``tables`` they are reflected at run time."""
     definition = WatchDefinition(watch, case.log.name, case.log.schema, case.before.schema, None)
     return (
         definition
@@ -296,9 +294,7 @@ def _log_operations(case: _Case) -> Iterable[MigrateOperation]:
 
 
 def _history(case: _Case) -> list[_Compiled]:
-    """Return the watches of this log that were made by the migrations which the database has
-    reached.
-    """
+    """Return the watches of this log by the migrations that the database has reached."""
     migration = case.context.migration_context
     if migration.environment_context is None or migration.script is None:
         return []

@@ -150,9 +150,7 @@ def _told(table: Table, shown: Collection[Column]) -> dict[str, str]:
 
 
 def following(triggers: ClassTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """Return the child tables of this one whose rows may follow a change of its key, by a foreign
-    key.
-    """
+    """Return the child tables whose rows may follow a change of this key by a foreign key."""
     return [
         one
         for one in declared

@@ -99,9 +99,7 @@ class StoredTrigger:
 
     @property
     def digest(self) -> str | None:
-        """The hash of the compiled text; None if the trigger is not eventlog's, for whichever
-        log.
-        """
+        """The hash of the compiled text; None if the trigger is not eventlog's, of any log."""
         marker = MARKER.search(self.text)
         return None if marker is None else marker[1]
 
@@ -517,9 +515,7 @@ def _claims(compiled: Iterable[Compiled]) -> _Claims:
 def _gaps_of_new(
     compiled: Sequence[Compiled], installed: Installed, claims: _Claims
 ) -> Iterator[Gap]:
-    """Yield the gaps of a table that has no triggers, if a table that has lost its name has
-    them.
-    """
+    """Yield the gaps of a table without triggers, if a table that has lost its name has them."""
     place = compiled[0].place
     if any(claims.get((one.schema, one.name)) == place for one in installed.ours):
         yield from (gap_of_table(one.declared, ANOTHER_TABLE) for one in compiled)

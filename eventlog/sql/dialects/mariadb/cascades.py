@@ -99,9 +99,7 @@ def from_fact(value: Iterable[Mapping[str, Any]]) -> tuple[Link, ...]:
 
 
 def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]:
-    """Return the foreign keys that may write rows of these tables, directly or through other
-    tables.
-    """
+    """Return the foreign keys that may write rows of these tables, directly or not."""
     wanted, found = set(tables), []
     while more := [link for link in links if link.child in wanted and link not in found]:
         found += more

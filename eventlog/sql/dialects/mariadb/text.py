@@ -149,9 +149,7 @@ def fits(*refs: str) -> str:
 
 
 def is_changed(column: Column, old: str, new: str) -> str:
-    """Return SQL that is true if a value has changed, NULL-safe and by bytes
-    (spec/triggers.md 5).
-    """
+    """Return SQL that is true if a value changed, NULL-safe and by bytes (spec/triggers.md 5)."""
     if column.type.kind in _TEXT or column.type.kind is Kind.OTHER:
         return f"(NOT (BINARY {old} <=> BINARY {new}))"
     if column.type.kind is Kind.TIMESTAMPTZ:
@@ -169,9 +167,7 @@ _NEVER_QUOTED: Final = frozenset(
 """The kinds whose text contains no special or control character, and no blank at an end."""
 _SPECIAL: Final = rb"""^$|^[ ]|[ ]$|[,;'+"=\\<>\x00-\x1F\x7F]"""
 _NEEDS_QUOTES: Final = f"_utf8mb4 X'{_SPECIAL.hex()}'"
-"""A regular expression, in hexadecimal digits, since the meaning of backslashes depends on the
-mode.
-"""
+"""A regular expression, in hexadecimal digits: what a backslash means depends on the mode."""
 
 
 def key_value(column: Column, ref: str) -> str:
@@ -184,9 +180,7 @@ def key_value(column: Column, ref: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """Return SQL of a text as a value in a table_key: in quotes where needed
-    (spec/triggers.md 4).
-    """
+    """Return SQL of a text as a value in a table_key: quoted where needed (spec/triggers.md 4)."""
     backslash, mark = "_utf8mb4 X'5C'", "_utf8mb4 X'22'"
     escaped = f"REPLACE({value}, {backslash}, _utf8mb4 X'5C5C')"
     escaped = f"REPLACE({escaped}, {mark}, _utf8mb4 X'5C22')"

@@ -368,9 +368,7 @@ def _compared(column: Column, ref: str) -> str:
 
 
 def bound(column: Column, bind: str) -> str:
-    """Return SQL of a key value from its bind, in the column's type, so that the column's index
-    serves.
-    """
+    """Return SQL of a key value from its bind, in the column's type, so that its index serves."""
     match column.type.kind:
         case Kind.FIXED:
             # A CHAR of any length, since two of them are compared without trailing blanks.

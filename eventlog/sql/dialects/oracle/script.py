@@ -39,9 +39,7 @@ _BLOCK: Final = re.compile(r"(?:CREATE OR REPLACE (?:TRIGGER|FUNCTION)|BEGIN|DEC
 
 
 def made_by(statement: str) -> tuple[str, str | None, str] | None:
-    """Return type, schema and name of the object that a statement compiles, None for other
-    statements.
-    """
+    """Return type, schema and name of the object that a statement compiles, None for others."""
     match = _MADE.match(statement)
     return None if match is None else (match[1], match[2], match[3])
 

@@ -283,9 +283,7 @@ class OracleSessions(Dialect):
 def fetch(
     conn: Connection, statement: str, parameters: Mapping[str, object] | None = None
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a statement as the driver makes them, with large objects as text or
-    bytes.
-    """
+    """Return the rows as the driver makes them, with large objects as text or bytes."""
     with _own_types(conn):
         return fetch_rows(conn, statement, parameters or {})
 
@@ -384,17 +382,13 @@ in ORA-06550.
 
 
 def lock_id(log: LogTable) -> int:
-    """Return the number of a log's user lock, in the range for application programs: 0 to
-    1073741823.
-    """
+    """Return the number of a log's user lock, in the range for applications: 0 to 1073741823."""
     digest = hashlib.sha256(f"eventlog {qualified(log.schema, log.name)}".encode()).digest()
     return int.from_bytes(digest[:4], "big") & 0x3FFFFFFF
 
 
 def request_block(log: LogTable) -> str:
-    """Return PL/SQL that asks for the lock without waiting; ``:answer`` gets DBMS_LOCK's return
-    code.
-    """
+    """Return PL/SQL that asks for the lock at once; ``:answer`` gets DBMS_LOCK's return code."""
     return (
         f"BEGIN\n    :answer := SYS.DBMS_LOCK.REQUEST({lock_id(log):d}, {_EXCLUSIVE}, 0, "
         "FALSE);\nEND;"

@@ -120,9 +120,7 @@ def number_sequence(log: LogTable) -> str:
 
 
 def joined(separator: str, parts: Iterable[str]) -> str:
-    """Join parts with a separator, on lines of some hundred characters: SQL*Plus takes at most
-    2499.
-    """
+    """Join parts on lines of some hundred characters: SQL*Plus takes at most 2499."""
     lines = [""]
     for position, part in enumerate(parts):
         if len(lines[-1]) > _LINE:
@@ -206,9 +204,7 @@ def _length(column: Column) -> int:
 _MAX_RAW: Final = 24_000
 """The number of bytes whose base64 fits in the longest VARCHAR2 of PL/SQL."""
 _MAX_NCHAR: Final = 666
-"""The characters in 2000 bytes at three bytes each, as national texts have in the character set
-UTF8.
-"""
+"""The characters in 2000 bytes at three bytes each, as national texts have in UTF8."""
 _SHORT_TEXT: Final = 70
 """The bytes that hold every number (TM9 has at most 64 characters, and a key's number begins with
 0), moment, interval and ROWID.
@@ -218,9 +214,7 @@ SQL_TEXT: Final = 4000
 
 
 def is_loggable(column: Column, lob_values: bool) -> bool:
-    """Return True if the value itself is logged in styles field and remove_all (spec/triggers.md
-    6.1).
-    """
+    """Return True if styles field and remove_all log the value itself (spec/triggers.md 6.1)."""
     match family(column):
         case Family.UNREADABLE:
             return False
@@ -233,16 +227,12 @@ def is_loggable(column: Column, lob_values: bool) -> bool:
 
 
 def is_locator(column: Column) -> bool:
-    """Return True if a trigger gets a locator of a large object, which is valid for its row
-    only.
-    """
+    """Return True if a trigger gets a locator of a large object, valid for its row only."""
     return family(column) in (Family.CLOB, Family.NCLOB)
 
 
 def text_bytes(column: Column) -> int | None:
-    """Return the bytes of the longest possible log text of a value; None if the type does not limit
-    it.
-    """
+    """Return the bytes of the longest log text of a value; None if the type sets no limit."""
     match family(column):
         case Family.CLOB | Family.NCLOB | Family.UNREADABLE:
             return None

@@ -212,9 +212,7 @@ def _statement_operations(facts: Facts, triggers: TableTriggers) -> frozenset[st
 
 
 def moving_with(triggers: TableTriggers, declared: Iterable[TableTriggers]) -> list[ChildTriggers]:
-    """Return the child tables whose rows follow when a row of this table moves to another
-    partition.
-    """
+    """Return the child tables whose rows follow a row that moves to another partition."""
     if isinstance(triggers, ChildTriggers) or not triggers.table.partitioned:
         return []
     return following(triggers, declared)
@@ -404,9 +402,7 @@ def create(compiled: Iterable[CompiledFunction]) -> Iterable[str]:
 
 
 def settle(trigger: FunctionTrigger, marker: str) -> Iterable[str]:
-    """Yield the statements that record a new trigger's log in its comment, and set when it
-    fires.
-    """
+    """Yield the statements that note a new trigger's log in its comment, and set when it fires."""
     name, table = quote_identifier(trigger.name), qualified(*trigger.table)
     yield f"COMMENT ON TRIGGER {name} ON {table} IS {literal(marker)}"
     if trigger.enabled != "O":

@@ -25,9 +25,7 @@ _LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
 
 
 def fold_name(name: str) -> str:
-    """Return a name as PostgreSQL keeps it: unchanged if in double quotes, else A to Z in lower
-    case.
-    """
+    """Return a name as PostgreSQL keeps it: as it is in double quotes, else in lower case."""
     if len(name) > 2 and name[0] == name[-1] == '"':
         return name[1:-1].replace('""', '"')
     return name.translate(_LOWER)
@@ -178,9 +176,7 @@ _PADDED: Final = frozenset({"bpchar"})
 
 
 def is_changed(column: Column, old: str, new: str) -> str:
-    """Return SQL that is true if a value has changed, NULL-safe and by bytes
-    (spec/triggers.md 5).
-    """
+    """Return SQL that is true if a value changed, NULL-safe and by bytes (spec/triggers.md 5)."""
     is_identical = column.type.kind in _OF_ONE_SPELLING - {Kind.EXACT}
     if is_identical and column.deterministic and column.type.sql not in _PADDED:
         return f"{old} IS DISTINCT FROM {new}"
@@ -255,9 +251,7 @@ _NAMES_OF_KINDS: Final = {
 
 
 def type_name(column: Column) -> str:
-    """Return the name of a column's type without its length, as ``format_type(type, NULL)``
-    has it.
-    """
+    """Return the name of a column's type without its length, like ``format_type(type, NULL)``."""
     match column.type.kind:
         case Kind.INTEGER:
             return _INTEGERS.get(column.type.bits, "numeric")
@@ -278,9 +272,7 @@ def needs_quoting(key: Iterable[Column]) -> bool:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """Return True if values that a foreign key treats as equal have one normal form as key
-    values.
-    """
+    """Return True if values that are equal to a foreign key have one normal form as keys."""
     return column.type.kind in _OF_ONE_SPELLING and column.deterministic
 
 

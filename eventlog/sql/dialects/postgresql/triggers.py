@@ -259,9 +259,7 @@ def _locks(conn: Connection, plan: TriggerPlan) -> list[str]:
 
 
 def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> None:
-    """Refuse triggers that would fail, since a trigger that fails fails the application's
-    statement.
-    """
+    """Refuse triggers that would fail, since with them the application's statement fails."""
     log, reasons = facts.log, []
     if not facts.log_is_writable:
         name = qualified(log.schema, log.name)

@@ -1,6 +1,4 @@
-"""SQLite, which keeps the whole product in a file without a server: its capabilities and its
-log.
-"""
+"""SQLite, which keeps the product in a file without a server: its capabilities and its log."""
 
 from __future__ import annotations
 

@@ -79,9 +79,7 @@ _ATTEMPTS: Final = 5
 
 
 class SQLiteSessions(Dialect):
-    """The driver of Python's standard library, the lock file, and the rights on the database
-    file.
-    """
+    """The driver of Python's library, the lock file, and the rights on the database file."""
 
     driver = "sqlite+pysqlite"
     connect_advice: ClassVar = dict.fromkeys(
@@ -276,9 +274,7 @@ def _lock_path(conn: Connection, log: LogTable) -> Path | None:
 
 
 def _consumer_lock_path(conn: Connection, log: LogTable, consumer: str) -> Path | None:
-    """Return the lock file of a consumer: ``FILE-LOG-CONSUMER.lock``; None for a database in
-    memory.
-    """
+    """Return a consumer's lock file, ``FILE-LOG-CONSUMER.lock``; None for a database in memory."""
     file = _file_of(conn)
     name = f"{log.name}-{consumer}".replace("/", "_")
     return None if file is None else file.with_name(f"{file.name}-{name}.lock")
@@ -430,9 +426,7 @@ def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
 
 
 def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
-    """Yield a command that lets this process publish, by rights to write the file and its
-    directory.
-    """
+    """Yield a command that lets this process publish: rights to write file and directory."""
     file = _file_of(conn)
     if file is not None:
         yield (f"chmod u+rw {file} && chmod u+rwx {file.parent}",)

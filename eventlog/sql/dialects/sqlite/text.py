@@ -93,9 +93,7 @@ def base64(ref: str) -> str:
 
 
 def is_changed(old: str, new: str) -> str:
-    """Return SQL that is true if a value has changed, NULL-safe and by bytes
-    (spec/triggers.md 5).
-    """
+    """Return SQL that is true if a value changed, NULL-safe and by bytes (spec/triggers.md 5)."""
     return f"{old} COLLATE BINARY IS NOT {new}"
 
 
@@ -110,9 +108,7 @@ def _key_value(column: Column, ref: str) -> str:
 
 
 def quoted(value: str) -> str:
-    """Return SQL of a text as a value in a table_key: in quotes where needed
-    (spec/triggers.md 4).
-    """
+    """Return SQL of a text as a value in a table_key: quoted where needed (spec/triggers.md 4)."""
     return (
         "(SELECT CASE WHEN v = '' OR v GLOB '*[,;''+\"=\\<>]*' OR v <> trim(v, ' ' || char(9))"  # noqa: S608
         " OR v GLOB '*[' || char(1) || '-' || char(31) || char(127) || ']*'"
@@ -134,7 +130,5 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
 
 
 def is_one_spelling(column: Column) -> bool:
-    """Return True if values that a foreign key treats as equal have one normal form as key
-    values.
-    """
+    """Return True if values that are equal to a foreign key have one normal form as keys."""
     return column.deterministic

@@ -217,9 +217,7 @@ def broken_triggers(conn: Connection, log: LogTable) -> Iterator[tuple[str, str,
 # --- their texts ----------------------------------------------------------------------------------
 
 _Body = tuple[str, str, str, str]
-"""A trigger without its name: its operation, the statement that fires it, its condition, and its
-body.
-"""
+"""A trigger without its name: operation, the statement that fires it, condition, and body."""
 
 
 def _trigger(
@@ -365,9 +363,7 @@ _QUERIED_BACK: Final[Mapping[EventType, EventType]] = {
 
 
 def _of(column: Column, event_type: EventType) -> EventType:
-    """Return the type of the log row for a column: binary values are read back (spec/triggers.md
-    6.1).
-    """
+    """Return the type of a column's log row: binary values are read back (spec/triggers.md 6.1)."""
     return (
         _QUERIED_BACK.get(event_type, event_type) if column.type.kind is Kind.BINARY else event_type
     )
