@@ -558,8 +558,8 @@ def _value_writer(
         and type_of("") in types
         and all(is_special(one) for one in values if isinstance(one, str))
     ):
-        # Special times such as infinity are texts; beside values of one temporal type they take
-        # that type.
+        # Special times such as infinity are texts;
+        # beside values of one temporal type they take that type.
         types = {replace(type, special=True) for type in types if type.kind in TEMPORAL} or types
     if len(types) == 1:
         (type,) = types

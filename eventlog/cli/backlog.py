@@ -183,8 +183,8 @@ def backlog(
         connections=connections,
         partition_rows=partition_rows,
     )
-    # The configured format is replaced: messages need Kafka where they are published, but this job
-    # writes files.
+    # The configured format is replaced: messages need Kafka where they are published,
+    # but this job writes files.
     config = context.config(format__type=DEFAULT_FORMAT)
     if not context.quiet:
         note("Spark starts, which takes some seconds")

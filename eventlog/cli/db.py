@@ -208,8 +208,8 @@ def downgrade(
                 refuse_to_lose_rows(conn, dialect, config)
 
     if not yes and sees_terminal():
-        # The question comes outside of the transaction that drops, so that no lock waits for the
-        # answer.
+        # The question comes outside of the transaction that drops,
+        # so that no lock waits for the answer.
         with reading(config) as (conn, dialect):
             refuse_downgrade(conn, dialect)
             what = _what_goes(config, revision, drops_log=drops_log(conn))

@@ -258,8 +258,8 @@ _USER = "(SELECT idu FROM hr.usr WHERE idu > 1 ORDER BY md5(idu::text || %(uniqu
 _GROUP = (
     "(SELECT idg FROM hr.grp WHERE idg > 1 ORDER BY md5(idg::text || %(unique)s::text) LIMIT 1)"
 )
-# now() does not fit: two updates within a second would differ in the fraction alone, which XDS does
-# not send.
+# now() does not fit: two updates within a second would differ in the fraction alone,
+# which XDS does not send.
 _NEXT_LOGIN = "coalesce(last_login, date_trunc('day', now())) + interval '1 hour'"
 _CHANGES = (
     "INSERT INTO hr.usr (idu, login, fname, lname, mail, salary) "

@@ -368,8 +368,8 @@ def _deleted_writer(
             total += 1
             yield one
 
-    # A file keeps the keys, since a snapshot held for the whole run would keep the database from
-    # vacuuming.
+    # A file keeps the keys, since a snapshot held for the whole run would keep the
+    # database from vacuuming.
     left = files.enter_context(spooled(counted()))()
 
     def write(conn: Connection, position: str | None) -> Batch:

@@ -294,8 +294,8 @@ def _contradictions(config: Config) -> Iterator[ConfigError]:
             f"= {toml(config.publisher.retry_initial)}"
         )
     sink = sink_named(config.sink.type)
-    # The default format works with every sink that keeps bodies whole, and most commands need not
-    # load it.
+    # The default format works with every sink that keeps bodies whole,
+    # and most commands need not load it.
     if is_set(config, "format.type") or sink.divided_by(config.sink.options):
         try:
             why = refused_format(config)

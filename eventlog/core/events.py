@@ -442,8 +442,8 @@ def _read(
     conflicts = 0
     for attribute in attributes:
         try:
-            # Values are sorted by code points, each once (spec/xds.md 4.3); a table's own column
-            # has just one.
+            # Values are sorted by code points, each once (spec/xds.md 4.3);
+            # a table's own column has just one.
             texts = sorted(
                 {attribute.convert(text) for text in current[attribute.name] if text is not None}
             )

@@ -301,8 +301,8 @@ def time_converter(
     The converter raises BadValue for other text. Raises ConfigError for an unknown option value.
     """
     write = _time_writer(time_syntax)
-    # A time of day has no date, so it can be moved to a zone only if that has one displacement all
-    # the year.
+    # A time of day has no date, so it can be moved to a zone only if that has one
+    # displacement all the year.
     own_displacement = time_zone_named(time_zone).utcoffset(None)
 
     def convert(text: str) -> Any:

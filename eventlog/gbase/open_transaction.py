@@ -103,8 +103,8 @@ class OpenTransaction:
         self._blocks: list[_Block] = []
         self._layouts: list[Layout | None] = []
         self._gone: set[int] = set()
-        # Sequences normally rise within a transaction. If they do not, DISCARD looks at every
-        # record.
+        # Sequences normally rise within a transaction. If they do not,
+        # DISCARD looks at every record.
         self._ordered = True
         self._seen = 0
         self._highest = 0
@@ -277,8 +277,8 @@ class OpenTransaction:
         file = self._file
         assert file is not None
         file.seek(block.offset)
-        # The block is read whole, since the file may be read elsewhere before the next entry is
-        # used.
+        # The block is read whole, since the file may be read elsewhere before
+        # the next entry is used.
         return [self._from_file(file) for _ in range(block.length)]
 
     def _to_bytes(self, entry: Entry) -> bytes:

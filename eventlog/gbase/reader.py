@@ -371,8 +371,8 @@ def _maker(options: ReadOptions, committed: Committed) -> Callable[[Operation, i
                 after = row
                 if old is not None:
                     before, changed = _updated(layout, values, row, old)
-        # The checks of Change are skipped: they hold by the lines above and cost a tenth of the
-        # reading.
+        # The checks of Change are skipped: they hold by the lines above and cost
+        # a tenth of the reading.
         return make(
             Change,
             (

@@ -118,8 +118,8 @@ def _start(connection: Connection, session: int, capture: Capture) -> bool:
     try:
         _call(connection, *arguments, about=capture.table)
     except BaseException:
-        # The logging was off before and does not help: the table cannot be captured for another
-        # reason.
+        # The logging was off before and does not help:
+        # the table cannot be captured for another reason.
         _close(connection, [("cdc_set_fullrowlogging", capture.table, 0)], failed=True)
         raise
     return True

@@ -226,8 +226,8 @@ def _columns(names: Sequence[str], options: _LogOptions, path: Path) -> list[str
                 f"{', '.join(names)}"
             )
         return [by_name[column_map[field].casefold()] for field in LogRow._fields]
-    # A JSON object may leave out columns that are NULL; their standard names are in small letters
-    # then.
+    # A JSON object may leave out columns that are NULL;
+    # their standard names are in small letters then.
     if "record_id" in by_name and "event_type" in by_name:
         return [by_name.get(field, field) for field in LogRow._fields]
     if len(names) < len(LogRow._fields):

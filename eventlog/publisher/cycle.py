@@ -206,8 +206,8 @@ def _send_window(
             state.scan = None
             return Delivered(FlightResult.STOPPED, "told to stop")
         prepared = _prepare(context, built, window.origins, marks, before_bad, state)
-        # Counted here and not where they are read: a row that is deferred or not sent in the end is
-        # read again.
+        # Counted here and not where they are read:
+        # a row that is deferred or not sent in the end is read again.
         context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
         if prepared is not None:
@@ -268,8 +268,8 @@ def send_in_flight(
         if delivered.result is not FlightResult.DONE:
             return delivered
     if state.scan is not None:
-        # The scan has passed over rows of the objects that are free now; these come before the rows
-        # behind them.
+        # The scan has passed over rows of the objects that are free now;
+        # these come before the rows behind them.
         state.freed.update(object_id for object_id in woken if object_id not in state.parking)
     if full := state.parking.too_many(context.options.max_parked):
         return Delivered(FlightResult.RETRY, full, in_short=full)
@@ -409,8 +409,8 @@ def _prepare(
         number = draw_flight(context)
         first = context.output.first(number, state.newest, raised_at(context.epoch))
         size = context.options.batch_size
-        # Without fates every row of a new event contributes, and so does the first row, which names
-        # the event.
+        # Without fates every row of a new event contributes, and so does the first row,
+        # which names the event.
         flight = pack(number, events, size, first, origins, context.epoch)
         if context.observer.wants_event_times and not origins.event_times:
             # The first rows are enough: event_time only serves to measure the delay of answers.

@@ -255,8 +255,8 @@ def _send_halves(
             parts[:0] = _halves(part)
             continue
         retried = settle(envelope, part, answer)
-        # These events were in the envelope, and the receiver may have applied them before it
-        # refused it.
+        # These events were in the envelope,
+        # and the receiver may have applied them before it refused it.
         behind = [
             (SUCCESS, event) for left in parts for event in left if event.object_id in retried
         ]

@@ -304,8 +304,8 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     }
     perhaps: set[tuple[str, str]] = set()
     if "altered_tables" in case.dialect.capabilities:
-        # Any style may read back a table that was altered, or a value that is too large for the
-        # log.
+        # Any style may read back a table that was altered,
+        # or a value that is too large for the log.
         for cls in case.catalog.classes:
             perhaps |= {(one.table, one.column.name) for one in cls.attributes}
             perhaps |= {(cls.table.name, column.name) for column in cls.key}

@@ -525,8 +525,8 @@ def _folded(
         rows = read(first, last)
         good = check_rows(queue_rows(rows), context.catalog, options.driver_user).good
         mine = [row for row in good for _, _, other, _, _, _ in (row,) if other == object_id]
-        # The beginning of a group depends on the end of the previous one: go back to a gap that no
-        # group spans.
+        # The beginning of a group depends on the end of the previous one:
+        # go back to a gap that no group spans.
         if not mine or first == 1 or first_id(mine) - first >= options.fold_distance:
             break
         first = max(1, first - reach)

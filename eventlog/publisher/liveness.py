@@ -225,8 +225,8 @@ class _Status(Observer):
             self._show("publishing" if doing is Doing.RESTING else "connecting to the database")
 
     def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
-        # The reason may quote a receiver and is left out: everybody on the machine can read a
-        # status.
+        # The reason may quote a receiver and is left out:
+        # everybody on the machine can read a status.
         self._show(f"waiting for the {who.value}; the log says why")
 
     def connected(self, *, again: bool) -> None:

@@ -211,8 +211,8 @@ class InflightLine:
 
     def _write(self, marks: Marks) -> None:
         """Write the marks and the rest of the flight in one transaction."""
-        # The log's rows are dropped: they are read again when the flight is sent again, which may
-        # be late.
+        # The log's rows are dropped: they are read again when the flight is sent again,
+        # which may be late.
         envelopes = {number: events for number, events in self._left.items() if events}
         rest = self.recorded._replace(
             envelopes=envelopes, origins=NO_ORIGINS, current_rows={}, waiting=self._waiting

@@ -554,8 +554,8 @@ def _data_type(column: QlikColumn) -> TypeEngine[Any]:
                 .with_variant(mysql.TIME(fsp=6), "mysql", "mariadb")
             )
         case "NUMERIC":
-            # If the digits are unknown, the database would use its own default, which may be too
-            # few.
+            # If the digits are unknown, the database would use its own default,
+            # which may be too few.
             number: sa.Numeric[Any] = sa.Numeric(
                 column.precision or None, column.scale if column.precision else None
             )

@@ -421,8 +421,8 @@ class ChangeLog:
         declared = declared_tables(self._config, database, log)
         declared = declared._replace(config=without_settings_of_others(declared.config))
         options = publisher_options(self._config, dialect.current_user(conn), dialect.fold_name)
-        # As for every consumer, no changes are loopback unless a user is named (spec/event-log.md
-        # 13.5).
+        # As for every consumer, no changes are loopback unless a user is named
+        # (spec/event-log.md 13.5).
         if self._config.publisher.driver_user is None:
             options = replace(options, driver_user=None)
         options = replace(

@@ -343,8 +343,8 @@ def _deletes(rows: DataFrame, layout: TableLayout, options: ReadOptions) -> Iter
     )
     deletes = rows.where(_letter(rows, layout) == "D").orderBy(_sequence(rows, layout))
     for row in deletes.toLocalIterator():
-        # Spark gives its driver moments in the local zone without saying so. A key needs none of
-        # them.
+        # Spark gives its driver moments in the local zone without saying so.
+        # A key needs none of them.
         yield read([None if isinstance(value, datetime) else value for value in row])
 
 

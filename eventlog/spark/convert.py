@@ -290,8 +290,8 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
 def _move(written: Path, final: Path) -> None:
     """Give an output its name, in place of the output of an earlier attempt."""
     if final.is_dir():
-        # Moved, not removed: an attempt that outlives the job finds _temporary missing, and does no
-        # harm.
+        # Moved, not removed: an attempt that outlives the job finds _temporary
+        # missing, and does no harm.
         final.replace(written.with_name(f"{written.name}-before"))
     written.replace(final)
 

@@ -329,8 +329,8 @@ def _table_rows(
     table, number = piece.place
     for place, row in enumerate(rows_of_part(piece.part, piece.table, context)):
         sequence, is_behind = row_order(row)
-        # The table comes before the kind of row, so that a before image and its update are
-        # together.
+        # The table comes before the kind of row,
+        # so that a before image and its update are together.
         order = struct.pack(">I?", table, is_behind) + _PLACE.pack(number, place)
         yield sequence.encode() + order, (table, row)
 

@@ -360,8 +360,8 @@ def _translated(
     for sign, cause in dialect.refused_by.items():
         if sign in line:
             return DatabaseError(f"the database is reached through {cause} ({line})")
-    # Deadlocks, cancelled statements, a full disk and shutdowns are operational errors, too, and
-    # pass.
+    # Deadlocks, cancelled statements, a full disk and shutdowns are operational
+    # errors, too, and pass.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
         return DatabaseAway(f"the database failed or is gone: {line}")

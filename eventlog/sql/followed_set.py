@@ -121,8 +121,8 @@ class FollowedSet:
         if all(one.last < look.last for one in self.looks):
             self.looks.append(look)
         if len(self.looks) > _MOST_LOOKS:
-            # The looks behind one know all of its writers. The first look stays, so that it comes
-            # to its end.
+            # The looks behind one know all of its writers. The first look stays,
+            # so that it comes to its end.
             del self.looks[1:-1:2]
 
     def _pass_over(

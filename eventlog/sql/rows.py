@@ -242,8 +242,8 @@ def refuse_stale(
         column_of(log, field).label(field) for field in RefusedRow._fields
     )
     # A window function reads and sorts the log once. A self-join would be planned by statistics,
-    # which may say that the log is empty. Before version 23, Oracle accepts no condition as a
-    # column.
+    # which may say that the log is empty. Before version 23,
+    # Oracle accepts no condition as a column.
     last_done = sa.func.max(sa.case((counts, record_id))).over(partition_by=[table_name, table_key])
     rows = sa.select(
         record_id,

@@ -62,8 +62,8 @@ class EmulatorCodec:
         try:
             return _decoded(segments, image)
         except RowDecodeError:
-            # A segment may hold several columns. Decoding slot by slot names the first that is
-            # wrong.
+            # A segment may hold several columns.
+            # Decoding slot by slot names the first that is wrong.
             _decoded([_segment((column,), self._charset) for column in table.columns], image)
             raise
 

@@ -411,8 +411,8 @@ class TopicReader:
 
     def assign(self, starts: Mapping[Partition, int]) -> None:
         """Read these partitions from these offsets on, and no others."""
-        # Offset 0 means the beginning of a topic, also of one that librdkafka has not asked for
-        # yet.
+        # Offset 0 means the beginning of a topic,
+        # also of one that librdkafka has not asked for yet.
         with self._away():
             self._consumer.assign(
                 [

@@ -159,8 +159,8 @@ def parse_document(document: bytes | str, limit: int = DEFAULT_LIMIT) -> etree._
 
 
 # The data is UTF-8 by now, so this parser and the search for a DOCTYPE see the same characters.
-# huge_tree allows values longer than 10 MB; libxml2 still bounds the depth, and ``limit`` the
-# length.
+# huge_tree allows values longer than 10 MB; libxml2 still bounds the depth,
+# and ``limit`` the length.
 _PARSER = etree.XMLParser(
     encoding="utf-8",
     resolve_entities=False,

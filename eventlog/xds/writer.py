@@ -222,8 +222,8 @@ _modifications = _Prepared(
 )
 _additions = _Prepared(partial(_prepared, element="add-attr", before="", after=""))
 
-# A special time stands among the seconds of its attribute, NaN among the numbers (spec/xds.md 6.1,
-# 6.3).
+# A special time stands among the seconds of its attribute,
+# NaN among the numbers (spec/xds.md 6.1, 6.3).
 _no_digits = re.compile("[^-0-9]|[0-9]-").search
 
 # --- steps ---
@@ -240,8 +240,8 @@ def _body(operation: str, steps: Sequence[Written]) -> str:
     prepared, tag = (_additions, "</add-attr>") if is_add else (_modifications, "</modify-attr>")
     for _, _, _, attribute, old, new in steps:
         start, remove, then_add, remove_all, add, end = prepared[attribute]
-        # Types are compared, and the usual text is escaped here, since this runs for nearly every
-        # row.
+        # Types are compared, and the usual text is escaped here,
+        # since this runs for nearly every row.
         if type(new) is not str or not end or type(old) is tuple:
             part = f"{start}{_step(attribute.value_type, old, new, is_add)}{tag}"
         else:

@@ -335,8 +335,8 @@ class Activity(Monitored, Observer):
 
     @property
     def queue_cap(self) -> int:
-        # The first look is for flights and the clock: a publisher with a short queue soon has its
-        # answer.
+        # The first look is for flights and the clock:
+        # a publisher with a short queue soon has its answer.
         return QUEUE_CAP if self.looked_at is not None else _FIRST_CAP
 
     def looked(self, looked: Looked) -> None:

@@ -155,8 +155,8 @@ class Run:
         self.heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
         self.envelopes = 0
         self._position, self._sink, self._threads = position, sink, threads
-        # To be saved: failures of changes that were never sent, and of events that were answered
-        # fatal.
+        # To be saved: failures of changes that were never sent,
+        # and of events that were answered fatal.
         self._unread: list[Failure] = []
         self._fatal: list[Failure] = []
         self._back_off = BackOff(options.retry_initial, options.retry_max, observer)

@@ -330,8 +330,8 @@ class _MessageSteps:
         except (EventlogError, MemoryError) as error:
             if not isinstance(error, FormatError):
                 raise
-            # A waiting message is released before it is read: if it still waits, its description is
-            # wrong.
+            # A waiting message is released before it is read: if it still waits,
+            # its description is wrong.
             fault = message if self.reader.is_waiting else held
             if isinstance(error, UnknownSchema):
                 yield from self._hold_or_skip(fault, error)

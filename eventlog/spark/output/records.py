@@ -71,8 +71,8 @@ def _message_renderer(job: Job) -> Render:
                 _, key, body, headers, with_before = draft = messages.draft(
                     event, log_rows[event.ids[0]].event_time
                 )
-                # In JSON a body is a dict, which becomes part of the message when its bytes are
-                # made.
+                # In JSON a body is a dict, which becomes part of the message
+                # when its bytes are made.
                 packed = body if isinstance(body, bytes) else json_bytes(body)
             except (FormatError, RowError, UnicodeEncodeError) as error:
                 refuse(event, str(error), counts, bad)

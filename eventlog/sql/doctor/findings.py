@@ -105,8 +105,8 @@ _GUARD: Final = re.compile(
 
 
 def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bool:
-    # PostgreSQL writes (status = 'N'::bpchar) or ((status)::text = 'N'::text), and the guard of a
-    # log of ours.
+    # PostgreSQL writes (status = 'N'::bpchar) or ((status)::text = 'N'::text),
+    # and the guard of a log of ours.
     predicate = re.sub(
         r" OR \((\(.+ <> 'S'::bpchar\) AND )?\(.+ !~ '\^\[A-Za-z\]\$'::text\) AND .+\(.+\)\)\)$",
         "",

@@ -240,8 +240,8 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
         return columns == set(LogRow._fields)
 
     # The log in parts, each read by its own session (spec/event-log.md 8.6). No session can adopt
-    # the snapshot of another one, so the session that begins the job passes on the rows N that it
-    # has seen.
+    # the snapshot of another one, so the session that begins the job passes on the
+    # rows N that it has seen.
 
     shares_snapshots = False
 

@@ -279,8 +279,8 @@ def values_statement(
     """
     row, source = "p", f"{quote_identifier(cls.table.name)} AS p"
     if child is not None:
-        # By the collation of both sides, as the foreign key compares. The text of the key is its
-        # owner's.
+        # By the collation of both sides, as the foreign key compares.
+        # The text of the key is its owner's.
         owned = " AND ".join(
             f"p.{quote_identifier(key.name)} = c.{quote_identifier(owner)}"
             for key, owner in zip(cls.key, child.owner_columns, strict=True)

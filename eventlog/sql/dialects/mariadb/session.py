@@ -180,8 +180,8 @@ class MariaDBSessions(Dialect):
         return "/".join(["mariadb", *(str(part) for row in rows for part in row), log.name])
 
     def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
-        # Servers that replicate one another have their own numbers. The nodes of a cluster have the
-        # same rows.
+        # Servers that replicate one another have their own numbers.
+        # The nodes of a cluster have the same rows.
         database = {"database": self.identity(conn, log)}
         cluster = fetch(
             conn,

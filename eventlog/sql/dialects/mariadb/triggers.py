@@ -348,8 +348,8 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
 
     def key_of(row: str) -> str:
         text = key_text(triggers.own_key, refs(row))
-        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner
-        # exists.
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts,
+        # if the owner exists.
         return text if is_one else f"COALESCE({of_owner(row)}, {text})"
 
     def is_value(row: str) -> str:

@@ -186,8 +186,8 @@ class Oracle(OracleSessions, OracleObjects):
         status, record_id = (self.quote(log.column(field)) for field in ("status", "record_id"))
         index = text.qualified(log.schema, log.own_name(QUEUE_INDEX))
         table = text.qualified(log.schema, log.name)
-        # No index holds entries of NULL, so this one holds the rows N alone, and a marked row
-        # leaves it.
+        # No index holds entries of NULL, so this one holds the rows N alone,
+        # and a marked row leaves it.
         return f"CREATE INDEX {index} ON {table} (CASE {status} WHEN 'N' THEN {record_id} END)"
 
     def before_log(self, log: LogTable) -> list[str]:

@@ -262,8 +262,8 @@ def database(
             if (type_ := column_type(data_type, length, precision, scale)) is not None
         )
         names = [column.name for column in present]
-        # Keys may contain virtual columns, and columns of types without a text form; ``names`` has
-        # neither.
+        # Keys may contain virtual columns, and columns of types without a text form;
+        # ``names`` has neither.
         constraints = _within(unique[name], 4, names)
         primary = next((key for key in constraints if key[0][2] == "P"), None)
         tables.append(
@@ -420,8 +420,8 @@ def _number(text: str) -> int | Decimal:
         raise NoSuchValue
     # This avoids normalize(), which rounds to the digits of its context.
     digits = "".join(map(str, number.as_tuple().digits))
-    # The point lies between two pairs, so the first digit is alone in its pair if the exponent is
-    # even.
+    # The point lies between two pairs, so the first digit is alone in its pair
+    # if the exponent is even.
     pairs = (len(digits.strip("0")) + 2 - number.adjusted() % 2) // 2
     if digits.strip("0") and (pairs > _MOST_PAIRS or number.adjusted() not in _EXPONENTS):
         raise NoSuchValue

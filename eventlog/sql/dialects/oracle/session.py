@@ -146,8 +146,8 @@ class OracleSessions(Dialect):
         "ALTER SESSION SET NLS_NUMERIC_CHARACTERS = '.,'",
     )
     connect_advice: ClassVar = _CONNECT_ADVICE
-    # ROWNUM stops at the limit in every version; FETCH FIRST sorts all rows by ROW_NUMBER before
-    # 19.
+    # ROWNUM stops at the limit in every version;
+    # FETCH FIRST sorts all rows by ROW_NUMBER before 19.
     engine_options: ClassVar = {"enable_offset_fetch": False}
 
     def connect_args(self, timeout: int) -> dict[str, object]:

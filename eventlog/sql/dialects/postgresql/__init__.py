@@ -154,8 +154,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
     def fetch_chunks(
         self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
     ) -> Generator[list[tuple[Any, ...]], None, None]:
-        # A cursor of the server gives later rows from the same snapshot, and loads them only when
-        # wanted.
+        # A cursor of the server gives later rows from the same snapshot,
+        # and loads them only when wanted.
         conn.exec_driver_sql(
             f"DECLARE eventlog_rows NO SCROLL CURSOR FOR {statement}", dict(parameters)
         )

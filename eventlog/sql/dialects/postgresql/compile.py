@@ -642,8 +642,8 @@ def _child_body(
     def key_of(refs: Sequence[str]) -> str:
         """Return SQL of the key of the row's owner, NULL if it has none."""
         key = key_text(triggers.own_key, refs, quote)
-        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner
-        # exists yet.
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts,
+        # if the owner exists yet.
         return key if is_one else f"COALESCE({standing(refs)}, {key})"
 
     def standing(refs: Sequence[str]) -> str:

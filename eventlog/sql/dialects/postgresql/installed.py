@@ -178,8 +178,8 @@ def read_facts(
         foreign_keys={tuple(row)[:6]: row.operator for row in rows("foreign_keys")},
         with_heirs=tables_that(lambda row: row.has_heirs),
         heirs=tables_that(lambda row: row.is_heir),
-        # CREATE OR REPLACE would replace another's function without warning, so its name counts as
-        # taken.
+        # CREATE OR REPLACE would replace another's function without warning,
+        # so its name counts as taken.
         other_functions=frozenset(
             (row.schema, row.name) for row in rows("names") if row.oid not in installed.functions
         ),

@@ -336,8 +336,8 @@ def _table(
     foreign: list[Row[Any]],
 ) -> Table:
     first = columns[0]
-    # A key over a virtual column, which reflect leaves out, is impossible: no index has such
-    # columns.
+    # A key over a virtual column, which reflect leaves out, is impossible:
+    # no index has such columns.
     primary = next((row for row in unique if row.is_primary), None)
     return Table(
         name=first.table_name,
@@ -438,8 +438,8 @@ def _is_key(column: Column, i: int) -> str:
     """Return SQL of a condition: the row of the class has this key value."""
     ref = field("p", column)
     if column.type.kind is Kind.OTHER:
-        # No cast of a text to such a type is sure to succeed, and its "=" may be coarser than its
-        # text.
+        # No cast of a text to such a type is sure to succeed,
+        # and its "=" may be coarser than its text.
         return f'({key_value(column, ref)}) COLLATE "C" = k.k{i}'
     if column.type.kind in _TEXT_KINDS:
         # The first condition finds the row by index, the second one compares exactly.

@@ -75,8 +75,8 @@ def new_time(*, is_zoned: bool) -> str:
 _DATE: Final = "YYYY-MM-DD"
 _TIMESTAMP: Final = "YYYY-MM-DD HH24:MI:SS.US"
 
-# The types whose cast to text is not their output function. Their text form is the cast: inet with
-# its mask.
+# The types whose cast to text is not their output function. Their text form is the cast:
+# inet with its mask.
 _CAST_TO_TEXT: Final = frozenset({"inet", "cidr", "xml", "name", '"char"'})
 
 

@@ -225,8 +225,8 @@ class SQLiteSessions(Dialect):
         file = _file_of(conn)
         if file is None:
             return []
-        # The directory must be writable, too: SQLite keeps its journal there, and the publisher its
-        # lock.
+        # The directory must be writable, too: SQLite keeps its journal there,
+        # and the publisher its lock.
         return [
             f"write access to {str(path)!r}"
             for path in (file, file.parent)
@@ -317,8 +317,8 @@ def _lock_file(path: Path) -> IO[Any] | None:
             f"the lock file {str(path)!r} cannot be written: {error.strerror}; the publisher "
             "needs the right to write the database's directory"
         ) from error
-    # A session that releases the log removes the file: a lock on the removed file would keep no
-    # session away.
+    # A session that releases the log removes the file:
+    # a lock on the removed file would keep no session away.
     if _flock(file, shared=False) and _is_at(file, path):
         return file
     file.close()

@@ -317,8 +317,8 @@ def _child_bodies(log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         text = key_text(triggers.own_key, refs(row))
         if is_one:
             return text
-        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts, if the owner
-        # exists.
+        # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts,
+        # if the owner exists.
         return (
             f"coalesce((SELECT {owner_key} FROM {owner} AS o WHERE {owned(row)} LIMIT 1), {text})"  # noqa: S608
         )

@@ -186,8 +186,8 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
     )
     server: sa.ColumnElement[str] = sa.literal_column(dialect.server_sql)
     if not context.is_offline_mode():
-        # The identity of this copy of the database is left out: nobody has published the log under
-        # an epoch yet.
+        # The identity of this copy of the database is left out:
+        # nobody has published the log under an epoch yet.
         timeline = dialect.server_parts(op.get_bind(), log).get("timeline")
         server = sa.literal(
             None if timeline is None else json.dumps({"timeline": timeline}), sa.Text()
