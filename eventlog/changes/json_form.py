@@ -7,12 +7,12 @@ tables of a schema (spec/xds.md 9), are an option of formats, sources and comman
 from __future__ import annotations
 
 import json
-import reprlib
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from eventlog.changes.format import class_of_change
 from eventlog.core.catalog import (
@@ -25,7 +25,19 @@ from eventlog.core.catalog import (
     complete_catalog,
 )
 from eventlog.core.moments import aware_utc, without_zeros
-from eventlog.core.options import Kind, Option, instance_of
+from eventlog.core.options import (
+    REQUIRED,
+    STRING,
+    CheckedOptions,
+    Kind,
+    Option,
+    choice,
+    instance_of,
+    list_of,
+    option,
+    parse_name,
+    parse_options,
+)
 from eventlog.core.typed import decimal_text, typed_by
 from eventlog.core.values import ColumnType, float_or_word, parse_type
 from eventlog.errors import ConfigError, FormatError, RowError, number_of, with_location
@@ -277,129 +289,119 @@ def read_catalog(path: Path) -> Mapping[str, Any]:
     return content
 
 
+def _parse_name_list(value: Any) -> tuple[str, ...]:
+    names = tuple(map(parse_name, instance_of(list, tuple)(value)))
+    if not names:
+        raise ValueError
+    return names
+
+
+def _parse_name_lists(value: Any) -> tuple[tuple[str, ...], ...]:
+    return tuple(map(_parse_name_list, instance_of(list, tuple)(value)))
+
+
+def _or_none(kind: Kind) -> Kind:
+    """Return the kind that also has null and an empty list, for nothing."""
+    return Kind(lambda value: kind.parse(value) if value else (), kind.legal)
+
+
+_NAME: Final = Kind(parse_name, "a name")
+_NAME_LIST: Final = Kind(_parse_name_list, "a list of names")
+_NAME_LISTS: Final = Kind(_parse_name_lists, "a list of lists of names")
+_TYPE: Final = Kind(STRING.parse, "a text such as varchar(64)")
+
+
+@dataclass(frozen=True, slots=True)
+class _ColumnForm(CheckedOptions):
+    """A column in JSON."""
+
+    name: str = option(REQUIRED, _NAME, "name of the column")
+    type: str = option(REQUIRED, _TYPE, "type as the database has it")
+
+
+@dataclass(frozen=True, slots=True)
+class _ForeignKeyForm(CheckedOptions):
+    """A foreign key in JSON."""
+
+    columns: tuple[str, ...] = option(REQUIRED, _NAME_LIST, "its columns")
+    table: str = option(REQUIRED, _NAME, "the table that it refers to")
+    ref_columns: tuple[str, ...] = option(REQUIRED, _NAME_LIST, "the columns that they refer to")
+
+
+@dataclass(frozen=True, slots=True)
+class _TableForm(CheckedOptions):
+    """A table or view in JSON."""
+
+    name: str = option(REQUIRED, _NAME, "name of the table")
+    kind: Literal["table", "view"] = option(REQUIRED, choice("table", "view"), "what it is")
+    columns: tuple[_ColumnForm, ...] = option(REQUIRED, list_of(_ColumnForm, "column"), "columns")
+    primary_key: tuple[str, ...] = option((), _or_none(_NAME_LIST), "columns of the primary key")
+    foreign_keys: tuple[_ForeignKeyForm, ...] = option(
+        (), _or_none(list_of(_ForeignKeyForm, "foreign key")), "foreign keys"
+    )
+    unique_keys: tuple[tuple[str, ...], ...] = option(
+        (), _or_none(_NAME_LISTS), "columns of each unique key"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _DatabaseForm(CheckedOptions):
+    """The tables of a schema in JSON."""
+
+    dialect: str = option(REQUIRED, Kind(STRING.parse, "a text such as postgresql"), "database")
+    schema: str | None = option(None, _NAME, "schema of the tables")
+    tables: tuple[_TableForm, ...] = option(REQUIRED, list_of(_TableForm, "table"), "tables")
+
+
 def database_from_json(value: Mapping[str, Any]) -> Database:
     """Return a database from the form of the ``database`` member of the ``xds/`` cases (spec/xds.md
     9).
 
-    Raises ConfigError that names the missing, unknown or malformed member.
+    Raises ConfigError that names the missing, unknown or malformed members.
     """
-    _refuse_unknown("database", value, {"dialect", "schema", "tables"})
-    dialect = value.get("dialect")
-    if not isinstance(dialect, str):
-        raise _no_member("database", value, "dialect", "a text such as postgresql")
-    schema = value.get("schema")
-    if schema is not None:
-        schema = _name("database", value, "schema")
-    tables = tuple(
-        _table_from_json(table, dialect) for table in _objects("database", value, "tables")
-    )
-    _refuse_twice("database", "table", [table.name for table in tables])
-    return Database(dialect, schema, tables)
+    form = parse_options(_DatabaseForm, value, "the catalog")
+    _refuse_twice("the catalog", "table", [table.name for table in form.tables])
+    tables = tuple(_table(table, form.dialect) for table in form.tables)
+    return Database(form.dialect, form.schema, tables)
 
 
-def _table_from_json(value: Mapping[str, Any], dialect: str) -> Table:
-    name = _name("table", value, "name")
-    what = f"table {name!r}"
-    _refuse_unknown(
-        "table", value, {"name", "kind", "columns", "primary_key", "foreign_keys", "unique_keys"}
-    )
-    kind = value.get("kind")
-    if kind not in ("table", "view"):
-        raise _no_member(what, value, "kind", "table or view")
-    columns = tuple(
-        _column_from_json(what, column, dialect) for column in _objects(what, value, "columns")
-    )
+def _table(form: _TableForm, dialect: str) -> Table:
+    where = f"the catalog: table {form.name!r}"
+    columns = tuple(_column(column, dialect, where) for column in form.columns)
     positions = {column.name: position for position, column in enumerate(columns)}
-    _refuse_twice(what, "column", [column.name for column in columns])
-    primary_key = _names(what, value, "primary_key") if value.get("primary_key") else ()
-    _refuse_twice(what, "key column", primary_key)
-    keys = _objects(what, value, "foreign_keys") if value.get("foreign_keys") else ()
-    foreign_keys = [_foreign_key_from_json(f"a foreign key of {what}", key) for key in keys]
-    for column in (*primary_key, *(column for key in foreign_keys for column in key.columns)):
-        if column not in positions:
-            raise ConfigError(f"{what} of the catalog has no column {column!r}")
-    unique_keys = value.get("unique_keys") or ()
-    if not isinstance(unique_keys, list | tuple):
-        raise _no_member(what, value, "unique_keys", "a list of lists of names")
-    unique = tuple(_names(what, {"unique_keys": key}, "unique_keys") for key in unique_keys)
+    _refuse_twice(where, "column", [column.name for column in columns])
+    _refuse_twice(where, "key column", form.primary_key)
+    foreign_keys = [_foreign_key(key, where) for key in form.foreign_keys]
+    for name in (*form.primary_key, *(name for key in foreign_keys for name in key.columns)):
+        if name not in positions:
+            raise ConfigError(f"{where} has no column {name!r}")
     return Table(
-        name=name,
-        kind=kind,
+        name=form.name,
+        kind=form.kind,
         columns=columns,
-        primary_key=primary_key,
+        primary_key=form.primary_key,
         foreign_keys=tuple(sorted(foreign_keys, key=lambda key: positions[key.columns[0]])),
-        unique_keys=unique + ((primary_key,) if primary_key else ()),
+        unique_keys=form.unique_keys + ((form.primary_key,) if form.primary_key else ()),
     )
 
 
-def _column_from_json(table: str, value: Mapping[str, Any], dialect: str) -> Column:
-    name = _name(f"column of {table}", value, "name")
-    what = f"column {name!r} of {table}"
-    _refuse_unknown("column", value, {"name", "type"})
-    if not isinstance(value.get("type"), str):
-        raise _no_member(what, value, "type", "a text such as varchar(64)")
+def _column(form: _ColumnForm, dialect: str, where: str) -> Column:
     try:
-        return Column(name, parse_type(value["type"], dialect))
+        return Column(form.name, parse_type(form.type, dialect))
     except ConfigError as error:
-        raise with_location(error, f"{what} of the catalog") from None
+        raise with_location(error, f"{where}: column {form.name!r}") from None
 
 
-def _foreign_key_from_json(what: str, value: Mapping[str, Any]) -> ForeignKey:
-    _refuse_unknown("foreign key", value, {"columns", "table", "ref_columns"})
-    columns, ref_columns = _names(what, value, "columns"), _names(what, value, "ref_columns")
-    if len(columns) != len(ref_columns):
-        referred = number_of(len(ref_columns), "ref_column")
+def _foreign_key(form: _ForeignKeyForm, where: str) -> ForeignKey:
+    if len(form.columns) != len(form.ref_columns):
+        referred = number_of(len(form.ref_columns), "ref_column")
         raise ConfigError(
-            f"{what} of the catalog has {number_of(len(columns), 'column')} and {referred}"
+            f"{where}: a foreign key has {number_of(len(form.columns), 'column')} and {referred}"
         )
-    return ForeignKey(columns, _name(what, value, "table"), ref_columns)
+    return ForeignKey(form.columns, form.table, form.ref_columns)
 
 
-def _no_member(what: str, value: Mapping[str, Any], member: str, needed: str) -> ConfigError:
-    if member not in value:
-        return ConfigError(f"{what} of the catalog lacks the member {member!r}: {needed} is needed")
-    return ConfigError(
-        f"{member} of {what} of the catalog is {reprlib.repr(value[member])}: {needed} is needed"
-    )
-
-
-def _name(what: str, value: Mapping[str, Any], member: str) -> str:
-    name = value.get(member)
-    if not isinstance(name, str) or not name:
-        raise _no_member(what, value, member, "a name")
-    return name
-
-
-def _names(what: str, value: Mapping[str, Any], member: str) -> tuple[str, ...]:
-    names = value.get(member)
-    if (
-        not isinstance(names, list | tuple)
-        or not names
-        or not all(isinstance(name, str) and name for name in names)
-    ):
-        raise _no_member(what, value, member, "a list of names")
-    return tuple(names)
-
-
-def _objects(what: str, value: Mapping[str, Any], member: str) -> Sequence[Mapping[str, Any]]:
-    objects = value.get(member)
-    if not isinstance(objects, list | tuple) or not all(
-        isinstance(one, Mapping) for one in objects
-    ):
-        raise _no_member(what, value, member, "a list of objects")
-    return objects
-
-
-def _refuse_twice(what: str, kind: str, names: Sequence[str]) -> None:
+def _refuse_twice(where: str, kind: str, names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for place, name in enumerate(names) if name in names[:place])
-        raise ConfigError(f"{what} of the catalog has the {kind} {twice!r} twice")
-
-
-def _refuse_unknown(what: str, value: Mapping[str, Any], known: set[str]) -> None:
-    unknown = sorted(str(name) for name in set(value) - known)
-    if unknown:
-        raise ConfigError(
-            f"unknown member {unknown[0]!r} in a {what} of the catalog; known: "
-            f"{', '.join(sorted(known))}"
-        )
+        raise ConfigError(f"{where} has the {kind} {twice!r} twice")

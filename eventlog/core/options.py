@@ -46,9 +46,13 @@ class Kind:
     shown: Callable[[Any], Any] = _itself
 
 
+REQUIRED: Final = object()
+"""The default of an option without which the others of its class mean nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The declaration of one option. Its default is not parsed.
+    """The declaration of one option. Its default is not parsed; ``REQUIRED`` = it has none.
 
     ``idm`` is the default in profile ``idm``, None if the profile does not differ. ``example`` is
     written by ``init`` for an option without default. ``secret`` options come from the environment
@@ -147,9 +151,11 @@ class CheckedOptions:
 
 def parse_value(declared: Option, value: Any, name: str) -> Any:
     """Parse a value by the kind of its option. Raises ConfigError, which begins with the name."""
+    kind = declared.kind
+    if value is REQUIRED:
+        raise ConfigError(f"{name} is missing: {kind.legal}")
     if value is declared.default:
         return value
-    kind = declared.kind
     try:
         return kind.parse(value)
     except ConfigError as error:
@@ -347,6 +353,26 @@ def object_of(kind: Kind, legal: str) -> Kind:
         return {name: kind.parse(one) for name, one in OBJECT.parse(value).items()}
 
     return Kind(parse, legal, json.loads)
+
+
+def list_of(options: type, word: str) -> Kind:
+    """Return the kind of lists of objects whose members are the options of a class. ``word`` is
+    what one of them is, for messages, which name it by its member ``name`` or by its place.
+    """
+
+    def parse(value: Any) -> tuple[Any, ...]:
+        parsed: list[Any] = []
+        errors: list[ConfigError] = []
+        for number, one in enumerate(map(OBJECT.parse, instance_of(list, tuple)(value)), 1):
+            try:
+                parsed.append(parse_options(options, one, f"{word} {one.get('name', number)!r}"))
+            except ConfigError as error:
+                errors.append(error)
+        if errors:
+            raise together(errors)
+        return tuple(parsed)
+
+    return Kind(parse, "a list of objects", json.loads)
 
 
 ANY: Final = Kind(lambda value: value, "any value")

@@ -15,6 +15,7 @@ from lxml import etree
 
 from eventlog.changes.json_form import database_from_json
 from eventlog.config.load import Config, load
+from eventlog.config.settings import installed_options
 from eventlog.core.catalog import Column, Database
 from eventlog.core.values import parse_type
 from eventlog.model import Answer
@@ -135,13 +136,24 @@ def configuration(case: Case, directory: Path, **database: str) -> Config:
     ``directory`` takes the file; ``database`` are settings of its [database].
     """
     options = {"driver_user": "eventlog", **case.options, "product_version": "test"}
+    sections: dict[str, dict[str, Any]] = {
+        section: {} for section in ("database", "publisher", "format", "format.xds")
+    }
+    sections["database"] |= database
+    for key, value in options.items():
+        homes = (one for one in sections if key in installed_options(one))
+        sections[next(homes, "publisher")][key] = value
     lines = [
-        "[database]",
-        *(f"{key} = {_toml(value)}" for key, value in database.items()),
-        "[publisher]",
-    ]
-    lines += [
-        f"{json.dumps(key)} = {_toml(value)}" for key, value in options.items() if value is not None
+        line
+        for section, values in sections.items()
+        for line in (
+            f"[{section}]",
+            *(
+                f"{json.dumps(key)} = {_toml(one)}"
+                for key, one in values.items()
+                if one is not None
+            ),
+        )
     ]
     path = directory / "eventlog.toml"
     path.write_text("\n".join(lines), encoding="utf-8")

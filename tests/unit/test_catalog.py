@@ -490,20 +490,20 @@ def test_a_reference_has_the_errors_of_a_key() -> None:
     [
         (
             {"dialect": "postgresql", "schema": "s", "tables": [], "more": 1},
-            "unknown member 'more'",
+            "the catalog: more is not known; the nearest known one is",
         ),
-        ({"dialect": "postgresql", "schema": "s"}, "lacks the member 'tables'"),
+        ({"dialect": "postgresql", "schema": "s"}, "the catalog: tables is missing"),
         (
             {"dialect": "postgresql", "tables": [{**table("t", "a text"), "x": 1}]},
-            "unknown member 'x'",
+            "the catalog: tables: table 't': x is not known",
         ),
         (
             {"dialect": "postgresql", "tables": [{**table("t", "a text"), "primary_key": ["b"]}]},
-            "no column 'b'",
+            "the catalog: table 't' has no column 'b'",
         ),
         (
             {"dialect": "postgresql", "tables": [{"name": "t", "columns": columns("a text")}]},
-            "lacks the member 'kind'",
+            r"tables: table 't': kind is missing: table \| view",
         ),
     ],
 )
@@ -518,34 +518,43 @@ ONE = {"name": "t", "kind": "table", "columns": [{"name": "a", "type": "integer"
 @pytest.mark.parametrize(
     ("tables", "message"),
     [
-        ([""], r"tables of database of the catalog is \[''\]: a list of objects is needed"),
-        ("t", "tables of database .* is 't': a list of objects"),
-        ([{**ONE, "name": ""}], "name of table of the catalog is '': a name is needed"),
-        ([{**ONE, "kind": 7}], "kind of table 't' of the catalog is 7: table or view"),
-        ([{**ONE, "columns": {"a": "integer"}}], "columns of table 't' .* a list of objects"),
+        ([""], "tables = .* is not allowed; legal: a list of objects"),
+        ("t", 'tables = "t" is not allowed; legal: a list of objects'),
+        ([{**ONE, "name": ""}], "table '': name = \"\" is not allowed; legal: a name"),
+        ([{**ONE, "kind": 7}], r"table 't': kind = 7 is not allowed; legal: table \| view"),
+        (
+            [{**ONE, "columns": {"a": "integer"}}],
+            "table 't': columns = .*; legal: a list of objects",
+        ),
         (
             [{**ONE, "columns": [{"name": "a"}]}],
-            "column 'a' of table 't' of the catalog lacks the member 'type'",
+            "table 't': columns: column 'a': type is missing: a text",
         ),
         (
             [{**ONE, "columns": [{"name": "a", "type": 1}]}],
-            "type of column 'a' of table 't' of the catalog is 1",
+            "column 'a': type = 1 is not allowed; legal: a text",
         ),
         (
             [{**ONE, "columns": [{"name": "a", "type": " "}]}],
-            "column 'a' of table 't' .* a column type is empty",
+            "table 't': column 'a': a column type is empty",
         ),
         (
             [{**ONE, "columns": ONE["columns"] * 2}],
-            "table 't' of the catalog has the column 'a' twice",
+            "table 't' has the column 'a' twice",
         ),
         (
             [{**ONE, "primary_key": "a"}],
-            "primary_key of table 't' of the catalog is 'a': a list of names is needed",
+            'table .t.: primary_key = "a" is not allowed; legal: a list of names',
         ),
         ([{**ONE, "primary_key": ["a", "a"]}], "has the key column 'a' twice"),
-        ([{**ONE, "unique_keys": ["a"]}], "unique_keys of table 't' .* a list of names"),
-        ([{**ONE, "foreign_keys": ["a"]}], "foreign_keys of table 't' .* a list of objects"),
+        (
+            [{**ONE, "unique_keys": ["a"]}],
+            "table 't': unique_keys = .*legal: a list of lists of names",
+        ),
+        (
+            [{**ONE, "foreign_keys": ["a"]}],
+            "table 't': foreign_keys = .* is not allowed; legal: a list of objects",
+        ),
         (
             [
                 {
@@ -553,9 +562,9 @@ ONE = {"name": "t", "kind": "table", "columns": [{"name": "a", "type": "integer"
                     "foreign_keys": [{"columns": ["a"], "table": "u", "ref_columns": ["x", "y"]}],
                 }
             ],
-            "a foreign key of table 't' of the catalog has 1 column and 2 ref_columns",
+            "table 't': a foreign key has 1 column and 2 ref_columns",
         ),
-        ([ONE, ONE], "database of the catalog has the table 't' twice"),
+        ([ONE, ONE], "the catalog has the table 't' twice"),
     ],
 )
 def test_a_catalog_whose_members_are_not_of_their_form_is_refused_by_name(
