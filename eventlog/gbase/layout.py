@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime, time
-from typing import Final
+from typing import Final, NamedTuple
 
 from eventlog.changes.format import Key
 from eventlog.core import catalog, values
@@ -338,13 +338,13 @@ _SIGNS: Final = {"little": "<", "big": ">"}  # byte orders as ``struct`` spells 
 def _sizes_reader(
     table: str, columns: Sequence[Column], size_order: str, layouts: Layouts
 ) -> _SizesReader:
+    """Return the function that reads the size array of a row and checks the row's length by it.
+    The function raises SizeArrayError, RowLengthError.
+    """
     variable = [column.name for column in columns if column.type.variable]
     fixed_bytes = sum(column.type.width for column in columns if not column.type.variable)
-    orders = _SIGNS if size_order == "auto" else (size_order,)
-    readers = [
-        (order, struct.Struct(f"{_SIGNS[order]}{len(variable)}I").unpack_from) for order in orders
-    ]
     last = columns[-1].name if columns else ""
+    in_its_order = _array_reader(table, variable, size_order, layouts)
 
     def read(record: bytes, header_size: int) -> Sequence[int]:
         payload = len(record) - header_size
@@ -360,7 +360,21 @@ def _sizes_reader(
             raise RowLengthError(problem).at(table, _sequence(record), last)
         return sizes
 
-    def in_its_order(record: bytes, payload: int) -> Sequence[int]:
+    return read
+
+
+def _array_reader(
+    table: str, variable: Sequence[str], size_order: str, layouts: Layouts
+) -> _SizesReader:
+    """Return the function that reads the size array of the variable columns in the byte order that
+    fits the payload, whose size it takes. The function raises SizeArrayError.
+    """
+    orders = _SIGNS if size_order == "auto" else (size_order,)
+    readers = [
+        (order, struct.Struct(f"{_SIGNS[order]}{len(variable)}I").unpack_from) for order in orders
+    ]
+
+    def read(record: bytes, payload: int) -> Sequence[int]:
         fitting: dict[str, Sequence[int]] = {}
         for order, read_array in readers:
             sizes = read_array(record, SIZES_AT)
@@ -381,13 +395,19 @@ def _sizes_reader(
     return read
 
 
-def _row_decoder(
-    table: str,
-    columns: Sequence[Column],
-    read_sizes: _SizesReader,
-    options: ReadOptions,
-    layouts: Layouts,
-) -> Callable[[bytes, int], list[Value]]:
+class _Slots(NamedTuple):
+    """The columns of a table as its decoder goes through them: the fixed slots, the values that
+    stand for NULL there, and the functions that convert the others, by place; and the functions
+    that read the variable slots.
+    """
+
+    fixed: struct.Struct
+    nulls: list[tuple[int, int]]
+    converters: list[tuple[int, Callable[..., Value]]]
+    variable: list[tuple[int, Callable[..., Value]]]
+
+
+def _slots(columns: Sequence[Column], options: ReadOptions, layouts: Layouts) -> _Slots:
     prefix = options.varchar_prefix if isinstance(options.varchar_prefix, int) else None
     codecs = [
         codec(
@@ -401,17 +421,32 @@ def _row_decoder(
         for column in columns
     ]
     fixed = [column.type.slot for column in columns if not column.type.variable]
-    fields = struct.Struct(">" + "".join(fixed))
-    unpack, fixed_bytes, fixed_count = fields.unpack_from, fields.size, len(fixed)
     # Integers need no conversion; their lowest value stands for NULL.
     readers = [(place, one.read) for place, one in enumerate(codecs) if one.read is not None]
-    converters = [(place, convert) for place, convert in readers if place < fixed_count]
-    nulls = [
-        (place, struct.unpack(f">{slot}", one.null)[0])
-        for place, (slot, one) in enumerate(zip(fixed, codecs, strict=False))
-        if one.read is None
-    ]
-    variable = [(place - fixed_count, read) for place, read in readers if place >= fixed_count]
+    return _Slots(
+        struct.Struct(">" + "".join(fixed)),
+        [
+            (place, struct.unpack(f">{slot}", one.null)[0])
+            for place, (slot, one) in enumerate(zip(fixed, codecs, strict=False))
+            if one.read is None
+        ],
+        [(place, convert) for place, convert in readers if place < len(fixed)],
+        [(place - len(fixed), read) for place, read in readers if place >= len(fixed)],
+    )
+
+
+def _row_decoder(
+    table: str,
+    columns: Sequence[Column],
+    read_sizes: _SizesReader,
+    options: ReadOptions,
+    layouts: Layouts,
+) -> Callable[[bytes, int], list[Value]]:
+    """Return the function that decodes the rows of a table. It raises a ColumnError with its
+    place.
+    """
+    fixed, nulls, converters, variable = _slots(columns, options, layouts)
+    unpack, fixed_bytes, fixed_count = fixed.unpack_from, fixed.size, len(columns) - len(variable)
     little = struct.Struct(f"<{len(variable)}I").unpack_from
     longest = _AMBIGUOUS_FROM if options.size_order != "big" else 0
     sizes_at = SIZES_AT

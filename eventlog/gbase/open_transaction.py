@@ -130,20 +130,7 @@ class OpenTransaction:
     def discard(self, seq: int) -> None:
         """Drop the records from this sequence on, and the UPDBEFs whose UPDAFT is dropped."""
         self._check_order()
-        befores: set[int] = set()  # places of UPDBEFs whose UPDAFT is dropped
-        while True:
-            while self.entries and self.entries[-1].sequence >= seq:
-                dropped = self.entries.pop()
-                self.bytes_in_memory -= weight(dropped)
-                if dropped.before is not None:
-                    befores.add(dropped.before_at)
-            befores = {place for place in befores if place < self._in_file + len(self.entries)}
-            # The first record that stays ends the loop, unless records are out of order.
-            if not self._in_file or (
-                self._ordered and (self.entries or self._blocks[-1].highest < seq)
-            ):
-                break
-            self._load_last_block()
+        befores = self._drop_from(seq)
         end = self._in_file + len(self.entries)
         self._seen = min(self._seen, end)
         self._gone = {place for place in self._gone if place < end} | befores
@@ -151,6 +138,30 @@ class OpenTransaction:
             for place, entry in enumerate(self.entries, self._in_file):
                 if entry.sequence >= seq:
                     self._gone.update(place for place in (place, entry.before_at) if place >= 0)
+        self._forget_unpaired(end)
+
+    def _drop_from(self, seq: int) -> set[int]:
+        """Drop records from the end up to the first that stays, all records if they are out of
+        order, and return the places of the UPDBEFs whose UPDAFT is dropped.
+        """
+        befores: set[int] = set()
+        while True:
+            while self.entries and self.entries[-1].sequence >= seq:
+                dropped = self.entries.pop()
+                self.bytes_in_memory -= weight(dropped)
+                if dropped.before is not None:
+                    befores.add(dropped.before_at)
+            if not self._in_file or (
+                self._ordered and (self.entries or self._blocks[-1].highest < seq)
+            ):
+                end = self._in_file + len(self.entries)
+                return {place for place in befores if place < end}
+            self._load_last_block()
+
+    def _forget_unpaired(self, end: int) -> None:
+        """Forget the unpaired UPDBEFs that are dropped: those from the place ``end``, and, if
+        records are out of order, those that are gone before it.
+        """
         for label, places in self._unpaired.items():
             while places and places[-1] >= end:
                 places.pop()
@@ -182,14 +193,9 @@ class OpenTransaction:
         An unpaired UPDBEF with an INSERT of its label beside it is an update, without one a delete.
         Both records wait for the one that follows them.
         """
-        unpaired = merge(*self._unpaired.values())
-        next_unpaired = next(unpaired, None)
         waiting: Entry | None = None  # the record that may be the first half of an update
-        for place, entry in self._left():
+        for entry, lone in self._with_lone():
             number = entry.number
-            while next_unpaired is not None and next_unpaired < place:
-                next_unpaired = next(unpaired, None)
-            lone = place == next_unpaired
             if lone:
                 counters["unpaired_updbef"] += 1
             is_half = lone or number == INSERT
@@ -213,6 +219,17 @@ class OpenTransaction:
                 yield _OPERATIONS[number], entry, None
         if waiting is not None:
             yield _OPERATIONS[waiting.number], waiting, None
+
+    def _with_lone(self) -> Iterator[tuple[Entry, bool]]:
+        """Yield the remaining records in order of arrival, each with True if it is an unpaired
+        UPDBEF.
+        """
+        unpaired = merge(*self._unpaired.values())
+        next_unpaired = next(unpaired, None)
+        for place, entry in self._left():
+            while next_unpaired is not None and next_unpaired < place:
+                next_unpaired = next(unpaired, None)
+            yield entry, place == next_unpaired
 
     def _left(self) -> Iterator[tuple[int, Entry]]:
         """Yield the remaining records with their places, in order of arrival."""

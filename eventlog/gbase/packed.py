@@ -250,19 +250,29 @@ def parse_qualifier(text: str, interval: bool) -> Qualifier | None:
     if match is None or match[1] not in FIELDS or match[3] not in FIELDS:
         return None
     first, last = FIELDS.index(match[1]), FIELDS.index(match[3])
-    fraction = int(match[4] or _DEFAULT_FRACTION) if last == FRACTION else 0
+    precision, fraction = _precision(match[2], first, interval), _fraction(match[4], last)
+    if first > last or precision is None or fraction is None:
+        return None
+    if interval and first <= MONTH < last:  # months have no fixed number of days
+        return None
+    return Qualifier(interval, first, last, precision, fraction)
+
+
+def _precision(digits: str | None, first: int, interval: bool) -> int | None:
+    """Return the number of digits of the first field, None if the qualifier may not say it so."""
     default = 4 if first == YEAR else 2
-    precision = int(match[2] or default) if interval and first != FRACTION else default
-    legal = (
-        first <= last
-        and fraction <= 5
-        and (last != FRACTION or fraction > 0)
-        and 1 <= precision <= 9
-        and (last == FRACTION or match[4] is None)
-        and (interval or match[2] is None)
-        and not (interval and first <= MONTH < last)
-    )
-    return Qualifier(interval, first, last, precision, fraction) if legal else None
+    if not interval:
+        return default if digits is None else None
+    precision = default if first == FRACTION else int(digits or default)
+    return precision if 1 <= precision <= 9 else None
+
+
+def _fraction(digits: str | None, last: int) -> int | None:
+    """Return the number of digits behind the point, None if the qualifier may not say it so."""
+    if last != FRACTION:
+        return 0 if digits is None else None
+    fraction = int(digits or _DEFAULT_FRACTION)
+    return fraction if 1 <= fraction <= 5 else None
 
 
 class Fields(NamedTuple):

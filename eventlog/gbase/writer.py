@@ -68,32 +68,39 @@ _SPELLED: Final = {
 
 
 def _type_of_catalog(type: CatalogType, varchar_prefix: int) -> str | None:
-    numbers = type.sizes
-    size = numbers[0] * _BYTES_A_CHARACTER if numbers else None
+    """Return the spelling of a catalogue's type in a stream, None for binary columns."""
     match type.kind:
         case CatalogKind.BINARY:
             return None
-        case CatalogKind.INTEGER if type.bits:
-            return INTEGER_NAMES[type.bits]
-        case CatalogKind.INTEGER:
-            return f"decimal({min(numbers[0], _MAX_DIGITS) if numbers else _MAX_DIGITS},0)"
-        case CatalogKind.EXACT if numbers:
-            scale = max(numbers[1], 0) if len(numbers) > 1 else 0
-            return f"decimal({max(min(numbers[0], _MAX_DIGITS), scale)},{scale})"
-        case CatalogKind.EXACT:
-            return f"decimal({_MAX_DIGITS})"
-        case CatalogKind.APPROXIMATE:
-            return "smallfloat" if type.bits == 32 else "float"
-        case CatalogKind.FIXED:
-            return f"char({size or _BYTES_A_CHARACTER})"
-        case CatalogKind.CHARACTER if size is not None and size <= (
-            0xFF if varchar_prefix == 1 else 0xFFFF
-        ):
-            return f"varchar({size},0)"
-        case CatalogKind.CHARACTER | CatalogKind.OTHER:
-            return f"lvarchar({min(size or _LONGEST_LVARCHAR, _LONGEST_LVARCHAR)})"
+        case CatalogKind.INTEGER | CatalogKind.EXACT | CatalogKind.APPROXIMATE:
+            return _type_of_number(type)
+        case CatalogKind.FIXED | CatalogKind.CHARACTER | CatalogKind.OTHER:
+            return _type_of_text(type, 0xFF if varchar_prefix == 1 else 0xFFFF)
         case _:
             return _SPELLED[type.kind]
+
+
+def _type_of_number(type: CatalogType) -> str:
+    sizes = type.sizes
+    if type.kind is CatalogKind.APPROXIMATE:
+        return "smallfloat" if type.bits == 32 else "float"
+    if type.kind is CatalogKind.INTEGER:
+        if type.bits:
+            return INTEGER_NAMES[type.bits]
+        return f"decimal({min(sizes[0], _MAX_DIGITS) if sizes else _MAX_DIGITS},0)"
+    if not sizes:
+        return f"decimal({_MAX_DIGITS})"
+    scale = max(sizes[1], 0) if len(sizes) > 1 else 0
+    return f"decimal({max(min(sizes[0], _MAX_DIGITS), scale)},{scale})"
+
+
+def _type_of_text(type: CatalogType, longest_varchar: int) -> str:
+    size = type.sizes[0] * _BYTES_A_CHARACTER if type.sizes else None
+    if type.kind is CatalogKind.FIXED:
+        return f"char({size or _BYTES_A_CHARACTER})"
+    if type.kind is CatalogKind.CHARACTER and size is not None and size <= longest_varchar:
+        return f"varchar({size},0)"
+    return f"lvarchar({min(size or _LONGEST_LVARCHAR, _LONGEST_LVARCHAR)})"
 
 
 _STEP: Final = 0x40  # distance between the sequences of two records
