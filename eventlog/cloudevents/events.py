@@ -1,24 +1,20 @@
-"""Changes as CloudEvents, and back; the format ``cloudevents`` of the converter
-(spec/cloudevents.md 3, 4, 5; CloudEvents 1.0.2, JSON format 1.0.2).
+"""Changes, and the events of a log, to CloudEvents (spec/cloudevents.md 3, 4, 5; CloudEvents 1.0.2,
+JSON format 1.0.2). They become dicts, which ``json_bytes`` writes.
 
-A change, or an event of a log, becomes a dict, which ``json_bytes`` writes. A file has an event or
-a JSON array of events on each line; or the whole file is one array or one event, as printed for
-people.
-
-Writing is a hot path: an event of a log is made from its steps without a Change in between
-(``data_reader``), and types, converters and readers are looked up once for each class. In return
-the rules of data stand twice, for changes and for steps, which
-test_steps_make_the_data_that_their_changes_make holds equal.
+This is a hot path: an event of a log is made from its steps without a Change in between
+(``data_reader``); types, converters and readers are looked up once for each class; tuples are made
+by ``tuple.__new__``, in less than half the time. In return the rules of data stand twice, for
+changes and for steps, which test_steps_make_the_data_that_their_changes_make holds equal, and a
+CloudEvent's fields are told by their places where it is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from functools import lru_cache
 from itertools import islice
-from pathlib import Path
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from eventlog.changes.events import (
@@ -31,23 +27,20 @@ from eventlog.changes.events import (
 from eventlog.changes.format import (
     Key,
     Report,
-    class_of,
     class_of_change,
     key_reader,
-    may_be_one,
     refuse_without_row,
     with_key,
     written,
     written_columns,
 )
-from eventlog.changes.json_form import catalog_of, member, typed_change, utc_text
-from eventlog.cloudevents.options import BATCHED, ReadOptions, WriteOptions, is_text
+from eventlog.changes.json_form import catalog_of, utc_text
+from eventlog.cloudevents.options import BATCHED, WriteOptions, is_text
 from eventlog.cloudevents.values import (
     DEFAULT_ENCODING,
     InJson,
     JsonEncoding,
     as_in_key,
-    read_json,
     value_converter,
 )
 from eventlog.core import table_key
@@ -57,15 +50,13 @@ from eventlog.core.events import Outgoing, by_attribute
 from eventlog.core.json_bytes import escaped_json_bytes
 from eventlog.core.typed import ReadValue, is_multi_valued
 from eventlog.core.values import ColumnType, ValueOptions
-from eventlog.errors import BadValue, FormatError, NotExpressible, shown, with_location
+from eventlog.errors import BadValue, NotExpressible, shown
 from eventlog.files.atomic import whole_file
-from eventlog.files.text import LONGEST, numbered_lines, parsed_json, source_files, text_of
 from eventlog.model import Change, ChangeOp, Operation, Row, Value
 
-_SPECVERSION: Final = "1.0"
+SPECVERSION: Final = "1.0"
 DATA_TYPE: Final = "application/json"
 
-_OPS: Final = {op.lower(): op for op in ChangeOp}
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
 _NOTHING: Final[Mapping[str, Value]] = {}
 # names of the module, since looking up an enumeration's members is slow
@@ -87,7 +78,7 @@ class CloudEvent(NamedTuple):
         """Return all attributes except ``datacontenttype``, in the order of writing."""
         event_id, source, event_type, subject, time, _, dataschema = self
         written = {
-            "specversion": _SPECVERSION,
+            "specversion": SPECVERSION,
             "id": event_id,
             "source": source,
             "type": event_type,
@@ -254,45 +245,16 @@ def data_of(
         is_last,
         _,
         user,
-        extras,
+        _,
     ) = change
     converters, key = _converters_of(object_class, encoding), dict(key_parts or ())
     before, after = before or _NOTHING, after or _NOTHING
-
-    def old_and_new(names: Iterable[str], before: Row) -> dict[str, dict[str, Any]]:
-        columns: dict[str, dict[str, Any]] = {}
-        for name in names:
-            convert = converters[name]
-            values = columns[name] = {}
-            if name in before:
-                values["old"] = convert(before[name])
-            if name in after:
-                values["new"] = convert(after[name])
-            if name in key:
-                rows = {"old": before, "new": after}
-                columns[name] = {
-                    member: as_in_key(rows[member][name], value) for member, value in values.items()
-                }
-        return columns
-
     data = _without_columns(op, schema, table, key_parts, converters)
     if op is _UPDATE:
-        changed = dict.fromkeys((*_changed_key(change), *written_columns(change)))
-        known = before
-        if unknown := extras.get("changed_unknown"):
-            known = {name: value for name, value in before.items() if name not in unknown}
-        columns = data["columns"] = old_and_new(changed, known)
-        for name, values in columns.items():
-            if "old" not in values and is_multi_valued(after.get(name)):
-                values["whole"] = True
-        if unchanged := [
-            name for name in {**after, **before} if name not in changed and name not in key
-        ]:
-            data["unchanged"] = old_and_new(unchanged, before)
+        data |= _updated(change, key, converters)
     elif op is not _TRUNCATE:
-        data["columns"] = old_and_new(
-            [name for name in {**after, **before} if name not in key], before
-        )
+        names = [name for name in {**after, **before} if name not in key]
+        data["columns"] = _old_and_new(names, before, after, key, converters)
     if user is not None:
         data["user"] = user
     if transaction_id is not None:
@@ -301,6 +263,52 @@ def data_of(
             name: value for name, value in transaction.items() if value is not None
         }
     return data
+
+
+def _updated(change: Change, key: Mapping[str, Value], converters: _Converters) -> dict[str, Any]:
+    """Return the members of data that hold the columns of an update: the changed ones, and the
+    others outside of the key.
+    """
+    before, after = change.before or _NOTHING, change.after or _NOTHING
+    changed = dict.fromkeys((*_changed_key(change), *written_columns(change)))
+    known = before
+    if unknown := change.extras.get("changed_unknown"):
+        known = {name: value for name, value in before.items() if name not in unknown}
+    columns = _old_and_new(changed, known, after, key, converters)
+    for name, values in columns.items():
+        if "old" not in values and is_multi_valued(after.get(name)):
+            values["whole"] = True
+    unchanged = [name for name in {**after, **before} if name not in changed and name not in key]
+    if not unchanged:
+        return {"columns": columns}
+    return {
+        "columns": columns,
+        "unchanged": _old_and_new(unchanged, before, after, key, converters),
+    }
+
+
+def _old_and_new(
+    names: Iterable[str],
+    before: Row,
+    after: Row,
+    key: Mapping[str, Value],
+    converters: _Converters,
+) -> dict[str, dict[str, Any]]:
+    """Return the known values of columns in JSON. A key column has them as the key has them."""
+    columns: dict[str, dict[str, Any]] = {}
+    for name in names:
+        convert = converters[name]
+        values = columns[name] = {}
+        if name in before:
+            values["old"] = convert(before[name])
+        if name in after:
+            values["new"] = convert(after[name])
+        if name in key:
+            rows = {"old": before, "new": after}
+            columns[name] = {
+                member: as_in_key(rows[member][name], value) for member, value in values.items()
+            }
+    return columns
 
 
 def _without_columns(
@@ -439,172 +447,7 @@ def referenced_key(association: str) -> str:
     return parse_association(association)[0][0].value
 
 
-# --- events to changes ----------------------------------------------------------------------------
-
-
-def change_of(
-    event: Any, catalog: Catalog | None = None, encoding: JsonEncoding = DEFAULT_ENCODING
-) -> Change | None:
-    """Return the change of an event in the JSON format; None if its data are not written by
-    eventlog.
-
-    Text stays text; JSON and arrays become the text of the database if the catalogue knows their
-    columns. Raises FormatError for a value that is no CloudEvent, or whose data break
-    spec/cloudevents.md 4.
-    """
-    if not isinstance(event, dict):
-        raise FormatError(f"a CloudEvent is a JSON object, not {type(event).__name__}")
-    for name in ("specversion", "id", "source", "type"):
-        if not isinstance(event.get(name), str) or not event[name]:
-            raise FormatError(
-                f"{name} of a CloudEvent is a text that is not empty, not "
-                f"{shown(repr(event.get(name)))}"
-            )
-    if event["specversion"] != _SPECVERSION:
-        raise FormatError(
-            f"specversion {shown(event['specversion'])} is not {_SPECVERSION}, which is read"
-        )
-    data = event.get("data")
-    if not isinstance(data, dict) or "operation" not in data or "class" not in data:
-        return None
-    try:
-        return _change(event, data, catalog, encoding)
-    except (FormatError, TypeError, ValueError, OverflowError) as error:
-        raise FormatError(f"event {shown(event['id'])} cannot be read: {error}") from error
-
-
-def _change(
-    event: Mapping[str, Any],
-    data: Mapping[str, Any],
-    catalog: Catalog | None,
-    encoding: JsonEncoding,
-) -> Change:
-    operation, table = data["operation"], data["class"]
-    if not isinstance(operation, str) or operation not in _OPS:
-        raise FormatError(f"operation {shown(repr(operation))} is none of {', '.join(_OPS)}")
-    if not isinstance(table, str):
-        raise FormatError(f"class is {shown(repr(table))}, which is no text")
-    op = _OPS[operation]
-    key = member(data, "key", dict)
-    named = catalog is not None and may_be_one(member(data, "schema", str), catalog.schema)
-    types = types_of(class_of(catalog, table) if named else None)
-
-    def value_of(name: str, value: Any) -> Value:
-        return read_json(value, types.get(name), encoding)
-
-    new_key = {} if key is None else {name: value_of(name, value) for name, value in key.items()}
-    columns, unchanged = _cells(data, "columns"), _cells(data, "unchanged")
-    known = [*columns.items(), *unchanged.items()]
-    olds = {name: value_of(name, cell["old"]) for name, cell in known if "old" in cell}
-    news = {name: value_of(name, cell["new"]) for name, cell in known if "new" in cell}
-    before: Row | None = None
-    after: Row | None = None
-    match op:
-        case ChangeOp.INSERT | ChangeOp.REFRESH:
-            after = {**new_key, **news}
-        case ChangeOp.UPDATE:
-            before, after = {**new_key, **olds} if olds else None, {**news, **new_key}
-        case ChangeOp.DELETE:
-            before = {**new_key, **olds} if olds or key is not None else None
-    transaction = member(data, "transaction", dict) or {}
-    time = member(event, "time", str)
-    return Change(
-        member(data, "schema", str),
-        table,
-        op,
-        None if key is None else tuple(new_key.items()),
-        before,
-        after,
-        frozenset(columns) if op is ChangeOp.UPDATE else None,
-        event["id"],
-        member(transaction, "id", str),
-        member(transaction, "number", int),
-        member(transaction, "last", bool),
-        None if time is None else _moment(time),
-        member(data, "user", str),
-        {"source": event["source"], "type": event["type"]},
-    )
-
-
-def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]]:
-    cells = member(data, name, dict) or {}
-    for column, cell in cells.items():
-        if not isinstance(cell, dict):
-            raise FormatError(
-                f'{name}: {shown(column)} is no object such as {{"old": 1, "new": 2}}'
-            )
-    return cells
-
-
-def _moment(text: str) -> datetime:
-    """Return the moment of ``time`` (RFC 3339) in UTC."""
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is None:
-        raise FormatError(f"time {shown(text)} says no zone, as RFC 3339 has it")
-    return moment.astimezone(UTC)
-
-
 # --- files ----------------------------------------------------------------------------------------
-
-_ENDINGS: Final = (".json", ".jsonl", ".ndjson")
-
-
-def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
-    """Yield the changes of the events of a file, or of the files of a directory in the order of
-    their names.
-
-    An event that cannot be read is reported and skipped. Events with data of other programs are
-    counted as ``other_events``.
-    """
-    catalog = catalog_of(options.catalog)
-    encoding = JsonEncoding(nested_values=options.nested_values)
-    for path in source_files(Path(source), f"{', '.join(_ENDINGS)} file", _ENDINGS):
-        with path.open("rb") as file:
-            for place, value in _values(file, path, report):
-                events = enumerate(value, 1) if isinstance(value, list) else ((0, value),)
-                for number, event in events:
-                    try:
-                        change = change_of(event, catalog, encoding)
-                        if change is None:
-                            report.pass_over("other_events")
-                            continue
-                        change = typed_change(change, catalog)
-                    except FormatError as error:
-                        report.skip(
-                            with_location(error, f"{place}, event {number}" if number else place)
-                        )
-                        continue
-                    yield change
-
-
-def _values(file: BinaryIO, path: Path, report: Report) -> Iterator[tuple[str, Any]]:
-    """Yield the values of a file with their places: one for each line, or one for the file if its
-    first value spans lines.
-    """
-    is_first = True
-    for number, line in numbered_lines(file, path):
-        place = f"{path}, line {number}"
-        if is_first and _goes_on(line):
-            place = str(path)
-            line += file.read(LONGEST + 1 - len(line))
-            if len(line) > LONGEST:
-                raise FormatError(
-                    f"{path}: longer than {LONGEST} bytes: write an event, "
-                    "or an array of some, a line"
-                )
-        is_first = False
-        try:
-            value = parsed_json(text_of(line))
-        except FormatError as error:
-            report.skip(with_location(error, place))
-            continue
-        yield place, value
-
-
-def _goes_on(line: bytes) -> bool:
-    """Return True if a line begins a value that later lines continue."""
-    text = line.strip().removeprefix(b"\xef\xbb\xbf")
-    return text[:1] in (b"{", b"[") and text[-1:] not in (b"}", b"]")
 
 
 def write(changes: Iterable[Change], target: str, options: WriteOptions, report: Report) -> None:

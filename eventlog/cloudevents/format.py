@@ -7,7 +7,7 @@ from typing import Final
 
 from eventlog.changes.format import Format, Report
 from eventlog.changes.publishing import Publishing
-from eventlog.cloudevents.events import read, write
+from eventlog.cloudevents.events import write
 from eventlog.cloudevents.options import (
     FileOptions,
     PublishOptions,
@@ -16,6 +16,7 @@ from eventlog.cloudevents.options import (
     refused_mode,
 )
 from eventlog.cloudevents.publish import CloudEventWriter
+from eventlog.cloudevents.reader import read
 from eventlog.model import Change
 
 

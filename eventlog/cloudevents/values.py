@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -195,39 +195,48 @@ def array_of(text: str) -> list[Any]:
     Raises ValueError.
     """
     bounds = _BOUNDS.match(text)
-    place = 0 if bounds is None else bounds.end()
-    outermost: list[Any] = []
-    open_lists = [outermost]
-    needs_value = True
+    words = _words(text, 0 if bounds is None else bounds.end())
+    if next(words, None) != "{":
+        raise ValueError("no array")
+    elements = _elements(words, 1)
+    if next(words, None) is not None:
+        raise ValueError("text behind the array")
+    return elements
+
+
+def _words(text: str, place: int) -> Iterator[str]:
+    """Yield brackets, commas and elements. Raises ValueError."""
     while place < len(text):
         token = _TOKEN.match(text, place)
         if token is None:
             raise ValueError(f"no array at {place}")
-        place, word = token.end(), token[1]
+        yield token[1]
+        place = token.end()
+
+
+def _elements(words: Iterator[str], depth: int) -> list[Any]:
+    """Return the elements up to the bracket that closes an array, whose open one has been read.
+    Raises ValueError.
+    """
+    if depth > _DEEPEST:
+        raise ValueError(f"an array within {depth}")
+    elements: list[Any] = []
+    word = next(words, None)
+    if word == "}":
+        return elements
+    while True:
         if word == "{":
-            if not needs_value or len(open_lists) > _DEEPEST:
-                raise ValueError(f"an array within {len(open_lists)}")
-            inner: list[Any] = []
-            open_lists[-1].append(inner)
-            open_lists.append(inner)
-        elif word == "}":
-            if len(open_lists) == 1 or (needs_value and open_lists[-1]):
-                raise ValueError("no element before }")
-            open_lists.pop()
-            needs_value = False
-        elif word == ",":
-            if needs_value or len(open_lists) == 1:
-                raise ValueError("no element before ,")
-            needs_value = True
+            elements.append(_elements(words, depth + 1))
+        elif word in (None, "}", ","):
+            raise ValueError(f"no element before {word}")
         else:
-            if not needs_value or len(open_lists) == 1:
-                raise ValueError("an element outside")
-            open_lists[-1].append(_element(word))
-            needs_value = False
-    if len(open_lists) != 1 or len(outermost) != 1:
-        raise ValueError("no whole array")
-    elements: list[Any] = outermost[0]
-    return elements
+            elements.append(_element(word))
+        separator = next(words, None)
+        if separator == "}":
+            return elements
+        if separator != ",":
+            raise ValueError("no comma between elements")
+        word = next(words, None)
 
 
 def _element(word: str) -> str | None:

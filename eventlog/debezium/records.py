@@ -136,33 +136,20 @@ class _EnvelopeReader:
         key: Any,
         schema: Any,
     ) -> Change:
-        table = source.get("table")
-        if not isinstance(table, str) or not table:
-            raise FormatError("source.table, the name of the table, is missing")
-        # MySQL has databases in place of schemas.
-        owner = source.get("schema") or source.get("db") or None
-        if not isinstance(owner, str | None):
-            raise FormatError(f"source.schema is text, not {_kind(owner)}")
+        owner, table = _names_of(source)
         object_class = self._class_of(owner, table)
         known = self._decoders(object_class)
-        before = self._image("before", payload, schema, known, object_class)
-        after = self._image("after", payload, schema, known, object_class)
-        if op is ChangeOp.DELETE:
-            after = None
-        elif op in (ChangeOp.INSERT, ChangeOp.REFRESH):
-            before = None
-        elif op is ChangeOp.TRUNCATE:
-            before = after = None
-        own_key = (
-            None
-            if op is ChangeOp.TRUNCATE
-            else self._key(owner, table, key, before, after, object_class)
+        before, after = _images_of(
+            op,
+            self._image("before", payload, schema, known, object_class),
+            self._image("after", payload, schema, known, object_class),
         )
+        own_key = None
+        if op is not ChangeOp.TRUNCATE:
+            own_key = self._key(owner, table, key, before, after, object_class)
         if op is ChangeOp.DELETE and before is None and own_key is not None:
             before = dict(own_key)
-        changed = None
-        if op is ChangeOp.UPDATE and before is not None and after is not None:
-            changed = differing(before, after)
+        changed = None if before is None or after is None else differing(before, after)
         if op is ChangeOp.REFRESH:  # place and time of a snapshot concern the reading of the row
             return Change(owner, table, op, own_key, None, after, extras=_extras(source))
         block = payload.get("transaction")
@@ -261,6 +248,33 @@ class _EnvelopeReader:
         if names is None or not all(name in image for name in names):
             return None
         return tuple((name, image[name]) for name in names)
+
+
+def _names_of(source: Mapping[str, Any]) -> tuple[str | None, str]:
+    """Return schema and table of a change. Raises FormatError."""
+    table = source.get("table")
+    if not isinstance(table, str) or not table:
+        raise FormatError("source.table, the name of the table, is missing")
+    # MySQL has databases in place of schemas.
+    owner = source.get("schema") or source.get("db") or None
+    if not isinstance(owner, str | None):
+        raise FormatError(f"source.schema is text, not {_kind(owner)}")
+    return owner, table
+
+
+def _images_of(
+    op: ChangeOp, before: Row | None, after: Row | None
+) -> tuple[Row | None, Row | None]:
+    """Return the rows before and after that a change of this operation has."""
+    match op:
+        case ChangeOp.INSERT | ChangeOp.REFRESH:
+            return None, after
+        case ChangeOp.DELETE:
+            return before, None
+        case ChangeOp.TRUNCATE:
+            return None, None
+        case _:
+            return before, after
 
 
 def _taken_apart(value: Any) -> tuple[Any, Any]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from eventlog.changes.format import refuse_without_row
 from eventlog.errors import FormatError, NotExpressible
@@ -28,10 +28,12 @@ class UnpairedBeforeImage(FormatError):
 
 
 # These names are bound once, since looking up an enumeration's member is slow.
+_INSERT = ChangeOp.INSERT
 _UPDATE = ChangeOp.UPDATE
 _DELETE = ChangeOp.DELETE
 _TRUNCATE = ChangeOp.TRUNCATE
 _REFRESH = ChangeOp.REFRESH
+_OPS: Final = {"I": _INSERT, "U": _UPDATE, "D": _DELETE, "T": _TRUNCATE}  # by change_oper
 
 # --- reading --------------------------------------------------------------------------------------
 
@@ -129,54 +131,60 @@ def change_of(before: ChangeRow | None, row: ChangeRow, table: SourceTable) -> C
 
     ``count_events`` adds the event counters.
     """
-    extras: dict[str, Any] = {"change_seq": row.change_seq}
-    for name, value in (
-        ("stream_position", row.stream_position),
-        ("partition_name", row.partition_name),
-        ("task", table.task),
-    ):
-        if value is not None:
-            extras[name] = value
-    image_before: Row | None = None
-    image_after: Row | None = None
+    op, key = _OPS[row.change_oper], table.key
+    before_image: Row | None = None
+    after_image: Row | None = None
     changed: frozenset[str] | None = None
-    key = table.key
-    match row.change_oper:
-        case "I":
-            op, image_after = ChangeOp.INSERT, _after(row, None, table) if row.mask else row.data
-        case "U":
-            op = ChangeOp.UPDATE
-            image_before = None if before is None else before.data
-            image_after = _after(row, image_before, table)
-            if image_before is not None and len(image_after) < len(row.data):
-                image_before = {
-                    name: old for name, old in image_before.items() if name in image_after
-                }
-            changed = _changed(row, image_before, image_after, table)
-            unknown = [name for name in image_after if name in table.lobs]
-            if unknown:
-                extras["changed_unknown"] = sorted(unknown)
-        case "D":
-            op = ChangeOp.DELETE
-            if key is None:
-                key = key_from_deletes((row,))
-            image_before = _deleted(row, key)
-        case _:
-            op, key = ChangeOp.TRUNCATE, None
-    image = image_after if image_after is not None else image_before
+    if op is _UPDATE:
+        before_image, after_image, changed = _images_of_update(before, row, table)
+    elif op is _INSERT:
+        after_image = _after(row, None, table) if row.mask else row.data
+    elif op is _DELETE:
+        key = key_from_deletes((row,)) if key is None else key
+        before_image = _deleted(row, key)
+    image = before_image if after_image is None else after_image
     return Change(
         table.schema,
         table.table,
         op,
         None if not key or image is None else _known_key(key, image),
-        image_before,
-        image_after,
+        before_image,
+        after_image,
         changed,
         row.change_seq,
         row.transaction_id,
         commit_time=row.timestamp,
-        extras=extras,
+        extras=_extras(row, table, after_image if op is _UPDATE else None),
     )
+
+
+def _images_of_update(
+    before: ChangeRow | None, row: ChangeRow, table: SourceTable
+) -> tuple[Row | None, Row, frozenset[str] | None]:
+    """Return the row before an update, None if it is unknown, the row after it, and the changed
+    columns. Columns that are unknown after it are left out of both rows.
+    """
+    image_before = None if before is None else before.data
+    image_after = _after(row, image_before, table)
+    if image_before is not None and len(image_after) < len(row.data):
+        image_before = {name: old for name, old in image_before.items() if name in image_after}
+    return image_before, image_after, _changed(row, image_before, image_after, table)
+
+
+def _extras(row: ChangeRow, table: SourceTable, updated: Row | None) -> dict[str, Any]:
+    """Return the extras of a change; ``updated`` is the row after an update, whose LOB columns may
+    have changed or not.
+    """
+    extras: dict[str, Any] = {"change_seq": row.change_seq}
+    if row.stream_position is not None:
+        extras["stream_position"] = row.stream_position
+    if row.partition_name is not None:
+        extras["partition_name"] = row.partition_name
+    if table.task is not None:
+        extras["task"] = table.task
+    if updated is not None and not table.lobs.isdisjoint(updated):
+        extras["changed_unknown"] = sorted(table.lobs.intersection(updated))
+    return extras
 
 
 def _known_key(key: tuple[str, ...], image: Row) -> tuple[tuple[str, Value], ...] | None:
@@ -421,20 +429,28 @@ def live_view(
             case "I":
                 state[_key(row.data, names)] = row.data
             case "U":
-                new = _key(row.data, names)
-                old = new
-                if before is not None and before.change_seq == row.change_seq:
-                    old = _key(before.data, names)
-                previous = state.get(old, _NO_ROW)
-                if old != new:
-                    state.pop(old, None)
-                state[new] = _updated(row, previous)
+                _update_state(state, before, row, names)
             case "D":
                 state.pop(_key(row.data, names), None)
             case _:
                 state.clear()
         before = None
     return state
+
+
+def _update_state(
+    state: dict[Key, Row], before: ChangeRow | None, row: ChangeRow, names: Sequence[str]
+) -> None:
+    """Apply an update to the state; the row before it, if it is that of this update, has the key
+    that the object had.
+    """
+    old = new = _key(row.data, names)
+    if before is not None and before.change_seq == row.change_seq:
+        old = _key(before.data, names)
+    previous = state.get(old, _NO_ROW)
+    if old != new:
+        state.pop(old, None)
+    state[new] = _updated(row, previous)
 
 
 def _key(row: Mapping[str, Value], names: Sequence[str]) -> Key:

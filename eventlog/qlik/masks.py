@@ -335,21 +335,8 @@ exists.
 
 
 def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:
-    columns = entry.details.get("columns") or {}
-    if not isinstance(columns, Mapping) or not all(
-        isinstance(column, Mapping) for column in columns.values()
-    ):
-        raise FormatError(
-            f"DETAILS of {entry.table_name!r} at {entry.change_seq} has no object of columns"
-        )
-    for column in columns.values():
-        ordinal, new_name = column.get("ordinal") or 0, column.get("columnNewName") or ""
-        if not isinstance(new_name, str) or whole_number(ordinal, 9) is None:
-            raise FormatError(
-                f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose "
-                "columnNewName is no text or whose ordinal is no number: "
-                f"{shown(str(dict(column)))}"
-            )
+    """Return the column list before a statement from the one after it. Raises FormatError."""
+    columns = _columns_of(entry)
     added = {name for name, column in columns.items() if _action(column) == "ADD"}
     renamed = {
         column["columnNewName"]: name
@@ -366,6 +353,26 @@ def _undone(names: list[_Name], entry: DdlEntry) -> list[_Name]:
         place = ordinal - 1 if ordinal > 0 else len(result)
         result.insert(place, (name, None))
     return result
+
+
+def _columns_of(entry: DdlEntry) -> Mapping[str, Mapping[str, Any]]:
+    """Return the columns that a statement concerns, by name, checked. Raises FormatError."""
+    columns = entry.details.get("columns") or {}
+    if not isinstance(columns, Mapping) or not all(
+        isinstance(column, Mapping) for column in columns.values()
+    ):
+        raise FormatError(
+            f"DETAILS of {entry.table_name!r} at {entry.change_seq} has no object of columns"
+        )
+    for column in columns.values():
+        ordinal, new_name = column.get("ordinal") or 0, column.get("columnNewName") or ""
+        if not isinstance(new_name, str) or whole_number(ordinal, 9) is None:
+            raise FormatError(
+                f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose "
+                "columnNewName is no text or whose ordinal is no number: "
+                f"{shown(str(dict(column)))}"
+            )
+    return columns
 
 
 def _action(column: Mapping[str, Any]) -> str:

@@ -139,14 +139,7 @@ class TableRecords:
             table.fields[column.name] for column in table.columns if column.type in TEXT_TYPES
         }
         self.nothing: MessageRow = dict.fromkeys(table.fields.values())
-        self._key_fields = (
-            [table.fields[name] for name in table.key] if options.key == "primary_key" else []
-        )
-        self._constant_key = None
-        if options.key == "table":
-            self._constant_key = (
-                table.name if table.schema is None else f"{table.schema}+{table.name}"
-            ).encode()
+        self._key_fields, self._constant_key = _key_of_records(table, options.key)
         names = {"schema": table.schema or "", "table": table.name}
         self._names = names if options.names == "message" else {}
         self._header_names = names if options.names == "headers" else {}
@@ -284,6 +277,17 @@ class TableRecords:
         return masks.message_text(layout, layout.bits(changed)), masks.message_text(
             layout, layout.bits(known)
         )
+
+
+def _key_of_records(table: MessageTable, option: str) -> tuple[list[str], bytes | None]:
+    """Return the fields of the key of a table's records, and the key that they all share, None
+    without one (spec/qlik.md 5.6).
+    """
+    if option == "primary_key":
+        return [table.fields[name] for name in table.key], None
+    if option == "table":
+        return [], (table.name if table.schema is None else f"{table.schema}+{table.name}").encode()
+    return [], None
 
 
 def _announcement(

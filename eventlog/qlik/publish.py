@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Final, TypeAlias
@@ -21,6 +21,7 @@ from eventlog.changes.publishing import (
     time_reader,
 )
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, row_of
+from eventlog.core.checks import CheckedRow
 from eventlog.core.events import Outgoing
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
@@ -29,7 +30,7 @@ from eventlog.model import ALL, Change, KafkaRecord, Level, Operation, Origins, 
 from eventlog.model import full_name as table_name
 from eventlog.qlik.columns import QlikColumn, columns_of
 from eventlog.qlik.envelope import RegistryError, registry_of_writer
-from eventlog.qlik.message_records import Draft, Images, TableRecords, timestamp_of
+from eventlog.qlik.message_records import Draft, Images, MessageRow, TableRecords, timestamp_of
 from eventlog.qlik.message_tables import PublishOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import first_sequence, resume, sequences
@@ -239,6 +240,17 @@ class _StepReader:
                 field, write = attributes[attribute]
                 data[field] = None if new is None else write(new)
             return _new(Images, (data, None, known, None))
+        return self._updated(data, steps, attributes, known, changed)
+
+    def _updated(
+        self,
+        data: MessageRow,
+        steps: Iterable[CheckedRow],
+        columns: Mapping[Attribute | None, tuple[str, Convert]],
+        known: tuple[str, ...],
+        changed: tuple[str, ...],
+    ) -> Images:
+        """Return the images of an update of the row ``data``, which has only the key as yet."""
         # Avro would read unknown columns of the row before as NULL, so a row before with unknown
         # columns is left out.
         with_before = not self.table.is_whole or True not in [
@@ -247,7 +259,7 @@ class _StepReader:
         before = data.copy()
         is_known = False
         for _, _, _, attribute, old, new in steps:
-            field, write = attributes[attribute]
+            field, write = columns[attribute]
             data[field] = None if new is None else write(new)
             if not with_before:
                 continue

@@ -24,10 +24,11 @@ from test_numbered_flights import TYPED, typed_events
 from eventlog.changes.events import outgoing_reader
 from eventlog.changes.format import Report
 from eventlog.changes.publishing import Publishing
-from eventlog.cloudevents.events import change_of, data_of, data_reader, event_writer
+from eventlog.cloudevents.events import data_of, data_reader, event_writer
 from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.options import PublishOptions
 from eventlog.cloudevents.publish import CloudEventWriter, source_of
+from eventlog.cloudevents.reader import change_of
 from eventlog.cloudevents.values import (
     DEFAULT_ENCODING,
     JsonEncoding,
