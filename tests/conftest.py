@@ -23,6 +23,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import hypothesis
 import mariadb_server
@@ -32,6 +33,9 @@ from shared import Run
 
 from eventlog import cli
 from eventlog.sql import embedded
+
+if TYPE_CHECKING:
+    from kafka_cluster import Cluster
 
 # How long an example takes says how busy the machine is, not whether the code is right.
 hypothesis.settings.register_profile(
@@ -235,3 +239,14 @@ def mariadb_server_() -> Iterator[mariadb_server.Server]:
     """A MariaDB in a directory of its own."""
     with mariadb_server.server() as found:
         yield found
+
+
+@pytest.fixture
+def brokers() -> Iterator[Cluster]:
+    """Brokers of Kafka for one test."""
+    pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
+    from kafka_cluster import cluster, quiet_clients
+
+    quiet_clients()
+    with cluster() as made:
+        yield made

@@ -8,8 +8,8 @@ Tables are declared in words that each dialect spells in its own way: ``{integer
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,10 +18,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
+from trigger_log import BrokenOff, broken_off
 
 from eventlog.cli.context import transaction
 from eventlog.config.load import Config, load
 from eventlog.core.catalog import Catalog
+from eventlog.core.options import toml
 from eventlog.errors import TriggerError
 from eventlog.model import LogRow
 from eventlog.publisher.configured_classes import catalog_of, class_names, declared_watches
@@ -160,10 +162,10 @@ class Platform:
         for section, settings in given.items():
             lines += [
                 f"[{section}]",
-                *(f"{key} = {_toml(value)}" for key, value in settings.items()),
+                *(f"{key} = {toml(value)}" for key, value in settings.items()),
             ]
         for watch in self.watches:
-            lines += ["[[watch]]", *(f"{key} = {_toml(value)}" for key, value in watch.items())]
+            lines += ["[[watch]]", *(f"{key} = {toml(value)}" for key, value in watch.items())]
         file.write_text("\n".join(lines), encoding="utf-8")
         return load(file, {}, {})
 
@@ -203,6 +205,19 @@ class Platform:
         with transaction(self.config()) as (conn, _):
             self.dialect.triggers.apply(conn, plan, 5.0)
         return plan
+
+    def broken_off(self, after: int, work: Callable[[Connection], object]) -> int | None:
+        """Do some work that breaks off after so many statements. Returns how many it has, if it
+        comes to its end, None if not.
+        """
+        with (
+            suppress(BrokenOff),
+            transaction(self.config()) as (conn, _),
+            broken_off(conn, after) as done,
+        ):
+            work(conn)
+            return len(done)
+        return None
 
     def watch(self, table: str, style: str = "field", **more: Any) -> TriggerPlan:
         """Apply the triggers of one table; those of others go."""
@@ -251,26 +266,3 @@ def fields(
     event_type: int, key: str, *columns: tuple[str | None, str | None, str | None]
 ) -> list[Logged]:
     return [(event_type, key, *column) for column in columns]
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return str(value)
-    if isinstance(value, Mapping):
-        return (
-            "{ "
-            + ", ".join(f"{_toml(str(key))} = {_toml(one)}" for key, one in value.items())
-            + " }"
-        )
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    text = str(value).replace("\\", "\\\\").replace('"', '\\"')
-    return (
-        '"'
-        + "".join(
-            f"\\u{ord(char):04X}" if ord(char) < 32 or ord(char) == 127 else char for char in text
-        )
-        + '"'
-    )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from trigger_log import BrokenOff, broken_off
+from trigger_log import BrokenOff, broken_off, downgrade, upgrade
 
 from eventlog.errors import LogTableError
 from eventlog.sql import connection, migrations
@@ -63,14 +63,6 @@ def runs(engine: sa.Engine, work: Callable[[sa.Connection], None], after: int = 
         work(conn)
         return True
     return False
-
-
-def upgrade(conn: sa.Connection) -> None:
-    migrations.upgrade(conn, log_table="eventlog")
-
-
-def downgrade(conn: sa.Connection) -> None:
-    migrations.downgrade(conn, log_table="eventlog")
 
 
 def test_an_upgrade_that_broke_off_anywhere_is_ended_by_the_next(engine: sa.Engine) -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from platforms import STYLES, Platform
-from trigger_log import BrokenOff, broken_off
+from trigger_log import downgrade, upgrade
 
 from eventlog.cli.context import transaction
 from eventlog.cli.triggers import planned_triggers
@@ -251,44 +249,22 @@ def test_nothing_is_left_of_a_plan_that_fails(usr_platform: Platform) -> None:
 # --- broken off in the middle ---------------------------------------------------------------------
 
 
-def broken_off_at(
-    platform: Platform, after: int, work: Callable[[sa.Connection], None]
-) -> int | None:
-    """Do some work that breaks off after so many statements: how many it has, if it comes to its
-    end, None if not.
-    """
-    with (
-        suppress(BrokenOff),
-        transaction(platform.config()) as (conn, _),
-        broken_off(conn, after) as done,
-    ):
-        work(conn)
-        return len(done)
-    return None
-
-
 def test_a_migration_that_breaks_off_anywhere_leaves_nothing_or_is_ended_by_the_next(
     platform: Platform,
 ) -> None:
-    def upgrade(conn: sa.Connection) -> None:
-        migrations.upgrade(conn, log_table="eventlog")
-
-    def downgrade(conn: sa.Connection) -> None:
-        migrations.downgrade(conn, log_table="eventlog")
-
     whole = catalogue(platform)
-    broken_off_at(platform, 1_000_000, downgrade)
+    platform.broken_off(1_000_000, downgrade)
     nothing = catalogue(platform)
     for work, before, ended in ((upgrade, nothing, whole), (downgrade, whole, nothing)):
         after = 0
-        while broken_off_at(platform, after, work) is None:
+        while platform.broken_off(after, work) is None:
             if platform.has("transactional_ddl"):
                 assert catalogue(platform) == before
                 after = 2 * after + 1
             else:
-                assert broken_off_at(platform, 1_000_000, work) is not None
+                assert platform.broken_off(1_000_000, work) is not None
                 assert catalogue(platform) == ended
-                broken_off_at(platform, 1_000_000, downgrade if work is upgrade else upgrade)
+                platform.broken_off(1_000_000, downgrade if work is upgrade else upgrade)
                 after += 1
         assert after > 9
         assert catalogue(platform) == ended
@@ -298,8 +274,8 @@ def test_triggers_that_break_off_anywhere_leave_nothing_or_are_ended_by_the_next
     usr_platform: Platform,
 ) -> None:
     def run(plan: TriggerPlan, after: int = 1_000_000) -> int | None:
-        return broken_off_at(
-            usr_platform, after, lambda conn: usr_platform.dialect.triggers.apply(conn, plan, 5.0)
+        return usr_platform.broken_off(
+            after, lambda conn: usr_platform.dialect.triggers.apply(conn, plan, 5.0)
         )
 
     def drop_all() -> TriggerPlan:

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from eventlog.core.catalog import Catalog, build_catalog
 from eventlog.errors import TriggerError
 from eventlog.model import LogRow
+from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.dialects.postgresql.compile import render_quote_function
 from eventlog.sql.log_table import LogTable
@@ -38,6 +39,48 @@ USR_DDL = (
     "phoneno text, UNIQUE (idu, phoneno))",
     "CREATE TABLE keyed (a integer, b text, PRIMARY KEY (b, a))",
 )
+
+TEXTS = [
+    "",
+    " ",
+    " x",
+    "x ",
+    "\tx",
+    "x\t",
+    "a\tb",
+    "John Smith",
+    "O'Brien",
+    'a"b\\',
+    "\\",
+    '"',
+    "a=b",
+    "a+b",
+    *(f"a{chr(code)}b" for code in range(1, 0x20)),
+    *(f"a{char}b" for char in ",;'+\"=\\<>"),
+    "\x7f",
+    "\x80",
+    "\x9f",
+    "\xa0x\xa0",
+    "\u2003x",
+    "\u00adx",
+    "é",
+    "e\u0301",
+    "😀",
+    "a\nb",
+    "^",
+    "[",
+    "]",
+    "*",
+    "?",
+    "%s %% $1 :x",
+    "$eventlog$",
+    "NULL",
+    "--",
+    "'; DROP TABLE t --",
+    "x" * 1000,
+    "äß" * 500,
+]
+"""Texts that are hard to write: as keys, as values, in statements."""
 
 Logged = tuple[int, str, str | None, str | None, str | None]
 STYLES: Sequence[Style] = ("field", "remove_all", "field_query_back", "row_query_back")
@@ -157,3 +200,11 @@ def broken_off(conn: sa.Connection, after: int) -> Iterator[list[str]]:
 
     sa.event.listen(conn, "before_cursor_execute", count)
     yield done
+
+
+def upgrade(conn: sa.Connection) -> None:
+    migrations.upgrade(conn, log_table="eventlog")
+
+
+def downgrade(conn: sa.Connection) -> None:
+    migrations.downgrade(conn, log_table="eventlog")

@@ -26,6 +26,11 @@ class Replay:
     classes: dict[str, str] = field(default_factory=dict)
     repeated: int = 0
 
+    @property
+    def filled(self) -> Objects:
+        """The objects that have a value."""
+        return {key: attributes for key, attributes in self.objects.items() if attributes}
+
     def documents(self, bodies: Iterable[str | bytes]) -> None:
         for body in bodies:
             root = etree.fromstring(body if isinstance(body, bytes) else body.encode())

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,28 +27,11 @@ from publishers import (
 )
 from replay import Objects, Replay
 from shared import execute, fetch, url_of, wait_until
+from workloads import KEYS, Workload, replayed
 
 from eventlog.config.load import load
 
 WRITERS = 6
-KEYS = range(1, 9)
-
-
-@dataclass(frozen=True)
-class Workload:
-    """Tables, what is watched of them, random changes, and SQL of what a receiver should have.
-
-    A change is SQL with ``{key}``, ``{other}`` (keys) and ``{n}`` (a small number). ``contents``:
-    class -> a statement of rows (canonical key, then attributes: a text, or an array of texts), and
-    the names of the attributes. ``strict``: classes whose events never meet an object that is
-    missing or there already.
-    """
-
-    ddl: Sequence[str]
-    watches: Sequence[dict[str, Any]]
-    changes: Sequence[str]
-    contents: Mapping[str, tuple[str, Sequence[str]]]
-    strict: frozenset[str] = field(default=frozenset())
 
 
 def toml_watch(table: str, **options: Any) -> dict[str, Any]:
@@ -226,38 +209,29 @@ WORKLOADS = {
 }
 
 
-def write(
-    engine: sa.Engine,
-    seed: int,
-    changes: Sequence[str],
-    transactions: int,
-    failures: list[BaseException],
-) -> None:
+def write(engine: sa.Engine, seed: int, changes: Sequence[str], transactions: int) -> None:
     """Transactions of 1 to 3 changes; a fifth of them is rolled back."""
     chance = random.Random(seed)
-    try:
-        with session(engine) as connection:
-            # They do meet, and a second for each is most of the test's time.
-            connection.execute("SET deadlock_timeout = '20ms'")
-            connection.commit()
-            for _ in range(transactions):
-                with unless_refused(connection):
-                    for _ in range(chance.randint(1, 3)):
-                        key, other = chance.sample(KEYS, 2)
-                        change = chance.choice(changes).format(
-                            key=key, other=other, n=chance.randrange(4)
-                        )
-                        connection.execute(change.encode())
-                    if chance.random() < 0.2:
-                        connection.rollback()
-                    else:
-                        connection.commit()
-    except BaseException as error:
-        failures.append(error)
-        raise
+    with session(engine) as connection:
+        # They do meet, and a second for each is most of the test's time.
+        connection.execute("SET deadlock_timeout = '20ms'")
+        connection.commit()
+        for _ in range(transactions):
+            with unless_refused(connection):
+                for _ in range(chance.randint(1, 3)):
+                    key, other = chance.sample(KEYS, 2)
+                    change = chance.choice(changes)
+                    connection.execute(
+                        change.format(key=key, other=other, n=chance.randrange(4)).encode()
+                    )
+                if chance.random() < 0.2:
+                    connection.rollback()
+                else:
+                    connection.commit()
 
 
 def contents(engine: sa.Engine, workload: Workload) -> Objects:
+    """What is there. Each attribute is a text, or an array of texts."""
     objects: Objects = {}
     for name, (statement, attributes) in workload.contents.items():
         for key, *values in fetch(engine, statement):
@@ -284,44 +258,19 @@ def promise(
     writers: int,
 ) -> None:
     execute(database, *workload.ddl)
-    path = write_config(
-        directory, url_of(database), (), publisher={"allow_loopback": True, "polling_interval": 1}
+    publisher = {"allow_loopback": True, "polling_interval": 1}
+    config = load(
+        write_config(directory, url_of(database), workload.watches, publisher=publisher), {}
     )
-    with path.open("a", encoding="utf-8") as file:
-        for watch in workload.watches:
-            file.write(
-                "\n[[watch]]\n"
-                + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items())
-            )
-    config = load(path, {})
     install(config)
-    sink = Collecting()
-    failures: list[BaseException] = []
-    threads = [
-        threading.Thread(
-            target=write, args=(database, seed * 1000 + n, workload.changes, transactions, failures)
-        )
-        for n in range(writers)
+    writing = [
+        partial(write, database, seed * 1000 + number, workload.changes, transactions)
+        for number in range(writers)
     ]
-    with publishing(config, sink) as running:
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        wait_until(lambda: is_drained(database, running), "the queue is drained")
-    assert not failures
-    assert fetch(database, "SELECT * FROM eventlog_error") == []
-    replay = Replay(strict=workload.strict)
-    replay.documents(sink.bodies)
-    assert {key: found for key, found in replay.objects.items() if found} == {
+    replay = replayed(database, config, writing, workload.strict)
+    assert replay.filled == {
         key: found for key, found in contents(database, workload).items() if found
     }
-
-
-def toml(value: Any) -> str:
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{key} = {toml(one)}" for key, one in value.items()) + " }"
-    return f'"{value}"'
 
 
 CONCURRENT = [name for name in WORKLOADS if not name.startswith("defer")]

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from kafka_cluster import Cluster, cluster, quiet_clients
+from kafka_cluster import Cluster
 from publishers import install, write_config
 from shared import execute, fetch, statuses, url_of
 
@@ -142,14 +142,6 @@ def test_the_sdk_reads_each_event_of_a_batch(
         for event in json.loads(message.body)
     ]
     check(database, [http.from_http(event, JSONFormat()) for event in events])
-
-
-@pytest.fixture
-def brokers() -> Iterator[Cluster]:
-    pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
-    quiet_clients()
-    with cluster() as made:
-        yield made
 
 
 @pytest.mark.parametrize("mode", ["structured", "binary"])

@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from kafka_cluster import Cluster, cluster, quiet_clients
+from kafka_cluster import Cluster
 from postgres_clusters import Server, primary, programs
 from publishers import install, write_config
 from receiver import Receiver, Script, reply
@@ -248,14 +248,6 @@ def has_done_all(server: Server, name: str) -> bool:
 def receiver() -> Iterator[Receiver]:
     with Receiver(mostly_content()) as listening:
         yield listening
-
-
-@pytest.fixture
-def brokers() -> Iterator[Cluster]:
-    pytest.importorskip("confluent_kafka", reason="the extra kafka is not installed")
-    quiet_clients()
-    with cluster() as made:
-        yield made
 
 
 @pytest.mark.timeout(600)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import pytest
 import sqlalchemy as sa
-from kafka_cluster import Cluster, cluster, quiet_clients
+from kafka_cluster import Cluster
 from publishers import install, write_config
 from shared import execute, fetch, statuses, url_of
 
@@ -39,13 +39,6 @@ SCHEMA = (
 DEBEZIUM: Final = {"topic_prefix": "hr", "schemas_enable": False}
 FLINK: Final = os.environ.get("EVENTLOG_FLINK_PYTHON")
 """A Python that has apache-flink, which wants other versions of libraries than we do."""
-
-
-@pytest.fixture
-def brokers() -> Iterator[Cluster]:
-    quiet_clients()
-    with cluster() as made:
-        yield made
 
 
 Configure = Callable[..., Config]

@@ -27,7 +27,7 @@ from followed_stream import (
     saved_at,
     token_at_open,
 )
-from kafka_cluster import Cluster, cluster, quiet_clients
+from kafka_cluster import Cluster
 from lxml import etree
 from shared import wait_until
 
@@ -52,13 +52,6 @@ from eventlog.xds import publish as xds_publish
 COLUMNS = {
     "app.item": [{"name": "id", "type": "INT4", "pk": 1}, {"name": "name", "type": "STRING"}]
 }
-
-
-@pytest.fixture
-def brokers() -> Iterator[Cluster]:
-    quiet_clients()
-    with cluster() as made:
-        yield made
 
 
 def sequence(number: int) -> str:

@@ -6,8 +6,6 @@ import io
 import json
 import shutil
 import subprocess
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import mariadb_server
@@ -15,7 +13,6 @@ import pytest
 import sqlalchemy as sa
 from platforms import Logged, Platform
 from shared import Run
-from trigger_log import BrokenOff, broken_off
 
 from eventlog.errors import ConfigError
 from eventlog.sql import migrations
@@ -466,48 +463,6 @@ def test_a_url_without_a_database_is_refused() -> None:
 # --- what breaks off ------------------------------------------------------------------------------
 
 
-def runs(
-    platform: Platform, work: Callable[[sa.Connection], object], after: int = 1_000_000
-) -> bool:
-    """Whether some work comes to its end, if the session fails after so many statements that change
-    something.
-    """
-    with (
-        suppress(BrokenOff),
-        connect(platform.engine.url).connect() as conn,
-        broken_off(conn, after),
-    ):
-        work(conn)
-        conn.commit()
-        return True
-    return False
-
-
-def upgrade(conn: sa.Connection) -> None:
-    migrations.upgrade(conn, log_table="eventlog")
-
-
-def downgrade(conn: sa.Connection) -> None:
-    migrations.downgrade(conn, log_table="eventlog")
-
-
-def test_migrations_that_broke_off_anywhere_are_ended_by_the_next_run(mariadb: Platform) -> None:
-    names = sorted(sa.inspect(mariadb.engine).get_table_names())
-    after = 0
-    while not runs(mariadb, downgrade, after):
-        assert runs(mariadb, downgrade)
-        assert sa.inspect(mariadb.engine).get_table_names() == []
-        ended = runs(mariadb, upgrade, after)
-        assert ended or runs(mariadb, upgrade)
-        assert sorted(sa.inspect(mariadb.engine).get_table_names()) == names
-        after += 1
-    assert after > 9
-    assert runs(mariadb, upgrade)
-    mariadb.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
-    mariadb.watch("t")
-    assert mariadb.logged("INSERT INTO t VALUES (1, 1)") == [(1, KEY, "v", None, "1")]
-
-
 def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(
     mariadb: Platform,
 ) -> None:
@@ -516,7 +471,7 @@ def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(
     )
     plan = mariadb.plan({"table": "t"}, {"table": "u"})
     after = 0
-    while not runs(mariadb, lambda conn: MariaDBTriggers().apply(conn, plan, 5.0), after):
+    while mariadb.broken_off(after, lambda conn: MariaDBTriggers().apply(conn, plan, 5.0)) is None:
         again = mariadb.plan({"table": "t"}, {"table": "u"})
         mariadb.apply(again)
         assert mariadb.plan({"table": "t"}, {"table": "u"}).changes == ()

@@ -4,44 +4,10 @@ from __future__ import annotations
 
 import pytest
 import sqlalchemy as sa
-from trigger_log import Watched, run
+from trigger_log import TEXTS, Watched, run
 
 from eventlog.core import table_key
 from eventlog.sql.triggers.watch import WatchedTable
-
-TEXTS = [
-    "",
-    " ",
-    " x",
-    "x ",
-    "\tx",
-    "x\t",
-    "a\tb",
-    "John Smith",
-    "O'Brien",
-    'a"b\\',
-    "\\",
-    '"',
-    "a=b",
-    "a+b",
-    *(f"a{chr(code)}b" for code in range(1, 0x20)),
-    *(f"a{char}b" for char in ",;'+\"=\\<>"),
-    "\x7f",
-    "\x80",
-    "\x9f",
-    "\xa0x\xa0",
-    "\u2003x",
-    "\u00adx",
-    "é",
-    "e\u0301",
-    "😀",
-    "a\nb",
-    "^",
-    "[",
-    "%s %% $1 :x",
-    "$eventlog$",
-    "NULL",
-]
 
 
 @pytest.mark.parametrize("conforming", ["on", "off"])
