@@ -1,11 +1,13 @@
 """A real PostgreSQL for the tests, and an empty database of it for each test that asks.
 
-``postgres_url``  the server: EVENTLOG_TEST_POSTGRES_URL, else Docker through testcontainers, else
-the embedded one. ``database``      an engine on a new, empty database, dropped after the test.
-``uncommitted``   a connection to an empty database, where a test commits nothing: a tenth of the
-cost. ``filled_database``  the same with a content that many tests begin with; it is made once.
-
-``site``          the documentation, built as a site, once for all whose group is "site".
+``postgres_url``     the server: EVENTLOG_TEST_POSTGRES_URL, else Docker through testcontainers,
+                     else the embedded one.
+``database``         an engine on a new, empty database, dropped after the test.
+``uncommitted``      a connection to an empty database, where a test commits nothing: a tenth of
+                     the cost.
+``filled_database``  the same with a content that many tests begin with; it is made once.
+``brokers``          brokers of Kafka.
+``site``             the documentation, built as a site, once for all whose group is "site".
 
 And a place for the command line: ``empty_home``, a directory of its own without settings; ``run``,
 a command there.
