@@ -1,5 +1,10 @@
 """The types that all layers share: a row of the log, its status and type, the event that rows
 become, the change in which all formats meet, and the record of a topic.
+
+Rows of the log and changes are made by the million, so they are tuples. ``log_row`` and ``Change``
+are made by ``tuple.__new__``, without the Python frame of a named tuple's own constructor. A row of
+the queue is a plain tuple, which readers unpack by position. In return the fields of ``Change``
+stand twice, and readers of the queue rely on the order of ``QUEUE_FIELDS``.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 
 An ``Errand`` sends the documents and records the answers: the in-flight line of a log, or the
 position of a stream.
+
+This is a hot path: every event passes through ``_judge``. A silent answer, the most frequent one,
+is one verdict for a whole list of events, and events are counted by the length of such lists. So an
+event is looked at only if its answer says something. In return answers travel as ``Answered``,
+pairs of a verdict and its events, and every reader of them has two loops.
 """
 
 from __future__ import annotations

@@ -40,10 +40,6 @@ _KEYS: Final = 500
 """The number of rows in one INSERT of a resync."""
 
 
-def _bound_by_name(statement: str) -> str:
-    return re.sub(r":([a-z_]+)", r"%(\1)s", statement)
-
-
 def _text(length: int) -> sa.types.TypeEngine[str]:
     return mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
 
@@ -93,7 +89,7 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
     )
     epilogue = ("COMMIT;",)
     log_sql: ClassVar = {
-        **{name: _bound_by_name(statement) for name, statement in LOG_SQL.items()},
+        **{name: re.sub(r":([a-z_]+)", r"%(\1)s", sql) for name, sql in LOG_SQL.items()},
         **statements(__package__, "log.sql"),
     }
     # The server's own zone, not the session's zone, which is UTC.

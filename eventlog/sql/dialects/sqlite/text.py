@@ -100,13 +100,6 @@ def is_changed(old: str, new: str) -> str:
 # --- keys -----------------------------------------------------------------------------------------
 
 
-def _key_value(column: Column, ref: str) -> str:
-    """Return SQL of a key column's value, not quoted: exact numbers without an exponent
-    (spec/event-log.md 4.3).
-    """
-    return _plain_number(ref) if column.type.kind is Kind.EXACT else value_text(column, ref)
-
-
 def quoted(value: str) -> str:
     """Return SQL of a text as a value in a table_key: quoted where needed (spec/triggers.md 4)."""
     return (
@@ -123,7 +116,9 @@ def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
     def value(column: Column, ref: str) -> str:
         # A number without a range may be stored as an infinite float, and any column as a text.
         is_whole = column.type.kind is Kind.INTEGER and column.type.bits
-        text = _key_value(column, ref)
+        # An exact number has no exponent in a key (spec/event-log.md 4.3).
+        is_exact = column.type.kind is Kind.EXACT
+        text = _plain_number(ref) if is_exact else value_text(column, ref)
         return f"({text})" if is_whole or column.type.kind is Kind.BOOLEAN else quoted(text)
 
     return " || ".join(key_parts(key, refs, value))
