@@ -1,4 +1,7 @@
-"""The errors of eventlog: one small tree, each class with a stable code.
+"""The errors of eventlog: one small tree, and stable codes.
+
+A class of its own has an error that somebody catches by class. The other errors of formats are
+``FormatError`` with a code of ``error_codes``.
 
 ::
 
@@ -19,11 +22,6 @@
      |__ FormatError           input or output of a change format; each format has its own below it
      |    |__ InvalidChange    a Change against its invariants            (spec/change-model.md 1)
      |    |__ NotExpressible   a change that the target format cannot hold
-     |    |    |__ ValueRange  a value outside the range of its column
-     |    |__ NeedsQueryBack   a change without its row, to be read back from the database
-     |    |__ NeedsRowCodec    a change whose row image has no codec
-     |    |__ UnknownOperation an operation code that the format does not have
-     |    |__ SchemaMissing    a row whose table was never described
      |__ ReceiverAway          no usable answer from the receiver: nothing is marked
      |__ FatalAnswer           the receiver answered fatal                (exit code 3)
 
@@ -34,30 +32,33 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final, TypeVar
+from typing import Final, TypeVar
+
+from eventlog.error_codes import CURES
 
 
 class EventlogError(Exception):
     """The base of all errors that eventlog raises on purpose; raised itself, an error whose message
     says all.
 
-    ``code`` is stable and meant for programs, ``cure`` is general advice; the reference lists both.
-    ``refusals`` are the single messages if several things are refused at once.
+    ``code`` is stable and meant for programs: that of the class, or of the single error. ``cure``
+    is general advice for the code; the reference lists both. ``refusals`` are the single messages
+    if several things are refused at once.
     """
 
-    code: ClassVar[str] = "error"
-    cure: ClassVar[str] = "Do what the message says."
+    code: str = "error"
     refusals: tuple[str, ...] = ()
+
+    @property
+    def cure(self) -> str:
+        """General advice for errors of this code; the message says more."""
+        return CURES.get(self.code, CURES["error"])
 
 
 class ConfigError(EventlogError):
     """A wrong configuration file, environment variable or flag."""
 
     code = "config"
-    cure = (
-        "Correct the setting that the message names. `eventlog config` shows each setting and "
-        "where it comes from."
-    )
 
 
 def together(errors: Sequence[EventlogError]) -> EventlogError:
@@ -75,14 +76,11 @@ def together(errors: Sequence[EventlogError]) -> EventlogError:
 
 
 class RowError(EventlogError):
-    """One bad row of the log (spec/event-log.md 5). ``row_code`` is the code in the error table.
-
-    The code belongs to the instance, since one check can fail for several reasons.
-    """
+    """One bad row of the log (spec/event-log.md 5), with the code that the error table gets."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
-        self.row_code = code
+        self.code = code
 
 
 class BadTableKey(RowError):
@@ -93,10 +91,9 @@ class BadTableKey(RowError):
     """
 
     code = "bad_table_key"
-    cure = "Correct what writes the log, such as a trigger of your own; then `eventlog requeue`."
 
     def __init__(self, error: str, offset: int, text: str) -> None:
-        super().__init__("bad_table_key", f"{error} at offset {offset} of table_key {shown(text)}")
+        super().__init__(self.code, f"{error} at offset {offset} of table_key {shown(text)}")
         self.error = error
         self.offset = offset
         self.text = text
@@ -106,46 +103,30 @@ class BadValue(RowError):
     """Text in a row of the log that is no value of its column's type (spec/xds.md 6.1)."""
 
     code = "bad_value"
-    cure = (
-        "Correct what writes the log, then `eventlog requeue`; `eventlog resync` logs the object "
-        "as it is now."
-    )
 
     def __init__(self, message: str) -> None:
-        super().__init__("bad_value", message)
+        super().__init__(self.code, message)
 
 
 class BadXmlChar(RowError):
     """A value with a character that XML 1.0 cannot hold (spec/xds.md 8)."""
 
     code = "bad_xml_char"
-    cure = (
-        "Take the character out of the value in the application, or the column out of the watch "
-        "(`exclude`); formats other than XDS hold it."
-    )
 
     def __init__(self, message: str) -> None:
-        super().__init__("bad_xml_char", message)
+        super().__init__(self.code, message)
 
 
 class XdsError(EventlogError):
     """A document that is not well-formed, has a DOCTYPE, or leaves the XDS vocabulary."""
 
     code = "xds"
-    cure = (
-        "Correct the document; the message names the line. Raise `limit` for a "
-        "document that is longer."
-    )
 
 
 class DatabaseError(EventlogError):
     """A database that cannot be reached, lacks something, or refuses a right."""
 
     code = "database"
-    cure = (
-        "Check the URL, the network and the user's rights; `eventlog doctor` lists the GRANTs "
-        "that are missing."
-    )
 
 
 class LogTableError(DatabaseError):
@@ -154,7 +135,6 @@ class LogTableError(DatabaseError):
     """
 
     code = "log_table"
-    cure = "Run `eventlog db upgrade`, or correct `log_table`, `schema_name` or `column_map`."
 
 
 class NoLogTable(LogTableError):
@@ -165,7 +145,6 @@ class AnotherPublisher(DatabaseError):
     """Another publisher (or a Spark job that marks) that holds this log (spec/event-log.md 12)."""
 
     code = "another_publisher"
-    cure = "Stop the other one, or wait until it ends; `eventlog status` says whether one runs."
 
 
 class ConsumerRuns(AnotherPublisher):
@@ -174,24 +153,18 @@ class ConsumerRuns(AnotherPublisher):
     """
 
     code = "consumer_runs"
-    cure = "Let this process wait as a standby, stop the other one, or give this one another name."
 
 
 class DatabaseAway(DatabaseError):
     """A lost connection, or a database that failed for a while: connect again and go on."""
 
     code = "database_away"
-    cure = "Wait: a publisher connects again by itself. Run any other command again."
 
 
 class TriggerError(EventlogError):
     """A watch for which no triggers can be made, or triggers that the database refuses."""
 
     code = "trigger"
-    cure = (
-        "Correct the `[[watch]]` that the message names; `eventlog triggers plan` shows what "
-        "comes of it."
-    )
 
 
 class FormatError(EventlogError):
@@ -199,18 +172,17 @@ class FormatError(EventlogError):
 
     ``column`` is ``schema.table.column`` if the error concerns the value of one
     (spec/change-model.md 5.1). ``offset`` is where the record begins in a stream of bytes.
+    ``code`` is one of ``error_codes.FORMAT_CODES``, that of the class unless it is given.
     """
 
     code = "format"
-    cure = (
-        "Check the format's name and the reader's options; "
-        "the message names the place in the input."
-    )
     offset: int | None = None
 
-    def __init__(self, message: str, column: str | None = None) -> None:
+    def __init__(self, message: str, column: str | None = None, *, code: str | None = None) -> None:
         super().__init__(message)
         self.column = column
+        if code is not None:
+            self.code = code
 
 
 class InvalidChange(FormatError):
@@ -221,7 +193,6 @@ class InvalidChange(FormatError):
     """
 
     code = "invalid_change"
-    cure = "Correct what made the change; the message names the field."
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -232,47 +203,6 @@ class NotExpressible(FormatError):
     """A change that the target format cannot hold (spec/change-model.md 4)."""
 
     code = "not_expressible"
-    cure = "Choose a target format that can hold the change, or the option that the message names."
-
-
-class ValueRange(NotExpressible):
-    """A value outside the range of its target column (spec/change-model.md 5.1)."""
-
-    code = "value_range"
-    cure = "Correct the value, or give the target a wider column."
-
-
-class NeedsQueryBack(FormatError):
-    """A change without its row, which only the source database has (spec/change-model.md 3.1)."""
-
-    code = "needs_query_back"
-    cure = (
-        "Give the reader the database that holds the row: `database_url`, "
-        "or the log's URL as the source."
-    )
-
-
-class NeedsRowCodec(FormatError):
-    """A change whose row exists only in the raw form of its source (spec/change-model.md 3.4)."""
-
-    code = "needs_row_codec"
-    cure = "Give the reader the `codec` that the row images are written in."
-
-
-class UnknownOperation(FormatError):
-    """An operation code that the format lacks."""
-
-    code = "unknown_operation"
-    cure = "Check that the input is of this format, and for a Linter queue the option `typ_table`."
-
-
-class SchemaMissing(FormatError):
-    """A row of a table whose columns are unknown."""
-
-    code = "schema_missing"
-    cure = (
-        "Describe the table by the option `catalog`, or by the format's own option for its columns."
-    )
 
 
 class ReceiverAway(EventlogError):
@@ -283,7 +213,6 @@ class ReceiverAway(EventlogError):
     """
 
     code = "receiver_away"
-    cure = "Check the receiver and [sink]. The publisher marks nothing and tries again by itself."
 
     def __init__(self, message: str, in_short: str = "") -> None:
         super().__init__(message)
@@ -294,10 +223,6 @@ class FatalAnswer(EventlogError):
     """An answer of the receiver that is fatal: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
-    cure = (
-        "Mend what the receiver names, `eventlog requeue` the rows of status F, and start the "
-        "publisher again."
-    )
 
 
 Placed = TypeVar("Placed", bound=EventlogError)

@@ -50,6 +50,7 @@ from eventlog.config.settings import (  # noqa: E402
     variable,
 )
 from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml  # noqa: E402
+from eventlog.error_codes import CURES, FORMAT_CODES, ROW_CODES  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.liveness import LifeClock  # noqa: E402
@@ -216,46 +217,21 @@ def _errors() -> Iterator[str]:
         if ".migrations." not in module.name:  # what Alembic alone can import
             import_module(module.name)
     of_row = "A row of the log"
-    entries = [(code, of_row, cause, cure) for code, (cause, cure) in ROW_CODES.items()]
+    entries = [(code, of_row, cause) for code, cause in ROW_CODES.items()]
+    entries += [(code, "`eventlog.FormatError`", cause) for code, cause in FORMAT_CODES.items()]
     for error in (EventlogError, *_below(EventlogError)):
         if "code" in vars(error):  # others have the code of the error above them
             name = f"`{error.__module__}.{error.__name__}`"
             where = f"{of_row}, {name}" if issubclass(error, RowError) else name
-            entries.append((error.code, where, _first_sentence(error), error.cure))
-    codes = set()
-    for code, where, cause, cure in sorted(entries):
-        if code not in codes:
-            yield from ("", f'### <a id="error-{code}"></a>{code}')
-        codes.add(code)
-        yield from ("", f"{where}:", "", f"- Cause: {_cell(cause)}.", f"- Cure: {_cell(cure)}")
-
-
-ROW_CODES: Final = {
-    "bad_event_type": (
-        "event_type is not 1 to 8, or a delete names a child table",
-        "Correct what writes the log.",
-    ),
-    "missing_table": ("table_name is empty", "Correct what writes the log."),
-    "unknown_table": (
-        "table_name is neither a class nor a child table of one",
-        "Add the table to `tables` or `[[watch]]` and `eventlog requeue` the row, or correct what "
-        "writes the log.",
-    ),
-    "missing_column": (
-        "column_name is empty in a row that is about a column",
-        "Correct what writes the log.",
-    ),
-    "unknown_column": (
-        "column_name is no attribute of the class",
-        "Take the column into the watch (`columns`, `exclude`) and `eventlog requeue` the row, or "
-        "correct what writes the log.",
-    ),
-    "receiver": (
-        "the receiver answered *error* or *fatal*, and the message is its own",
-        "Mend what the receiver names, then `eventlog requeue`.",
-    ),
-}
-"""Codes of rows that have no error class, with cause and cure."""
+            entries.append((error.code, where, _first_sentence(error)))
+    of_code: dict[str, list[tuple[str, str]]] = {}
+    for code, where, cause in sorted(entries):
+        of_code.setdefault(code, []).append((where, cause))
+    for code, causes in of_code.items():
+        yield from ("", f'### <a id="error-{code}"></a>{code}')
+        for where, cause in causes:
+            yield from ("", f"{where}:", "", f"- Cause: {_cell(cause)}.")
+        yield f"- Cure: {_cell(CURES[code])}"
 
 
 def _below(error: type[EventlogError]) -> Iterator[type[EventlogError]]:

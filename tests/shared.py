@@ -4,21 +4,34 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 from lxml import etree
 
-from eventlog.errors import XdsError
+from eventlog.errors import EventlogError, FormatError, XdsError
 from eventlog.linter.dispatch_tables import DispatchRow, dispatch_rows
 from eventlog.model import Event, Op, Operation
 from eventlog.xds.format import parse_document
 
 Run = Callable[..., tuple[int, str, str]]
 """Runs a command line: exit code, standard output, standard error."""
+
+
+@contextmanager
+def refused(
+    what: str | type[EventlogError], match: str | None = None
+) -> Iterator[pytest.ExceptionInfo[EventlogError]]:
+    """Expect an error: a FormatError with this code, or an error of this class."""
+    by_code = isinstance(what, str)
+    with pytest.raises(FormatError if isinstance(what, str) else what, match=match) as caught:
+        yield caught
+    assert not by_code or caught.value.code == what
 
 
 PATIENCE = 60.0

@@ -405,7 +405,7 @@ def change_to_events(
     A change without effect has no event. A new key and a TRUNCATE may have several, with the ids
     ``event_id``, ``event_id.2``, ``event_id.3``, ... ``catalog`` provides the key columns that the
     change lacks, and the types of values. Raises NotExpressible (no key, a value that XDS cannot
-    hold, TRUNCATE without ``existing_keys``), NeedsQueryBack and NeedsRowCodec.
+    hold, TRUNCATE without ``existing_keys``), FormatError.
     """
     object_class = class_of_change(catalog, change)
     if change.schema is None and object_class is not None and catalog is not None:

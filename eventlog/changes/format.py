@@ -24,8 +24,6 @@ from eventlog.errors import (
     ConfigError,
     EventlogError,
     FormatError,
-    NeedsQueryBack,
-    NeedsRowCodec,
     NotExpressible,
     RowError,
     number_of,
@@ -61,11 +59,10 @@ class Report:
         """
         if self.strict:
             raise error
-        code = error.row_code if isinstance(error, RowError) else error.code
         column = error.column if isinstance(error, FormatError) else None
-        self.pass_over(code if column is None else f"{code} {column}")
+        self.pass_over(error.code if column is None else f"{error.code} {column}")
         if len(self.problems) < PROBLEMS_KEPT:
-            self.problems.append(f"{error} [{code}]")
+            self.problems.append(f"{error} [{error.code}]")
 
     def pass_over(self, reason: str, number: int = 1) -> None:
         """Skip input that does not belong to the format, and count it under its reason."""
@@ -94,10 +91,6 @@ class NothingWritten(FormatError):
     """
 
     code = "nothing_written"
-    cure = (
-        "Check the format's name in --from, and the options in --map; what was passed over says "
-        "what is wrong."
-    )
 
     def __init__(self, report: Report) -> None:
         passed_over = f"{number_of(report.passed_over, 'thing')} passed over"
@@ -507,7 +500,7 @@ def existing_keys(change: Change, keys_of: ExistingKeys | None) -> Iterable[Key]
 
 
 def refuse_without_row(change: Change) -> None:
-    """Raise NeedsRowCodec or NeedsQueryBack for a change whose row is unknown (spec/change-model.md
+    """Raise FormatError for a change whose row is unknown (spec/change-model.md
     3.1, 3.4).
     """
     is_gone = change.op in (ChangeOp.DELETE, ChangeOp.TRUNCATE)
@@ -517,9 +510,14 @@ def refuse_without_row(change: Change) -> None:
         return
     what = f"{change.op} of {change.table!r} at {change.position}"
     if "part1" in change.extras:
-        raise NeedsRowCodec(f"{what} has its row in raw parts alone: give the reader a row codec")
+        raise FormatError(
+            f"{what} has its row in raw parts alone: give the reader a row codec",
+            code="needs_row_codec",
+        )
     if not is_gone:
-        raise NeedsQueryBack(f"{what} has no row: read it with a connection to its database")
+        raise FormatError(
+            f"{what} has no row: read it with a connection to its database", code="needs_query_back"
+        )
 
 
 def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:
@@ -571,14 +569,15 @@ def whole_images(
 
     ``names`` are the columns of the table in the target. ``complete`` is called once for unknown
     columns. Unknown columns of a deleted row are NULL, and ``count`` is called for each. With
-    ``needs_before`` an UPDATE has an old row even if none is known. Raises NeedsRowCodec or
-    NeedsQueryBack if the row is wholly unknown, and NotExpressible naming columns that remain
-    unknown or are not in ``names``.
+    ``needs_before`` an UPDATE has an old row even if none is known. Raises FormatError
+    if the row is wholly unknown, and NotExpressible naming columns that remain unknown or are not
+    in ``names``.
     """
     table = full_name(change.schema, change.table)
     if change.before is None and change.after is None and "part1" in change.extras:
-        raise NeedsRowCodec(
-            f"a row of {table!r} is there in raw parts alone: give the reader a row codec"
+        raise FormatError(
+            f"a row of {table!r} is there in raw parts alone: give the reader a row codec",
+            code="needs_row_codec",
         )
     key = dict(change.key or ())
     is_deleted = change.op is ChangeOp.DELETE
@@ -601,7 +600,7 @@ def whole_images(
     row = None if complete is None else complete(change.schema, change.table, change.key)
     way_out = "read a format that has them, or give the writer's option complete from Python"
     if row is None and change.after is None:
-        raise NeedsQueryBack(f"a change of {table!r} has no row: {way_out}")
+        raise FormatError(f"a change of {table!r} has no row: {way_out}", code="needs_query_back")
     row = row or {}
     for image in images:
         if missing := names - image.keys() - row.keys():

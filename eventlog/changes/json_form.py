@@ -78,8 +78,7 @@ def dumps(change: Change) -> str:
 def from_json(value: Mapping[str, Any]) -> Change:
     """Return the change of a JSON object. Missing members are None, unknown members are ignored.
 
-    Text stays text: JSON does not say whether it was a date or a decimal. Raises FormatError,
-    InvalidChange.
+    Text stays text: JSON does not say whether it was a date or a decimal. Raises FormatError.
     """
     if not isinstance(value, Mapping):
         raise FormatError(f"a change is a JSON object, not {type(value).__name__}")

@@ -120,8 +120,8 @@ def event_writer(
     """Return the function that makes the event of a change from the change, its id, subject (None =
     none) and class (None = unknown).
 
-    ``attribute_writer`` sets the other attributes. The function raises NeedsQueryBack and
-    NeedsRowCodec for a change without its row.
+    ``attribute_writer`` sets the other attributes. The function raises FormatError
+    for a change without its row.
     """
     with_data = attribute_writer(source, event_type, dataschema)
 

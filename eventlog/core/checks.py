@@ -158,7 +158,7 @@ def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | 
                 else None
             )
             if former is None:
-                bad.append(BadRow(record_id, error.row_code, str(error)))
+                bad.append(BadRow(record_id, error.code, str(error)))
             else:
                 add((record_id, DELETE_ROW, former, None, None, None))
         except _ClassUnavailable:

@@ -475,7 +475,7 @@ def _without_unreadable(
         if error is None:
             good.append(row)
         else:
-            bad.append(BadRow(record_id, error.row_code, f"value read back: {error}"))
+            bad.append(BadRow(record_id, error.code, f"value read back: {error}"))
     return good, bad
 
 

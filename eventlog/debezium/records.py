@@ -24,7 +24,7 @@ from eventlog.core.options import LIST_OBJECT, option, shared
 from eventlog.core.values import Kind
 from eventlog.debezium.fields import Decode, decoder_of, field_of, plain
 from eventlog.debezium.writer import OPERATIONS, ConnectorOptions, EnvelopeWriter, WriteOptions
-from eventlog.errors import FormatError, RowError, UnknownOperation, shown
+from eventlog.errors import FormatError, RowError, shown
 from eventlog.files.atomic import whole_file
 from eventlog.files.text import parsed_json, parsed_lines, text_of
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, Value, differing, full_name
@@ -120,8 +120,9 @@ class _EnvelopeReader:
             return None
         op = _OPERATIONS.get(operation) if isinstance(operation, str) else None
         if op is None:
-            raise UnknownOperation(
-                f"op is {shown(str(operation))}; known are {', '.join(_OPERATIONS)}"
+            raise FormatError(
+                f"op is {shown(str(operation))}; known are {', '.join(_OPERATIONS)}",
+                code="unknown_operation",
             )
         source = payload.get("source") or {}
         if not isinstance(source, Mapping):

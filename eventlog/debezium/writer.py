@@ -31,7 +31,7 @@ from eventlog.core.typed import is_multi_valued, type_of, typed_by
 from eventlog.core.values import ColumnType, float_text
 from eventlog.core.values import Kind as ValueKind
 from eventlog.debezium.fields import Field, field_of
-from eventlog.errors import NotExpressible, RowError, ValueRange, shown
+from eventlog.errors import NotExpressible, RowError, shown
 from eventlog.model import (
     Change,
     ChangeOp,
@@ -181,7 +181,7 @@ class EnvelopeWriter:
 
         ``object_class`` is that of its table, None = unknown. ``whole_row`` reads the present row;
         it is called if columns of ``after`` are unknown. ``record_ids`` identify the log's
-        rows. Raises NotExpressible, NeedsQueryBack, NeedsRowCodec.
+        rows. Raises NotExpressible, FormatError.
         """
         table = self._table(change, object_class)
         if change.op is ChangeOp.TRUNCATE:
@@ -449,7 +449,7 @@ class _TableRecords:
         except (ValueError, ArithmeticError, RowError) as error:
             type = field.schema.get("name", field.schema["type"])
             message = f"column {name!r} of {self._what} as {type}: {shown(str(value))}: {error}"
-            raise ValueRange(message, f"{self._what}.{name}") from None
+            raise NotExpressible(message, f"{self._what}.{name}", code="value_range") from None
 
     def _unavailable(self, name: str) -> str:
         """Return the placeholder of a column.

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
-from eventlog.errors import ConfigError, FormatError, ValueRange, number_of, with_location
+from eventlog.errors import ConfigError, FormatError, NotExpressible, number_of, with_location
 from eventlog.files.text import (
     LONGEST,
     goes_on,
@@ -405,8 +405,8 @@ def open_parquet(path: Path, names: Sequence[str], types: Sequence[Any]) -> Iter
     """Create a Parquet file with columns of these Arrow types, complete at the end of the block,
     and yield the function that writes a row.
 
-    Raises ConfigError if pyarrow is not installed; the function raises ValueRange for a value that
-    its column cannot hold.
+    Raises ConfigError if pyarrow is not installed; the function raises NotExpressible for a
+    value that its column cannot hold.
     """
     arrow = pyarrow()
     schema = arrow.schema(list(zip(names, types, strict=True)))
@@ -434,6 +434,7 @@ def _arrow_array(arrow: Any, name: str, type: Any, values: Sequence[Any]) -> Any
     try:
         return arrow.array(values, type)
     except (arrow.ArrowException, OverflowError) as error:
-        raise ValueRange(
-            f"a value of column {name!r} does not fit into its Parquet type {type}: {error}"
+        raise NotExpressible(
+            f"a value of column {name!r} does not fit into its Parquet type {type}: {error}",
+            code="value_range",
         ) from None

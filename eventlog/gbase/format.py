@@ -226,7 +226,7 @@ class Record(NamedTuple):
 def read_record(frame: Frame, layouts: Layouts) -> Record:
     """Read a record with all its parts; a TABSCHEM record defines its layout in ``layouts``.
 
-    Raises FormatError: SchemaMissing for a row without TABSCHEM, a ColumnError for a row that
+    Raises FormatError: for a row without TABSCHEM, a ColumnError for a row that
     cannot be read.
     """
     record = _read_head(frame)
@@ -249,7 +249,7 @@ def _read_head(frame: Frame) -> Record:
 
 
 def _fault(offset: int, error: FormatError) -> str:
-    return f"{offset:08x}  !! {type(error).__name__}: {error}"
+    return f"{offset:08x}  !! {error.code}: {error}"
 
 
 def _record(record: Record, open_transactions: dict[int, int]) -> Iterator[str]:

@@ -20,37 +20,21 @@ from typing import Final, NamedTuple
 from eventlog.changes.format import Key
 from eventlog.core import catalog, values
 from eventlog.core.catalog import Table
-from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing, shown
+from eventlog.errors import ConfigError, FormatError, NotExpressible, shown, with_location
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import cuts_off, holds, parse_qualifier
 from eventlog.gbase.records import (
     SIZES_AT,
     TABSCHEM,
     ColumnError,
-    FramingError,
     fields_of,
+    framing_error,
     tab_schem,
 )
-from eventlog.gbase.values import ColumnType, DecodeError, Kind, SizeArrayError, codec
+from eventlog.gbase.values import ColumnType, Kind, codec
 from eventlog.model import Row, Value, full_name
 
 # --- TABSCHEM -------------------------------------------------------------------------------------
-
-
-class UnknownType(FormatError):
-    """A column of a type that the stream's format does not have (spec/gbase-cdc.md 3.1)."""
-
-    code = "unknown_type"
-    cure = "Leave the table out of the capture."
-
-
-class SchemaMismatch(FormatError):
-    """A table description (TABSCHEM) whose columns disagree with its own counts (spec/gbase-cdc.md
-    3.1).
-    """
-
-    code = "schema_mismatch"
-    cure = "Capture again. If it repeats, report it with the bytes of the record."
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +48,7 @@ class Column:
 def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column, ...]:
     """Return the columns of a TABSCHEM text in the order of the text.
 
-    Raises UnknownType, and SchemaMismatch if a name comes twice.
+    Raises FormatError, also if a name comes twice.
     """
     columns = tuple(
         Column(name, parse_type(spelled, name, decimal_no_scale))
@@ -72,7 +56,7 @@ def parse_columns(text: str, decimal_no_scale: str = "floating") -> tuple[Column
     )
     names = [column.name for column in columns]
     if len(set(names)) < len(names):
-        raise SchemaMismatch(f"a column of {text!r} comes twice")
+        raise FormatError(f"a column of {text!r} comes twice", code="schema_mismatch")
     return columns
 
 
@@ -84,14 +68,16 @@ def stream_order(columns: Iterable[Column]) -> tuple[Column, ...]:
 def split_columns(text: str) -> Iterator[tuple[str, str]]:
     """Yield name and type of each column of a TABSCHEM text.
 
-    Raises UnknownType if a quoted name does not end.
+    Raises FormatError if a quoted name does not end.
     """
     for part in _split_at_commas(text):
         column = part.strip()
         if column.startswith('"'):
             end = _QUOTED.match(column)
             if end is None:
-                raise UnknownType(f"column name without its closing quote: {column!r}")
+                raise FormatError(
+                    f"column name without its closing quote: {column!r}", code="unknown_type"
+                )
             name, spelled = end[1].replace('""', '"'), column[end.end() :]
         else:
             name, _, spelled = column.partition(" ")
@@ -127,14 +113,15 @@ _TYPE: Final = re.compile(
 def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> ColumnType:
     """Parse the spelling of a type, in any case of letters; ``column`` is named in messages.
 
-    ``decimal_no_scale`` says what DECIMAL(p) means: ``floating`` or ``zero``. Raises UnknownType.
+    ``decimal_no_scale`` says what DECIMAL(p) means: ``floating`` or ``zero``. Raises FormatError.
     """
     spelled = text.strip()
     parsed = _parsed(spelled, decimal_no_scale)
     if parsed is None:
-        raise UnknownType(
+        raise FormatError(
             f"column {shown(column)} has the type {shown(spelled)}, which CDC does not capture: "
-            "leave the column out of startcapture"
+            "leave the column out of startcapture",
+            code="unknown_type",
         )
     return parsed
 
@@ -207,16 +194,6 @@ def _spelled(column: Column) -> str:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-class RowLengthError(ColumnError):
-    """A payload that is shorter or longer than its columns (spec/gbase-cdc.md 3.2)."""
-
-    code = "row_length"
-    cure = (
-        "Set `size_order` and `varchar_prefix` as the server writes them, and read the capture "
-        "from its start."
-    )
-
-
 class Layout:
     """The layout of the rows of one label.
 
@@ -252,12 +229,12 @@ class Layout:
         self.key_of = None if key is None else _key_reader(key)
 
     def check_header(self, header_size: int, offset: int) -> None:
-        """Raise FramingError if the header of the row record at ``offset`` is too short for the
+        """Raise FormatError if the header of the row record at ``offset`` is too short for the
         size array.
         """
         if header_size < self.header_size:
             size = f"a header of {header_size} bytes instead of {self.header_size}"
-            raise FramingError(offset, f"row of {self.table!r} with {size}")
+            raise framing_error(offset, f"row of {self.table!r} with {size}")
 
 
 def _key_reader(names: Sequence[str]) -> Callable[[Row], Key]:
@@ -285,7 +262,7 @@ class Layouts(dict[int, Layout]):
     def define(self, record: bytes, header_size: int) -> Layout:
         """Define and return the layout of a TABSCHEM record.
 
-        Raises UnknownType, SchemaMismatch, and ConfigError for a key column that is not captured.
+        Raises FormatError, and ConfigError for a key column that is not captured.
         """
         label, _, _, fixed, variable = fields_of(TABSCHEM, record)
         columns = self._columns(label, fixed, variable, record[header_size:])
@@ -298,22 +275,26 @@ class Layouts(dict[int, Layout]):
         try:
             text = payload.split(b"\0", 1)[0].decode("utf-8")
         except UnicodeDecodeError as error:
-            raise DecodeError(f"the TABSCHEM of label {label} is not UTF-8: {error}") from None
+            raise ColumnError(
+                f"the TABSCHEM of label {label} is not UTF-8: {error}", code="decode"
+            ) from None
         columns = parse_columns(text, self._options.decimal_no_scale)
         variable_columns = sum(column.type.variable for column in columns)
         if (fixed, variable) != (len(columns) - variable_columns, variable_columns):
-            raise SchemaMismatch(
+            raise FormatError(
                 f"the TABSCHEM of label {label} counts {fixed} fixed and {variable} variable "
                 f"columns, its text {text!r} has {len(columns) - variable_columns} and "
-                f"{variable_columns}"
+                f"{variable_columns}",
+                code="schema_mismatch",
             )
         # The sort is stable, so it changes nothing if the server keeps to stream order.
         return stream_order(columns)
 
     def __missing__(self, label: int) -> Layout:
-        raise SchemaMissing(
+        raise FormatError(
             f"a row has the label {label}, which no TABSCHEM record has described: read the "
-            "capture from its start"
+            "capture from its start",
+            code="schema_missing",
         )
 
     def count_lenient(self) -> None:
@@ -354,10 +335,10 @@ def _sizes_reader(
             end += size
             if end > payload:
                 problem = f"its slot ends at byte {end} of a payload of {payload}"
-                raise RowLengthError(problem).at(table, _sequence(record), name)
+                raise ColumnError(problem, code="row_length").at(table, _sequence(record), name)
         if end != payload:
             problem = f"the columns take {end} bytes, the payload has {payload}"
-            raise RowLengthError(problem).at(table, _sequence(record), last)
+            raise ColumnError(problem, code="row_length").at(table, _sequence(record), last)
         return sizes
 
     return read
@@ -386,7 +367,7 @@ def _array_reader(
             problem = (
                 f"the size array {array} does not fit the payload of {payload} bytes in {order}"
             )
-            raise SizeArrayError(problem).at(table, _sequence(record), variable[0])
+            raise ColumnError(problem, code="size_array").at(table, _sequence(record), variable[0])
         if len(fitting) == 1:
             (layouts.size_order,) = fitting
         # Payloads of 64 KiB and more may fit both byte orders.
@@ -499,7 +480,7 @@ def row_writer(
     holds them all.
 
     ``on_cut`` is called with the column whose value lost its end. The function raises
-    NotExpressible or ValueRange naming the column.
+    NotExpressible naming the column.
     """
     codecs = [(column, codec(column.type, charset, varchar_prefix)) for column in columns]
 
@@ -510,8 +491,8 @@ def row_writer(
             try:
                 slot = null if value is None else write_value(value)
             except NotExpressible as error:
-                message = f"column {column.name!r} of {table!r}: {error}"
-                raise type(error)(message, f"{table}.{column.name}") from None
+                error.column = f"{table}.{column.name}"
+                raise with_location(error, f"column {column.name!r} of {table!r}") from None
             if column.type.variable:
                 sizes.append(len(slot))
             elif column.type.qualifier is not None and cuts_off(value, column.type.qualifier):

@@ -19,26 +19,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from eventlog.core.moments import naive_utc
-from eventlog.errors import ValueRange, shown
+from eventlog.errors import NotExpressible, shown
 from eventlog.gbase.records import ColumnError
 from eventlog.model import Value
-
-
-class BadDecimal(ColumnError):
-    """A packed decimal with a digit above 99, or with digits behind the first byte of zero
-    (spec/gbase-cdc.md 3.4).
-    """
-
-    code = "bad_decimal"
-    cure = "Capture again. If it repeats, report it with the bytes of the row."
-
-
-class BadDatetime(ColumnError):
-    """A DATETIME or INTERVAL with a field out of its range (spec/gbase-cdc.md 3.5)."""
-
-    code = "bad_datetime"
-    cure = "Capture again. If it repeats, report it with the bytes of the row."
-
 
 # Each base-100 digit becomes two decimal digits in one byte, so that hex() writes a number's
 # decimal digits. Every other byte becomes FF, which no number contains.
@@ -60,7 +43,7 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
     """Unpack a number to (negative, exponent, decimal digits); the exponent counts base-100 digits
     left of the point.
 
-    Returns None for NULL, no digits for zero. Raises BadDecimal.
+    Returns None for NULL, no digits for zero. Raises ColumnError.
     """
     first = raw[0]
     if first == 0:
@@ -72,12 +55,14 @@ def unpack_digits(raw: bytes) -> tuple[bool, int, str] | None:
     if not digits:
         return False, 0, ""
     if first == _ZERO:
-        raise BadDecimal(f"{raw.hex().upper()} begins like zero and has digits")
+        raise ColumnError(
+            f"{raw.hex().upper()} begins like zero and has digits", code="bad_decimal"
+        )
     if negative:
         digits = digits[:-1].translate(_NINES) + digits[-1:].translate(_HUNDREDS)
     text = digits.translate(_TO_DECIMAL).hex()
     if not text.isdecimal():
-        raise BadDecimal(f"{raw.hex().upper()} has a base-100 digit above 99")
+        raise ColumnError(f"{raw.hex().upper()} has a base-100 digit above 99", code="bad_decimal")
     return negative, first - _EXPONENT_0, text
 
 
@@ -85,7 +70,7 @@ def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> byte
     """Return the packed number of ``width`` bytes, the inverse of ``unpack_digits``; the number of
     ``digits`` is even.
 
-    Raises ValueRange if exponent or digits do not fit.
+    Raises NotExpressible if exponent or digits do not fit.
     """
     packed = bytes.fromhex(digits).translate(_TO_BASE_100).rstrip(b"\0")
     bare = packed.lstrip(b"\0")
@@ -93,8 +78,9 @@ def _pack_digits(negative: bool, exponent: int, digits: str, width: int) -> byte
     if not bare:
         return bytes([_ZERO]).ljust(width, b"\0")
     if len(bare) >= width or exponent not in _EXPONENTS:
-        raise ValueRange(
-            f"the number needs {len(bare)} base-100 digits and exponent {exponent}: too large"
+        raise NotExpressible(
+            f"the number needs {len(bare)} base-100 digits and exponent {exponent}: too large",
+            code="value_range",
         )
     first = _EXPONENT_0 + exponent
     if negative:
@@ -159,7 +145,7 @@ def decimal_reader(precision: int, scale: int | None) -> Callable[[bytes], Decim
 def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], bytes]:
     """Return a writer of numbers as DECIMAL(precision, scale), scale None = floating.
 
-    The writer raises ValueRange for a number of more digits or a larger scale.
+    The writer raises NotExpressible for a number of more digits or a larger scale.
     """
     width = decimal_width(precision, scale)
     spelled = f"DECIMAL({precision})" if scale is None else f"DECIMAL({precision},{scale})"
@@ -167,7 +153,7 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
     def write(value: Decimal) -> bytes:
         sign, number, exponent = value.as_tuple()
         if not isinstance(exponent, int):
-            raise ValueRange(f"{value} is no number that {spelled} holds")
+            raise NotExpressible(f"{value} is no number that {spelled} holds", code="value_range")
         digits = "".join(map(str, number)).lstrip("0")
         exponent += len(digits) - len(digits := digits.rstrip("0"))
         if not digits:
@@ -179,7 +165,7 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
             else -exponent <= scale and point <= precision - scale
         )
         if not fits:
-            raise ValueRange(f"{value} does not fit {spelled}")
+            raise NotExpressible(f"{value} does not fit {spelled}", code="value_range")
         lead = point % 2
         text = "0" * lead + digits
         return _pack_digits(bool(sign), (point + lead) // 2, text + "0" * (len(text) % 2), width)
@@ -288,7 +274,7 @@ class Fields(NamedTuple):
 def unpack_fields(
     raw: bytes, qualifier: Qualifier, on_lenient: Callable[[], None]
 ) -> Fields | None:
-    """Unpack the fields of a value, None for NULL. Raises BadDecimal, BadDatetime.
+    """Unpack the fields of a value, None for NULL. Raises ColumnError.
 
     ``on_lenient`` is called for a number with more digits before the point than the qualifier has;
     its digits are read left-aligned (spec/gbase-cdc.md 3.5).
@@ -308,7 +294,9 @@ def unpack_fields(
     start = 2 * whole - qualifier.whole_digits
     end = 2 * whole + qualifier.fraction
     if digits[:start].strip("0") or digits[end:].strip("0"):
-        raise BadDatetime(f"{raw.hex().upper()} has more digits than {qualifier}")
+        raise ColumnError(
+            f"{raw.hex().upper()} has more digits than {qualifier}", code="bad_datetime"
+        )
     fields = []
     at = start
     for field in range(qualifier.first, min(qualifier.last, SECOND) + 1):
@@ -318,7 +306,7 @@ def unpack_fields(
     unpacked = Fields(negative, tuple(fields), digits[at:end])
     wrong = _out_of_range(unpacked, qualifier)
     if wrong:
-        raise BadDatetime(f"{raw.hex().upper()} as {qualifier} has {wrong}")
+        raise ColumnError(f"{raw.hex().upper()} as {qualifier} has {wrong}", code="bad_datetime")
     return unpacked
 
 
@@ -440,7 +428,7 @@ def datetime_text(value: Value, qualifier: Qualifier) -> str:
 def fields_of(value: Value, qualifier: Qualifier) -> Fields:
     """Return the fields of a Python value or text, cut off at the qualifier's precision.
 
-    Raises ValueRange.
+    Raises NotExpressible.
     """
     if isinstance(value, str):
         return _fields_of_text(value, qualifier)
@@ -451,7 +439,9 @@ def fields_of(value: Value, qualifier: Qualifier) -> Fields:
         names = FIELDS[qualifier.first : min(qualifier.last, SECOND) + 1]
         fraction = f"{getattr(value, 'microsecond', 0):06}"[: qualifier.fraction]
         return Fields(False, tuple(getattr(value, name, 0) for name in names), fraction)
-    raise ValueRange(f"{value!r} is no {qualifier}; write it as text of that form")
+    raise NotExpressible(
+        f"{value!r} is no {qualifier}; write it as text of that form", code="value_range"
+    )
 
 
 def _fields_of_text(text: str, qualifier: Qualifier) -> Fields:
@@ -463,7 +453,7 @@ def _fields_of_text(text: str, qualifier: Qualifier) -> Fields:
                 return fields_of(datetime.fromisoformat(text.strip()), qualifier)
         except ValueError:
             pass
-        raise ValueRange(f"{shown(text)} is not of the form of {qualifier}")
+        raise NotExpressible(f"{shown(text)} is not of the form of {qualifier}", code="value_range")
     sign, *parts = match.groups("")
     fraction = (parts.pop() if qualifier.fraction else "")[: qualifier.fraction].ljust(
         qualifier.fraction, "0"
@@ -471,7 +461,7 @@ def _fields_of_text(text: str, qualifier: Qualifier) -> Fields:
     fields = Fields(sign == "-", tuple(map(int, parts)), fraction)
     wrong = _out_of_range(fields, qualifier)
     if wrong:
-        raise ValueRange(f"{shown(text)} as {qualifier} has {wrong}")
+        raise NotExpressible(f"{shown(text)} as {qualifier} has {wrong}", code="value_range")
     return fields if any(fields.whole) or fraction.strip("0") else fields._replace(negative=False)
 
 

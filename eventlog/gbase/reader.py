@@ -57,22 +57,6 @@ _ROW: Final = struct.Struct(">QII")  # fields at the start of row records and TR
 _LAST: Final = Change._fields.index("last_in_transaction")
 
 
-class DuplicateBegin(FormatError):
-    """A transaction that begins while one with its id is open (spec/gbase-cdc.md 4)."""
-
-    code = "duplicate_begin"
-    cure = 'Read the capture once and from its start, or set `duplicate_begin = "replace"`.'
-
-
-class OrphanRecord(FormatError):
-    """A record of a transaction that did not begin, with ``orphans = "raise"`` (spec/gbase-cdc.md
-    4).
-    """
-
-    code = "orphan_record"
-    cure = 'Begin the capture before the transaction begins, or set `orphans = "skip"`.'
-
-
 @dataclass(frozen=True, slots=True)
 class Committed:
     """A committed transaction, named by ``begin_seq``.
@@ -134,7 +118,7 @@ class StreamReader:
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Change]:
         """Yield the changes that are committed with ``data``, in the order of their COMMTX records.
 
-        Raises FormatError for a record or row that cannot be read, SchemaMissing among them.
+        Raises FormatError for a record or row that cannot be read, or whose table is unknown.
         """
         for committed in self.transactions(data):
             yield from self.changes(committed)
@@ -142,7 +126,7 @@ class StreamReader:
     def finish(self) -> None:
         """Declare the end of the stream: open transactions are dropped.
 
-        Raises TruncatedStream inside a record.
+        Raises FormatError inside a record.
         """
         self.close()
         self._framer.finish()
@@ -252,10 +236,11 @@ class StreamReader:
             if transaction.begin_seq == seq:
                 return
             if self._options.duplicate_begin == "raise":
-                raise DuplicateBegin(
+                raise FormatError(
                     f"transaction id {tx} begins with sequence {seq:016x} while the one begun "
                     f"with {transaction.begin_seq:016x} is open; to drop that one set "
-                    "duplicate_begin = replace"
+                    "duplicate_begin = replace",
+                    code="duplicate_begin",
                 )
             self._bytes_in_memory -= transaction.bytes_in_memory
             transaction.close()
@@ -294,9 +279,10 @@ class StreamReader:
 
     def _orphan(self, number: int, tx: int) -> None:
         if self._options.orphans == "raise" and not self._restarted:
-            raise OrphanRecord(
+            raise FormatError(
                 f"{RECORD_NAMES[number]} is of transaction {tx}, which has not begun: "
-                "read the capture from its start, or set orphans = skip"
+                "read the capture from its start, or set orphans = skip",
+                code="orphan_record",
             )
         self.counters["orphan_records"] += 1
 

@@ -77,7 +77,7 @@ class Framer:
         self.offset = 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Frame]:
-        """Yield the records that are complete with ``data``. Raises FramingError at bytes that are
+        """Yield the records that are complete with ``data``. Raises FormatError at bytes that are
         no record.
 
         Records that the caller leaves in the iterator come with the next ``feed``.
@@ -108,21 +108,27 @@ class Framer:
             self._rest += data[at:]
 
     def finish(self) -> None:
-        """Declare the end of the stream. Raises TruncatedStream if it lies inside a record."""
+        """Declare the end of the stream. Raises FormatError if it lies inside a record."""
         if self._rest:
-            raise TruncatedStream(self.offset, len(self._rest))
+            error = FormatError(
+                f"the stream ends inside the record at offset {self.offset}, of which there are "
+                f"{len(self._rest)} bytes: the capture was cut, or goes on in another file",
+                code="truncated_stream",
+            )
+            error.offset = self.offset
+            raise error
 
     def _error(
         self, offset: int, header_size: int, length: int, scheme: int, number: int
-    ) -> FramingError:
+    ) -> FormatError:
         name = RECORD_NAMES.get(number, f"record {number}")
         if scheme != _SCHEME:
-            return FramingError(offset, f"packet scheme {scheme} instead of {_SCHEME}")
+            return framing_error(offset, f"packet scheme {scheme} instead of {_SCHEME}")
         if length > self._max_record:
-            return FramingError(
+            return framing_error(
                 offset, f"{name} of {length} bytes, above max_record {self._max_record}"
             )
-        return FramingError(
+        return framing_error(
             offset, f"{name} with a header of {header_size} bytes, which is too short"
         )
 
@@ -133,12 +139,18 @@ def fields_of(number: int, record: bytes) -> tuple[int, ...]:
 
 
 def moment(seconds: int, offset: int) -> datetime | None:
-    """Return the time of a BEGINTX or COMMTX record at ``offset``, None for 0. Raises BadValue."""
+    """Return the time of a BEGINTX or COMMTX record at ``offset``, None for 0.
+
+    Raises ColumnError.
+    """
     try:
         return EPOCH_UTC + timedelta(seconds=seconds) if seconds else None
     except OverflowError:
         raise at_offset(
-            BadValue(f"the time {seconds} s since 1970 is outside the years 1 to 9999"), offset
+            ColumnError(
+                f"the time {seconds} s since 1970 is outside the years 1 to 9999", code="bad_value"
+            ),
+            offset,
         ) from None
 
 
@@ -155,36 +167,12 @@ def at_offset(error: _Error, offset: int) -> _Error:
     return error
 
 
-class FramingError(FormatError):
-    """Bytes that are no record (spec/gbase-cdc.md 2); ``offset`` is where the record begins in the
-    stream.
+def framing_error(offset: int, problem: str) -> FormatError:
+    """Return the error of bytes that are no record (spec/gbase-cdc.md 2); the record begins at
+    ``offset``.
     """
-
-    code = "framing"
-    cure = "Read the capture from its start, and its files in their order."
-
-    def __init__(self, offset: int, problem: str) -> None:
-        super().__init__(f"{problem}; is this a CDC stream, read from its start?")
-        at_offset(self, offset)
-
-
-class TruncatedStream(FormatError):
-    """A declared end that lies inside a record: the first ``remainder`` bytes of the record at
-    ``offset`` are there.
-    """
-
-    code = "truncated_stream"
-    cure = (
-        "Read the capture together with the file that continues it, or copy the whole of it again."
-    )
-
-    def __init__(self, offset: int, remainder: int) -> None:
-        super().__init__(
-            f"the stream ends inside the record at offset {offset}, of which there are "
-            f"{remainder} bytes: the capture was cut, or goes on in another file"
-        )
-        self.offset = offset
-        self.remainder = remainder
+    error = FormatError(f"{problem}; is this a CDC stream, read from its start?", code="framing")
+    return at_offset(error, offset)
 
 
 class ColumnError(FormatError):
@@ -193,10 +181,6 @@ class ColumnError(FormatError):
     """
 
     code = "column"
-    cure = (
-        "Read the rows with the description that stood before them in the stream: "
-        "a capture from its start."
-    )
     table = ""
     sequence: int | None = None
     name = ""
@@ -207,13 +191,6 @@ class ColumnError(FormatError):
         return with_location(
             self, f"column {name!r} of {table!r} of the row with sequence {sequence:016x}"
         )
-
-
-class BadValue(ColumnError):
-    """A byte that its column type does not have: sign of INT8, BOOLEAN, null flag, day number."""
-
-    code = "bad_value"
-    cure = "Capture again. If it repeats, report it with the bytes of the row."
 
 
 # --- writing --------------------------------------------------------------------------------------

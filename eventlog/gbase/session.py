@@ -222,10 +222,6 @@ class CdcError(DatabaseError):
     """
 
     code = "cdc"
-    cure = (
-        "Look the number up in the server's manual; for the common ones the "
-        "message says what to do."
-    )
 
     def __init__(self, call: str, number: int, about: str = "") -> None:
         name = error_name(number)
@@ -242,7 +238,6 @@ class SessionDead(FormatError):
     """An end of the session by the server; ``error`` is its code."""
 
     code = "session_dead"
-    cure = "Open another session from the last position; a publisher does so by itself."
 
     def __init__(self, error: int) -> None:
         super().__init__(

@@ -17,7 +17,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from eventlog.core.typed import whole_number
-from eventlog.errors import NotExpressible, ValueRange, shown
+from eventlog.errors import NotExpressible, shown
 from eventlog.gbase.packed import (
     Qualifier,
     datetime_reader,
@@ -27,7 +27,7 @@ from eventlog.gbase.packed import (
     fields_of,
     pack_fields,
 )
-from eventlog.gbase.records import BadValue, ColumnError
+from eventlog.gbase.records import ColumnError
 from eventlog.model import Lob, Value
 
 
@@ -95,24 +95,10 @@ class ColumnType:
         return struct.calcsize(f">{self.slot}")
 
 
-class DecodeError(ColumnError):
-    """Text that is not of the configured charset (spec/gbase-cdc.md 3.3)."""
-
-    code = "decode"
-    cure = 'Set `charset` to that of the database, or `charset_errors = "replace"`.'
-
-
-class SizeArrayError(ColumnError):
-    """A size array that fits the payload in no byte order, or disagrees with a length prefix."""
-
-    code = "size_array"
-    cure = "Set `size_order` and `varchar_prefix` as the server writes them."
-
-
 class Codec(NamedTuple):
     """The functions that read and write a column's slots. ``null`` is the slot of NULL.
 
-    ``write`` returns the slot of a value other than None. It raises ValueRange, NotExpressible.
+    ``write`` returns the slot of a value other than None. It raises NotExpressible.
     ``read`` of a fixed slot makes the value from what ``struct`` unpacks; it is None for an
     integer, which is its own value unless it is ``null``. ``read`` of a variable slot takes the
     record and the begin and end of the slot. Both raise ColumnError.
@@ -174,8 +160,9 @@ def _refused(value: Value, what: str) -> NotExpressible:
         case tuple():
             return NotExpressible(f"several values of one attribute cannot be written as {what}")
         case _:
-            return ValueRange(
-                f"{shown(value if isinstance(value, str) else repr(value))} is no {what}"
+            return NotExpressible(
+                f"{shown(value if isinstance(value, str) else repr(value))} is no {what}",
+                code="value_range",
             )
 
 
@@ -188,7 +175,9 @@ def _integer_codec(structure: struct.Struct, spelled: str) -> Codec:
     def write(value: Value) -> bytes:
         number = _integer(value, spelled)
         if not null < number < -null:
-            raise ValueRange(f"{number} does not fit {spelled}, whose lowest value is NULL")
+            raise NotExpressible(
+                f"{number} does not fit {spelled}, whose lowest value is NULL", code="value_range"
+            )
         return structure.pack(number)
 
     return Codec(structure.pack(null), write, None)
@@ -216,7 +205,9 @@ def _read_int8(raw: bytes) -> Value:
     if sign == 0:
         return None
     if sign not in (1, -1):
-        raise BadValue(f"INT8 {raw.hex().upper()} has the sign {sign}; 1, 0 and -1 are known")
+        raise ColumnError(
+            f"INT8 {raw.hex().upper()} has the sign {sign}; 1, 0 and -1 are known", code="bad_value"
+        )
     return sign * (high << 32 | low)  # type: ignore[no-any-return]
 
 
@@ -224,7 +215,9 @@ def _write_int8(value: Value) -> bytes:
     number = _integer(value, "int8")
     magnitude = abs(number)
     if magnitude >= 1 << 63:
-        raise ValueRange(f"{number} does not fit int8, whose lowest value is NULL")
+        raise NotExpressible(
+            f"{number} does not fit int8, whose lowest value is NULL", code="value_range"
+        )
     return _INT8.pack(-1 if number < 0 else 1, magnitude & 0xFFFFFFFF, magnitude >> 32)
 
 
@@ -240,7 +233,7 @@ def _float_codec(structure: struct.Struct, name: str) -> Codec:
             # One of the NaNs stands for NULL, so every NaN is written as the plain one.
             return structure.pack(number if number == number else float("nan"))
         except OverflowError:
-            raise ValueRange(f"{number} does not fit {name}") from None
+            raise NotExpressible(f"{number} does not fit {name}", code="value_range") from None
 
     return Codec(null, write, read)
 
@@ -289,7 +282,7 @@ class _Booleans(dict[int, Value]):
     """
 
     def __missing__(self, flags: int) -> Value:
-        raise BadValue(f"BOOLEAN {flags:04X} has bytes other than 0 and 1")
+        raise ColumnError(f"BOOLEAN {flags:04X} has bytes other than 0 and 1", code="bad_value")
 
 
 _read_boolean: Final = _Booleans(
@@ -322,7 +315,9 @@ class _Days(dict[int, Value]):
         try:
             day = date.fromordinal(days + _DAY_0)
         except (ValueError, OverflowError):
-            raise BadValue(f"day number {days} lies outside the years 1 to 9999") from None
+            raise ColumnError(
+                f"day number {days} lies outside the years 1 to 9999", code="bad_value"
+            ) from None
         if len(self) < _DAYS_KEPT:
             self[days] = day
         return day
@@ -340,7 +335,9 @@ def _write_date(value: Value) -> bytes:
             raise _refused(value, "date") from None
     if isinstance(day, datetime):
         if day.time() != time():
-            raise ValueRange(f"{day.isoformat()} has a time of day, which date does not hold")
+            raise NotExpressible(
+                f"{day.isoformat()} has a time of day, which date does not hold", code="value_range"
+            )
         day = day.date()
     if not isinstance(day, date):
         raise _refused(value, "date")
@@ -379,8 +376,9 @@ def _char_codec(type: ColumnType, charset: str, errors: str, trim: bool) -> Code
     def write(value: Value) -> bytes:
         raw = _encoded(value, charset, width, type.spelled, is_padded=True)
         if raw[:1] == b"\0":
-            raise ValueRange(
-                f"{shown(str(value))} begins with U+0000, which reads as NULL in {type.spelled}"
+            raise NotExpressible(
+                f"{shown(str(value))} begins with U+0000, which reads as NULL in {type.spelled}",
+                code="value_range",
             )
         return raw.ljust(width)
 
@@ -412,7 +410,9 @@ def _varchar_codec(type: ColumnType, charset: str, errors: str, prefix: int | No
     def write(value: Value) -> bytes:
         raw = _encoded(value, charset, longest, type.spelled)
         if raw == null:
-            raise ValueRange(f"a lone U+0000 reads as NULL in {type.spelled}")
+            raise NotExpressible(
+                f"a lone U+0000 reads as NULL in {type.spelled}", code="value_range"
+            )
         return len(raw).to_bytes(size_bytes, "big") + raw
 
     return Codec(len(null).to_bytes(size_bytes, "big") + null, write, read)
@@ -428,7 +428,9 @@ def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
         if record[at + 2]:
             if record[at + 2] == 1:
                 return None
-            raise BadValue(f"LVARCHAR has the null flag {record[at + 2]}; 0 and 1 are known")
+            raise ColumnError(
+                f"LVARCHAR has the null flag {record[at + 2]}; 0 and 1 are known", code="bad_value"
+            )
         raw = record[at + 3 : end]
         try:
             return raw.decode(charset, errors)
@@ -442,22 +444,24 @@ def _lvarchar_codec(type: ColumnType, charset: str, errors: str) -> Codec:
     return Codec(b"\0\1\1", write, read)
 
 
-def _disagreeing(size: int, prefix: bytes) -> SizeArrayError:
-    return SizeArrayError(
-        f"the size array says {size} bytes, its length prefix is {prefix.hex().upper()}"
+def _disagreeing(size: int, prefix: bytes) -> ColumnError:
+    return ColumnError(
+        f"the size array says {size} bytes, its length prefix is {prefix.hex().upper()}",
+        code="size_array",
     )
 
 
-def _undecodable(raw: bytes, error: UnicodeError) -> DecodeError:
-    return DecodeError(
-        f"{raw[:32].hex().upper()} is not of the charset ({error}); set the option charset"
+def _undecodable(raw: bytes, error: UnicodeError) -> ColumnError:
+    return ColumnError(
+        f"{raw[:32].hex().upper()} is not of the charset ({error}); set the option charset",
+        code="decode",
     )
 
 
 def _encoded(
     value: Value, charset: str, longest: int, spelled: str, *, is_padded: bool = False
 ) -> bytes:
-    """Return the bytes of a text. Raises NotExpressible, ValueRange.
+    """Return the bytes of a text. Raises NotExpressible.
 
     With ``is_padded`` a text that is too long loses its trailing blanks first.
     """
@@ -468,9 +472,13 @@ def _encoded(
         if is_padded and len(raw) > longest:
             raw = value.rstrip(" ").encode(charset)
     except UnicodeError as error:
-        raise ValueRange(f"{shown(value)} cannot be written in {charset}: {error}") from None
+        raise NotExpressible(
+            f"{shown(value)} cannot be written in {charset}: {error}", code="value_range"
+        ) from None
     if len(raw) > longest:
-        raise ValueRange(f"{shown(value)} takes {len(raw)} bytes, too many for {spelled}")
+        raise NotExpressible(
+            f"{shown(value)} takes {len(raw)} bytes, too many for {spelled}", code="value_range"
+        )
     return raw
 
 

@@ -17,8 +17,7 @@ from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import (
     ConfigError,
     FormatError,
-    SchemaMissing,
-    ValueRange,
+    NotExpressible,
 )
 from eventlog.gbase import records
 from eventlog.gbase.layout import (
@@ -126,9 +125,9 @@ def write_stream(
 
     Changes without a transaction id are transactions of their own; the end of ``changes`` ends the
     last one. Changes that a stream cannot hold go to ``report.skip``, which raises the error if it
-    is strict: then nothing of their transaction is written. The errors are SchemaMissing for a
-    table that neither ``tables`` nor ``catalog`` describes, NotExpressible, ValueRange,
-    NeedsQueryBack and NeedsRowCodec. ``report`` counts changes written, ``truncated
+    is strict: then nothing of their transaction is written. The errors are FormatError for a
+    table that neither ``tables`` nor ``catalog`` describes, NotExpressible,
+    FormatError. ``report`` counts changes written, ``truncated
     <table>.<column>`` and ``user_unknown``.
     """
     writer = _Writer(options, report)
@@ -200,9 +199,10 @@ class _Writer:
                 number, self._next(), self._tx, label, sizes, payload, self._options.size_order
             )
             if len(record) > self._options.max_record:
-                raise ValueRange(
+                raise NotExpressible(
                     f"a row of {full_name(change.schema, change.table)!r} takes {len(record)} "
-                    "bytes, above max_record; readers refuse it"
+                    "bytes, above max_record; readers refuse it",
+                    code="value_range",
                 )
             yield record
 
@@ -257,9 +257,10 @@ class _Writer:
             for table in self._catalog.tables:
                 if table.name == name:
                     return _columns_of_catalog(table, options.varchar_prefix)
-        raise SchemaMissing(
+        raise FormatError(
             f"the columns of table {qualified!r} are not known: give them in the writer's option "
-            f'tables, as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog'
+            f'tables, as {{"{qualified}": "id integer, name varchar(40,0)"}}, or in catalog',
+            code="schema_missing",
         )
 
 

@@ -23,10 +23,6 @@ class RowDecodeError(FormatError):
     """
 
     code = "row_decode"
-    cure = (
-        'Choose the `codec` that wrote the rows, or set `on_row_error = "raw"` to '
-        "pass them on as bytes."
-    )
 
 
 class RowEncodeError(NotExpressible):
@@ -35,7 +31,6 @@ class RowEncodeError(NotExpressible):
     """
 
     code = "row_encode"
-    cure = "Correct the value, or the column's type in `dispatch_attrs`."
 
 
 class Typ:

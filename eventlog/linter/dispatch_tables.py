@@ -18,7 +18,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from eventlog.core.typed import whole_number
-from eventlog.errors import ConfigError, FormatError, ValueRange, with_location
+from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
 
 DATA_SIZE: Final = 3400
 """The number of bytes of DATA in one row."""
@@ -36,27 +36,12 @@ class MissingColumn(FormatError):
     """A column that DISPATCH_QUEUE or DISPATCH_ATTRS lacks (spec/linter-queue.md 1)."""
 
     code = "missing_column"
-    cure = "Export the table with all its columns."
-
-
-class BadColumnValue(FormatError):
-    """A value that its column cannot hold: text for a number, DATA that is no hex digits."""
-
-    code = "bad_column_value"
-    cure = "Export numbers as digits, and DATA as bytes or hex digits."
-
-
-class BadOperDate(FormatError):
-    """An OPER_DATE that is neither six bytes nor twelve hex digits (spec/linter-queue.md 2)."""
-
-    code = "bad_oper_date"
-    cure = "Export OPER_DATE as six bytes or twelve hex digits."
 
 
 def oper_date_bytes(value: Any) -> bytes:
     """Return the six bytes of an OPER_DATE, given as bytes or as twelve hex digits.
 
-    Raises BadOperDate.
+    Raises FormatError.
     """
     if isinstance(value, str):
         text = value.strip()
@@ -68,7 +53,9 @@ def oper_date_bytes(value: Any) -> bytes:
     elif isinstance(value, bytes | bytearray | memoryview) and len(value) == 6:
         return bytes(value)
     shown = value.hex() if isinstance(value, bytes | bytearray | memoryview) else repr(value)
-    raise BadOperDate(f"OPER_DATE {shown[:60]} is neither six bytes nor twelve hex digits")
+    raise FormatError(
+        f"OPER_DATE {shown[:60]} is neither six bytes nor twelve hex digits", code="bad_oper_date"
+    )
 
 
 def decode_oper_date(value: bytes) -> datetime:
@@ -83,13 +70,14 @@ def decode_oper_date(value: bytes) -> datetime:
 def encode_oper_date(local: datetime) -> bytes:
     """Return the six bytes of a local time, naive.
 
-    Raises ValueRange outside 1990-01-01 to 2126-02-07.
+    Raises NotExpressible outside 1990-01-01 to 2126-02-07.
     """
     since = local - _EPOCH
     seconds = since.days * 86400 + since.seconds
     if not 0 <= seconds < 1 << 32:
-        raise ValueRange(
-            f"{local} cannot be an OPER_DATE, which counts seconds from 1990-01-01 in 32 bits"
+        raise NotExpressible(
+            f"{local} cannot be an OPER_DATE, which counts seconds from 1990-01-01 in 32 bits",
+            code="value_range",
         )
     fraction = min((since.microseconds * 65536 + 500_000) // _MICROSECONDS, 0xFFFF)
     return (seconds << 16 | fraction).to_bytes(6, "big")
@@ -106,7 +94,7 @@ def to_utc(oper_date: bytes, zone: tzinfo) -> datetime | None:
 
 
 def from_utc(moment: datetime | None, zone: tzinfo) -> bytes:
-    """Return the OPER_DATE of a moment, six zero bytes for None. Raises ValueRange."""
+    """Return the OPER_DATE of a moment, six zero bytes for None. Raises NotExpressible."""
     return (
         _NO_DATE
         if moment is None
@@ -140,7 +128,7 @@ def signed(value: int, bits: int) -> int:
 def stripped(value: Any) -> str:
     """Return the text of a CHAR column without trailing blanks and NUL bytes; NULL is empty.
 
-    Raises BadColumnValue.
+    Raises FormatError.
     """
     if value is None:
         return ""
@@ -148,16 +136,20 @@ def stripped(value: Any) -> str:
         try:
             value = value.decode()
         except UnicodeDecodeError as error:
-            raise BadColumnValue(f"a CHAR column holds bytes that are no UTF-8: {error}") from None
+            raise FormatError(
+                f"a CHAR column holds bytes that are no UTF-8: {error}", code="bad_column_value"
+            ) from None
     if not isinstance(value, str):
-        raise BadColumnValue(f"a CHAR column holds {value!r:.60}, which is no text")
+        raise FormatError(
+            f"a CHAR column holds {value!r:.60}, which is no text", code="bad_column_value"
+        )
     return value.rstrip(" \0")
 
 
 def data_bytes(value: Any) -> bytes:
     """Return DATA as bytes, given as bytes or as hex digits; NULL is empty.
 
-    Raises BadColumnValue.
+    Raises FormatError.
     """
     if value is None:
         return b""
@@ -165,16 +157,20 @@ def data_bytes(value: Any) -> bytes:
         try:
             return bytes.fromhex(value)
         except ValueError as error:
-            raise BadColumnValue(f"DATA given as text is no hex digits: {error}") from None
+            raise FormatError(
+                f"DATA given as text is no hex digits: {error}", code="bad_column_value"
+            ) from None
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
-    raise BadColumnValue(f"DATA holds {value!r:.60}, which is neither bytes nor hex digits")
+    raise FormatError(
+        f"DATA holds {value!r:.60}, which is neither bytes nor hex digits", code="bad_column_value"
+    )
 
 
 def integer(name: str, value: Any) -> int:
     """Return a whole number, given as a number or as decimal text.
 
-    Raises BadColumnValue naming the column.
+    Raises FormatError naming the column.
     """
     try:
         number = whole_number(value) if isinstance(value, Decimal) else int(value)
@@ -182,7 +178,9 @@ def integer(name: str, value: Any) -> int:
             return number
     except (TypeError, ValueError, OverflowError):
         pass
-    raise BadColumnValue(f"column {name} holds {value!r:.60}, which is no whole number")
+    raise FormatError(
+        f"column {name} holds {value!r:.60}, which is no whole number", code="bad_column_value"
+    )
 
 
 QUEUE_TYPES: Final = {
@@ -269,7 +267,7 @@ def dispatch_rows(
     its padding.
 
     ``where`` says where the row that was read last stands, for errors. Raises MissingColumn at
-    once, and BadOperDate and BadColumnValue when the rows are asked for.
+    once, and FormatError when the rows are asked for.
     """
     positions = column_positions(names, QUEUE_COLUMNS, _OPTIONAL_COLUMNS, table="DISPATCH_QUEUE")
     width = len(names)
@@ -310,8 +308,9 @@ def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> It
             try:
                 dbnode, going_to = text[dbnode], destination[server, owner, table]
             except TypeError:
-                raise BadColumnValue(
-                    f"a CHAR column of {(dbnode, server, owner, table)!r:.80} holds no text"
+                raise FormatError(
+                    f"a CHAR column of {(dbnode, server, owner, table)!r:.80} holds no text",
+                    code="bad_column_value",
                 ) from None
             if extdata == 0 and 0 <= len1 + len2 <= DATA_SIZE:
                 # The rest of DATA is never read, and rows are kept in memory.
@@ -340,7 +339,7 @@ def _unchecked_integer(value: Any) -> Any:
         return None
     try:
         return integer("", value)
-    except BadColumnValue:
+    except FormatError:
         return repr(value)
 
 
@@ -445,7 +444,7 @@ def attrs_of_rows(
     """Return the tables by number from rows of DISPATCH_ATTRS whose columns are ``names``.
 
     ``where`` says where the row that was read last stands, for errors. Raises MissingColumn,
-    BadColumnValue.
+    FormatError.
     """
     positions = [
         position or 0 for position in column_positions(names, ATTRS_COLUMNS, table="DISPATCH_ATTRS")
@@ -463,7 +462,7 @@ def attrs_of_rows(
                     integer("LEN", length),
                 )
             )
-        except BadColumnValue as error:
+        except FormatError as error:
             raise error if where is None else with_location(error, where()) from None
     return {tabnum: table_attrs(tabnum, described) for tabnum, described in columns.items()}
 

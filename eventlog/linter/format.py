@@ -467,7 +467,7 @@ def insert_attrs(connection: sa.Connection, table: sa.Table, tables: Sequence[Ta
 def _read_attrs(connection: sa.Connection, table: sa.Table) -> dict[int, TableAttrs]:
     """Return the tables that DISPATCH_ATTRS describes, by number.
 
-    Raises MissingColumn, BadColumnValue.
+    Raises MissingColumn, FormatError.
     """
     names = [column.name for column in table.columns]
     return attrs_of_rows(

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from eventlog.errors import FormatError, UnknownOperation
+from eventlog.errors import FormatError
 from eventlog.linter.dispatch_tables import (
     DATA_SIZE,
-    BadColumnValue,
     DispatchRow,
     data_bytes,
     syslog_addr,
@@ -56,34 +55,6 @@ TYP_TABLES: Final = {table.name: table for table in (FIELDS, PROSE)}
 """The tables of operation codes by the option ``typ_table`` (spec/linter-queue.md 3)."""
 
 
-class TypContradiction(FormatError):
-    """Lengths that the operation code does not allow (spec/linter-queue.md 3)."""
-
-    code = "typ_contradiction"
-    cure = "Choose the table of operation codes that the server uses: `typ_table`."
-
-
-class MissingPart(FormatError):
-    """EXTDATA of an operation with a gap or a repetition (spec/linter-queue.md 4)."""
-
-    code = "missing_part"
-    cure = "Export all rows of the operation."
-
-
-class BadLength(FormatError):
-    """LEN1 or LEN2 that is negative, too great or beyond DATA (spec/linter-queue.md 4)."""
-
-    code = "bad_length"
-    cure = "Export LEN1, LEN2 and DATA whole and unchanged."
-
-
-class DestinationsDiffer(FormatError):
-    """One operation has different parts for two destinations (spec/linter-queue.md 5)."""
-
-    code = "destinations_differ"
-    cure = "Choose one destination by the option `destination`."
-
-
 Operation = tuple[DispatchRow, bytes, bytes]
 """An operation: its first row, the first part and the second part. They hold the old and the new
 row image; for INSERT the first part is the new one.
@@ -93,25 +64,28 @@ row image; for INSERT the first part is the new one.
 def check_code(row: DispatchRow, table: TypTable) -> None:
     """Check the code of a row, and the lengths of COMMIT and ROLLBACK, as soon as it is read.
 
-    Raises UnknownOperation, BadLength, TypContradiction.
+    Raises FormatError.
     """
     typ, len1, len2 = row.typ, row.len1, row.len2
     if typ in table.operations:
         return
     if typ not in table.ends:
-        raise UnknownOperation(
-            f"{where(row)}: TYP {typ} is no operation of the table {table.name!r}"
+        raise FormatError(
+            f"{where(row)}: TYP {typ} is no operation of the table {table.name!r}",
+            code="unknown_operation",
         )
     if table is PROSE and (len1 > 0 or len2 > 0):
-        raise UnknownOperation(
-            f"{where(row)}: TYP {typ} with data is no operation of the table 'prose'"
+        raise FormatError(
+            f"{where(row)}: TYP {typ} with data is no operation of the table 'prose'",
+            code="unknown_operation",
         )
     if len1 < 0 or len2 < 0:
-        raise BadLength(f"{where(row)}: LEN1 {len1}, LEN2 {len2} are negative")
+        raise FormatError(f"{where(row)}: LEN1 {len1}, LEN2 {len2} are negative", code="bad_length")
     if len1 or len2:
-        raise TypContradiction(
+        raise FormatError(
             f"{where(row)}: TYP {typ} ends a transaction and has no data, yet LEN1 is {len1} and "
-            f"LEN2 {len2}; is typ_table fields right here?"
+            f"LEN2 {len2}; is typ_table fields right here?",
+            code="typ_contradiction",
         )
 
 
@@ -119,18 +93,21 @@ def parts(rows: Sequence[DispatchRow], table: TypTable = FIELDS) -> tuple[bytes,
     """Return the two parts of the rows of one operation, which are in order of EXTDATA
     (spec/linter-queue.md 4).
 
-    Raises MissingPart, BadLength, TypContradiction, BadColumnValue.
+    Raises FormatError.
     """
     first = rows[0]
     for number, row in enumerate(rows):
         if row.extdata != number:
-            raise MissingPart(
-                f"{where(first)}: part {number} is missing, part {row.extdata} stands in its place"
+            raise FormatError(
+                f"{where(first)}: part {number} is missing, part {row.extdata} stands in its place",
+                code="missing_part",
             )
     are_totals = first.len1 + first.len2 > DATA_SIZE
     counting = rows[:1] if are_totals else rows
     if any(row.len1 < 0 or row.len2 < 0 for row in counting):
-        raise BadLength(f"{where(first)}: a length of the operation is negative")
+        raise FormatError(
+            f"{where(first)}: a length of the operation is negative", code="bad_length"
+        )
     len1, len2 = sum(row.len1 for row in counting), sum(row.len2 for row in counting)
     _check_lengths(first, len1, len2, table)
     if are_totals:
@@ -145,8 +122,10 @@ def _parts_by_totals(rows: Sequence[DispatchRow]) -> tuple[bytes, bytes]:
     chunks = [data_bytes(row.data) for row in rows]
     data = b"".join([*(chunk.ljust(DATA_SIZE, b"\0") for chunk in chunks[:-1]), chunks[-1]])
     if end > len(data):
-        raise BadLength(
-            f"{where(first)}: LEN1 {len1} and LEN2 {first.len2} are more than its {len(data)} bytes"
+        raise FormatError(
+            f"{where(first)}: LEN1 {len1} and LEN2 {first.len2} are more than its "
+            f"{len(data)} bytes",
+            code="bad_length",
         )
     return data[:len1], data[len1:end]
 
@@ -157,13 +136,15 @@ def _own_parts(row: DispatchRow) -> tuple[bytes, bytes]:
     if type(data) is not bytes:
         data = data_bytes(data)
     if end > DATA_SIZE:
-        raise BadLength(
+        raise FormatError(
             f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} of part {row.extdata} are "
-            f"more than {DATA_SIZE}"
+            f"more than {DATA_SIZE}",
+            code="bad_length",
         )
     if end > len(data):
-        raise BadLength(
-            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} are more than its {len(data)} bytes"
+        raise FormatError(
+            f"{where(row)}: LEN1 {len1} and LEN2 {row.len2} are more than its {len(data)} bytes",
+            code="bad_length",
         )
     return data[:len1], data[len1:end]
 
@@ -173,13 +154,15 @@ def _check_lengths(row: DispatchRow, len1: int, len2: int, table: TypTable) -> N
     if typ in BLOB_OPERATIONS:
         return
     if table is PROSE and typ == 4 and not len1 and not len2:
-        raise TypContradiction(
-            f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?"
+        raise FormatError(
+            f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?",
+            code="typ_contradiction",
         )
     if not len1 or bool(len2) is not (typ == UPDATE):
         wanted = "a first and a second part" if typ == UPDATE else "a first part only"
-        raise TypContradiction(
-            f"{where(row)}: TYP {typ} has {wanted}, yet LEN1 is {len1} and LEN2 {len2}"
+        raise FormatError(
+            f"{where(row)}: TYP {typ} has {wanted}, yet LEN1 is {len1} and LEN2 {len2}",
+            code="typ_contradiction",
         )
 
 
@@ -190,7 +173,7 @@ def of_transaction(
 
     With ``every_destination`` an operation is returned for each of its destinations, else for the
     smallest in byte order (option ``destinations``, spec/linter-queue.md 5). Raises
-    DestinationsDiffer and the errors of ``parts``.
+    FormatError and the errors of ``parts``.
     """
     operations = []
     number, end = 0, len(rows)
@@ -243,9 +226,11 @@ def _at_one_address(
         row, *images = by_destination[0]
         for other, *its_images in by_destination[1:]:
             if its_images != images:
-                raise DestinationsDiffer(
+                raise FormatError(
                     f"{where(other)}: the parts for {'.'.join(other.destination)} differ from "
-                    f"those for {'.'.join(row.destination)}; choose one with the option destination"
+                    f"those for {'.'.join(row.destination)}; choose one with the option "
+                    "destination",
+                    code="destinations_differ",
                 )
         handed_out.append(by_destination[0])
     return handed_out
@@ -256,10 +241,11 @@ def _destination_order(row: DispatchRow) -> tuple[list[bytes], int]:
 
 
 def table_number(row: DispatchRow) -> int:
-    """Return the TABNUM_SRC of an operation. Raises BadColumnValue."""
+    """Return the TABNUM_SRC of an operation. Raises FormatError."""
     if not isinstance(row.tabnum_src, int):
-        raise BadColumnValue(
-            f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is no whole number"
+        raise FormatError(
+            f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is no whole number",
+            code="bad_column_value",
         )
     return row.tabnum_src
 

@@ -32,7 +32,7 @@ from eventlog.core.options import (
     option,
     shared,
 )
-from eventlog.errors import ConfigError, FormatError, NotExpressible, SchemaMissing
+from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.linter.codec import EMULATOR_CODEC, RowCodec, RowDecodeError, row_codec
 from eventlog.linter.dispatch_tables import (
     Destination,
@@ -194,13 +194,6 @@ class ReaderOptions(CheckedOptions):
             place_of_token(self.restart, self.order_by)
 
 
-class SeveralNodes(FormatError):
-    """A restart token together with rows of more than one DBNODE (spec/linter-queue.md 5)."""
-
-    code = "several_nodes"
-    cure = "Choose one node by the option `dbnode`."
-
-
 class _ReadTable(NamedTuple):
     """The values that all changes of one table to one destination share."""
 
@@ -299,7 +292,7 @@ class QueueReader:
         it.
 
         Transactions up to the restart token, if there is one, are left out. With ``final`` no row
-        is kept. Raises SeveralNodes and the errors of ``check_code``.
+        is kept. Raises FormatError and the errors of ``check_code``.
         """
         table, token = self._typ_table, self.restart_token
         order_by = self._options.order_by
@@ -339,7 +332,7 @@ class QueueReader:
 
     def _chosen(self, rows: Iterable[DispatchRow], token: str | None) -> Iterator[DispatchRow]:
         """Yield the rows of the options ``dbnode`` and ``destination``, kept ones and new ones in
-        order; the end of a transaction concerns every destination. Raises SeveralNodes.
+        order; the end of a transaction concerns every destination. Raises FormatError.
         """
         dbnode, destination, ends = self._dbnode, self._options.destination, self._typ_table.ends
         if self._open_rows:
@@ -386,10 +379,11 @@ class QueueReader:
     def _meet(self, row: DispatchRow, token: str | None) -> None:
         self._nodes.add(row.dbnode)
         if token is not None and len(self._nodes) > 1:
-            raise SeveralNodes(
+            raise FormatError(
                 f"{where(row)}: there are rows of {', '.join(map(repr, sorted(self._nodes)))}, "
                 f"whose addresses cannot be compared with the restart token {token}; choose one "
-                "with the option dbnode"
+                "with the option dbnode",
+                code="several_nodes",
             )
 
     def _late(self, row: DispatchRow, greatest: bytes) -> None:
@@ -504,9 +498,10 @@ class QueueReader:
         if self._codec is not None:
             attrs = self._attrs.get(tabnum)
             if attrs is None:
-                raise SchemaMissing(
+                raise FormatError(
                     f"{where(row)}: table {tabnum} ({destination.table}) is not described by "
-                    "DISPATCH_ATTRS"
+                    "DISPATCH_ATTRS",
+                    code="schema_missing",
                 )
         target = self._targets[tabnum, destination] = _ReadTable(
             schema,
@@ -560,8 +555,9 @@ def _blob_column(row: DispatchRow, attrs: TableAttrs) -> str:
     for column in attrs.columns:
         if column.atrnum == number:
             return column.name
-    raise SchemaMissing(
-        f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe"
+    raise FormatError(
+        f"{where(row)}: BLOBATR names column {number}, which DISPATCH_ATTRS does not describe",
+        code="schema_missing",
     )
 
 

@@ -33,8 +33,6 @@ from eventlog.errors import (
     ConfigError,
     FormatError,
     NotExpressible,
-    SchemaMissing,
-    ValueRange,
 )
 from eventlog.linter.codec import (
     EMULATOR_CODEC,
@@ -82,7 +80,7 @@ def next_address(address: int, used: int) -> int:
 class SystemLog:
     """The emulated system log; ``address`` is that of the next operation.
 
-    ``continuation_lengths`` has the values of the option. Raises ValueRange for a name that is
+    ``continuation_lengths`` has the values of the option. Raises NotExpressible for a name that is
     wider than its column.
     """
 
@@ -137,10 +135,12 @@ class SystemLog:
 
 
 def _check_width(column: str, text: str) -> None:
-    """Check that text fits a CHAR column of the queue. Raises ValueRange."""
+    """Check that text fits a CHAR column of the queue. Raises NotExpressible."""
     _, size = QUEUE_TYPES[column]
     if len(text.encode("utf-8", "surrogatepass")) > size:
-        raise ValueRange(f"{text!r} has more than the {size} bytes of {column}")
+        raise NotExpressible(
+            f"{text!r} has more than the {size} bytes of {column}", code="value_range"
+        )
 
 
 def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
@@ -267,9 +267,10 @@ class QueueWriter:
         if target is None:
             attrs = self._described_as(change)
             if attrs is None:
-                raise SchemaMissing(
+                raise FormatError(
                     f"table {full_name(change.schema, change.table)} is not described; give its "
-                    "columns with dispatch_attrs and tables, or with catalog"
+                    "columns with dispatch_attrs and tables, or with catalog",
+                    code="schema_missing",
                 )
             destinations = [
                 Destination(

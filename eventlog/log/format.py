@@ -201,7 +201,7 @@ def change_to_rows(
     be queried back keeps its types 5 to 8, whatever the style. If the schema of the log is known,
     changes of another schema are refused. ``options.existing_keys`` is a function of the table
     here. ``now`` is aware and serves as event_time if the commit time is unknown. Raises
-    NotExpressible, NeedsRowCodec.
+    NotExpressible, FormatError.
     """
     if options.schema is not None and change.schema not in (None, options.schema):
         raise NotExpressible(

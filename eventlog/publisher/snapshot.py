@@ -195,7 +195,7 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
             try:
                 classes[name].canonical_key(_key_of(event_id, name))
             except BadTableKey as error:
-                refused[event_id] = error.row_code, str(error)
+                refused[event_id] = error.code, str(error)
         else:
             refused[event_id] = (
                 "unknown_table",

@@ -12,21 +12,10 @@ from decimal import Context, Decimal, Inexact, InvalidOperation
 from functools import lru_cache
 from typing import Any, Final
 
-from eventlog.errors import ConfigError, FormatError, NotExpressible, ValueRange
+from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.files.text import parsed_json
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.values import Convert, as_is, json_writer, writer
-
-
-class BadAvro(FormatError):
-    """Bytes that do not match their Avro schema, or a schema that cannot be read."""
-
-    code = "bad_avro"
-    cure = (
-        "Give the reader the schema that the messages are written in, "
-        "by their metadata or by `registry`."
-    )
-
 
 # --- values of columns ----------------------------------------------------------------------------
 
@@ -34,7 +23,7 @@ class BadAvro(FormatError):
 def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
     """Return the function that converts a column's values to the values that fastavro accepts.
 
-    It raises NotExpressible, ValueRange.
+    It raises NotExpressible.
     """
     if column.type in ("DATE", "TIME", "DATETIME", "NUMERIC") and not (
         logical_types and (column.type != "NUMERIC" or column.precision)
@@ -53,7 +42,7 @@ def avro_writer(column: QlikColumn, logical_types: bool) -> Convert:
 
 def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
     """Return the function that brings a number to the scale of its column without rounding. It
-    raises ValueRange if the number does not fit.
+    raises NotExpressible if the number does not fit.
     """
     exactly = Context(prec=column.precision, traps=[InvalidOperation, Inexact])
     unit = Decimal(1).scaleb(-column.scale)
@@ -64,9 +53,10 @@ def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
         except (InvalidOperation, Inexact):
             exact = Decimal("NaN")
         if not exact.is_finite():
-            raise ValueRange(
+            raise NotExpressible(
                 f"{number} of column {column.name!r} is no NUMERIC({column.precision}, "
-                f"{column.scale})"
+                f"{column.scale})",
+                code="value_range",
             )
         return exact
 
@@ -75,7 +65,10 @@ def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
 
 def _in_long(number: int) -> int:
     if number > 2**63 - 1:
-        raise ValueRange(f"{number} does not fit into the long of UINT8; turn logical_types on")
+        raise NotExpressible(
+            f"{number} does not fit into the long of UINT8; turn logical_types on",
+            code="value_range",
+        )
     return number
 
 
@@ -97,7 +90,7 @@ def _fastavro() -> Any:
 @lru_cache(maxsize=1024)
 def parsed(schema: str) -> Any:
     """Return the parsed schema of a JSON text, in the form that fastavro accepts; illegal names are
-    accepted, too. Raises BadAvro.
+    accepted, too. Raises FormatError.
     """
     fastavro = _fastavro()
     try:
@@ -110,11 +103,13 @@ def parsed(schema: str) -> Any:
         FormatError,
         fastavro.schema.SchemaParseException,
     ) as error:
-        raise BadAvro(f"an Avro schema cannot be read: {type(error).__name__}: {error}") from None
+        raise FormatError(
+            f"an Avro schema cannot be read: {type(error).__name__}: {error}", code="bad_avro"
+        ) from None
 
 
 def bytes_writer(schema: str) -> Callable[[Any], bytes]:
-    """Return the function that writes values of a schema as bare Avro binary. Raises BadAvro.
+    """Return the function that writes values of a schema as bare Avro binary. Raises FormatError.
 
     The function raises NotExpressible for a value that does not fit the schema.
     """
@@ -150,7 +145,7 @@ def record_writer(
 
     Unions are of null and one type. ``values`` maps fields to functions that make their values;
     these fields have few values, which are remembered. The function raises NotExpressible. Raises
-    BadAvro.
+    FormatError.
     """
     written_by = [(field["name"], _type_writer(field["type"])) for field in fields]
     for place, (name, to_bytes) in enumerate(written_by):
@@ -222,7 +217,7 @@ def _whole_number(number: int) -> bytes:
 def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
     """Return the record of bare Avro binary.
 
-    Raises BadAvro for missing, surplus or malformed bytes.
+    Raises FormatError for missing, surplus or malformed bytes.
     """
     buffer = io.BytesIO(data)
     try:
@@ -236,23 +231,28 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
         AttributeError,
         MemoryError,
     ) as error:
-        raise BadAvro(
-            f"{len(data)} bytes are no Avro of their schema: {type(error).__name__}: {error}"
+        raise FormatError(
+            f"{len(data)} bytes are no Avro of their schema: {type(error).__name__}: {error}",
+            code="bad_avro",
         ) from None
     if buffer.tell() != len(data):
-        raise BadAvro(
+        raise FormatError(
             f"{len(data) - buffer.tell()} bytes follow behind an Avro record of "
-            f"{buffer.tell()} bytes"
+            f"{buffer.tell()} bytes",
+            code="bad_avro",
         )
     if not isinstance(record, dict):
-        raise BadAvro(f"a record is needed, and the Avro schema gives {type(record).__name__}")
+        raise FormatError(
+            f"a record is needed, and the Avro schema gives {type(record).__name__}",
+            code="bad_avro",
+        )
     return record
 
 
 def record_in(schema: str, field: str) -> dict[str, Any] | None:
     """Return the record type of a field of a record, None if the field is missing or no record.
 
-    Raises BadAvro.
+    Raises FormatError.
     """
     parsed(schema)
     record = parsed_json(schema)

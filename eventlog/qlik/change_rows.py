@@ -15,27 +15,12 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from eventlog.core.moments import EPOCH, aware_utc, naive_utc
 from eventlog.core.typed import whole_number
-from eventlog.errors import FormatError, NotExpressible, UnknownOperation, ValueRange, shown
+from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.model import Lob, Row, Value
 from eventlog.qlik import masks, sequence
 from eventlog.qlik.columns import QlikColumn
 from eventlog.qlik.masks import ByteOrder, MaskLayout, check_capacity
 from eventlog.qlik.sequence import transaction_from_text, transaction_text
-
-
-class MissingHeader(FormatError):
-    """A change table that lacks a header column which the reader needs (spec/qlik.md 1.1)."""
-
-    code = "missing_header"
-    cure = "Correct `header_prefix`, or have the column stored."
-
-
-class OperationMismatch(FormatError):
-    """A row whose change_oper and operation disagree (spec/qlik.md 1.1)."""
-
-    code = "operation_mismatch"
-    cure = "Correct the row: both columns name one operation."
-
 
 T = TypeVar("T")
 
@@ -120,15 +105,16 @@ def read_layout(
     """Return the layout of an existing change table.
 
     ``mask_offset`` overrides the number of columns in front of the first data column. ``what``
-    names the table in messages. Raises MissingHeader if the table lacks change_seq, or both
+    names the table in messages. Raises FormatError if the table lacks change_seq, or both
     change_oper and operation, and FormatError for a duplicate column.
     """
     layout = _layout(columns, header_prefix, mask_offset, what)
     for alternatives in (("change_seq",), ("change_oper", "operation")):
         if layout.headers.keys().isdisjoint(alternatives):
             names = " or ".join(header_prefix + header for header in alternatives)
-            raise MissingHeader(
-                f"{what} has no column {names}; correct header_prefix, or have the column stored"
+            raise FormatError(
+                f"{what} has no column {names}; correct header_prefix, or have the column stored",
+                code="missing_header",
             )
     return layout
 
@@ -167,7 +153,7 @@ def new_layout(
 ) -> TableLayout:
     """Return the layout of a new change table: headers, data columns, and partition_name last.
 
-    Raises MaskTooWide, and FormatError for a source column whose name would be read as a header.
+    Raises FormatError, also for a source column whose name would be read as a header.
     """
     for column in data_columns:
         if header_name(column, header_prefix) is not None:
@@ -243,7 +229,7 @@ def row_reader(
     Masks may be binary or hex text, change_seq text or a whole number, timestamp a datetime or
     text. ``masks_at`` returns the mask layout at a change_seq, None if the present columns are the
     only layout. ``counters`` counts ``mask_extra_bits``. ``what`` names the table in messages. The
-    function raises BadSequence, BadMask, OperationMismatch, UnknownOperation, FormatError.
+    function raises FormatError.
     """
     headers = layout.headers
     has_mask = "change_mask" in headers
@@ -300,15 +286,17 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
     if not letter:
         letter = _LETTERS.get(named or "")
     elif named and OPERATIONS.get(letter) != named and letter in OPERATIONS:
-        raise OperationMismatch(
+        raise FormatError(
             f"row {change_seq} of {what} has change_oper {letter} and operation {shown(named)}: "
-            "they disagree"
+            "they disagree",
+            code="operation_mismatch",
         )
     if letter not in OPERATIONS:
-        raise UnknownOperation(
+        raise FormatError(
             f"row {change_seq} of {what} has change_oper {shown(str(change_oper))} and operation "
             f"{shown(str(operation))}; "
-            f"known are {', '.join(f'{letter} {name}' for letter, name in OPERATIONS.items())}"
+            f"known are {', '.join(f'{letter} {name}' for letter, name in OPERATIONS.items())}",
+            code="unknown_operation",
         )
     return letter
 
@@ -316,7 +304,7 @@ def _letter(change_oper: Any, operation: Any, change_seq: str, what: str) -> str
 def header_text(header: str | None, value: Any) -> str | None:
     """Return a member of JSON as text, for Spark's columns; ``header`` is None for a data column.
 
-    Raises BadMask or FormatError for values that the reader of rows refuses, since it would accept
+    Raises FormatError for values that the reader of rows refuses, since it would accept
     their text.
     """
     if value is None or isinstance(value, str):
@@ -365,7 +353,7 @@ def row_writer(
     columns. The timestamp is naive and in UTC, a Lob is its bytes.
 
     ``byteorder`` and ``empty_mask`` apply to binary masks only. The function raises NotExpressible
-    for a multi-valued attribute, and ValueRange for a stream position of more than 128 characters.
+    for a multi-valued attribute, and for a stream position of more than 128 characters.
     """
     headers = sorted(
         (place, name) for name, place in layout.headers.items() if name != PARTITION_NAME
@@ -436,9 +424,10 @@ def _stream_position_writer(what: str) -> Callable[[ChangeRow], str | None]:
     def write(row: ChangeRow) -> str | None:
         position = row.stream_position
         if position is not None and len(position) > longest:
-            raise ValueRange(
+            raise NotExpressible(
                 f"stream position {shown(position)} of row {row.change_seq} of {what} has "
-                f"{len(position)} characters, and the column takes {longest}"
+                f"{len(position)} characters, and the column takes {longest}",
+                code="value_range",
             )
         return position
 

@@ -106,7 +106,7 @@ class Store(Protocol):
     def table(self, schema: str | None, table: str, columns: Sequence[QlikColumn]) -> WriteRows:
         """Return the function that appends to a table, which is created if it does not exist.
 
-        Raises MaskTooWide, MissingHeader, FormatError.
+        Raises FormatError.
         """
 
     def flush(self) -> None:

@@ -19,14 +19,6 @@ from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
 from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, WriteOptions
 
-
-class UnpairedBeforeImage(FormatError):
-    """A before image (B) without its update (U) (spec/qlik.md 7)."""
-
-    code = "unpaired_before_image"
-    cure = "Read the change table whole, with the row of the update."
-
-
 # These names are bound once, since looking up an enumeration's member is slow.
 _INSERT = ChangeOp.INSERT
 _UPDATE = ChangeOp.UPDATE
@@ -100,7 +92,7 @@ def changes_of_rows(
     before image in front of its update.
 
     A before image at the very end of an input that is not declared complete waits for its update.
-    Any other unpaired before image is an UnpairedBeforeImage for ``skip``, which raises it or
+    Any other unpaired before image is an FormatError for ``skip``, which raises it or
     returns to skip the row.
     """
     before: ChangeRow | None = None
@@ -119,10 +111,11 @@ def changes_of_rows(
         yield Waiting(before.change_seq, before.transaction_id)
 
 
-def _unpaired(before: ChangeRow, table: SourceTable) -> UnpairedBeforeImage:
+def _unpaired(before: ChangeRow, table: SourceTable) -> FormatError:
     what = full_name(table.schema, table.table)
-    return UnpairedBeforeImage(
-        f"before image {before.change_seq} of {what} has no update row (U) of the same change_seq"
+    return FormatError(
+        f"before image {before.change_seq} of {what} has no update row (U) of the same change_seq",
+        code="unpaired_before_image",
     )
 
 
@@ -265,8 +258,8 @@ def rows_of(
 
     An update that changes nothing has no row and no number (counted ``no_op_skipped``), and neither
     has a REFRESH (``refresh_skipped``) unless it is to be inserted. Raises NotExpressible for a
-    column that the table lacks, NeedsQueryBack and NeedsRowCodec for a change without its row, and
-    SequenceExhausted.
+    column that the table lacks, FormatError for a change without its row, and
+    FormatError.
     """
     rows = images_of(change, table, counters)
     if not rows:
@@ -303,7 +296,7 @@ def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tup
     """Return the parts of a change's rows that do not depend on earlier rows; empty if ``rows_of``
     returns no row.
 
-    Raises NotExpressible, NeedsQueryBack, NeedsRowCodec as ``rows_of`` does.
+    Raises NotExpressible, FormatError as ``rows_of`` does.
     """
     op = change.op
     if op is _REFRESH and table.refresh == "skip":

@@ -111,7 +111,7 @@ class DatabaseSource:
     def tables(self, reading: Reading) -> list[tuple[SourceTable, Iterator[ChangeRow]]]:
         """Return the tables as ``Source.tables`` does.
 
-        Raises MissingHeader, FormatError, DatabaseError.
+        Raises FormatError, DatabaseError.
         """
         suffix = reading.options.suffix
         tables = []

@@ -18,35 +18,22 @@ from eventlog.qlik import avro
 from eventlog.qlik.message_tables import WriteOptions
 
 
-class BadMagic(FormatError):
-    """A message envelope that does not begin with the magic ``atMSG`` (spec/qlik.md 5.1)."""
-
-    code = "bad_magic"
-    cure = "Check that the topic or file holds Qlik messages."
-
-
 class BadEnvelope(FormatError):
     """A record that is no Qlik message, with or without an envelope (spec/qlik.md 5.1, 5.7)."""
 
     code = "bad_envelope"
-    cure = (
-        "Check that the topic or file holds Qlik messages; "
-        "set `table` and `schema` if they name none."
-    )
 
 
 class UnknownSchema(FormatError):
     """A message whose payload schema is unknown (spec/qlik.md 5.1)."""
 
     code = "unknown_schema"
-    cure = "Read the metadata messages too (`metadata_topic`), or set `registry`."
 
 
 class RegistryError(FormatError):
     """A registry that cannot be reached, or that refuses a schema."""
 
     code = "registry"
-    cure = "Check `registry` and EVENTLOG_REGISTRY_AUTH, and look into the registry's own log."
 
 
 # --- records --------------------------------------------------------------------------------------
@@ -116,15 +103,16 @@ def open_json(record: Any) -> Envelope:
     """Return the envelope of a record in JSON, or the record as a message without one (spec/qlik.md
     5.7).
 
-    Raises BadMagic, BadEnvelope.
+    Raises FormatError, BadEnvelope.
     """
     if not isinstance(record, Mapping):
         raise BadEnvelope(f"a message is a JSON object, not {shown(str(record))}")
     if "message" not in record:
         return Envelope(None, None, None, record)
     if record.get("magic") != MAGIC:
-        raise BadMagic(
-            f"the magic of an envelope is {shown(str(record.get('magic')))}, not {MAGIC}"
+        raise FormatError(
+            f"the magic of an envelope is {shown(str(record.get('magic')))}, not {MAGIC}",
+            code="bad_magic",
         )
     if not isinstance(record["message"], Mapping):
         raise BadEnvelope(
@@ -138,11 +126,12 @@ def open_json(record: Any) -> Envelope:
 
 
 def open_avro(data: bytes) -> Envelope:
-    """Return the envelope of a record in Avro. Raises BadMagic, BadAvro."""
+    """Return the envelope of a record in Avro. Raises FormatError."""
     if not data.startswith(MAGIC.encode()):
-        raise BadMagic(
+        raise FormatError(
             f"a message begins with {data[:5].hex(' ').upper() or 'nothing'}, "
-            f"not with the magic {MAGIC}"
+            f"not with the magic {MAGIC}",
+            code="bad_magic",
         )
     record = avro.from_bytes(ENVELOPE_SCHEMA, data)
     return Envelope(
@@ -151,7 +140,7 @@ def open_avro(data: bytes) -> Envelope:
 
 
 def open_text(data: bytes) -> Envelope:
-    """Return the envelope of a record in JSON text. Raises BadMagic, BadEnvelope."""
+    """Return the envelope of a record in JSON text. Raises FormatError, BadEnvelope."""
     try:
         record = parsed_json(data)
     except FormatError as error:

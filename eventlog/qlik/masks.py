@@ -22,21 +22,6 @@ from eventlog.errors import FormatError, shown, with_location
 from eventlog.files.text import parsed_json
 from eventlog.qlik import sequence
 
-
-class BadMask(FormatError):
-    """A mask text with a character that is no hex digit (spec/qlik.md 2.2)."""
-
-    code = "bad_mask"
-    cure = "Store masks as bytes or as hex text."
-
-
-class MaskTooWide(FormatError):
-    """A column list whose last column lies beyond the 1024 bits of a mask (spec/qlik.md 2.1)."""
-
-    code = "mask_too_wide"
-    cure = "Leave out header columns, or split the table."
-
-
 CAPACITY: Final = 1024
 """The positions in a mask of 128 bytes, header columns included (spec/qlik.md 2.1)."""
 
@@ -148,15 +133,16 @@ def layout(columns: Sequence[str | None], headers: int = 0) -> MaskLayout:
 
 
 def check_capacity(layout: MaskLayout) -> None:
-    """Raise MaskTooWide if a column lies beyond the 1024 bits.
+    """Raise FormatError if a column lies beyond the 1024 bits.
 
     Writers call this before they write.
     """
     if layout.width > CAPACITY and any(place is not None for place in layout.places[CAPACITY:]):
-        raise MaskTooWide(
+        raise FormatError(
             f"{len(layout.columns)} columns behind {layout.width - len(layout.columns)} headers "
             f"take {layout.width} positions, and a mask has {CAPACITY}; leave out header columns "
-            "or split the table"
+            "or split the table",
+            code="mask_too_wide",
         )
 
 
@@ -210,7 +196,7 @@ def parse_text(text: str | None) -> int:
     """Return the mask of hex text: optional ``0x``, either case, any number of digits; NULL or
     empty text is 0.
 
-    Raises BadMask with the text.
+    Raises FormatError with the text.
     """
     if not text:
         return 0
@@ -222,14 +208,15 @@ def parse_text(text: str | None) -> int:
     except ValueError:
         digits = text
     if digits:
-        raise BadMask(
-            f"mask {shown(text)} is no hex text; it may hold 0-9, A-F and a leading 0x only"
+        raise FormatError(
+            f"mask {shown(text)} is no hex text; it may hold 0-9, A-F and a leading 0x only",
+            code="bad_mask",
         )
     return 0
 
 
 def read(layout: MaskLayout, value: Any, byteorder: ByteOrder = "little") -> Mask:
-    """Return the columns of a mask in hex text or bytes; NULL is 0. Raises BadMask."""
+    """Return the columns of a mask in hex text or bytes; NULL is 0. Raises FormatError."""
     if value is None or isinstance(value, str):
         return read_text(layout, value)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -237,17 +224,18 @@ def read(layout: MaskLayout, value: Any, byteorder: ByteOrder = "little") -> Mas
     raise no_mask(value)
 
 
-def no_mask(value: Any) -> BadMask:
+def no_mask(value: Any) -> FormatError:
     """Return the error for a mask that is neither text nor bytes: a number could mean several masks
     (spec/qlik.md 2.2).
     """
-    return BadMask(
-        f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes"
+    return FormatError(
+        f"mask {shown(str(value))} is a {type(value).__name__}, and a mask is hex text or bytes",
+        code="bad_mask",
     )
 
 
 def read_text(layout: MaskLayout, text: str | None) -> Mask:
-    """Return the columns of a mask in hex text. Raises BadMask."""
+    """Return the columns of a mask in hex text. Raises FormatError."""
     return layout.decode(parse_text(text))
 
 

@@ -23,8 +23,6 @@ from eventlog.changes.format import Report
 from eventlog.errors import (
     ConfigError,
     FormatError,
-    NeedsQueryBack,
-    NeedsRowCodec,
     NotExpressible,
     shown,
     with_location,
@@ -52,7 +50,7 @@ _REST: Final = 0.2
 
 _FLUSH_INTERVAL: Final = 1.0
 
-_CHANGE_REFUSED: Final = (NotExpressible, NeedsQueryBack, NeedsRowCodec)
+_CHANGE_REFUSED: Final = (NotExpressible, FormatError)
 """The errors that concern one change alone; a table or registry that is refused stops the
 writer.
 """

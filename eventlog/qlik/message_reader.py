@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, cast
 from eventlog.changes.format import Report
 from eventlog.core.moments import EPOCH
 from eventlog.core.typed import whole_number
-from eventlog.errors import UnknownOperation, shown
+from eventlog.errors import FormatError, shown
 from eventlog.model import Change, ChangeOp, Row, Value, differing, full_name
 from eventlog.qlik import avro, masks
 from eventlog.qlik.columns import QlikColumn
@@ -35,8 +35,8 @@ from eventlog.qlik.envelope import (
 )
 from eventlog.qlik.masks import ByteOrder
 from eventlog.qlik.message_tables import MessageTable, ReadOptions, avro_name, read_metadata
-from eventlog.qlik.sequence import BadSequence, transaction_from_text
 from eventlog.qlik.sequence import check as check_sequence
+from eventlog.qlik.sequence import transaction_from_text
 from eventlog.qlik.values import plain_value, read_moment, value_reader
 
 _OPERATIONS: Final = {
@@ -101,8 +101,7 @@ class MessageReader:
     def changes(self, message: Message) -> Iterator[Change]:
         """Yield the changes that this message makes available.
 
-        Raises BadMagic, BadEnvelope, UnknownSchema, UnknownOperation, BadSequence, BadMask,
-        BadMessageValue, BadAvro, BadMetadata, InvalidChange.
+        Raises FormatError, BadEnvelope and UnknownSchema among them.
         """
         if message.value is None:
             self._report.count("tombstones")
@@ -414,14 +413,14 @@ def _with_key(known: _Known, key: Sequence[str]) -> _Known:
 
 @lru_cache(maxsize=1024)
 def _data_fields(schema: str) -> tuple[str, ...]:
-    """Return the fields of ``Data`` in the schema of a payload. Raises BadAvro."""
+    """Return the fields of ``Data`` in the schema of a payload. Raises FormatError."""
     record = avro.record_in(schema, "data") or avro.record_in(schema, "beforeData")
     return () if record is None else tuple(field["name"] for field in record["fields"])
 
 
 @lru_cache(maxsize=1024)
 def _key_fields(schema: str) -> tuple[str, ...]:
-    """Return the fields of ``KeyRecord``. Raises BadAvro."""
+    """Return the fields of ``KeyRecord``. Raises FormatError."""
     return tuple(str(field["name"]) for field in avro.parsed(schema).get("fields", ()))
 
 
@@ -467,8 +466,9 @@ def _operation(find: _Find, names: tuple[str | None, str]) -> ChangeOp:
     op = _OPERATIONS.get(value.upper()) if isinstance(value, str) else None
     if op is None:
         stands = "no operation" if value is _ABSENT else f"operation {shown(str(value))}"
-        raise UnknownOperation(
-            f"a message of {names[1]!r} has {stands}; known are {', '.join(_OPERATIONS)}"
+        raise FormatError(
+            f"a message of {names[1]!r} has {stands}; known are {', '.join(_OPERATIONS)}",
+            code="unknown_operation",
         )
     return op
 
@@ -478,7 +478,7 @@ def _sequence(find: _Find, op: ChangeOp, names: tuple[str | None, str]) -> str |
     if text is not None:
         return check_sequence(text)
     if op is not ChangeOp.REFRESH:
-        raise BadSequence(f"an {op} of {names[1]!r} has no changeSequence")
+        raise FormatError(f"an {op} of {names[1]!r} has no changeSequence", code="bad_sequence")
     return None
 
 

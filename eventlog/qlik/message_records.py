@@ -99,7 +99,7 @@ class TableRecords:
     ``columns`` maps names to the field and to the function that writes a column's values.
     ``nothing`` is a row whose columns are all unknown. ``rounded`` holds the columns that keep
     milliseconds only. ``is_whole``: a row before must have all columns. ``now`` stamps the metadata
-    message. Raises NotExpressible, MaskTooWide, BadAvro, RegistryError.
+    message. Raises NotExpressible, FormatError, RegistryError.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class TableRecords:
         """Return the images of a row, of the row before it, and of the names of the changed
         columns.
 
-        Raises NotExpressible, ValueRange.
+        Raises NotExpressible.
         """
         if not row.keys() <= self.columns.keys():
             name = min(row.keys() - self.columns.keys())
@@ -358,7 +358,7 @@ def json_key(values: list[Any]) -> bytes:
 class _Avro:
     """The Avro encoding by the schema of ``data_schema``. Its last field is the headers; the fields
     before them and the headers are written one after the other, as Avro writes the fields of a
-    record. Raises BadAvro, RegistryError.
+    record. Raises FormatError, RegistryError.
     """
 
     def __init__(

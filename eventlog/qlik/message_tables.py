@@ -21,14 +21,6 @@ from eventlog.qlik import masks
 from eventlog.qlik.columns import CLASSES, QlikColumn, columns_from_json, key_of, lobs_of
 from eventlog.qlik.masks import MaskLayout
 
-
-class BadMetadata(FormatError):
-    """A metadata message that lacks a part which data messages need (spec/qlik.md 5.2)."""
-
-    code = "bad_metadata"
-    cure = "Have the Qlik task publish its metadata again."
-
-
 # --- options --------------------------------------------------------------------------------------
 
 Columns = Mapping[str, Sequence[str | Mapping[str, Any]]]
@@ -449,7 +441,7 @@ def metadata_schema(table: MessageTable) -> str:
 
 
 def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
-    """Return the table and the data schema of an MD payload. Raises BadMetadata."""
+    """Return the table and the data schema of an MD payload. Raises FormatError."""
     try:
         lineage = message["lineage"]
         texts = (
@@ -460,8 +452,9 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
         )
         name, own_schema, schema_id, schema = texts
         if not name or not all(isinstance(text, str) for text in texts):
-            raise BadMetadata(
-                "a metadata message names its table, schema, schemaId and dataSchema as text"
+            raise FormatError(
+                "a metadata message names its table, schema, schemaId and dataSchema as text",
+                code="bad_metadata",
             )
         described = message["tableStructure"]["tableColumns"].items()
         columns = [
@@ -470,8 +463,9 @@ def read_metadata(message: Mapping[str, Any]) -> tuple[MessageTable, str]:
         version = _number(lineage.get("tableVersion") or 1)
         table = MessageTable(own_schema or None, name, tuple(columns), version, schema_id)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise BadMetadata(
-            f"a metadata message cannot be read: {type(error).__name__} {shown(str(error))}"
+        raise FormatError(
+            f"a metadata message cannot be read: {type(error).__name__} {shown(str(error))}",
+            code="bad_metadata",
         ) from None
     return table, schema
 
@@ -480,7 +474,7 @@ def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
     """Return the table version and the columns, headers among them, of a file that describes a data
     file (spec/qlik.md 1.3).
 
-    Raises BadMetadata.
+    Raises FormatError.
     """
     try:
         about = parsed_json(content)["dataInfo"]
@@ -491,11 +485,15 @@ def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
             for one in described
         ]
     except (KeyError, TypeError, AttributeError, ValueError, FormatError) as error:
-        raise BadMetadata(
-            f"no metadata of a data file: {type(error).__name__} {shown(str(error))}"
+        raise FormatError(
+            f"no metadata of a data file: {type(error).__name__} {shown(str(error))}",
+            code="bad_metadata",
         ) from None
     if not all(isinstance(column.name, str) for column in columns):
-        raise BadMetadata("metadata of a data file name a column with something that is no text")
+        raise FormatError(
+            "metadata of a data file name a column with something that is no text",
+            code="bad_metadata",
+        )
     return version, tuple(columns)
 
 

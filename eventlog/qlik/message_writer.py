@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Final
 
 from eventlog.changes.format import Report
-from eventlog.errors import ConfigError, NeedsQueryBack, NeedsRowCodec, NotExpressible
+from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, differing, full_name
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json
 from eventlog.qlik.envelope import Registry
@@ -73,8 +73,7 @@ class MessageWriter:
         or has changed.
 
         ``sequence`` is the change sequence if the caller numbers changes; then the change's
-        position is the stream position. Raises NotExpressible, ValueRange, NeedsQueryBack,
-        NeedsRowCodec; RegistryError.
+        position is the stream position. Raises NotExpressible, FormatError; RegistryError.
         """
         if change.op is _TRUNCATE:
             if self._options.on_truncate == "error":
@@ -94,7 +93,7 @@ class MessageWriter:
             return self.records(draft, sequence)
         except NotExpressible as error:
             self.state = state  # an unwritten message takes no number
-            raise type(error)(f"{_place(change)}: {error}") from None
+            raise with_location(error, _place(change)) from None
 
     def records(self, draft: Draft, sequence: str) -> tuple[KafkaRecord, ...]:
         """Return a message with its change sequence, and an MD first if the table is new or has
@@ -119,7 +118,7 @@ class MessageWriter:
         """Return the records of a table in its present version; ``change`` shows the columns of a
         table without description.
 
-        Raises NotExpressible, MaskTooWide, BadAvro, RegistryError.
+        Raises NotExpressible, FormatError, RegistryError.
         """
         table = self._tables.get((schema, name))
         if table is not None:
@@ -231,7 +230,7 @@ def _image(change: Change) -> Row:
     """Return the known columns of the row in the message, the row before a DELETE or else the row
     after, with the key.
 
-    Raises NeedsQueryBack, NeedsRowCodec if no column is known.
+    Raises FormatError if no column is known.
     """
     op, key = change.op, change.key
     image = change.before if op is _DELETE else change.after
@@ -239,11 +238,13 @@ def _image(change: Change) -> Row:
         if op is _DELETE and key:
             return dict(key)
         if "part1" in change.extras:
-            raise NeedsRowCodec(
-                f"{op} of {change.table!r}: its row image has no codec, which messages need"
+            raise FormatError(
+                f"{op} of {change.table!r}: its row image has no codec, which messages need",
+                code="needs_row_codec",
             )
-        raise NeedsQueryBack(
-            f"{op} of {change.table!r}, position {change.position}: its row is to be read back"
+        raise FormatError(
+            f"{op} of {change.table!r}, position {change.position}: its row is to be read back",
+            code="needs_query_back",
         )
     for name, _ in key or ():
         if name not in image:

@@ -16,23 +16,8 @@ from functools import lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.moments import EPOCH
-from eventlog.errors import FormatError, ValueRange, shown
+from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.model import Change, ChangeOp
-
-
-class BadSequence(FormatError):
-    """A change_seq that is not 35 digits beginning with a date and time (spec/qlik.md 3)."""
-
-    code = "bad_sequence"
-    cure = "Store the change sequence as text, unchanged."
-
-
-class SequenceExhausted(FormatError):
-    """A task whose change number has reached the limit of 19 digits (spec/qlik.md 3)."""
-
-    code = "sequence_exhausted"
-    cure = "Begin a new task with a log or a state of its own."
-
 
 PREFIX_LENGTH: Final = 16
 LENGTH: Final = 35
@@ -50,24 +35,27 @@ def parse(text: str) -> tuple[datetime, int]:
     """Return the time of a change sequence, aware and in UTC, to the hundredth of a second, and its
     number.
 
-    Raises BadSequence if the text is not 35 ASCII digits or has no date and time.
+    Raises FormatError if the text is not 35 ASCII digits or has no date and time.
     """
     if len(text) != LENGTH or not (text.isascii() and text.isdigit()):
-        raise BadSequence(f"change sequence {shown(text)} is not {LENGTH} digits")
+        raise FormatError(
+            f"change sequence {shown(text)} is not {LENGTH} digits", code="bad_sequence"
+        )
     try:
         time = datetime(
             int(text[:4]), int(text[4:6]), int(text[6:8]), int(text[8:10]), int(text[10:12]),
             int(text[12:14]), int(text[14:16]) * 10_000, UTC,
         )  # fmt: skip
     except ValueError:
-        raise BadSequence(
-            f"change sequence {shown(text)} does not begin with a date and time"
+        raise FormatError(
+            f"change sequence {shown(text)} does not begin with a date and time",
+            code="bad_sequence",
         ) from None
     return time, int(text[PREFIX_LENGTH:])
 
 
 def check(text: str) -> str:
-    """Return the text itself if it is a change sequence. Raises BadSequence."""
+    """Return the text itself if it is a change sequence. Raises FormatError."""
     parse(text)
     return text
 
@@ -78,7 +66,7 @@ def is_sequence(text: str | None) -> bool:
         return False
     try:
         parse(text)
-    except BadSequence:
+    except FormatError:
         return False
     return True
 
@@ -136,22 +124,23 @@ def next_sequence(
     """Return the state afterwards and the sequence of one written change.
 
     ``prefix`` is the prefix of its time; it is held if the clock goes back. ``with_before``: an
-    update with its before image takes two numbers and bears the second. Raises SequenceExhausted.
+    update with its before image takes two numbers and bears the second. Raises FormatError.
     """
     greatest, last = state
     if prefix < greatest:
         prefix = greatest
     number = last + (2 if with_before else 1)
     if number > _LAST_NUMBER:
-        raise SequenceExhausted(
+        raise FormatError(
             f"change number {number} has more than 19 digits; "
-            "begin a new task with a state of its own"
+            "begin a new task with a state of its own",
+            code="sequence_exhausted",
         )
     return _new(WriterState, (prefix, number)), prefix + str(number).zfill(_DIGITS)
 
 
 def raise_to(state: WriterState, sequence: str) -> WriterState:
-    """Return the state raised to at least a sequence that a change keeps. Raises BadSequence."""
+    """Return the state raised to at least a sequence that a change keeps. Raises FormatError."""
     stored = resume(sequence)
     return WriterState(max(state.prefix, stored.prefix), max(state.number, stored.number))
 
@@ -170,7 +159,7 @@ def resume(sequence: str | None) -> WriterState:
     """Return the state of the highest stored change sequence, for a writer without a saved state;
     None: no sequence is stored.
 
-    Raises BadSequence.
+    Raises FormatError.
     """
     if sequence is None:
         return WriterState()
@@ -208,14 +197,16 @@ def partition_at(time: datetime, seconds: int = 3600, base: datetime = EPOCH) ->
     """Return the partition of a moment (UTC if naive). Partitions begin at ``base + k * seconds``,
     ``base`` naive and in UTC.
 
-    Raises ValueRange if it would reach beyond the calendar.
+    Raises NotExpressible if it would reach beyond the calendar.
     """
     step = timedelta(seconds=seconds)
     try:
         start = base + (time.replace(tzinfo=None) - base) // step * step
         return start, start + step
     except OverflowError:
-        raise ValueRange(f"the partition of {time} lies outside the years 0001 to 9999") from None
+        raise NotExpressible(
+            f"the partition of {time} lies outside the years 0001 to 9999", code="value_range"
+        ) from None
 
 
 def partition_name(partition: Partition) -> str:
@@ -228,7 +219,7 @@ def partition_name(partition: Partition) -> str:
 def partition_of(change_seq: str, seconds: int = 3600, base: datetime = EPOCH) -> str:
     """Return the name of a change's partition, by the time in its change_seq.
 
-    Raises BadSequence, ValueRange.
+    Raises FormatError, NotExpressible.
     """
     time, _ = parse(change_seq)
     return partition_name(partition_at(time, seconds, base))
@@ -271,12 +262,13 @@ def first_sequence(flight: int, before: str, now: datetime) -> str:
     """Return the sequence of a flight's first event.
 
     ``before`` is the sequence of the flight before, empty if unknown. ``now`` is in UTC. Raises
-    SequenceExhausted.
+    FormatError.
     """
     number = flight * _OF_A_FLIGHT + _STEP
     if number + _OF_A_FLIGHT >= 10**_DIGITS:
-        raise SequenceExhausted(
-            f"flight {flight} is beyond the change numbers; begin a new task with a log of its own"
+        raise FormatError(
+            f"flight {flight} is beyond the change numbers; begin a new task with a log of its own",
+            code="sequence_exhausted",
         )
     return f"{max(before[:PREFIX_LENGTH], time_prefix(now))}{number:019}"
 

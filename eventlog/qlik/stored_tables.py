@@ -287,7 +287,7 @@ def reading(options: ReadOptions, history: Iterable[Mapping[str, Any]], report: 
 
 
 def layout_of(columns: Sequence[str], options: ChangeTableOptions, name: str) -> TableLayout:
-    """Return the layout of an existing change table. Raises MissingHeader, FormatError."""
+    """Return the layout of an existing change table. Raises FormatError."""
     return read_layout(
         columns,
         header_prefix=options.header_prefix,
@@ -307,7 +307,7 @@ def stored_row_reader(
     options say.
 
     ``file`` is the file of the rows, None in a database. A row that cannot be read goes to
-    ``Report.skip`` and is skipped. Raises MissingHeader, FormatError.
+    ``Report.skip`` and is skipped. Raises FormatError.
     """
     name, options, skip = full_name(schema, table), reading.options, reading.report.skip
     layout = layout_of(columns, options, name)
@@ -361,14 +361,14 @@ def _masks_at(
 
 WriteRows = Callable[[Sequence[ChangeRow]], None]
 """A function that writes the rows of one change: all of them or, if one cannot be written, none. It
-raises ValueRange, NotExpressible.
+raises NotExpressible.
 """
 
 
 def layout_of_new(
     schema: str | None, table: str, columns: Sequence[QlikColumn], options: WriteOptions
 ) -> TableLayout:
-    """Return the layout of a new table. Raises MaskTooWide, FormatError."""
+    """Return the layout of a new table. Raises FormatError."""
     return new_layout(
         [column.name for column in columns],
         headers=options.headers,
@@ -387,7 +387,7 @@ def value_writer(
     name: str,
 ) -> Callable[[ChangeRow], list[Any]]:
     """Return the function that makes the stored values of a row, converted by ``convert``. It
-    raises ValueRange, NotExpressible.
+    raises NotExpressible.
     """
     values = row_writer(
         layout,

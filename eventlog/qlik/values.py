@@ -20,18 +20,10 @@ from typing import Any, Final
 from eventlog.core.moments import EPOCH, microseconds, naive_utc
 from eventlog.core.typed import WIDEST, decimal_text, is_multi_valued, to_text, whole_number
 from eventlog.core.values import float_or_word
-from eventlog.errors import FormatError, NotExpressible, ValueRange, shown
+from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files import tabular
 from eventlog.model import Lob, Value
 from eventlog.qlik.columns import CLASSES, MomentColumn, QlikColumn
-
-
-class BadMessageValue(FormatError):
-    """A value in a message that does not fit its column's type (spec/qlik.md 5.4)."""
-
-    code = "bad_message_value"
-    cure = "Correct the column's type in `columns` or in the catalogue."
-
 
 Convert = Callable[[Any], Any]
 """A function from a stored or sent form to a value, or from a value to that form.
@@ -185,7 +177,7 @@ _RANGES: Final = {
 def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
     """Return the function that reads a column's values from JSON or Avro.
 
-    It raises BadMessageValue.
+    It raises FormatError.
     """
     read, bounds = _READERS[CLASSES[column.type]], _RANGES.get(column.type)
 
@@ -200,8 +192,9 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
             OverflowError,
             FormatError,
         ):
-            raise BadMessageValue(
-                f"{shown(str(value))} is no {column.type}, the type of column {column.name!r}"
+            raise FormatError(
+                f"{shown(str(value))} is no {column.type}, the type of column {column.name!r}",
+                code="bad_message_value",
             ) from None
         return result
 
@@ -212,8 +205,9 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
     def in_range(value: Any) -> Value:
         number = value if type(value) is int else checked(value)
         if not least <= number <= most:  # type: ignore[operator]
-            raise BadMessageValue(
-                f"{shown(str(number))} of column {column.name!r} is outside of {least} to {most}"
+            raise FormatError(
+                f"{shown(str(number))} of column {column.name!r} is outside of {least} to {most}",
+                code="bad_message_value",
             )
         return number
 
@@ -223,19 +217,22 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
 def plain_value(value: Any) -> Value:
     """Return a value of a column without a known type, from JSON or Avro.
 
-    Raises BadMessageValue.
+    Raises FormatError.
     """
     if isinstance(value, Decimal):  # JSON: a number with a point or an exponent
         real = float(value)
         if isinf(real):
-            raise BadMessageValue(
-                f"{shown(str(value))} is larger than a number of a column without type can be"
+            raise FormatError(
+                f"{shown(str(value))} is larger than a number of a column without type can be",
+                code="bad_message_value",
             )
         return real
     if isinstance(value, datetime):
         return naive_utc(value)
     if isinstance(value, Mapping | list):
-        raise BadMessageValue(f"{shown(str(value))} is no value of a column: it is nested")
+        raise FormatError(
+            f"{shown(str(value))} is no value of a column: it is nested", code="bad_message_value"
+        )
     plain: Value = value
     return plain
 
@@ -264,14 +261,14 @@ _JSON_WRITERS: Final[Mapping[str, Convert]] = {
 def json_writer(column: QlikColumn) -> Convert:
     """Return the function that writes a column's values for JSON.
 
-    It raises NotExpressible, ValueRange.
+    It raises NotExpressible.
     """
     return writer(column, _JSON_WRITERS.get(column.type, as_is))
 
 
 def writer(column: QlikColumn, write: Convert) -> Convert:
     """Return the function that brings a value to its column's type, checks its range, and writes it
-    by ``write``. It raises NotExpressible, ValueRange.
+    by ``write``. It raises NotExpressible.
     """
     value_type, bounds = CLASSES[column.type], _RANGES.get(column.type)
     read = _READERS[value_type]
@@ -292,8 +289,9 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
             OverflowError,
             FormatError,
         ):
-            raise ValueRange(
-                f"{shown(str(value))} of column {column.name!r} is no {column.type}"
+            raise NotExpressible(
+                f"{shown(str(value))} of column {column.name!r} is no {column.type}",
+                code="value_range",
             ) from None
 
     if bounds is None:
@@ -306,7 +304,10 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
     def write_number(value: Any) -> Any:
         number = value if type(value) is int else typed(value)
         if not least <= number <= most:
-            raise ValueRange(f"{number} of column {column.name!r} is outside of {least} to {most}")
+            raise NotExpressible(
+                f"{number} of column {column.name!r} is outside of {least} to {most}",
+                code="value_range",
+            )
         return number if write is as_is else write(number)
 
     return write_number
@@ -316,8 +317,8 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
 
 
 def typed_writer(column: QlikColumn) -> Convert:
-    """Return the function that brings values to their column's class. It raises ValueRange for a
-    value that does not fit.
+    """Return the function that brings values to their column's class. It raises NotExpressible for
+    a value that does not fit.
     """
     value_type = CLASSES[column.type]
     if value_type is int:
@@ -335,7 +336,7 @@ def typed_writer(column: QlikColumn) -> Convert:
 def text_writer(column: QlikColumn) -> Convert:
     """Return the function that writes values as text, in the form of messages in JSON.
 
-    It raises ValueRange.
+    It raises NotExpressible.
     """
     in_json = json_writer(column)
 
@@ -351,14 +352,15 @@ def text_writer(column: QlikColumn) -> Convert:
 def _encodable(text: Any, column: QlikColumn) -> str:
     """Return the text itself if UTF-8 can encode it, which excludes half a surrogate pair.
 
-    Raises ValueRange.
+    Raises NotExpressible.
     """
     try:
         if not text.isascii():
             text.encode()
     except UnicodeEncodeError:
-        raise ValueRange(
-            f"{shown(text)} of column {column.name!r} cannot be written in UTF-8"
+        raise NotExpressible(
+            f"{shown(text)} of column {column.name!r} cannot be written in UTF-8",
+            code="value_range",
         ) from None
     return str(text)
 
@@ -413,7 +415,7 @@ def typed_reader(
     """Return the function that brings the data columns of a stored row, by their places, to the
     classes of ``columns``.
 
-    Other columns are read by ``plain``. The function raises BadMessageValue.
+    Other columns are read by ``plain``. The function raises FormatError.
     """
     known: dict[str, Convert] = {column.name: value_reader(column) for column in columns}
     converts = [(place, known.get(name, plain)) for name, place in data]
@@ -437,7 +439,7 @@ def converter(
     """Return the function that converts the values of a row, in the order of ``columns``, to those
     in files of a format.
 
-    ``what`` names the table in errors. The function raises ValueRange, NotExpressible.
+    ``what`` names the table in errors. The function raises NotExpressible.
     """
 
     def of_text(column: QlikColumn) -> Convert:
@@ -454,7 +456,8 @@ def open_part(
     """Open a new file, which is complete when the block has ended, and yield the function that
     writes a row.
 
-    Raises ConfigError if pyarrow is not installed, ValueRange for values that Parquet cannot hold.
+    Raises ConfigError if pyarrow is not installed, NotExpressible for values that
+    Parquet cannot hold.
     """
     names = [column.name for column in columns]
     if file_format == "parquet":
@@ -528,7 +531,7 @@ def _arrow_converter(column: QlikColumn) -> Convert:
 
 def _arrow_decimal(column: QlikColumn) -> Convert:
     """Return the function that writes decimals for Parquet, which has neither NaN nor infinity. It
-    raises ValueRange for these.
+    raises NotExpressible for these.
     """
     write_any = typed_writer(column)
 
@@ -537,8 +540,9 @@ def _arrow_decimal(column: QlikColumn) -> Convert:
             return value
         number = write_any(value)
         if not number.is_finite():
-            raise ValueRange(
-                f"{number} of column {column.name!r} is no number, which Parquet's decimals are"
+            raise NotExpressible(
+                f"{number} of column {column.name!r} is no number, which Parquet's decimals are",
+                code="value_range",
             )
         return number
 

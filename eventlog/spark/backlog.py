@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from eventlog.config.load import Config
 from eventlog.core.event_ids import raised_at
-from eventlog.errors import ConfigError, EventlogError, number_of
+from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.publisher.configured_classes import class_names, class_schema, with_tables
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
@@ -34,7 +34,6 @@ from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.open_context import open_context
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE
-from eventlog.qlik.sequence import SequenceExhausted
 from eventlog.spark.directory import MANIFEST, TEMPORARY, Claim, Directory, begin, finish, resume
 from eventlog.spark.fold import fold_bucket, read_parts
 from eventlog.spark.hold import (
@@ -347,15 +346,16 @@ def _convert(
 
 def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered:
     """Return where numbering begins: not before the log's epoch was drawn, and 10^12 numbers after
-    the numbers used before that (spec/qlik.md 3). Raises BadSequence, SequenceExhausted.
+    the numbers used before that (spec/qlik.md 3). Raises FormatError.
     """
     last = request.last_sequence
     if last is None:
         last = getattr(output.options, "last_sequence", None)  # change tables have no such option
     prefix, number = sequence.raised_to(sequence.resume(last), raised_at(epoch))
     if number + 2 * rows >= _NUMBERS:
-        raise SequenceExhausted(
-            f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task"
+        raise FormatError(
+            f"no numbers are left for {number_of(rows, 'row')} behind {last}; begin a new task",
+            code="sequence_exhausted",
         )
     return Numbered(number, prefix)
 

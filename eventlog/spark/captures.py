@@ -40,13 +40,6 @@ _LARGEST_COUNT: Final = 9_999_999
 """The greatest number of a file that counts as one; a larger number is a date or a time."""
 
 
-class MissingFile(FormatError):
-    """Files are missing between two files that continue one another by their numbers."""
-
-    code = "missing_file"
-    cure = "Put the missing file beside the others, or number the files without a gap."
-
-
 class Capture(NamedTuple):
     """The input of one task. ``name`` is also the name of its output. ``paths`` are files that
     continue one another, or one directory; ``beside`` are files that describe them; ``gaps`` are
@@ -71,14 +64,14 @@ class Capture(NamedTuple):
         return sum(file.stat().st_size for file in files if file.is_file())
 
     def check(self, report: Report) -> None:
-        """Pass the gaps on to ``Report.skip``. Raises MissingFile if the report is strict,
+        """Pass the gaps on to ``Report.skip``. Raises FormatError if the report is strict,
         FormatError for compressed files.
         """
         for path in self.paths:
             if path.suffix.lower() in _COMPRESSED:
                 raise FormatError(f"{path} is compressed: unpack it")
         for gap in self.gaps:
-            report.skip(MissingFile(gap))
+            report.skip(FormatError(gap, code="missing_file"))
 
 
 def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Capture]:
@@ -214,7 +207,7 @@ def read_capture(
     capture: Capture, format: str, options: Mapping[str, Any], report: Report
 ) -> Iterator[Change]:
     """Yield the changes of a capture as the format's reader gives them. Raises the errors of the
-    reader, MissingFile, and FormatError for a file that is missing or not readable.
+    reader, and FormatError for a file that is missing or not readable.
     """
     capture.check(report)
     asked = format_named(format)

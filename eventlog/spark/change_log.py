@@ -69,20 +69,12 @@ class RowsRemoved(DatabaseError):
     """Rows of the log that a stream has not read were removed from it."""
 
     code = "rows_removed"
-    cure = (
-        "Give the query a checkpoint of its own and begin anew; with the option consumer purge "
-        "keeps what it has not read."
-    )
 
 
 class OtherEpoch(DatabaseError):
     """A checkpoint contains record_ids of another epoch of the log (spec/event-log.md 7.4)."""
 
     code = "other_epoch"
-    cure = (
-        "Give the query a checkpoint of its own, and write its target anew: "
-        "the log was put back meanwhile."
-    )
 
 
 def read_config(file: str | None) -> Config:

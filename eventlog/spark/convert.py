@@ -56,10 +56,6 @@ class CaptureFailed(EventlogError):
     """A capture that cannot be converted; the message names it and the reason."""
 
     code = "capture"
-    cure = (
-        "Do what the message says of the capture; without --strict the others are "
-        "converted all the same."
-    )
 
 
 @dataclass(frozen=True, slots=True)

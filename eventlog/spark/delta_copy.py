@@ -108,7 +108,6 @@ class CopyRefused(ConfigError):
     """A table that a live copy cannot be written to."""
 
     code = "copy_refused"
-    cure = "Give a place where no table is, or the table that a live copy of this class has made."
 
 
 @dataclass(frozen=True, slots=True)

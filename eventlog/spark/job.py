@@ -298,7 +298,6 @@ class RunDamaged(EventlogError):
     """A file between two stages of a Spark job whose content has changed."""
 
     code = "run_damaged"
-    cure = "Look at the disk that holds it, and run the command again, which begins the part anew."
 
 
 def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:

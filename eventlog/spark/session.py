@@ -24,7 +24,7 @@ from inspect import signature
 from io import TextIOBase
 from pathlib import Path
 from threading import Event, Thread
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
 import pyspark
@@ -345,10 +345,7 @@ _PYTHON_ERROR: Final = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): .+$", re.
 class SparkFailed(EventlogError):
     """The Spark job failed, after Spark's own repeated attempts."""
 
-    code: ClassVar[str] = "spark"
-    cure: ClassVar[str] = (
-        "Do what the message says, then run the same command again; Spark's own log says more."
-    )
+    code = "spark"
 
 
 @contextmanager

@@ -203,7 +203,7 @@ def _changes_of(
     report: Report,
 ) -> Iterator[Change]:
     """Yield the changes of a capture whose rows are sorted. Raises the errors of reading its pieces
-    and of ``by.changes``, and MissingFile.
+    and of ``by.changes``, and FormatError.
     """
     capture.check(report)
     ready = _ready(rows, report)

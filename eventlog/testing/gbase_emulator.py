@@ -17,12 +17,11 @@ from functools import wraps
 from operator import itemgetter
 from typing import Any, Final
 
-from eventlog.errors import ConfigError, DatabaseError
+from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.gbase import records
 from eventlog.gbase.layout import (
     Column,
     RowWriter,
-    UnknownType,
     parse_type,
     row_writer,
     split_columns,
@@ -330,7 +329,7 @@ class CdcServer:
             raise _Refused("TABPROPERTIES")
         try:
             captured = stream_order(Column(name, parse_type(types[name], name)) for name in names)
-        except UnknownType:
+        except FormatError:
             raise _Refused("TABPROPERTIES") from None
         described = tabschem(label, captured)
         write = row_writer(

@@ -86,19 +86,12 @@ class KafkaAway(EventlogError):
     """Brokers that cannot be reached, refuse, or have not acknowledged every record in time."""
 
     code = "kafka_away"
-    cure = (
-        "Check the brokers, the topic and the user's rights. Nothing is marked; the publisher "
-        "tries again."
-    )
 
 
 class RecordRefused(EventlogError):
     """A record that Kafka refuses, now and at any later time."""
 
     code = "record_refused"
-    cure = (
-        "Let the topic take larger records (`max.message.bytes`), or send fewer events a document."
-    )
 
 
 class Record(NamedTuple):

@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 import pytest
-from vector_cases import known_members
+from vector_cases import code_of, known_members
 
 from eventlog.changes.format import Report
 from eventlog.changes.json_form import from_json, to_json
@@ -56,7 +56,7 @@ def test_message(qlik_messages: Case) -> None:
     if "error" in case:
         with pytest.raises(EventlogError) as caught:
             read(case, report)
-        assert type(caught.value).__name__ == case["error"]
+        assert caught.value.code == code_of(case["error"])
     elif "skipped" in case:
         assert read(case, report) == []
         assert report.counters == {case["skipped"]: 1}

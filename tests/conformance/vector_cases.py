@@ -57,6 +57,11 @@ class Case:
         return Answer() if self.answer is None else read_answer(self.answer.encode(), event_ids)
 
 
+def code_of(name: str) -> str:
+    """Return the code of an error that vectors name as a class: ``BadMask`` is ``bad_mask``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", name.removesuffix("Error")).lower()
+
+
 def known_members(
     what: str, value: Mapping[str, Any], needed: Collection[str], optional: Collection[str] = ()
 ) -> Mapping[str, Any]:

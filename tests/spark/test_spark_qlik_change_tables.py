@@ -155,7 +155,7 @@ def test_a_table_of_which_no_file_is_read_is_an_error(spark: SparkSession, tmp_p
 @pytest.mark.parametrize(
     ("member", "code"),
     [
-        ({"header__change_mask": 768}, "BadMask"),
+        ({"header__change_mask": 768}, "FormatError"),
         ({"header__timestamp": 20240510}, "FormatError"),
         ({"id": [1]}, "Error"),
     ],

@@ -558,7 +558,7 @@ def test_a_listing_goes_on_behind_a_row_that_cannot_be_read(run: Run) -> None:
     lines = out.splitlines()
     fault = next(number for number, one in enumerate(lines) if "!!" in one)
     assert code == 0
-    assert lines[fault].startswith("000000cc  !! SizeArrayError: column")
+    assert lines[fault].startswith("000000cc  !! size_array: column")
     assert "size array: not read" in out
     assert lines[-1].endswith("0 transactions open")
     assert "passed over: in.cdc: at offset 204 (0xcc) of the stream: column" in err
@@ -570,12 +570,12 @@ def test_a_listing_goes_on_behind_a_row_that_cannot_be_read(run: Run) -> None:
 @pytest.mark.parametrize(
     ("format", "place", "break_", "last"),
     [
-        ("gbase", "in.cdc", cut, "000004fb  !! TruncatedStream: "),
+        ("gbase", "in.cdc", cut, "000004fb  !! truncated_stream: "),
         (
             "gbase",
             "in.cdc",
             lambda data: data + b"garbage and more of it",
-            "0000051f  !! FramingError: ",
+            "0000051f  !! framing: ",
         ),
         ("linter", QUEUE, cell(4, "OPER_DATE", "zz"), "    00000060"),
     ],

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from shared import refused
 
 from eventlog.gbase import records
-from eventlog.gbase.records import RECORD_NAMES, Frame, Framer, FramingError, TruncatedStream
+from eventlog.gbase.records import RECORD_NAMES, Frame, Framer
 
 VECTORS = Path(__file__).parents[1] / "conformance" / "vectors" / "gbase.json"
 CAPTURE = bytes.fromhex(json.loads(VECTORS.read_text(encoding="utf-8"))["streams"][0]["hex"])
@@ -57,9 +58,10 @@ def test_a_stream_cut_at_every_offset_gives_its_complete_records_and_goes_on() -
 def test_the_declared_end_inside_a_record_names_the_bytes_left() -> None:
     framer = Framer()
     assert len(list(framer.feed(CAPTURE[:130]))) == 4 - 1
-    with pytest.raises(TruncatedStream) as caught:
+    with refused("truncated_stream") as caught:
         framer.finish()
-    assert (caught.value.offset, caught.value.remainder) == (113, 17)
+    assert caught.value.offset == 113
+    assert "of which there are 17 bytes" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -73,14 +75,14 @@ def test_what_is_no_record_names_the_offset_after_the_records_before_it(
     bad[place : place + 4] = number.to_bytes(4, "big")
     coming = Framer().feed(CAPTURE + bad)
     assert [next(coming)[0] for _ in READS] == [0, 65, 89, 113, 153, 208]
-    with pytest.raises(FramingError) as caught:
+    with refused("framing") as caught:
         next(coming)
     assert caught.value.offset == len(CAPTURE)
 
 
 def test_a_header_is_refused_before_its_payload_is_waited_for() -> None:
     head = records.HEADER.pack(36, 1 << 20, 66, 200)
-    with pytest.raises(FramingError, match="above max_record"):
+    with refused("framing", match="above max_record"):
         list(Framer().feed(head))
     assert list(Framer(2 << 20).feed(head)) == []
 

@@ -13,12 +13,11 @@ import pytest
 from gbase_layouts import decoded, layout_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import refused
 
-from eventlog.errors import FormatError, NotExpressible, ValueRange
+from eventlog.errors import FormatError, NotExpressible
 from eventlog.gbase.layout import parse_type
 from eventlog.gbase.packed import (
-    BadDatetime,
-    BadDecimal,
     datetime_reader,
     decimal_reader,
     decimal_width,
@@ -30,8 +29,8 @@ from eventlog.gbase.packed import (
     unpack_fields,
     value_of_fields,
 )
-from eventlog.gbase.records import BadValue
-from eventlog.gbase.values import DecodeError, SizeArrayError, codec
+from eventlog.gbase.records import ColumnError
+from eventlog.gbase.values import codec
 from eventlog.model import Lob, Value
 
 
@@ -111,34 +110,34 @@ def test_value_is_read(spelled: str, slot: str, value: Value) -> None:
 @pytest.mark.parametrize(
     ("spelled", "slot", "error"),
     [
-        ("int8", "00020000000000000000", BadValue),
-        ("boolean", "0002", BadValue),
-        ("boolean", "0200", BadValue),
-        ("date", "7FFFFFFF", BadValue),
-        ("lvarchar(5)", "000102", BadValue),
-        ("decimal(4,2)", "C16400", BadDecimal),
-        ("decimal(4,2)", "3E6416", BadDecimal),
-        ("decimal(4,2)", "3E2B64", BadDecimal),
-        ("decimal(4,2)", "800001", BadDecimal),
-        ("datetime year to second", "C7141803640C2238", BadDecimal),
-        ("datetime year to second", "384EC70602003B00", BadDecimal),
-        ("datetime year to second", "C71418031B182238", BadDatetime),
-        ("datetime year to second", "8000000000000000", BadDatetime),
-        ("datetime year to day", "C41417021D", BadDatetime),
-        ("datetime month to day", "C2021E", BadDatetime),
-        ("datetime hour to second", "3C57412C", BadDatetime),
-        ("datetime year to fraction", "C71418031B0C22380A05", BadDatetime),
-        ("datetime fraction to fraction(3)", "C00C22", BadDatetime),
-        ("interval day to second", "C401180000", BadDatetime),
-        ("varchar(5)", "0341", SizeArrayError),
-        ("varchar(5)", "0003" + "4141", SizeArrayError),
-        ("lvarchar(5)", "00030041", SizeArrayError),
-        ("char(2)", "FF41", DecodeError),
-        ("varchar(5)", "0002FF41", DecodeError),
+        ("int8", "00020000000000000000", "bad_value"),
+        ("boolean", "0002", "bad_value"),
+        ("boolean", "0200", "bad_value"),
+        ("date", "7FFFFFFF", "bad_value"),
+        ("lvarchar(5)", "000102", "bad_value"),
+        ("decimal(4,2)", "C16400", "bad_decimal"),
+        ("decimal(4,2)", "3E6416", "bad_decimal"),
+        ("decimal(4,2)", "3E2B64", "bad_decimal"),
+        ("decimal(4,2)", "800001", "bad_decimal"),
+        ("datetime year to second", "C7141803640C2238", "bad_decimal"),
+        ("datetime year to second", "384EC70602003B00", "bad_decimal"),
+        ("datetime year to second", "C71418031B182238", "bad_datetime"),
+        ("datetime year to second", "8000000000000000", "bad_datetime"),
+        ("datetime year to day", "C41417021D", "bad_datetime"),
+        ("datetime month to day", "C2021E", "bad_datetime"),
+        ("datetime hour to second", "3C57412C", "bad_datetime"),
+        ("datetime year to fraction", "C71418031B0C22380A05", "bad_datetime"),
+        ("datetime fraction to fraction(3)", "C00C22", "bad_datetime"),
+        ("interval day to second", "C401180000", "bad_datetime"),
+        ("varchar(5)", "0341", "size_array"),
+        ("varchar(5)", "0003" + "4141", "size_array"),
+        ("lvarchar(5)", "00030041", "size_array"),
+        ("char(2)", "FF41", "decode"),
+        ("varchar(5)", "0002FF41", "decode"),
     ],
 )
-def test_value_that_is_none_names_its_place(spelled: str, slot: str, error: type[Any]) -> None:
-    with pytest.raises(error) as caught:
+def test_value_that_is_none_names_its_place(spelled: str, slot: str, error: str) -> None:
+    with refused(error) as caught:
         read(spelled, slot)
     assert (caught.value.table, caught.value.sequence, caught.value.column) == (
         "app.item",
@@ -229,9 +228,9 @@ def test_options_shape_values() -> None:
     assert read("decimal(4)", "C15000", decimal_no_scale="zero") == Decimal(80)
     assert read("char(2)", "FF41", charset_errors="replace") == "\ufffdA"
     assert read("varchar(5)", "0002D6D0", charset="gb18030") == "中"
-    with pytest.raises(SizeArrayError):
+    with refused("size_array"):
         read("varchar(5)", "000141", varchar_prefix=1)
-    with pytest.raises(SizeArrayError):
+    with refused("size_array"):
         read("varchar(5)", "0141", varchar_prefix=2)
 
 
@@ -310,7 +309,7 @@ def test_values_of_other_types_are_written(spelled: str, value: Value, slot: str
     ],
 )
 def test_value_out_of_range_is_refused(spelled: str, value: Value) -> None:
-    with pytest.raises(ValueRange):
+    with refused("value_range"):
         written(spelled, value)
 
 
@@ -369,6 +368,6 @@ def test_what_reads_as_a_datetime_or_interval_is_written_alike(spelled: str, raw
     slot = bytes([first]) + bytes(digit % 13 for digit in raw[1:width])
     try:
         value = read(spelled, slot.hex())
-    except (BadDatetime, BadDecimal):
+    except ColumnError:
         return
     assert read(spelled, written(spelled, value)) == value

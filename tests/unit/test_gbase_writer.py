@@ -10,23 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from shared import refused
 
 from eventlog.changes.format import Report
-from eventlog.errors import (
-    ConfigError,
-    FormatError,
-    NeedsQueryBack,
-    NeedsRowCodec,
-    NotExpressible,
-    SchemaMissing,
-    ValueRange,
-)
+from eventlog.errors import ConfigError, EventlogError, FormatError, NotExpressible
 from eventlog.gbase.format import FORMAT
 from eventlog.gbase.layout import Column, parse_type, split_columns
 from eventlog.gbase.options import ReadOptions, WriteOptions
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
-from eventlog.gbase.values import DecodeError
 from eventlog.gbase.writer import write_stream
 from eventlog.model import Change, ChangeOp, Lob
 from eventlog.testing.gbase_workload import ALL_TYPES, play, random_value
@@ -177,7 +169,7 @@ def test_nothing_of_a_transaction_is_written_that_cannot_be_whole() -> None:
         report := Report(strict=True),
     )
     assert names(next(pieces) + next(pieces)) == ["TABSCHEM", "BEGINTX", "INSERT", "COMMTX"]
-    with pytest.raises(ValueRange, match=r"'id' of 'app\.item'"):
+    with refused("value_range", match=r"'id' of 'app\.item'"):
         next(pieces)
     assert report.written == 1
 
@@ -231,18 +223,20 @@ def test_a_deleted_row_has_null_where_it_is_not_known() -> None:
 @pytest.mark.parametrize(
     ("one", "error"),
     [
-        (change(ChangeOp.INSERT, extras={"query_back": "row"}), NeedsQueryBack),
-        (change(ChangeOp.INSERT, extras={"part1": b"x"}), NeedsRowCodec),
-        (change(ChangeOp.DELETE, extras={"part1": b"x"}), NeedsRowCodec),
+        (change(ChangeOp.INSERT, extras={"query_back": "row"}), "needs_query_back"),
+        (change(ChangeOp.INSERT, extras={"part1": b"x"}), "needs_row_codec"),
+        (change(ChangeOp.DELETE, extras={"part1": b"x"}), "needs_row_codec"),
         (change(ChangeOp.INSERT, after={**ROW, "phone.number": ("1", "2")}), NotExpressible),
         (change(ChangeOp.INSERT, after={**ROW, "name": Lob(b"x")}), NotExpressible),
         (change(ChangeOp.INSERT, after={**ROW, "name": b"x"}), NotExpressible),
-        (change(ChangeOp.INSERT, after={**ROW, "price": Decimal("0.001")}), ValueRange),
-        (Change("app", "other", ChangeOp.TRUNCATE), SchemaMissing),
+        (change(ChangeOp.INSERT, after={**ROW, "price": Decimal("0.001")}), "value_range"),
+        (Change("app", "other", ChangeOp.TRUNCATE), "schema_missing"),
     ],
 )
-def test_what_a_stream_cannot_hold_is_refused(one: Change, error: type[FormatError]) -> None:
-    with pytest.raises(error):
+def test_what_a_stream_cannot_hold_is_refused(
+    one: Change, error: str | type[EventlogError]
+) -> None:
+    with refused(error):
         written([one])
 
 
@@ -366,7 +360,7 @@ def test_a_file_is_written_whole_or_not_at_all_and_read(tmp_path: Path) -> None:
     FORMAT.write([insert(1), insert(2)], str(target), options, report)
     assert report.written == 2
     before = target.read_bytes()
-    with pytest.raises(ValueRange):
+    with refused("value_range"):
         FORMAT.write(
             [insert(3, "A"), insert(2**31, "B")], str(target), options, Report(strict=True)
         )
@@ -393,7 +387,7 @@ def test_a_row_that_cannot_be_read_is_passed_over_and_the_last_one_left_is_the_l
         (2, True),
     ]
     assert report.counters == {"decode app.item.name": 1}
-    with pytest.raises(DecodeError):
+    with refused("decode"):
         list(FORMAT.read(str(tmp_path), {}, Report(strict=True)))
 
 

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from linter_queue import commit, read, rollback, row
+from shared import refused
 
-from eventlog.errors import ConfigError, UnknownOperation
-from eventlog.linter.dispatch_tables import BadColumnValue, Destination, DispatchRow
-from eventlog.linter.operations import FIELDS, BadLength, MissingPart, TypContradiction, parts
+from eventlog.errors import ConfigError
+from eventlog.linter.dispatch_tables import Destination, DispatchRow
+from eventlog.linter.operations import FIELDS, parts
 from eventlog.linter.writer import SystemLog
 
 # TYP, LEN1, LEN2 of a row, and what each table says: an operation (op), the end of a transaction,
@@ -21,36 +22,36 @@ CODES = [
     (1, 2, 0, "op", "op"),
     (2, 2, 0, "op", "op"),
     (3, 1, 1, "op", "op"),
-    (4, 0, 0, "end", TypContradiction),
-    (4, 2, 0, TypContradiction, "op"),
-    (4, 0, 2, TypContradiction, TypContradiction),
-    (4, 1, 1, TypContradiction, TypContradiction),
-    (5, 0, 0, UnknownOperation, "end"),
-    (5, 2, 0, UnknownOperation, UnknownOperation),
-    (7, 2, 0, "op", UnknownOperation),
-    (7, 0, 0, "op", UnknownOperation),
-    (8, 1, 1, "op", UnknownOperation),
-    (9, 2, 0, "op", UnknownOperation),
-    (10, 0, 0, "end", UnknownOperation),
-    (10, 2, 0, TypContradiction, UnknownOperation),
-    (0, 0, 0, UnknownOperation, UnknownOperation),
-    (6, 2, 0, UnknownOperation, UnknownOperation),
-    (11, 2, 0, UnknownOperation, UnknownOperation),
-    (-1, 2, 0, UnknownOperation, UnknownOperation),
-    (1, 1, 1, TypContradiction, TypContradiction),
-    (2, 1, 1, TypContradiction, TypContradiction),
-    (9, 1, 1, TypContradiction, UnknownOperation),
-    (1, 0, 0, TypContradiction, TypContradiction),
-    (2, 0, 0, TypContradiction, TypContradiction),
-    (3, 0, 2, TypContradiction, TypContradiction),
-    (3, 2, 0, TypContradiction, TypContradiction),
-    (9, 0, 0, TypContradiction, UnknownOperation),
-    (2, -1, 0, BadLength, BadLength),
-    (3, 1, -1, BadLength, BadLength),
-    (10, -1, 0, BadLength, UnknownOperation),
-    (4, -1, 0, BadLength, BadLength),
-    (5, -1, 0, UnknownOperation, BadLength),
-    (6, -1, 0, UnknownOperation, UnknownOperation),
+    (4, 0, 0, "end", "typ_contradiction"),
+    (4, 2, 0, "typ_contradiction", "op"),
+    (4, 0, 2, "typ_contradiction", "typ_contradiction"),
+    (4, 1, 1, "typ_contradiction", "typ_contradiction"),
+    (5, 0, 0, "unknown_operation", "end"),
+    (5, 2, 0, "unknown_operation", "unknown_operation"),
+    (7, 2, 0, "op", "unknown_operation"),
+    (7, 0, 0, "op", "unknown_operation"),
+    (8, 1, 1, "op", "unknown_operation"),
+    (9, 2, 0, "op", "unknown_operation"),
+    (10, 0, 0, "end", "unknown_operation"),
+    (10, 2, 0, "typ_contradiction", "unknown_operation"),
+    (0, 0, 0, "unknown_operation", "unknown_operation"),
+    (6, 2, 0, "unknown_operation", "unknown_operation"),
+    (11, 2, 0, "unknown_operation", "unknown_operation"),
+    (-1, 2, 0, "unknown_operation", "unknown_operation"),
+    (1, 1, 1, "typ_contradiction", "typ_contradiction"),
+    (2, 1, 1, "typ_contradiction", "typ_contradiction"),
+    (9, 1, 1, "typ_contradiction", "unknown_operation"),
+    (1, 0, 0, "typ_contradiction", "typ_contradiction"),
+    (2, 0, 0, "typ_contradiction", "typ_contradiction"),
+    (3, 0, 2, "typ_contradiction", "typ_contradiction"),
+    (3, 2, 0, "typ_contradiction", "typ_contradiction"),
+    (9, 0, 0, "typ_contradiction", "unknown_operation"),
+    (2, -1, 0, "bad_length", "bad_length"),
+    (3, 1, -1, "bad_length", "bad_length"),
+    (10, -1, 0, "bad_length", "unknown_operation"),
+    (4, -1, 0, "bad_length", "bad_length"),
+    (5, -1, 0, "unknown_operation", "bad_length"),
+    (6, -1, 0, "unknown_operation", "unknown_operation"),
 ]
 
 
@@ -62,11 +63,11 @@ def test_code_and_lengths(
     expected = fields if table == "fields" else prose
     given = row(typ, 100, b"ab", len1=len1, len2=len2)
     end = commit(200, typ=4 if table == "fields" else 5)
-    if isinstance(expected, str):
+    if expected in ("op", "end"):
         made = read(given, end, typ_table=table)
         assert len(made) == (1 if expected == "op" and typ not in (7, 8) else 0)
     else:
-        with pytest.raises(expected):
+        with refused(expected):
             read(given, end, typ_table=table)
 
 
@@ -95,23 +96,23 @@ FULL = bytes(range(250)) * 14  # 3500 bytes, cut to 3400 below
 @pytest.mark.parametrize(
     ("rows", "error"),
     [
-        (rows_of((2, 0, 1, 0, b"a"), (2, 2, 1, 0, b"a")), MissingPart),
-        (rows_of((2, 0, 1, 0, b"a"), (2, 0, 1, 0, b"a")), MissingPart),
-        (rows_of((2, 1, 1, 0, b"a")), MissingPart),
-        (rows_of((2, -1, 1, 0, b"a")), MissingPart),
-        (rows_of((2, 1, -1, 0, b"a")), MissingPart),
-        (rows_of((2, 0, 2, 0, b"a")), BadLength),
-        (rows_of((2, 0, 3401, 0, FULL[:3400])), BadLength),
-        (rows_of((2, 0, 3400, 0, FULL[:3400]), (2, 1, 3401, 0, FULL)), BadLength),
-        (rows_of((2, 0, 1, 0, b"a"), (2, 1, -1, 0, b"a")), BadLength),
-        (rows_of((2, 0, 1, 0, b"a"), (2, 1, 0, 1, b"a")), TypContradiction),
-        (rows_of((2, 0, 3400, 1, b"a")), TypContradiction),
-        (rows_of((3, 0, 4000, -500, b"a")), BadLength),
-        (rows_of((3, 0, 4000, -4000, b"a")), BadLength),
+        (rows_of((2, 0, 1, 0, b"a"), (2, 2, 1, 0, b"a")), "missing_part"),
+        (rows_of((2, 0, 1, 0, b"a"), (2, 0, 1, 0, b"a")), "missing_part"),
+        (rows_of((2, 1, 1, 0, b"a")), "missing_part"),
+        (rows_of((2, -1, 1, 0, b"a")), "missing_part"),
+        (rows_of((2, 1, -1, 0, b"a")), "missing_part"),
+        (rows_of((2, 0, 2, 0, b"a")), "bad_length"),
+        (rows_of((2, 0, 3401, 0, FULL[:3400])), "bad_length"),
+        (rows_of((2, 0, 3400, 0, FULL[:3400]), (2, 1, 3401, 0, FULL)), "bad_length"),
+        (rows_of((2, 0, 1, 0, b"a"), (2, 1, -1, 0, b"a")), "bad_length"),
+        (rows_of((2, 0, 1, 0, b"a"), (2, 1, 0, 1, b"a")), "typ_contradiction"),
+        (rows_of((2, 0, 3400, 1, b"a")), "typ_contradiction"),
+        (rows_of((3, 0, 4000, -500, b"a")), "bad_length"),
+        (rows_of((3, 0, 4000, -4000, b"a")), "bad_length"),
     ],
 )
-def test_rows_that_are_no_operation(rows: list[DispatchRow], error: type[Exception]) -> None:
-    with pytest.raises(error, match="SYSLOG_ADDR 0:100"):
+def test_rows_that_are_no_operation(rows: list[DispatchRow], error: str) -> None:
+    with refused(error, match="SYSLOG_ADDR 0:100"):
         parts(rows)
 
 
@@ -162,7 +163,7 @@ def test_an_empty_four_is_judged_at_the_end_of_its_transaction(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     empty = row(4, 100, b"ab", len1=0, len2=0)
-    with pytest.raises(TypContradiction, match="is typ_table prose right here"):
+    with refused("typ_contradiction", match="is typ_table prose right here"):
         read(empty, commit(200, typ=5), typ_table="prose")
     other = row(2, 50, b"a", transaction=7)
     assert len(read(other, empty, commit(60, typ=5, transaction=7), typ_table="prose")) == 1
@@ -182,7 +183,7 @@ def test_operations_dropped_at_the_end_are_not_checked() -> None:
 
 
 def test_a_row_with_another_address_ends_an_operation() -> None:
-    with pytest.raises(MissingPart, match="part 0 is missing"):
+    with refused("missing_part", match="part 0 is missing"):
         read(
             row(2, 100, b"a"),
             row(2, 200, b"b", oper_date=b"\x42\x41\x4b\xaf\0\1"),
@@ -200,7 +201,7 @@ def test_operations_of_several_tables_at_one_address_are_told_apart() -> None:
 def test_what_is_not_looked_at_may_be_anything() -> None:
     strange = {"data": "no hex", "tabnum_src": "x", "rowid_src": "x", "blobatr": None}
     assert len(read(row(2, 100, b"a"), commit(200, **strange))) == 1
-    with pytest.raises(BadColumnValue):
+    with refused("bad_column_value"):
         read(row(2, 100, b"a", data="no hex"), commit(200))
-    with pytest.raises(BadColumnValue, match="TABNUM_SRC"):
+    with refused("bad_column_value", match="TABNUM_SRC"):
         read(row(2, 100, b"a", tabnum_src="x"), commit(200))

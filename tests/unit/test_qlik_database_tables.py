@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from shared import refused
 from sqlalchemy.dialects import mssql, mysql, oracle, postgresql, sqlite
 from sqlalchemy.schema import CreateTable
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, DatabaseError, FormatError
 from eventlog.model import Change, ChangeOp, Row
-from eventlog.qlik.change_rows import MissingHeader, new_layout
+from eventlog.qlik.change_rows import new_layout
 from eventlog.qlik.change_table_format import FORMAT
 from eventlog.qlik.columns import CLASSES, columns_from_json
 from eventlog.qlik.database_tables import change_table
@@ -213,7 +214,7 @@ def test_what_was_written_without_changes_is_read_without_changes(url: str) -> N
 
 def test_a_table_without_needed_headers_is_refused(url: str) -> None:
     query(url, "CREATE TABLE tag__ct (id varchar(20), header__change_oper varchar(1))")
-    with pytest.raises(MissingHeader, match="header__change_seq"):
+    with refused("missing_header", match="header__change_seq"):
         get(url)
 
 

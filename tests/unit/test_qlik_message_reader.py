@@ -22,16 +22,14 @@ from message_samples import (
     records,
     write,
 )
+from shared import refused
 
 from eventlog.changes.format import Report
-from eventlog.errors import ConfigError, FormatError, InvalidChange, UnknownOperation
+from eventlog.errors import ConfigError, EventlogError, FormatError, InvalidChange
 from eventlog.model import ChangeOp
-from eventlog.qlik.envelope import BadEnvelope, BadMagic, Message, UnknownSchema, avro_envelope
-from eventlog.qlik.masks import BadMask
+from eventlog.qlik.envelope import BadEnvelope, Message, UnknownSchema, avro_envelope
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
-from eventlog.qlik.sequence import BadSequence
-from eventlog.qlik.values import BadMessageValue
 
 ROWS = {"data": DATA, "beforeData": BEFORE}
 INSERT = {**HEADERS, "operation": "INSERT", "changeMask": None, "columnMask": None}
@@ -122,14 +120,14 @@ def test_optional_headers_may_be_missing(name: str) -> None:
 @pytest.mark.parametrize(
     ("headers", "error"),
     [
-        ({"operation": "UPSERT"}, UnknownOperation),
-        ({"operation": None}, UnknownOperation),
-        ({"changeSequence": ""}, BadSequence),
-        ({"changeSequence": None}, BadSequence),
-        ({"changeSequence": "1" * 34}, BadSequence),
-        ({"changeSequence": "20241310120000000000000000000000012"}, BadSequence),
-        ({"changeMask": "0G"}, BadMask),
-        ({"columnMask": "-1"}, BadMask),
+        ({"operation": "UPSERT"}, "unknown_operation"),
+        ({"operation": None}, "unknown_operation"),
+        ({"changeSequence": ""}, "bad_sequence"),
+        ({"changeSequence": None}, "bad_sequence"),
+        ({"changeSequence": "1" * 34}, "bad_sequence"),
+        ({"changeSequence": "20241310120000000000000000000000012"}, "bad_sequence"),
+        ({"changeMask": "0G"}, "bad_mask"),
+        ({"columnMask": "-1"}, "bad_mask"),
         ({"timestamp": "yesterday"}, BadEnvelope),
         ({"timestamp": "0001-01-01T00:00:00+14:00"}, BadEnvelope),
         ({"transactionEventCounter": "one"}, BadEnvelope),
@@ -142,27 +140,26 @@ def test_optional_headers_may_be_missing(name: str) -> None:
         ({"transactionEventCounter": -1}, BadEnvelope),
         ({"transactionEventCounter": True}, BadEnvelope),
         ({"transactionEventCounter": [1]}, BadEnvelope),
-        ({"changeMask": 4}, BadMask),
-        ({"columnMask": [7]}, BadMask),
+        ({"changeMask": 4}, "bad_mask"),
+        ({"columnMask": [7]}, "bad_mask"),
         ({"transactionId": {"a": 1}}, BadEnvelope),
         ({"timestamp": 20240510}, BadEnvelope),
         ({"transactionLastEvent": "maybe"}, BadEnvelope),
     ],
 )
 def test_headers_that_cannot_be_read_are_errors_by_their_names(
-    headers: dict[str, Any], error: type[Exception]
+    headers: dict[str, Any], error: str | type[EventlogError]
 ) -> None:
-    with pytest.raises(error) as caught:
+    with refused(error):
         read_item(envelope({**ROWS, "headers": {**HEADERS, **headers}}))
-    assert type(caught.value) is error
 
 
 @pytest.mark.parametrize(
     ("record", "error"),
     [
-        (envelope({**ROWS, "headers": HEADERS}, magic="xxMSG"), BadMagic),
-        (envelope({**ROWS, "headers": HEADERS}, magic=None), BadMagic),
-        ({"message": {**ROWS, "headers": HEADERS}}, BadMagic),
+        (envelope({**ROWS, "headers": HEADERS}, magic="xxMSG"), "bad_magic"),
+        (envelope({**ROWS, "headers": HEADERS}, magic=None), "bad_magic"),
+        ({"message": {**ROWS, "headers": HEADERS}}, "bad_magic"),
         (envelope({**ROWS, "headers": HEADERS}, type="XX"), BadEnvelope),
         (envelope([1]), BadEnvelope),  # type: ignore[arg-type]
         (envelope({"data": [1], "headers": HEADERS}), BadEnvelope),
@@ -171,20 +168,19 @@ def test_headers_that_cannot_be_read_are_errors_by_their_names(
         (envelope({**ROWS, "headers": HEADERS}, messageSchemaId=7), BadEnvelope),
         (envelope({**ROWS, "headers": HEADERS}, messageSchema={"type": "record"}), BadEnvelope),
         (envelope({**ROWS, "headers": {**HEADERS, "table": ["item"]}}), BadEnvelope),
-        (b"[" * 2000, BadMagic),
+        (b"[" * 2000, "bad_magic"),
         (b'{"message":' + b"[" * 2000 + b"]" * 2000 + b"}", BadEnvelope),
         (b'{"data":' + b"[" * 200 + b"]" * 200 + b"}", BadEnvelope),
         (b'{"data":{"id":1e99999999999999999999}}', BadEnvelope),
         (b"{", BadEnvelope),
-        (b"xxMSG\x04DT\x00", BadMagic),
-        (b"", BadMagic),
+        (b"xxMSG\x04DT\x00", "bad_magic"),
+        (b"", "bad_magic"),
         (envelope({"data": None, "beforeData": None, "headers": HEADERS}), InvalidChange),
     ],
 )
-def test_records_that_are_no_messages(record: Any, error: type[Exception]) -> None:
-    with pytest.raises(error) as caught:
+def test_records_that_are_no_messages(record: Any, error: str | type[EventlogError]) -> None:
+    with refused(error):
         read_item(record)
-    assert type(caught.value) is error
 
 
 @pytest.mark.parametrize("operation", ["READ", "read", "Refresh"])
@@ -434,7 +430,7 @@ def test_integers_are_read_within_the_range_of_their_column(type: str) -> None:
         "Infinity",
     ):
         begun = process_time()
-        with pytest.raises(BadMessageValue):
+        with refused("bad_message_value"):
             value(str(text))
         assert process_time() - begun < 0.2  # an exponent of seven digits took ten minutes
 
@@ -444,7 +440,7 @@ def test_integers_are_read_within_the_range_of_their_column(type: str) -> None:
 )
 def test_a_numeric_whose_exponent_is_out_of_all_reason_is_refused(number: str) -> None:
     data = f'{{"data":{{"numeric":{number}}},"headers":{json.dumps(INSERT)}}}'.encode()
-    with pytest.raises(BadMessageValue, match="no NUMERIC"):
+    with refused("bad_message_value", match="no NUMERIC"):
         read(data, schema="app", table="item", columns=number_columns("NUMERIC"))
 
 
@@ -455,7 +451,7 @@ def test_a_number_that_no_real_holds_is_not_infinite() -> None:
         ({}, "1e400"),
     ):
         data = f'{{"data":{{"real8":{text}}},"headers":{json.dumps(INSERT)}}}'.encode()
-        with pytest.raises(BadMessageValue):
+        with refused("bad_message_value"):
             read(data, schema="app", table="item", columns=columns)
     (change,) = read({"data": {"real8": "Infinity"}, "headers": INSERT}, schema="app", table="item",
                      columns=number_columns("REAL8"))  # fmt: skip

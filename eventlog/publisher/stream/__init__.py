@@ -26,9 +26,6 @@ class SourceAway(EventlogError):
     """The source cannot be read now."""
 
     code = "source_away"
-    cure = (
-        "Wait: the publisher opens it again by itself. If it lasts, check the source and [source]."
-    )
 
 
 class SourceLost(EventlogError):
@@ -37,10 +34,6 @@ class SourceLost(EventlogError):
     """
 
     code = "source_lost"
-    cure = (
-        "Put the files back as they were read. If they are gone, load the tables anew and begin "
-        "at a new position."
-    )
 
 
 class BadToken(ConfigError):

@@ -16,7 +16,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from eventlog.changes.format import Report
-from eventlog.errors import ConfigError, NeedsRowCodec
+from eventlog.errors import ConfigError
 from eventlog.linter.codec import catalog_table
 from eventlog.linter.dispatch_tables import TableAttrs, signed, stripped
 from eventlog.linter.format import PLACE, QueuePoller, SourceOptions, column_of, find_table
@@ -75,7 +75,7 @@ class DispatchQueue:
                         f"the row of {change.table!r} at {change.position} cannot be decoded by "
                         f"{self.options.codec}"
                     )
-                    yield Failure(event_id, NeedsRowCodec.code, why)
+                    yield Failure(event_id, "needs_row_codec", why)
                 else:
                     yield Read(change, event_id)
             marked = poller.restart_token

@@ -501,8 +501,7 @@ def _add_events(run: Run, read: Read) -> None:
             if piece is not None:
                 written.append((event_id, objects, part, piece))
     except (FormatError, RowError) as error:
-        code = error.row_code if isinstance(error, RowError) else error.code
-        run.not_sent(Failure(read.event_id, code, str(error), change_json.dumps(change)))
+        run.not_sent(Failure(read.event_id, error.code, str(error), change_json.dumps(change)))
         return
     except (EventlogError, MemoryError):
         raise

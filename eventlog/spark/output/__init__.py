@@ -69,7 +69,7 @@ class OutputFormat:
     ConfigError. ``renderer`` returns the function that makes blobs of groups, in the stages that
     fold them. ``render_sent`` and ``write_sent`` are for formats whose events in flight keep their
     envelopes. ``needs_log_rows`` says whether whole rows of the log are needed. ``folders`` returns
-    the possible folders of the output; it raises FormatError, MaskTooWide for classes that the
+    the possible folders of the output; it raises FormatError for classes that the
     format cannot hold. ``finish`` writes the files that the directory has once, from all files and
     the last state of the numbering, and returns their names.
     """

@@ -28,7 +28,7 @@ from eventlog.core.events import READS, CurrentRow, Decided, Decision, QueryBack
 from eventlog.core.fold import object_of
 from eventlog.core.options import parse_options, same_fields
 from eventlog.core.typed import is_multi_valued
-from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError, ValueRange, shown
+from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError, shown
 from eventlog.files.tabular import SUFFIXES, csv_line, json_line
 from eventlog.log.reading import group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
@@ -111,7 +111,7 @@ class _Table:
 
 
 def _tables(job: Job) -> dict[str, _Table]:
-    """Return the change tables of all classes by name. Raises MaskTooWide, FormatError for classes
+    """Return the change tables of all classes by name. Raises FormatError for classes
     that no change table can hold.
     """
     classes = catalog(job)
@@ -359,7 +359,7 @@ class _TableWriter:
         return [convert((value,))[0] for value in values]
 
     def check(self, rows: Sequence[_Stored]) -> None:
-        """Raise NotExpressible, ValueRange, BadValue for rows that cannot be stored."""
+        """Raise NotExpressible, BadValue for rows that cannot be stored."""
         for row in rows:
             values = row[self._fixed :]
             for name, value in zip(self._table.layout.names, values, strict=True):
@@ -375,8 +375,9 @@ class _TableWriter:
                 try:
                     pa.array(stored, type)
                 except (pa.ArrowException, ValueError, TypeError, OverflowError) as error:
-                    raise ValueRange(
-                        f"{shown(str(value))} of {self._what}.{column.name} is no {type}: {error}"
+                    raise NotExpressible(
+                        f"{shown(str(value))} of {self._what}.{column.name} is no {type}: {error}",
+                        code="value_range",
                     ) from None
 
 
