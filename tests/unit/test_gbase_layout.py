@@ -51,7 +51,7 @@ def test_every_type_reads_back_in_both_size_orders_and_prefixes(prefix: int, ord
     ("sizes", "payload", "error", "column"),
     [
         ((4,), "0000000F0002" + "4142" + "43", "row_length", "v"),
-        ((5,), "0000000F0002" + "4142", "size_array", "v"),
+        ((5,), "0000000F0002" + "4142", "row_length", "v"),
         ((0,), "0000000F", "size_array", "v"),
         ((3,), "0000000F0002" + "4142", "row_length", "v"),
         ((4,), "0000000F0005" + "4142", "size_array", "v"),
