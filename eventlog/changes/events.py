@@ -528,20 +528,28 @@ def _attribute(
     values = [value for _, several in steps for value in several]
     value_type, write = _value_writer(attribute, values, options.values)
     try:
-        written = tuple(
-            Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps
-        )
+        written = _written(steps, write)
     except RowError as error:
         raise refused_column(change, name, error) from error
-    if value_type == "int" and any(
-        text in EXACT_WORDS for _, several in written for text in several
-    ):
+    if value_type == "int" and _has_exact_word(written):
         value_type = "string"
     if options.truncated is not None and any(
         _loses_fraction(value, value_type) for value in values
     ):
         options.truncated(column_name(change, name))
     return AttributeSteps(name, value_type, written)
+
+
+def _written(steps: Sequence[ValueStep], write: Callable[[str], str]) -> tuple[Step, ...]:
+    """Return the steps with their values as text."""
+    return tuple(
+        Step(op, tuple(write(to_text(value)) for value in several)) for op, several in steps
+    )
+
+
+def _has_exact_word(steps: Iterable[Step]) -> bool:
+    """Return True if a value is a word such as NaN, which no integer is."""
+    return any(text in EXACT_WORDS for _, several in steps for text in several)
 
 
 def _value_writer(

@@ -579,24 +579,45 @@ def whole_images(
             f"a row of {table!r} is there in raw parts alone: give the reader a row codec",
             code="needs_row_codec",
         )
-    key = dict(change.key or ())
-    is_deleted = change.op is ChangeOp.DELETE
-    images = [{**key, **((change.before if is_deleted else change.after) or {})}]
-    if change.op is ChangeOp.UPDATE and (change.before or needs_before):
-        images.insert(0, {**dict(old_key(change) or ()), **(change.before or {})})
-    for image in images:
-        if unknown := image.keys() - names:
-            raise NotExpressible(
-                f"{change.op} of {table!r} has the column {min(unknown)!r}, which its description "
-                "in the target does not list: add it there, with a type that the format has",
-                column_name(change, min(unknown)),
-            )
-    if is_deleted:
+    images = _known_images(change, needs_before)
+    _refuse_columns_beyond(names, change, images)
+    if change.op is ChangeOp.DELETE:
         for name in sorted(names - images[0].keys()):
             count(f"{FILLED} {column_name(change, name)}")
         return [{**dict.fromkeys(names), **images[0]}]
     if all(names <= image.keys() for image in images):
         return images
+    return _completed(change, names, images, complete)
+
+
+def _known_images(change: Change, needs_before: bool) -> list[dict[str, Value]]:
+    """Return the rows of ``whole_images`` with the columns that the change knows."""
+    row = change.before if change.op is ChangeOp.DELETE else change.after
+    images = [{**dict(change.key or ()), **(row or {})}]
+    if change.op is ChangeOp.UPDATE and (change.before or needs_before):
+        images.insert(0, {**dict(old_key(change) or ()), **(change.before or {})})
+    return images
+
+
+def _refuse_columns_beyond(names: frozenset[str], change: Change, images: Iterable[Row]) -> None:
+    """Raise NotExpressible for a column that is not among the names of the target's columns."""
+    for image in images:
+        if unknown := image.keys() - names:
+            raise NotExpressible(
+                f"{change.op} of {full_name(change.schema, change.table)!r} has the column "
+                f"{min(unknown)!r}, which its description in the target does not list: add it "
+                "there, with a type that the format has",
+                column_name(change, min(unknown)),
+            )
+
+
+def _completed(
+    change: Change, names: frozenset[str], images: Iterable[Row], complete: Complete | None
+) -> list[dict[str, Value]]:
+    """Return the rows with the columns that they lack, taken from the whole row that ``complete``
+    returns. Raises FormatError if there is no row at all, NotExpressible for columns that it lacks.
+    """
+    table = full_name(change.schema, change.table)
     row = None if complete is None else complete(change.schema, change.table, change.key)
     way_out = "read a format that has them, or give the writer's option complete from Python"
     if row is None and change.after is None:
@@ -605,7 +626,7 @@ def whole_images(
     for image in images:
         if missing := names - image.keys() - row.keys():
             raise NotExpressible(
-                f"{change.op} of {table!r} with key {key} lacks the columns "
+                f"{change.op} of {table!r} with key {dict(change.key or ())} lacks the columns "
                 f"{', '.join(sorted(missing))}, and the format holds whole rows: {way_out}"
             )
     return [{**{name: row[name] for name in names - image.keys()}, **image} for image in images]

@@ -203,11 +203,7 @@ def change_to_rows(
     here. ``now`` is aware and serves as event_time if the commit time is unknown. Raises
     NotExpressible, FormatError.
     """
-    if options.schema is not None and change.schema not in (None, options.schema):
-        raise NotExpressible(
-            f"{change.op} of {change.schema}.{change.table} at {change.position}: the log is of "
-            f"schema {options.schema}; convert the tables of {change.schema} to a log of their own"
-        )
+    _refuse_other_schema(change, options.schema)
     object_class = class_of_change(catalog, change)
     moment = (change.commit_time or now).astimezone(time_zone_named(options.time_zone))
     event_time = to_text(moment.replace(tzinfo=None))
@@ -235,6 +231,15 @@ def change_to_rows(
     if change.op is not ChangeOp.UPDATE or old != new:
         return [*(writer.delete(old) if old != new else ()), *writer.insert(new, after)]
     return writer.update(new, after, written_columns(writer.change))
+
+
+def _refuse_other_schema(change: Change, schema: str | None) -> None:
+    """Raise NotExpressible for a change of a schema that is not the log's."""
+    if schema is not None and change.schema not in (None, schema):
+        raise NotExpressible(
+            f"{change.op} of {change.schema}.{change.table} at {change.position}: the log is of "
+            f"schema {schema}; convert the tables of {change.schema} to a log of their own"
+        )
 
 
 class _RowWriter(NamedTuple):

@@ -12,7 +12,7 @@ looked up once (``lru_cache``). In return the order of the fields stands in each
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import Any, Final, TypeAlias
@@ -269,24 +269,39 @@ def _images(
     changed = frozenset(new)
     extras = _NO_EXTRAS
     if query_back is not None and current is not None:
-        extras = {"query_back": "row" if kind in READS_ROW else "field"}
         named = [attribute for _, _, _, attribute, _, _ in rows if attribute is not None]
         changed |= {attribute.name for attribute in named if not attribute.is_key}
-        if current is not UNREAD:
-            read_back = {
-                attribute.name: _read_back(attribute, current, value_of) for attribute in query_back
-            }
-            after = {**dict(key), **read_back, **new}
-        elif kind in READS_ROW:
-            after = None
-        elif query_back:
-            after = None
-            extras |= {"columns": [attribute.name for attribute in query_back], "known": new}
+        after, extras = _queried_back(kind, dict(key), new, query_back, current, value_of)
     if op is _INSERT or kind == UPDATE_ROW_QUERY_BACK:
         return op, None, after, None, extras
     if not changed:
         return None
     return op, {**dict(key), **old} if old else None, after, changed, extras
+
+
+def _queried_back(
+    kind: int,
+    key: _Columns,
+    new: _Columns,
+    query_back: Sequence[Attribute],
+    current: CurrentRow,
+    value_of: _ValueOf,
+) -> tuple[_Columns | None, Mapping[str, Any]]:
+    """Return the row after a change that names columns to query back, None if it is yet to be read,
+    and the extras that tell what to read (spec/change-model.md 3.1).
+    """
+    extras = {"query_back": "row" if kind in READS_ROW else "field"}
+    if current is not UNREAD:
+        read_back = {
+            attribute.name: _read_back(attribute, current, value_of) for attribute in query_back
+        }
+        return {**key, **read_back, **new}, extras
+    if kind in READS_ROW:
+        return None, extras
+    if query_back:
+        columns = [attribute.name for attribute in query_back]
+        return None, {**extras, "columns": columns, "known": new}
+    return {**key, **new}, extras
 
 
 def _logged(
@@ -375,30 +390,44 @@ def inferred_database(rows: Iterable[LogRow], schema: str | None) -> Database:
         if not name or not _is_name(name):
             continue
         if name not in keys:
-            try:
-                key = tuple(part.name for part in table_key.parse(row.table_key))
-            except BadTableKey:
-                continue
-            if not all(map(_is_name, key)):
+            key = _key_columns(row.table_key)
+            if key is None:
                 continue
             keys[name] = key
         if row.column_name and row.event_type in FIELD_TYPES and _is_name(row.column_name):
             columns.setdefault(name, {}).setdefault(row.column_name.casefold(), row.column_name)
-    tables: list[Table] = []
-    for name, key in keys.items():
-        of_key = {column.casefold() for column in key}
-        others = [
-            column for folded, column in columns.get(name, {}).items() if folded not in of_key
-        ]
-        of_children = [
-            column for column in others if "." in column and column.partition(".")[0] not in keys
-        ]
-        plain = [column for column in others if column not in of_children]
-        tables.append(
-            Table(name, "table", tuple(Column(column, _TEXT) for column in (*key, *plain)), key)
-        )
-        tables += [_child(name, key, column) for column in of_children]
+    tables = [
+        table
+        for name, key in keys.items()
+        for table in _inferred_tables(name, key, columns.get(name, {}), keys.keys())
+    ]
     return Database("", schema, tuple(tables))
+
+
+def _key_columns(text: str | None) -> tuple[str, ...] | None:
+    """Return the names of the columns of a table_key, None if it is not readable."""
+    try:
+        names = tuple(part.name for part in table_key.parse(text))
+    except BadTableKey:
+        return None
+    return names if all(map(_is_name, names)) else None
+
+
+def _inferred_tables(
+    name: str, key: tuple[str, ...], columns: Mapping[str, str], classes: Collection[str]
+) -> Iterator[Table]:
+    """Yield the table of a class and its child tables. ``columns`` are the names that its rows
+    have in column_name, by their names without case.
+    """
+    of_key = {column.casefold() for column in key}
+    others = [column for folded, column in columns.items() if folded not in of_key]
+    of_children = [
+        column for column in others if "." in column and column.partition(".")[0] not in classes
+    ]
+    plain = [column for column in others if column not in of_children]
+    yield Table(name, "table", tuple(Column(column, _TEXT) for column in (*key, *plain)), key)
+    for column in of_children:
+        yield _child(name, key, column)
 
 
 def _is_name(text: str) -> bool:

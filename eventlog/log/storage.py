@@ -184,23 +184,36 @@ def read_rows(source: str, options: _LogOptions, refuse: _Refuse) -> Iterator[Lo
 
 
 def _records(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Row]]:
-    """Yield the place of each row, and its ten values in the order of a row's fields."""
+    """Return the place of each row, and its ten values in the order of a row's fields."""
     file_format = file_format_of(str(path), options.file_format)
     if file_format == "jsonl":
-        columns: Sequence[str] = ()
-        for number, record in tabular.read_objects(path):
-            if isinstance(record, FormatError):
-                yield "", record
-                continue
-            columns = columns or _columns(tuple(record), options, path)
-            values = [record.get(column) for column in columns]
-            yield (
-                f"line {number}",
-                [float(value) if type(value) is Decimal else value for value in values],
-            )
-        return
-    names, rows = tabular.read_csv(path) if file_format == "csv" else tabular.read_parquet(path)
-    unit = "line" if file_format == "csv" else "row"
+        return _records_of_objects(path, options)
+    if file_format == "csv":
+        return _records_of_table(path, options, *tabular.read_csv(path), "line")
+    return _records_of_table(path, options, *tabular.read_parquet(path), "row")
+
+
+def _records_of_objects(path: Path, options: _LogOptions) -> Iterator[tuple[str, tabular.Row]]:
+    """Yield the records of a file of JSON objects; the first one names the columns."""
+    columns: Sequence[str] = ()
+    for number, record in tabular.read_objects(path):
+        if isinstance(record, FormatError):
+            yield "", record
+            continue
+        columns = columns or _columns(tuple(record), options, path)
+        values = [record.get(column) for column in columns]
+        yield (
+            f"line {number}",
+            [float(value) if type(value) is Decimal else value for value in values],
+        )
+
+
+def _records_of_table(
+    path: Path, options: _LogOptions, names: Sequence[str], rows: tabular.Rows, unit: str
+) -> Iterator[tuple[str, tabular.Row]]:
+    """Yield the records of a file whose columns have these names. ``unit`` is what a file has its
+    rows in, for their places.
+    """
     places: list[int | None] = []
     for number, row in rows:
         if isinstance(row, tabular.CutOff):

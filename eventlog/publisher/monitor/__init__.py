@@ -61,9 +61,7 @@ def monitoring(
     )
     questions = None
     if not config.follows:
-        questions = Questions(
-            config, compare, partial(answers_data, activity, shows_values=settings.values)
-        )
+        questions = Questions(config, compare, partial(answers_data, activity))
     with serving(Monitor(listen, activity, metrics, status, questions, settings)):
         yield activity
 

@@ -426,7 +426,7 @@ class Questions:
 
 
 def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an explanation with hidden values, keys, document and messages."""
+    """Return an explanation with hidden values, keys, document, messages and answers."""
 
     def hide(value: Any) -> Any:
         return None if value is None else HIDDEN
@@ -453,6 +453,9 @@ def _without_values(explanation: Mapping[str, Any]) -> dict[str, Any]:
             for member in explanation["members"]
         ],
         "errors": [{**line, "message": HIDDEN} for line in explanation["errors"]],
+        "answers": [
+            {**answer, "message": answer["message"] and HIDDEN} for answer in explanation["answers"]
+        ],
         "notes": [],
         "document": hide(explanation["document"]),
     }

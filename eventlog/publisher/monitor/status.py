@@ -83,9 +83,7 @@ def _status_of(
     )
 
 
-def answers_data(
-    activity: Activity, event_id: str | None, *, shows_values: bool
-) -> list[dict[str, Any]]:
+def answers_data(activity: Activity, event_id: str | None) -> list[dict[str, Any]]:
     """Return the receiver's latest answers to an event that are not success, the newest first.
     ``event_id`` None = the row has no event.
     """
@@ -98,7 +96,7 @@ def answers_data(
             "flight": sent.flight,
             "envelope": sent.envelope,
             "level": verdict.level.name.lower(),
-            "message": verdict.message if shows_values or not verdict.message else HIDDEN,
+            "message": verdict.message,
         }
         for sent, verdict in activity.answers_to(asked_for)[:_ANSWERS_TOLD]
     ]
