@@ -52,7 +52,7 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
     "bad_column_value": (
         "A value that its column cannot hold: text for a number, DATA that is no hex digits"
     ),
-    "bad_length": "LEN1 or LEN2 that is negative, too great or beyond the bytes of DATA",
+    "bad_length": "LEN1 or LEN2 that is negative, too great or beyond DATA",
     "bad_oper_date": "An OPER_DATE that is neither six bytes nor twelve hex digits",
     "destinations_differ": "One operation has different parts for two destinations",
     "missing_part": "EXTDATA of an operation with a gap or a repetition",

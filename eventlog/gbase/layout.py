@@ -320,7 +320,7 @@ def _sizes_reader(
     table: str, columns: Sequence[Column], size_order: str, layouts: Layouts
 ) -> _SizesReader:
     """Return the function that reads the size array of a row and checks the row's length by it.
-    The function raises SizeArrayError, RowLengthError.
+    The function raises ColumnError.
     """
     variable = [column.name for column in columns if column.type.variable]
     fixed_bytes = sum(column.type.width for column in columns if not column.type.variable)
@@ -348,7 +348,7 @@ def _array_reader(
     table: str, variable: Sequence[str], size_order: str, layouts: Layouts
 ) -> _SizesReader:
     """Return the function that reads the size array of the variable columns in the byte order that
-    fits the payload, whose size it takes. The function raises SizeArrayError.
+    fits the payload, whose size it takes. The function raises ColumnError.
     """
     orders = _SIGNS if size_order == "auto" else (size_order,)
     readers = [
