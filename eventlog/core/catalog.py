@@ -317,21 +317,11 @@ def build_catalog(
         except ConfigError as error:
             unavailable[table.name] = error
     former = _former_names(was, classes, unavailable)
-    log_names: dict[str, LogName] = {}
-    for cls in classes:
-        if cls.name in unavailable:
-            continue
-        names = [name for name, owner in former.items() if owner == cls.name]
-        by_spelling = _attributes_by_spelling(cls, meta_identifiers)
-        if renamed := _former_attributes(cls, names):
-            by_spelling = (*by_spelling, renamed)
-        log_names[cls.name] = LogName(cls, None, by_spelling)
-        for child in cls.children:
-            log_names[child.table.name] = LogName(
-                cls, child, ({child.attribute.column.name: child.attribute},)
-            )
-        log_names |= {name: LogName(cls, None, by_spelling) for name in names}
     available = tuple(cls for cls in classes if cls.name not in unavailable)
+    log_names: dict[str, LogName] = {}
+    for cls in available:
+        names = [name for name, owner in former.items() if owner == cls.name]
+        log_names |= _log_names(cls, names, meta_identifiers)
     waiting = {name: owner for name, owner in former.items() if owner in unavailable}
     no_children = {
         table.name: why
@@ -339,6 +329,23 @@ def build_catalog(
         if table.name not in log_names and (why := _no_child(table, parents))
     }
     return Catalog(database.schema, available, log_names, unavailable, waiting, no_children)
+
+
+def _log_names(
+    cls: ObjectClass, former: Sequence[str], meta_identifiers: bool
+) -> dict[str, LogName]:
+    """Return the meanings of the names that rows of the log may have for a class: its own, those of
+    its child tables, and its former ones.
+    """
+    by_spelling = _attributes_by_spelling(cls, meta_identifiers)
+    if renamed := _former_attributes(cls, former):
+        by_spelling = (*by_spelling, renamed)
+    own = LogName(cls, None, by_spelling)
+    children = {
+        child.table.name: LogName(cls, child, ({child.attribute.column.name: child.attribute},))
+        for child in cls.children
+    }
+    return {cls.name: own} | children | dict.fromkeys(former, own)
 
 
 def _former_names(

@@ -308,6 +308,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
     ``xml``, BadXmlChar for a character that XML 1.0 cannot hold. Raises ConfigError for an unknown
     option value.
     """
+    character = _character if options.characters == "xml" else _unicode
     match type.kind:
         case Kind.INTEGER:
             return _whole_or_word if type.special else _integer(type.bits)
@@ -318,9 +319,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
         case Kind.BOOLEAN:
             return _boolean
         case Kind.FIXED:
-            return _fixed(
-                options.char_padding, _character if options.characters == "xml" else _unicode
-            )
+            return _fixed(options.char_padding, character)
         case Kind.BINARY:
             return _binary
         case Kind.DATE:
@@ -330,7 +329,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
         case Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return timestamp_converter(options.time_syntax, options.time_zone, special=type.special)
         case Kind.CHARACTER | Kind.UUID | Kind.OTHER:
-            return _character if options.characters == "xml" else _unicode
+            return character
 
 
 def key_normalizer(type: ColumnType) -> Converter:

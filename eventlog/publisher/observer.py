@@ -87,6 +87,20 @@ class SnapshotProgress(NamedTuple):
         return cls(data["class"], data["objects"], data["expected"], data["done"])
 
 
+class JobProgress(NamedTuple):
+    """The progress of a stage of a backlog job. ``share`` is the part that is done, 0 to 1;
+    ``rows`` were read or marked of ``total`` (0 = unknown), and ``events`` written; ``parts`` is
+    the number of its finished parts, in words; ``name`` describes the rows.
+    """
+
+    share: float = 0.0
+    rows: int = 0
+    events: int = 0
+    name: str = "rows"
+    parts: str = ""
+    total: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class Looked:
     """The facts that cost a statement, as the publisher's own session saw them between two flights.

@@ -9,7 +9,7 @@ import os
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from eventlog.errors import ConfigError, FormatError, shown
@@ -155,18 +155,6 @@ _TIMEOUT: Final = 30.0
 _LARGEST_ANSWER: Final = 16 * 1024 * 1024
 _MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 _HEADERS: Final = {"Accept": _MEDIA_TYPE, "Content-Type": _MEDIA_TYPE}
-
-
-class Registry(Protocol):
-    """A registry of schemas by their ids; ``open_registry`` opens the one of a URL.
-
-    Both methods raise RegistryError; ``schema`` raises UnknownSchema for an id that the registry
-    lacks.
-    """
-
-    def register(self, subject: str, schema: str) -> int: ...
-
-    def schema(self, schema_id: int) -> str: ...
 
 
 def prefix_of(schema_id: int) -> bytes:

@@ -25,8 +25,8 @@ from eventlog.qlik.envelope import (
     METADATA,
     BadEnvelope,
     Envelope,
+    HttpRegistry,
     Message,
-    Registry,
     UnknownSchema,
     open_avro,
     open_json,
@@ -84,7 +84,7 @@ class MessageReader:
         self,
         options: ReadOptions,
         report: Report | None = None,
-        registry: Registry | None = None,
+        registry: HttpRegistry | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._options = options

@@ -17,7 +17,14 @@ from eventlog.model import ChangeOp, KafkaRecord, Row
 from eventlog.qlik import masks
 from eventlog.qlik.avro import avro_writer, bytes_writer, parsed, record_writer
 from eventlog.qlik.columns import TEXT_TYPES, QlikColumn
-from eventlog.qlik.envelope import DATA, METADATA, Registry, avro_envelope, json_envelope, prefix_of
+from eventlog.qlik.envelope import (
+    DATA,
+    METADATA,
+    HttpRegistry,
+    avro_envelope,
+    json_envelope,
+    prefix_of,
+)
 from eventlog.qlik.message_tables import (
     MessageTable,
     WriteOptions,
@@ -107,7 +114,7 @@ class TableRecords:
         table: MessageTable,
         described: tuple[QlikColumn, ...] | None,
         options: WriteOptions,
-        registry: Registry | None,
+        registry: HttpRegistry | None,
         now: datetime,
     ) -> None:
         masks.check_capacity(table.layout)
@@ -366,7 +373,7 @@ class _Avro:
         table: MessageTable,
         schema: str,
         options: WriteOptions,
-        registry: Registry | None,
+        registry: HttpRegistry | None,
         topic: str,
     ) -> None:
         self._logical_types = options.logical_types

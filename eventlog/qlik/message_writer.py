@@ -13,7 +13,7 @@ from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, differing, full_name
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json
-from eventlog.qlik.envelope import Registry
+from eventlog.qlik.envelope import HttpRegistry
 from eventlog.qlik.message_records import Draft, TableRecords, timestamp_of
 from eventlog.qlik.message_tables import MessageTable, WriteOptions
 from eventlog.qlik.sequence import (
@@ -47,7 +47,7 @@ class MessageWriter:
         self,
         options: WriteOptions,
         report: Report | None = None,
-        registry: Registry | None = None,
+        registry: HttpRegistry | None = None,
         columns: Mapping[str, tuple[QlikColumn, ...]] | None = None,
         utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:

@@ -31,6 +31,7 @@ from eventlog.publisher.configured_classes import class_names, class_schema, wit
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.held_rows import read_recorded
+from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE
@@ -63,7 +64,6 @@ from eventlog.spark.log_source import PARTITION_ROWS, Place, place_for
 from eventlog.spark.output import COMPRESSIONS, output_format
 from eventlog.spark.preflight import counting_cores, preflight, waiting_parts
 from eventlog.spark.session import (
-    Done,
     Progress,
     as_spark_failed,
     by_number,
@@ -399,9 +399,9 @@ def _run_job(spark: SparkSession, job: Job, request: Request) -> list[PartReport
     context = context_of(spark)
     rows = sum(part.rows for part in job.parts)
     count: Callable[[int], None]
-    progress: Callable[[], Done]
+    progress: Callable[[], JobProgress]
     if context is None:  # Spark Connect does not report progress
-        count, progress = _nowhere, partial(Done, 0.0, 0, 0, total=rows)
+        count, progress = _nowhere, partial(JobProgress, 0.0, 0, 0, total=rows)
     else:
         events = context.accumulator(0)
         count, progress = events.add, spark_progress(context, job.name, rows, lambda: events.value)

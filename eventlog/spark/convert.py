@@ -36,6 +36,7 @@ from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.conversion import in_own_options, read_options, write
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.model import Change
+from eventlog.publisher.observer import JobProgress
 from eventlog.registry import format_named
 from eventlog.spark.captures import Capture, captures
 from eventlog.spark.directory import (
@@ -48,7 +49,7 @@ from eventlog.spark.directory import (
     reopen,
     resume,
 )
-from eventlog.spark.session import Done, as_spark_failed, open_session, shown, tune_collector
+from eventlog.spark.session import as_spark_failed, open_session, shown, tune_collector
 from eventlog.spark.sorting import Read, work_on
 
 
@@ -315,7 +316,7 @@ def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterato
     file.write_text(json.dumps((number, True)))
 
 
-def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
+def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], JobProgress]:
     """Return a function that gives the progress of the conversion of these captures.
 
     The share is the share of the captures' bytes. For a capture that is being read it is estimated
@@ -323,7 +324,7 @@ def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
     """
     sizes: list[int] = []
 
-    def now() -> Done:
+    def now() -> JobProgress:
         if not sizes:
             sizes.extend(max(capture.size(), 1) for capture in waiting)
         said = [
@@ -339,7 +340,7 @@ def _progress_of(job: _Job, waiting: Sequence[Capture]) -> Callable[[], Done]:
             for changes, has_ended, size in said
         )
         changes = sum(changes for changes, _, _ in said)
-        return Done(
+        return JobProgress(
             done / sum(sizes),
             changes,
             0,

@@ -31,11 +31,12 @@ from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, Hold, encode_hold, read_recorded
 from eventlog.publisher.ledger import Writers, are_registered
+from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.queue import open_writers
 from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
 from eventlog.spark.job import BadLine, FlightReport, OutputFile, PartReport, part_report
-from eventlog.spark.session import Done, Progress, shown
+from eventlog.spark.session import Progress, shown
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.rows import (
@@ -329,7 +330,10 @@ def mark(
         seen[0] += rows
 
     with shown(
-        "marking", lambda: Done(seen[0] / max(1, total), seen[0], 0, total=total), quiet, progress
+        "marking",
+        lambda: JobProgress(seen[0] / max(1, total), seen[0], 0, total=total),
+        quiet,
+        progress,
     ):
         try:
             marked = _mark_rows(context, directory, manifest, threads, done)

@@ -17,7 +17,6 @@ import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from importlib import resources
 from importlib.abc import MetaPathFinder
 from inspect import signature
@@ -36,6 +35,7 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from eventlog.errors import ConfigError, EventlogError, number_of
+from eventlog.publisher.observer import JobProgress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -405,39 +405,24 @@ _STAGE_WEIGHTS: Final = (0.85, 0.05, 0.1)
 """The approximate shares of the time for reading, folding and writing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The progress of a job. ``share`` of the whole is 0 to 1; ``rows`` are read (or marked) and
-    ``events`` written so far; ``name`` describes the rows; ``parts`` are the finished parts, in
-    words; ``total`` is the number of rows, 0 = not known.
-    """
-
-    share: float
-    rows: int
-    events: int
-    name: str = "rows"
-    parts: str = ""
-    total: int = 0
-
-
-Progress = Callable[[str, Callable[[], Done]], AbstractContextManager[None]]
+Progress = Callable[[str, Callable[[], JobProgress]], AbstractContextManager[None]]
 """A function that gets the name of the work of a block, and a function for its progress."""
 
 
-def no_progress(_what: str, _done: Callable[[], Done]) -> AbstractContextManager[None]:
+def no_progress(_what: str, _done: Callable[[], JobProgress]) -> AbstractContextManager[None]:
     """Return a context that reports no progress."""
     return nullcontext()
 
 
 def spark_progress(
     context: SparkContext, group: str, rows: int, events: Callable[[], int]
-) -> Callable[[], Done]:
+) -> Callable[[], JobProgress]:
     """Return a function that gives the progress of the stages of a job group.
 
     ``rows`` is the number of rows to read.
     """
 
-    def now() -> Done:
+    def now() -> JobProgress:
         tracker = context.statusTracker()
         shares = []
         for job in tracker.getJobIdsForGroup(group):
@@ -447,14 +432,14 @@ def spark_progress(
                 if progress is not None:
                     shares.append(progress.numCompletedTasks / max(1, progress.numTasks))
         done = sum(weight * share for weight, share in zip(_STAGE_WEIGHTS, shares, strict=False))
-        return Done(done, round(rows * shares[0]) if shares else 0, events(), total=rows)
+        return JobProgress(done, round(rows * shares[0]) if shares else 0, events(), total=rows)
 
     return now
 
 
 @contextmanager
 def shown(
-    what: str, done: Callable[[], Done], quiet: bool, progress: Progress = no_progress
+    what: str, done: Callable[[], JobProgress], quiet: bool, progress: Progress = no_progress
 ) -> Iterator[None]:
     """Show progress on standard error until the end of the block: a bar on a terminal, else a line
     now and then.
@@ -483,7 +468,9 @@ def shown(
         thread.join(5)
 
 
-def _bar(console: Console, what: str, done: Callable[[], Done], stop: Event, began: float) -> None:
+def _bar(
+    console: Console, what: str, done: Callable[[], JobProgress], stop: Event, began: float
+) -> None:
     from rich.progress import BarColumn, Progress, TextColumn
 
     columns = TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}")
@@ -495,13 +482,13 @@ def _bar(console: Console, what: str, done: Callable[[], Done], stop: Event, beg
 
 
 def _lines(
-    _console: Console, what: str, done: Callable[[], Done], stop: Event, began: float
+    _console: Console, what: str, done: Callable[[], JobProgress], stop: Event, began: float
 ) -> None:
     while not stop.wait(_LINE_SECONDS):
         _log.info("%s: %s", what, _told(done(), began))
 
 
-def _told(at: Done, began: float) -> str:
+def _told(at: JobProgress, began: float) -> str:
     seconds = max(time.monotonic() - began, 0.001)
     left = f"{seconds / at.share - seconds:,.0f} s left" if at.share > 0.01 else "time left unknown"
     events = f", {number_of(at.events, 'event')}" if at.events else ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from eventlog.changes.format import Report
 from eventlog.model import Change, ChangeOp, KafkaRecord
-from eventlog.qlik.envelope import Message, Registry, UnknownSchema
+from eventlog.qlik.envelope import HttpRegistry, Message, UnknownSchema
 from eventlog.qlik.message_reader import MessageReader
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
@@ -63,7 +63,7 @@ def envelope(message: Mapping[str, Any], **more: Any) -> dict[str, Any]:
 def read(
     *values: Any,
     report: Report | None = None,
-    registry: Registry | None = None,
+    registry: HttpRegistry | MemoryRegistry | None = None,
     topic: str | None = None,
     **options: Any,
 ) -> list[Change]:
@@ -85,7 +85,7 @@ def read_item(*values: Any, **options: Any) -> list[Change]:
 def write(
     changes: Iterable[Change],
     report: Report | None = None,
-    registry: Registry | None = None,
+    registry: HttpRegistry | MemoryRegistry | None = None,
     **options: Any,
 ) -> list[KafkaRecord]:
     writer = MessageWriter(WriteOptions(**options), report, registry, utc_now=lambda: NOW)

@@ -214,7 +214,7 @@ def test_a_map_file_that_is_none_is_named(
         (
             "jsonl",
             {"catalog": {"dialect": "x", "schema": None, "table": []}},
-            "unknown member 'table'",
+            "the catalog: table is not known; the nearest known one is tables",
         ),
     ],
 )

@@ -11,6 +11,7 @@ from eventlog.publisher.liveness import LifeClock
 from eventlog.publisher.monitor.activity import JobActivity
 from eventlog.publisher.monitor.openmetrics import JobMetrics, exposition
 from eventlog.publisher.monitor.status import job_status, shape
+from eventlog.publisher.observer import JobProgress
 
 
 @dataclass
@@ -21,13 +22,8 @@ class Clock:
         return self.now
 
 
-@dataclass
-class Progress:
-    share: float = 0.0
-    rows: int = 0
-    events: int = 0
-    total: int = 1000
-    parts: str = ""
+def nothing() -> JobProgress:
+    return JobProgress(total=1000)
 
 
 @pytest.fixture
@@ -53,16 +49,11 @@ def metrics(activity: JobActivity) -> dict[str, float]:
 def test_a_stage_shows_how_far_it_is_and_how_long_it_will_take(
     activity: JobActivity, clock: Clock
 ) -> None:
-    progress = Progress()
+    progress = [nothing()]
     assert not activity.is_ready
-    with activity.during("converting", lambda: progress):
+    with activity.during("converting", lambda: progress[0]):
         clock.now += 5
-        progress.share, progress.rows, progress.events, progress.parts = (
-            0.25,
-            250,
-            100,
-            "1 of 4 parts",
-        )
+        progress[0] = JobProgress(0.25, 250, 100, parts="1 of 4 parts", total=1000)
         activity.add_sample()
         status = job_status(activity, "eventlog", "/out", "xds")
         assert status.keys() == shape().keys()
@@ -91,9 +82,9 @@ def test_a_stage_shows_how_far_it_is_and_how_long_it_will_take(
 
 
 def test_what_one_stage_did_stays_counted_in_the_next(activity: JobActivity, clock: Clock) -> None:
-    with activity.during("converting", lambda: Progress(1.0, 1000, 400)):
+    with activity.during("converting", lambda: JobProgress(1.0, 1000, 400, total=1000)):
         clock.now += 1
-    with activity.during("marking", lambda: Progress(0.5, 500)):
+    with activity.during("marking", lambda: JobProgress(0.5, 500, total=1000)):
         clock.now += 1
         activity.add_sample()
         told = metrics(activity)
@@ -104,7 +95,7 @@ def test_what_one_stage_did_stays_counted_in_the_next(activity: JobActivity, clo
 
 
 def test_a_job_without_progress_is_not_alive_for_ever(activity: JobActivity, clock: Clock) -> None:
-    with activity.during("converting", Progress):
+    with activity.during("converting", nothing):
         clock.now += 61
         activity.add_sample()
         assert not activity.life.is_alive
@@ -113,7 +104,7 @@ def test_a_job_without_progress_is_not_alive_for_ever(activity: JobActivity, clo
 def test_a_progress_that_cannot_be_asked_for_leaves_the_job_and_its_error_alone(
     activity: JobActivity,
 ) -> None:
-    def gone() -> Progress:
+    def gone() -> JobProgress:
         raise ConnectionError("Spark is gone")
 
     def fail() -> None:

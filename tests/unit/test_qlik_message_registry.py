@@ -17,7 +17,6 @@ from message_samples import COLUMNS, UPDATE, MemoryRegistry, read, write
 from eventlog.errors import ConfigError, FormatError
 from eventlog.qlik.envelope import (
     HttpRegistry,
-    Registry,
     RegistryError,
     UnknownSchema,
     open_registry,
@@ -25,7 +24,7 @@ from eventlog.qlik.envelope import (
     split,
 )
 
-Client = Callable[[str], AbstractContextManager[Registry]]
+Client = Callable[[str], AbstractContextManager[HttpRegistry]]
 
 
 @dataclass
@@ -90,7 +89,7 @@ def serving() -> Iterator[Server]:
 
 
 @contextmanager
-def http_client(url: str) -> Iterator[Registry]:
+def http_client(url: str) -> Iterator[HttpRegistry]:
     """The client of a URL."""
     yield open_registry(url)
 

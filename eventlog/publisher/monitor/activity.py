@@ -15,13 +15,21 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.liveness import LifeClock
-from eventlog.publisher.observer import QUEUE_CAP, Doing, Looked, Observer, WaitFor, event_age
+from eventlog.publisher.observer import (
+    QUEUE_CAP,
+    Doing,
+    JobProgress,
+    Looked,
+    Observer,
+    WaitFor,
+    event_age,
+)
 
 HISTORY_SECONDS: Final = 3600
 """The time that the curves of the status page cover."""
@@ -430,34 +438,6 @@ ENDING: Final = "ending"
 STAGES: Final = (STARTING, "converting", "marking", ENDING)
 
 
-class JobProgress(Protocol):
-    """The progress of a stage. ``share`` is the part that is done, 0 to 1; ``rows`` were read or
-    marked of ``total`` (0 = unknown), and ``events`` written; ``parts`` is the number of its
-    finished parts, in words.
-    """
-
-    @property
-    def share(self) -> float: ...
-    @property
-    def rows(self) -> int: ...
-    @property
-    def events(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def parts(self) -> str: ...
-
-
-class _Seen(NamedTuple):
-    """The progress at the last sample."""
-
-    share: float = 0.0
-    rows: int = 0
-    events: int = 0
-    total: int = 0
-    parts: str = ""
-
-
 class JobActivity(Monitored):
     """The state of a backlog job for its monitor. Progress is asked for every ``interval`` seconds,
     never for a scrape.
@@ -469,7 +449,7 @@ class JobActivity(Monitored):
         self, interval: float, life: LifeClock, wall: Callable[[], float] = time.time
     ) -> None:
         super().__init__(interval, life, wall)
-        self.stage, self.seen = STARTING, _Seen()
+        self.stage, self.seen = STARTING, JobProgress()
         self.begun = self.progress_time
         self.rows, self.events = dict.fromkeys(STAGES, 0), 0
         self._progress: Callable[[], JobProgress] | None = None
@@ -486,7 +466,8 @@ class JobActivity(Monitored):
 
     def _enter(self, stage: str, progress: Callable[[], JobProgress] | None) -> None:
         with self._lock:
-            self._progress, self.stage, self.seen, self.is_ready = progress, stage, _Seen(), True
+            self._progress, self.stage = progress, stage
+            self.seen, self.is_ready = JobProgress(), True
             self.begun = self._progressed()
             self._sampled = (self.begun, 0, self.events)
 
@@ -501,12 +482,9 @@ class JobActivity(Monitored):
             if self._progress is None:
                 return
             try:
-                progress = self._progress()
+                seen = self._progress()
             except Exception:  # Spark is gone; the caller reports that, and the monitor goes on
                 return
-            seen = _Seen(
-                progress.share, progress.rows, progress.events, progress.total, progress.parts
-            )
             if (seen.share, seen.rows, seen.events) != (
                 self.seen.share,
                 self.seen.rows,

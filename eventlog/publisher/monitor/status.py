@@ -174,7 +174,16 @@ def job_status(activity: JobActivity, log: str, directory: str, format_name: str
     """
     left = activity.seconds_left
     seconds_left = None if left is None else round(left, 1)
-    job = {"stage": activity.stage, **activity.seen._asdict(), "seconds_left": seconds_left}
+    seen = activity.seen
+    job = {
+        "stage": activity.stage,
+        "share": seen.share,
+        "rows": seen.rows,
+        "events": seen.events,
+        "total": seen.total,
+        "parts": seen.parts,
+        "seconds_left": seconds_left,
+    }
     seconds = activity.clock() - activity.begun
     return _status_of(
         activity, activity.stage, seconds, log=log, sink=directory, format=format_name, job=job
