@@ -3,9 +3,10 @@ JSON format 1.0.2). They become dicts, which ``json_bytes`` writes.
 
 This is a hot path: an event of a log is made from its steps without a Change in between
 (``data_reader``); types, converters and readers are looked up once for each class; tuples are made
-by ``tuple.__new__``, in less than half the time. In return the rules of data stand twice, for
-changes and for steps, which test_steps_make_the_data_that_their_changes_make holds equal, and a
-CloudEvent's fields are told by their places where it is made.
+by ``tuple.__new__``, in less than half the time; names of the module stand for members of
+enumerations. In return the rules of data stand twice, for changes and for steps, which
+test_steps_make_the_data_that_their_changes_make holds equal, and a CloudEvent is made from its
+fields by position.
 """
 
 from __future__ import annotations
@@ -57,9 +58,8 @@ from eventlog.model import Change, ChangeOp, Operation, Row, Value
 SPECVERSION: Final = "1.0"
 DATA_TYPE: Final = "application/json"
 
-_new: Final = tuple.__new__  # makes a NamedTuple from its fields in less than half the time
+_new: Final = tuple.__new__
 _NOTHING: Final[Mapping[str, Value]] = {}
-# names of the module, since looking up an enumeration's members is slow
 _UPDATE, _TRUNCATE = ChangeOp.UPDATE, ChangeOp.TRUNCATE
 
 

@@ -1,4 +1,9 @@
-"""The values of columns in the data of an event (spec/cloudevents.md 4), and back."""
+"""The values of columns in the data of an event (spec/cloudevents.md 4), and back.
+
+Writing is a hot path: ``value_converter`` and ``text_converter`` decide once for each type of
+columns and return closures without further choices. In return a type's rule stands where its
+converter is chosen, and not where the value is.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,10 @@ of writing them.
 
 The envelope is that of the PostgreSQL connector, "Data change events", with a source block of our
 own. Options of Debezium have its names, with _ in place of the dot.
+
+``_TableRecords`` prepares all that is the same in the records of a table: its fields, and the bytes
+of its schemas, which stand before each payload. In return key and value are joined from bytes,
+outside of the JSON that orjson writes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 """The columns and rows of a change table: the header columns, the bits of masks, and the conversion
 between ``ChangeRow`` and the values that a table or file holds (spec/qlik.md 1.1, 2.1).
+
+The function of ``row_reader`` runs once for each row: the place of each header column is found once
+for a table and read by an ``itemgetter``. In return it is a closure over one reader a column.
 """
 
 from __future__ import annotations

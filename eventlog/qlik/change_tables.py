@@ -1,5 +1,9 @@
 """The conversion between rows of change tables and changes, and the live view, which is the state
 of a table after its changes (spec/qlik.md 1.2, 6, 7; spec/change-model.md 2 to 4).
+
+Every row passes through ``change_of`` or ``images_of``. So names of the module stand for members of
+enumerations, whose look-up is slow, and rows are shared: an image that needs no change is the row's
+own dict, which nobody may change afterwards.
 """
 
 from __future__ import annotations
@@ -19,7 +23,6 @@ from eventlog.qlik.columns import QlikColumn, key_of, lobs_of
 from eventlog.qlik.sequence import Waiting, WriterState, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, WriteOptions
 
-# These names are bound once, since looking up an enumeration's member is slow.
 _INSERT = ChangeOp.INSERT
 _UPDATE = ChangeOp.UPDATE
 _DELETE = ChangeOp.DELETE

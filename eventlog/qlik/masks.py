@@ -2,7 +2,10 @@
 of a mask (spec/qlik.md 2, 4).
 
 A mask is an ``int`` of any width: bit *b* belongs to the column at place *b* of a ``MaskLayout``. A
-layout is made once for a column list, and prepares all lookups of encoding and decoding.
+layout is made once for a column list, and prepares all lookups of encoding and decoding. Decoding
+is a hot path: masks that come again are looked up, since few statements write a table; a mask of
+few bits is taken apart bit by bit, one of many by its binary digits in C. In return ``_names`` has
+two ways to one result.
 
 attrep_ddl_history tells the column list that a mask was written with. Its DETAILS is a JSON
 document whose ``columns`` describe a DDL statement: by the column's old name an ``action`` ADD,
@@ -71,7 +74,6 @@ class MaskLayout:
         self._column_bits = sum(self._bit_of.values())
         self._bits = tuple(1 << bit for bit in range(self.width))
         self._names_by_bit = tuple(name or "" for name in self.places)
-        # Few statements write a table, so the same masks repeat.
         self._decoded: dict[int, Mask] = {}
         self._encoded: dict[frozenset[str], int] = {}
 

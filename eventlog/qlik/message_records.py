@@ -1,5 +1,11 @@
 """The messages of a table: changes as plain dicts, and their records (spec/qlik.md 5.1, 5.3, 5.6).
 orjson writes JSON, ``eventlog.qlik.avro`` writes Avro.
+
+``TableRecords.draft`` and ``record`` are a hot path. A table prepares its columns, names and schema
+once, masks are kept by the columns that make them, tuples are made by ``tuple.__new__``, and names
+of the module stand for members of enumerations, whose look-up is slow. In return a Draft and a
+KafkaRecord are made from their fields by position, and a time is formatted by ``%``, in half the
+time of ``isoformat``.
 """
 
 from __future__ import annotations
@@ -42,11 +48,11 @@ from eventlog.qlik.values import Convert, json_writer
 _MOST_MASKS: Final = 1024
 
 _OPERATIONS: Final = {op: op.value for op in ChangeOp}
-"""The operation of each ChangeOp; this lookup is faster than ``.value``."""
+"""The operation of each ChangeOp."""
 
-_REFRESH: Final = ChangeOp.REFRESH  # this name is looked up faster than the member
+_REFRESH: Final = ChangeOp.REFRESH
 _NO_TRANSACTION: Final = (UNKNOWN_TRANSACTION, None, None)
-_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+_new: Final = tuple.__new__
 
 UNKNOWN_TIMESTAMP: Final = "1970-01-01T00:00:00.000"
 
@@ -57,7 +63,6 @@ def timestamp_of(moment: datetime | None) -> str:
         return UNKNOWN_TIMESTAMP
     if moment.tzinfo is not UTC:
         moment = moment.astimezone(UTC)
-    # This takes half the time of isoformat, which asks for the zone once more, and of an f-string.
     return "%04d-%02d-%02dT%02d:%02d:%02d.%03d" % (  # noqa: UP031
         moment.year, moment.month, moment.day, moment.hour, moment.minute, moment.second,
         moment.microsecond // 1000,

@@ -1,5 +1,10 @@
 """The writer of changes as messages, in order and numbered (spec/qlik.md 5, 5.3, 7;
 spec/change-model.md 4).
+
+``MessageWriter.messages`` and ``records`` run once for each message: names of the module stand for
+members of enumerations, ``tuple.__new__`` makes tuples from their fields by position, and a table
+whose columns are the same object as before is found by one comparison. In return ``table`` compares
+columns twice: by identity, and, if they are another object, by value.
 """
 
 from __future__ import annotations
@@ -27,12 +32,11 @@ from eventlog.qlik.sequence import (
     transaction_text,
 )
 
-# These names are bound once, which saves two look-ups a message.
 _UPDATE = ChangeOp.UPDATE
 _DELETE = ChangeOp.DELETE
 _REFRESH = ChangeOp.REFRESH
 _TRUNCATE = ChangeOp.TRUNCATE
-_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+_new: Final = tuple.__new__
 
 
 class MessageWriter:

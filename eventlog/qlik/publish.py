@@ -1,5 +1,11 @@
 """The publisher's writer for the format ``qlik-messages``: records that are numbered by flight
 (spec/qlik.md 5).
+
+``_StepReader.images`` is a hot path: it makes the images of a message from the steps of an event,
+without a Change in between. What depends only on the attributes of the steps is kept by them
+(``_Shape``), steps are unpacked by position, ``tuple.__new__`` makes tuples, and names of the
+module stand for members of enumerations. In return the rules of images stand twice: here for one
+step of each attribute, and in ``TableRecords.images`` for the net effect of several.
 """
 
 from __future__ import annotations
@@ -36,9 +42,8 @@ from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import first_sequence, resume, sequences
 from eventlog.qlik.values import Convert
 
-# Bound once, since looking up an enumeration's member is slow.
 _ADD, _DELETE = Operation.ADD, Operation.DELETE
-_new: Final = tuple.__new__  # a NamedTuple from its fields, in less than half the time
+_new: Final = tuple.__new__
 _MOST_SHAPES: Final = 1024
 
 
