@@ -21,21 +21,28 @@ from eventlog.spark.session import check_java, open_session
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # One session, so one JVM, for all of them: they run in one worker of pytest-xdist (--dist
-    # loadgroup). A time limit that strikes in a call of Java leaves its answer unread, and every
-    # later call gets the answer before its own: it is far off.
+    # loadgroup), except those with a group of their own, which start a Java of their own or none. A
+    # time limit that strikes in a call of Java leaves its answer unread, and every later call gets
+    # the answer before its own: it is far off.
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("spark"))
+            if item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("timeout") is None:
                 item.add_marker(pytest.mark.timeout(900))
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def java() -> None:
+    """A Java that Spark runs on."""
     try:
         check_java()
     except ConfigError as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture(scope="session")
+def spark(java: None) -> Iterator[SparkSession]:
     session = open_session(
         "local[2]", conf={"spark.sql.shuffle.partitions": "4"}
     )  # by default 200, whatever the data
@@ -44,7 +51,13 @@ def spark() -> Iterator[SparkSession]:
 
 
 @pytest.fixture
-def log(spark: SparkSession, filled_database: Any) -> Iterator[sa.Engine]:
-    """A database with tables, a view and an empty log."""
+def log_alone(filled_database: Any) -> Iterator[sa.Engine]:
+    """A database with tables, a view and an empty log, for tests that do not take the session."""
     with filled_database(make_tables) as database:
         yield database
+
+
+@pytest.fixture
+def log(spark: SparkSession, log_alone: sa.Engine) -> sa.Engine:
+    """A database with tables, a view and an empty log, for jobs in the session."""
+    return log_alone

@@ -26,6 +26,8 @@ pytest.importorskip(
 from backlog_job import LOG, SCHEMA, fetch
 from documents import ROOT
 
+pytestmark = pytest.mark.xdist_group("changes")  # a driver of a stream without Spark
+
 DRIVER = ROOT / "tests" / "spark" / "changes_driver.py"
 _ROW = (
     f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) "
@@ -55,6 +57,11 @@ def write(log: sa.Engine, number: int, stopped: Event) -> None:
                 connection.commit()
             time.sleep(chance.choice([0.01, 0.05, 0.1]))
         connection.rollback()
+
+
+@pytest.fixture
+def log(log_alone: sa.Engine) -> sa.Engine:
+    return log_alone
 
 
 @pytest.fixture

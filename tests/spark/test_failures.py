@@ -139,11 +139,14 @@ def test_a_command_that_fails_while_it_marks_says_how_the_rest_is_marked(
     assert "N" not in statuses(log).values()
 
 
-def test_a_driver_that_is_killed_leaves_the_url_in_no_file(log: sa.Engine, tmp_path: Path) -> None:
-    log_rows(log, random_rows(500, seed=36))
+@pytest.mark.xdist_group("own Java")
+def test_a_driver_that_is_killed_leaves_the_url_in_no_file(
+    java: None, log_alone: sa.Engine, tmp_path: Path
+) -> None:
+    log_rows(log_alone, random_rows(500, seed=36))
     temporary, out, config = tmp_path / "tmp", tmp_path / "out", tmp_path / "eventlog.toml"
     temporary.mkdir()
-    url = log.url.update_query_dict({"application_name": "a-secret-in-the-url"})
+    url = log_alone.url.update_query_dict({"application_name": "a-secret-in-the-url"})
     config.write_text('[database]\nschema_name = "hr"\n')
     given = {
         "EVENTLOG_DATABASE_URL": url.render_as_string(hide_password=False),
@@ -301,15 +304,16 @@ def test_java_warns_on_standard_error() -> None:
     assert said.stdout == ""
 
 
+@pytest.mark.xdist_group("own Java")
 def test_modules_of_the_users_directory_do_not_disturb_a_job(
-    log: sa.Engine, tmp_path: Path
+    java: None, log_alone: sa.Engine, tmp_path: Path
 ) -> None:
-    log_rows(log, random_rows(100, seed=34))
+    log_rows(log_alone, random_rows(100, seed=34))
     for name in ("spark", "fold", "session", "backlog", "job", "worker_daemon", "write"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the module of the user')\n")
     environment = {
         **os.environ,
-        "EVENTLOG_DATABASE_URL": log.url.render_as_string(hide_password=False),
+        "EVENTLOG_DATABASE_URL": log_alone.url.render_as_string(hide_password=False),
         "EVENTLOG_DATABASE_SCHEMA_NAME": "hr",
     }
     for variable in ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"):
