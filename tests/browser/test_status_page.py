@@ -31,10 +31,13 @@ webdriver = pytest.importorskip("selenium.webdriver")
 from selenium.webdriver.common.by import By  # noqa: E402
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None or DRIVER is None,
-    reason="no chromium and chromedriver here (Debian: chromium chromium-driver)",
-)
+pytestmark = [
+    pytest.mark.skipif(
+        CHROMIUM is None or DRIVER is None,
+        reason="no chromium and chromedriver here (Debian: chromium chromium-driver)",
+    ),
+    pytest.mark.xdist_group("status page"),  # one browser for all
+]
 
 
 @pytest.fixture

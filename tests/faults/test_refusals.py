@@ -66,7 +66,9 @@ def test_bad_event_among_128_is_found_by_15_requests_and_alone_marked(
     } == {("1", "1")}
 
 
-@pytest.mark.parametrize("last", [1, 3, 4, 6, 8])
+@pytest.mark.parametrize(
+    "last", [1, 4, 8, *(pytest.param(last, marks=pytest.mark.soak) for last in (3, 6))]
+)
 def test_publisher_killed_between_halves_repeats_only_what_is_undecided(
     log: sa.Engine, tmp_path: Path, last: int
 ) -> None:

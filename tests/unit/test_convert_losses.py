@@ -128,11 +128,12 @@ def test_what_is_refused_without_help_is_what_lacks_columns_or_has_several_value
     assert report.counters["not_expressible"] == len(refused) + is_truncate_refused
 
 
+@pytest.mark.parametrize("examples", [5, pytest.param(60, marks=pytest.mark.soak)])
 @pytest.mark.parametrize(("source", "target"), CELLS)
-def test_any_history_loses_what_the_cell_says(source: str, target: str) -> None:
+def test_any_history_loses_what_the_cell_says(source: str, target: str, examples: int) -> None:
     of, to, codes = TRIED[source], TRIED[target], codes_of(source, target) - {"KEY"}
 
-    @settings(max_examples=15, deadline=None)
+    @settings(max_examples=examples, deadline=None)
     @given(histories(source, target))
     def hold(history: list[Change]) -> None:
         with tempfile.TemporaryDirectory() as directory:

@@ -158,7 +158,9 @@ def web_hook() -> Iterator[tuple[str, list[bytes]]]:
 
 
 @contextmanager
-def target(name: str, directory: Path, brokers: Cluster) -> Iterator[Target]:
+def target(
+    name: str, directory: Path, brokers: Cluster, store: Store | None = None
+) -> Iterator[Target]:
     stream = io.StringIO()
     if name == "files":
         place = directory / "documents"
@@ -175,11 +177,11 @@ def target(name: str, directory: Path, brokers: Cluster) -> Iterator[Target]:
 
         yield Target({"brokers": brokers.brokers, "topic": topic}, stored, stream)
     elif name == "objects":
-        with closing(Store()) as store:
-            store.clear()
-            keys = {"access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
-            objects = lambda: b"".join(store.read(one) for one in store.names() if "/" not in one)  # noqa: E731
-            yield Target({**store.sink(), **keys}, objects, stream)
+        assert store is not None
+        store.clear()
+        keys = {"access_key": ACCESS_KEY, "secret_key": SECRET_KEY}
+        objects = lambda: b"".join(store.read(one) for one in store.names() if "/" not in one)  # noqa: E731
+        yield Target({**store.sink(), **keys}, objects, stream)
     elif name == "python":
         TAKEN.clear()
         yield Target({"function": f"{__name__}:take"}, lambda: b"\n".join(TAKEN), stream)
@@ -273,6 +275,12 @@ def brokers() -> Iterator[Cluster]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def store() -> Iterator[Store]:
+    with closing(Store()) as made:
+        yield made
+
+
 FOLLOWED = [name for name in names(SOURCES) if not source_named(name).is_log]
 PUBLISHED = [name for name in names(FORMATS) if format_named(name).can("publish")]
 
@@ -281,12 +289,12 @@ PUBLISHED = [name for name in names(FORMATS) if format_named(name).can("publish"
 @pytest.mark.parametrize("format", PUBLISHED)
 @pytest.mark.parametrize("source", FOLLOWED)
 def test_a_cell_loses_nothing_by_a_kill_and_repeats_ids_and_bytes(
-    source: str, format: str, sink: str, brokers: Cluster, tmp_path: Path
+    source: str, format: str, sink: str, brokers: Cluster, store: Store, tmp_path: Path
 ) -> None:
     kind: Source = source_named(source)()
     options: dict[str, Any] = {"type": format}
     feed = {"type": source, **FEEDS[source](tmp_path, brokers.brokers)}
-    with target(sink, tmp_path, brokers) as to:
+    with target(sink, tmp_path, brokers, store) as to:
         settings = {"type": sink, **to.settings}
         if why := refusal_of(kind, format_named(format), sink):
             with pytest.raises(ConfigError, match=re.escape(why)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
 from fake_publisher import Contents, FakePublisher, Killed, Receiver, with_options
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,42 +176,48 @@ def check_end(fake: FakePublisher, receiver: Receiver, deleted: bool) -> None:
     assert fake.errors() == []
 
 
-@settings(max_examples=150, deadline=None)
-@given(changes, options, st.integers(1, 8), st.randoms(use_true_random=False))
-def test_whatever_is_sent_again_the_receiver_ends_with_what_is_in_the_tables(
-    history: list[Any], chosen: dict[str, Any], pace: int, random: Any
-) -> None:
-    fake = FakePublisher(with_options(**chosen))
+@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.soak)])
+def test_whatever_is_sent_again_the_receiver_ends_with_what_is_in_the_tables(examples: int) -> None:
+    @settings(max_examples=examples, deadline=None)
+    @given(changes, options, st.integers(1, 8), st.randoms(use_true_random=False))
+    def hold(history: list[Any], chosen: dict[str, Any], pace: int, random: Any) -> None:
+        fake = FakePublisher(with_options(**chosen))
 
-    def judge(event: Event) -> str:
-        return str(random.choice(["success", "success", "warning", "retry", "away", "lost"]))
+        def judge(event: Event) -> str:
+            return str(random.choice(["success", "success", "warning", "retry", "away", "lost"]))
 
-    receiver = Receiver(judge)
-    publish(fake, receiver, history, pace)
-    # A warning leaves a W, which is as good as S.
-    fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'S' WHERE status = 'W'")
-    fake.connection.commit()
-    check_end(fake, receiver, chosen["delete_from_log"])
-    fake.close()
+        receiver = Receiver(judge)
+        publish(fake, receiver, history, pace)
+        # A warning leaves a W, which is as good as S.
+        fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'S' WHERE status = 'W'")
+        fake.connection.commit()
+        check_end(fake, receiver, chosen["delete_from_log"])
+        fake.close()
+
+    hold()
 
 
-@settings(max_examples=150, deadline=None)
-@given(changes, options, st.integers(1, 8), st.randoms(use_true_random=False))
+@pytest.mark.parametrize("examples", [60, pytest.param(600, marks=pytest.mark.soak)])
 def test_whenever_the_publisher_is_killed_the_receiver_ends_with_what_is_in_the_tables(
-    history: list[Any], chosen: dict[str, Any], pace: int, random: Any
+    examples: int,
 ) -> None:
-    # In the thread of a sink nobody can be killed alone.
-    fake = FakePublisher(with_options(**{**chosen, "concurrency": 1}))
+    @settings(max_examples=examples, deadline=None)
+    @given(changes, options, st.integers(1, 8), st.randoms(use_true_random=False))
+    def hold(history: list[Any], chosen: dict[str, Any], pace: int, random: Any) -> None:
+        # In the thread of a sink nobody can be killed alone.
+        fake = FakePublisher(with_options(**{**chosen, "concurrency": 1}))
 
-    def kill(_step: str) -> None:
-        if random.random() < 0.15:
-            raise Killed
+        def kill(_step: str) -> None:
+            if random.random() < 0.15:
+                raise Killed
 
-    fake.step = kill
-    receiver = Receiver(
-        lambda event: str(random.choice(["success", "success", "success", "away", "lost"]))
-    )
-    receiver.step = kill
-    publish(fake, receiver, history, pace)
-    check_end(fake, receiver, chosen["delete_from_log"])
-    fake.close()
+        fake.step = kill
+        receiver = Receiver(
+            lambda event: str(random.choice(["success", "success", "success", "away", "lost"]))
+        )
+        receiver.step = kill
+        publish(fake, receiver, history, pace)
+        check_end(fake, receiver, chosen["delete_from_log"])
+        fake.close()
+
+    hold()
