@@ -15,7 +15,7 @@ from typing import Any
 import sqlalchemy as sa
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import LONG, process
-from shared import wait_until
+from shared import PATIENCE, wait_until
 
 Ask = Callable[[str], Any]
 
@@ -24,7 +24,7 @@ def read(url: str) -> tuple[int, str]:
     """The status and the body; metrics as OpenMetrics."""
     request = urllib.request.Request(url, headers={"Accept": "application/openmetrics-text"})
     try:
-        with urllib.request.urlopen(request, timeout=10) as reply_:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as reply_:
             return reply_.status, reply_.read().decode()
     except urllib.error.HTTPError as error:
         return error.code, error.read().decode()

@@ -25,7 +25,7 @@ def test_stages_rows_and_rates_are_told_while_a_job_runs(log: sa.Engine, tmp_pat
     told: list[dict[str, Any]] = []
 
     def read(path: str) -> str:
-        with urllib.request.urlopen(f"http://{listen}{path}", timeout=10) as answer:
+        with urllib.request.urlopen(f"http://{listen}{path}", timeout=60) as answer:
             return str(answer.read().decode())
 
     with monitoring_job(config, listen, str(tmp_path / "out"), "xds", lambda *_: None) as activity:  # type: ignore[arg-type, return-value]

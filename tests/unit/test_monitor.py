@@ -86,7 +86,7 @@ def asking(monitor: Monitor) -> Iterator[Callable[..., tuple[int, dict[str, str]
         def ask(
             path: str, method: str = "GET", body: str | None = None, **headers: str
         ) -> tuple[int, dict[str, str], str]:
-            connection = http.client.HTTPConnection(address.host, address.port, timeout=10)
+            connection = http.client.HTTPConnection(address.host, address.port, timeout=60)
             try:
                 connection.request(
                     method,

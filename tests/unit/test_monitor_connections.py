@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import trustme
+from shared import PATIENCE
 
 from eventlog.config.settings import MonitorSettings
 from eventlog.publisher.context import Counters
@@ -39,7 +40,7 @@ def served(connections: Connections | None = None, **settings: Any) -> Iterator[
 
 
 def probe(address: Address, path: str = "/livez") -> int:
-    connection = http.client.HTTPConnection(address.host, address.port, timeout=5)
+    connection = http.client.HTTPConnection(address.host, address.port, timeout=PATIENCE)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
@@ -77,7 +78,7 @@ def test_health_is_answered_while_as_many_requests_as_may_be_are_worked_on() -> 
             client.sendall(
                 b"POST /login HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\ntoken="
             )
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + PATIENCE
         while probe(address, "/status.json") != 503 and time.monotonic() < deadline:
             time.sleep(0.05)
         assert probe(address, "/status.json") == 503
@@ -91,7 +92,7 @@ def test_more_connections_than_there_may_be_close_the_oldest_and_let_a_probe_in(
             for _ in range(MOST_CONNECTIONS + 20)
         ]
         assert probe(address) == 200
-        assert is_closed_by_the_server(silent[0], 5)
+        assert is_closed_by_the_server(silent[0], PATIENCE)
         assert not is_closed_by_the_server(silent[-1], 0.2)
 
 
@@ -107,7 +108,7 @@ def test_more_connections_than_there_may_be_close_the_oldest_and_let_a_probe_in(
 def test_a_request_has_to_come_in_time(said: bytes) -> None:
     with served(Connections(BRIEF)) as address, socket.create_connection(address) as client:
         client.sendall(said)
-        assert is_closed_by_the_server(client, 5)
+        assert is_closed_by_the_server(client, PATIENCE)
 
 
 def test_a_byte_now_and_then_does_not_prolong_the_time_of_a_request() -> None:
@@ -117,23 +118,25 @@ def test_a_byte_now_and_then_does_not_prolong_the_time_of_a_request() -> None:
             for byte in b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX: " + b"y" * 1000:
                 client.send(bytes([byte]))
                 time.sleep(0.05)
-        assert time.monotonic() - begun < 20 * BRIEF
-        assert is_closed_by_the_server(client, 1)
+        assert time.monotonic() - begun < 60 * BRIEF
+        assert is_closed_by_the_server(client, PATIENCE)
 
 
 def test_a_further_request_on_a_connection_has_its_own_time() -> None:
     with (
         served(Connections(BRIEF)) as address,
-        closing(http.client.HTTPConnection(address.host, address.port, timeout=5)) as connection,
+        closing(
+            http.client.HTTPConnection(address.host, address.port, timeout=PATIENCE)
+        ) as connection,
     ):
-        for _ in range(4):
+        for _ in range(12):
             connection.request("GET", "/livez")
             answer = connection.getresponse()
             assert (answer.status, answer.read()) == (200, b"ok\n")
-            time.sleep(BRIEF / 2)
+            time.sleep(BRIEF / 5)
         assert connection.sock is not None
         connection.sock.sendall(b"GET /livez HTT")
-        assert is_closed_by_the_server(connection.sock, 5)
+        assert is_closed_by_the_server(connection.sock, PATIENCE)
 
 
 def test_by_tls_a_probe_gets_in_beside_silent_sockets(tmp_path: Path) -> None:

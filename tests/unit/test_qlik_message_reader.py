@@ -432,7 +432,7 @@ def test_integers_are_read_within_the_range_of_their_column(type: str) -> None:
         begun = process_time()
         with refused("bad_message_value"):
             value(str(text))
-        assert process_time() - begun < 0.2  # an exponent of seven digits took ten minutes
+        assert process_time() - begun < 2  # an exponent of seven digits took ten minutes
 
 
 @pytest.mark.parametrize(
