@@ -216,14 +216,12 @@ def configure_logging(settings: LogSettings, *, quiet: bool, verbose: int, log: 
     ``log`` names the log of the command, for lines in JSON. ``quiet`` and ``verbose`` come from the
     command line; SQL statements are logged only if --verbose is given twice.
     """
-    level = (
-        "warning" if quiet and settings.level != "error" else "debug" if verbose else settings.level
-    )
-    formatter = (
-        _JsonLines(log)
-        if settings.format == "json"
-        else _TextLines("%(asctime)s %(levelname)s %(message)s")
-    )
+    level = "debug" if verbose else settings.level
+    if quiet and settings.level != "error":
+        level = "warning"
+    formatter: logging.Formatter = _TextLines("%(asctime)s %(levelname)s %(message)s")
+    if settings.format == "json":
+        formatter = _JsonLines(log)
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     for handler in _own_handlers():
         handler.setFormatter(formatter)

@@ -135,13 +135,16 @@ def batch_of(
             data[f"{name}_present"] = [
                 None if image is None else sorted(known & image.keys()) for image in images
             ]
-    arrays = [
-        data[field.name]
-        if isinstance(data[field.name], pa.Array)
-        else pa.array(data[field.name], field.type)
-        for field in schema
+    return pa.RecordBatch.from_arrays(arrays_of(data, schema), schema=schema)
+
+
+def arrays_of(columns: Mapping[str, Any], schema: pa.Schema) -> list[pa.Array]:
+    """Return columns as arrays in the order of a schema; one that is an array stays as it is."""
+    given = (columns[name] for name in schema.names)
+    return [
+        column if isinstance(column, pa.Array) else pa.array(column, type)
+        for column, type in zip(given, schema.types, strict=True)
     ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def change_of(row: Mapping[str, Any]) -> Change:

@@ -25,7 +25,7 @@ from eventlog.core.typed import to_text, values_of
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import Change, Operation, Value
 from eventlog.publisher.flight import Flight
-from eventlog.spark.change_frame import structs_of
+from eventlog.spark.change_frame import arrays_of, structs_of
 from eventlog.spark.change_log import Classes
 from eventlog.spark.session import arrow_schema
 
@@ -136,13 +136,6 @@ class Rows:
         read = self._read
         changes = [read(event, None, None) for event in events]
         first_ids = [event.ids[0] for event in events]
-        times: dict[str | None, datetime | None] = {}
-        moments = []
-        for record_id in first_ids:
-            text, _ = origins[record_id]
-            if text not in times:
-                times[text] = self._time_of(text)
-            moments.append(times[text])
         columns: dict[str, Any] = {
             "position": first_ids,
             "event_id": [event.sent_id for event in events],
@@ -154,22 +147,30 @@ class Rows:
                 pa.string(),
                 (_changed(event, change) for event, change in zip(events, changes, strict=True)),
             ),
-            "commit_time": pa.array(moments, self._schema.field("commit_time").type),
+            "commit_time": self._moments(first_ids, origins),
             "perpetrator": [origins[record_id][1] for record_id in first_ids],
             "before": self._images([change.before for change in changes], changes),
             "after": self._images([change.after for change in changes], changes),
         }
         if self._document is not None:
             columns[_XDS] = self._documents(events)
-        arrays = [
-            columns[one.name]
-            if isinstance(columns[one.name], pa.Array)
-            else pa.array(columns[one.name], one.type)
-            for one in self._schema
-        ]
+        arrays = arrays_of(columns, self._schema)
         # Arrow names the members of maps and lists otherwise than Spark does.
         cast = [array.cast(one.type) for array, one in zip(arrays, self._schema, strict=True)]
         return pa.RecordBatch.from_arrays(cast, schema=self._schema)
+
+    def _moments(
+        self, record_ids: Sequence[int], origins: Mapping[int, tuple[str | None, str | None]]
+    ) -> pa.Array:
+        """Return the moments of rows, of which those of a transaction often have the same one."""
+        times: dict[str | None, datetime | None] = {}
+        moments = []
+        for record_id in record_ids:
+            text, _ = origins[record_id]
+            if text not in times:
+                times[text] = self._time_of(text)
+            moments.append(times[text])
+        return pa.array(moments, self._schema.field("commit_time").type)
 
     def _images(
         self, images: Sequence[Mapping[str, Value] | None], changes: Sequence[Change]

@@ -328,11 +328,8 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         """Return the limit of rows in a batch."""
-        return (
-            ReadAllAvailable()
-            if self._options.most_rows is None
-            else ReadMaxRows(self._options.most_rows)
-        )
+        most = self._options.most_rows
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Record that the stream ends where the log ends now."""

@@ -353,11 +353,9 @@ def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) 
             found = directory.sha256(name)
         except OSError as error:
             return f"{name} cannot be read ({masked(str(error))})"
-        return (
-            None
-            if found == expected[name]
-            else f"{name} is not as it was written (SHA-256 {found})"
-        )
+        if found == expected[name]:
+            return None
+        return f"{name} is not as it was written (SHA-256 {found})"
 
     with ThreadPoolExecutor(max(1, threads), thread_name_prefix="eventlog-verify") as pool:
         damaged = [said for said in pool.map(is_damaged, expected) if said is not None]
@@ -427,11 +425,9 @@ def _strike_flights(context: Context, directory: Directory, manifest: Manifest) 
     changed = 0
     connection = context.connection
     with as_database_errors(connection):
-        recorded = (
-            {number for number, _ in read_inflight(connection, context.log)}
-            if manifest.in_flight
-            else set()
-        )
+        recorded: set[int] = set()
+        if manifest.in_flight:
+            recorded = {number for number, _ in read_inflight(connection, context.log)}
         for flight in manifest.in_flight:
             if flight.flight in recorded:
                 for good, bad, _ in _batches(directory, flight.ids):

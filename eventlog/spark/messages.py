@@ -188,17 +188,14 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
             arrays = [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=RECORDS.names)
 
-    numbered = changes.where(
-        ~f.coalesce(f.col("position").rlike(_CHANGE_SEQUENCE), f.lit(False))
-    ).isEmpty()
+    is_numbered = f.coalesce(f.col("position").rlike(_CHANGE_SEQUENCE), f.lit(False))
+    numbered = changes.where(~is_numbered).isEmpty()
     if numbered and chosen.columns:
         in_order = changes.orderBy("position", "event_number")
     else:
-        order = (
-            ["position"]
-            if numbered
-            else [f.expr("try_cast(position AS decimal(38, 0))"), f.col("position")]
-        )
+        order = [f.col("position")]
+        if not numbered:
+            order.insert(0, f.expr("try_cast(position AS decimal(38, 0))"))
         in_order = changes.coalesce(1).sortWithinPartitions(*order, "event_number")
     return in_order.mapInArrow(write, RECORDS)
 

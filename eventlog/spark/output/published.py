@@ -134,12 +134,10 @@ def _pieces_writer(job: Job) -> RenderSent:
             places, written, pieces = (list(column) for column in zip(*several, strict=True))
         if not writer.is_framed:
             pieces = [writer.body([piece]) for piece in pieces]
-        about = (
-            zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True)
-            if is_parquet
-            else ()
-        )
-        return {"place": places, _PIECE: pieces, **dict(about)}, bad, counts
+        blob: dict[str, Any] = {"place": places, _PIECE: pieces}
+        if is_parquet:
+            blob |= zip(_ABOUT, zip(*map(_about_of, written), strict=True), strict=True)
+        return blob, bad, counts
 
     return write
 
