@@ -103,7 +103,11 @@ class CloudEventWriter(EventWriter[CloudEvent]):
         return {BINARY: DATA_TYPE, BATCHED: BATCHED_TYPE}.get(self.mode, STRUCTURED_TYPE)
 
     def headers_of(self, pieces: Sequence[CloudEvent]) -> tuple[tuple[str, str], ...]:
-        return _http_headers(pieces[0]) if self.mode == BINARY else ()
+        if self.mode != BINARY:
+            return ()
+        # The attributes of the event (HTTP protocol binding 1.0.2, 3.1.3).
+        attributes = pieces[0].attributes()
+        return tuple((f"ce-{name}", _in_header(value)) for name, value in attributes.items())
 
     def records(self, key: bytes, piece: CloudEvent) -> tuple[KafkaRecord, ...]:
         """Return a record of Kafka protocol binding 1.0.2: binary content mode (3.2), or structured
@@ -137,13 +141,6 @@ class CloudEventWriter(EventWriter[CloudEvent]):
 
 def _lines(events: Sequence[CloudEvent]) -> bytes:
     return b"".join(event.whole_bytes() + b"\n" for event in events)
-
-
-def _http_headers(event: CloudEvent) -> tuple[tuple[str, str], ...]:
-    """Return the attributes of an event as headers of binary content mode (HTTP protocol binding
-    1.0.2, 3.1.3).
-    """
-    return tuple((f"ce-{name}", _in_header(value)) for name, value in event.attributes().items())
 
 
 _TO_BE_ENCODED: Final = re.compile(r'[^!-~]|["%]')

@@ -319,7 +319,8 @@ def images_of(change: Change, table: TargetTable, counters: Counter[str]) -> tup
     assert change.after is not None
     after = _row(change.after, change.key, table)
     if op is not _UPDATE:
-        return (("I", _present(after, table), after),)
+        columns = table.names if len(after) == len(table.names) else frozenset(after)
+        return (("I", columns, after),)
     return _update(change, after, table)
 
 
@@ -362,10 +363,6 @@ def _row(image: Row, key: tuple[tuple[str, Value], ...] | None, table: TargetTab
             "option tables, or leave it out at the source"
         )
     return image
-
-
-def _present(image: Row, table: TargetTable) -> frozenset[str]:
-    return table.names if len(image) == len(table.names) else frozenset(image)
 
 
 def _deleted_columns(change: Change, table: TargetTable) -> frozenset[str]:

@@ -97,7 +97,8 @@ class MessageWriter:
             return self.records(draft, sequence)
         except NotExpressible as error:
             self.state = state  # an unwritten message takes no number
-            raise with_location(error, _place(change)) from None
+            place = f"{change.op} of {change.table!r}, position {change.position}"
+            raise with_location(error, place) from None
 
     def records(self, draft: Draft, sequence: str) -> tuple[KafkaRecord, ...]:
         """Return a message with its change sequence, and an MD first if the table is new or has
@@ -224,10 +225,6 @@ def _is_time(prefix: str) -> bool:
     since many changes share one time.
     """
     return is_sequence(prefix.ljust(LENGTH, "0"))
-
-
-def _place(change: Change) -> str:
-    return f"{change.op} of {change.table!r}, position {change.position}"
 
 
 def _image(change: Change) -> Row:
