@@ -17,7 +17,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import ExitStack
-from itertools import chain
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Final
 from zlib import crc32
@@ -83,27 +83,38 @@ def _read_part(job: Job, number: int) -> list[Blob]:
     """Return the blobs of one part: its border rows by bucket, and the file with all the rest."""
     distances = job.options.fold_distance, job.options.fold_span
     part = _Part(job, number)
-    folder, boundary = RowFolder(*distances), Boundary(job.parts[number - 1], *distances)
+    boundary = Boundary(job.parts[number - 1], *distances)
     with ExitStack() as stack:
         builder = Builder(job, stack)
-        built: list[Blob] = []
-        for good in part.good_rows(builder.context):
-            built += builder.blobs(boundary.final(folder.add(good)), part.log_rows)
-            if part.log_rows:
-                left = ids_of(chain(folder.rows, boundary.rows))
-                part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
-        built += builder.blobs(boundary.final_at_end(folder.close(None)), part.log_rows)
-    if not part.ids:
-        return []
-    fates = Fates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
-    run = [Blob(FATES, number, 0, fates.packed()), *built]
-    blobs = [write_run(Directory(job.output.directory), number, run)]
+        built = _built(part, boundary, builder, RowFolder(*distances))
+        first = list(islice(built, 1))
+        if not first:
+            return []
+        directory = Directory(job.output.directory)
+        blobs = [write_run(directory, number, chain(first, built))]
     numbers = {kind: i for i, kind in enumerate(_kinds_of(catalog(job)))}
     border = sorted(boundary.rows, key=_RECORD_ID)
     blobs += _pack_rows(border, numbers, job.buckets, part.log_rows)
     for of_part, numbered in builder.numbered.items():
         blobs.append(Blob(NUMBERED, number % job.buckets, 0, pack_numbered(of_part, numbered)))
     return blobs
+
+
+def _built(
+    part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder
+) -> Iterator[Blob]:
+    """Read a part, and yield the blobs of its final groups as soon as they are built; at the end
+    the fates of its rows, if it has any.
+    """
+    for good in part.good_rows(builder.context):
+        yield from builder.blobs(boundary.final(folder.add(good)), part.log_rows)
+        if part.log_rows:
+            left = ids_of(chain(folder.rows, boundary.rows))
+            part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
+    yield from builder.blobs(boundary.final_at_end(folder.close(None)), part.log_rows)
+    if part.ids:
+        fates = Fates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
+        yield Blob(FATES, part.number, 0, fates.packed())
 
 
 class _Part:
@@ -113,6 +124,7 @@ class _Part:
     """
 
     def __init__(self, job: Job, number: int) -> None:
+        self.number = number
         self.ids: list[int] = []
         self.bad: list[BadLine] = []
         self.loopback = 0

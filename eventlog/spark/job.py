@@ -286,10 +286,16 @@ def unpack_columns(content: bytes) -> Columns:
     return columns
 
 
+_COMPRESSED: Final = pa.ipc.IpcWriteOptions(compression="lz4")
+"""The options of Arrow streams between stages. Compressed, events take a ninth of the disk, which
+costs less than writing, summing and reading the rest.
+"""
+
+
 def arrow_bytes(batch: pa.RecordBatch) -> bytes:
     """Return a batch as bytes of an Arrow stream."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, batch.schema) as stream:
+    with pa.ipc.new_stream(sink, batch.schema, options=_COMPRESSED) as stream:
         stream.write_batch(batch)
     return bytes(sink.getvalue())
 
@@ -300,8 +306,10 @@ class RunDamaged(EventlogError):
     code = "run_damaged"
 
 
-def write_run(directory: Directory, part: int, blobs: Sequence[Blob]) -> Blob:
-    """Write blobs of a part to a file for ``read_run``, and return the blob that stands for it."""
+def write_run(directory: Directory, part: int, blobs: Iterable[Blob]) -> Blob:
+    """Write blobs of a part to a file for ``read_run``, one after the other as they come, and
+    return the blob that stands for it.
+    """
     name = f"{TEMPORARY}/{uuid.uuid4().hex}"
     with directory.open(name) as file:
         with pa.ipc.new_stream(file, _BLOB_ARROW) as stream:
