@@ -223,8 +223,8 @@ def _print_estimate(expected: Any) -> None:
     size = f"{expected.bytes / mib:,.0f} MiB of XDS"
     rows, parts = number_of(expected.rows, "row"), number_of(expected.parts, "part")
     result(f"{rows} in {parts}: about {number_of(expected.events, 'event')}, {size}")
-    whole = expected.bytes + expected.temporary_bytes
-    result(f"under --out as much again until the job ends: {whole / mib:,.0f} MiB")
+    temporary = expected.temporary_bytes / mib
+    result(f"under --out until the job ends, beside the documents: {temporary:,.0f} MiB")
     result(
         f"converting: about {expected.converting_seconds:,.0f} s with "
         f"{number_of(expected.cores, 'task')} at once; --mark: about {expected.mark_seconds:,.0f} "

@@ -100,9 +100,7 @@ def _read_part(job: Job, number: int) -> list[Blob]:
     return blobs
 
 
-def _built(
-    part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder
-) -> Iterator[Blob]:
+def _built(part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder) -> Iterator[Blob]:
     """Read a part, and yield the blobs of its final groups as soon as they are built; at the end
     the fates of its rows, if it has any.
     """

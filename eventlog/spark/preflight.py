@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from threading import Event, Thread
 from typing import Any, Final
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 from sqlalchemy import Connection
 
@@ -25,6 +26,7 @@ from eventlog.publisher.cycle import recover
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.queue import build_events, read_window
 from eventlog.spark.directory import TEMPORARY, Directory
+from eventlog.spark.job import COMPRESSION
 from eventlog.spark.log_source import LAST_ID, Place
 from eventlog.spark.session import SparkFailed, as_spark_failed, context_of, cores_of
 from eventlog.sql.connection import as_database_errors
@@ -43,8 +45,8 @@ DELETE_SECONDS_A_ROW = 0.56e-6
 def waiting_parts(
     context: Context, connection: Connection, partition_rows: int, cores: int
 ) -> list[Part]:
-    """Return the parts into which a job divides the rows N, of at most so many rows each: two for
-    each core, if that is worth it.
+    """Return the parts into which a job divides the rows N, of at most so many rows each: a
+    multiple of two for each core, if that is worth it.
     """
     return context.dialect.log_parts(
         connection, context.log, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores
@@ -54,8 +56,8 @@ def waiting_parts(
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """The expected cost of a job. ``bytes`` are of XDS lines without compression;
-    ``temporary_bytes`` are used beside them until the job ends. ``held``: rows are held, so that
-    only a copy can be converted.
+    ``temporary_bytes``, compressed, are used beside them until the job ends. ``held``: rows are
+    held, so that only a copy can be converted.
     """
 
     rows: int
@@ -90,17 +92,17 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
             for event in build_events(context, sampled, context.query_back)
             if event.operation is not None
         ]
-        text = sum(len(write_outgoing(event).encode()) for event in events)
+        text = "".join(map(write_outgoing, events)).encode()
         context.connection.rollback()
     rows = sum(part.rows for part in parts)
     share = rows / max(1, sum(map(len, sampled)))
-    size = round(text * share)
+    packed = pa.compress(text, COMPRESSION, asbytes=True)
     return Estimate(
         rows=rows,
         parts=len(parts),
         events=round(len(events) * share),
-        bytes=size,
-        temporary_bytes=size,
+        bytes=round(len(text) * share),
+        temporary_bytes=round(len(packed) * share),
         cores=cores,
         converting_seconds=START_SECONDS + rows * CORE_SECONDS_A_ROW / cores,
         mark_seconds=rows * MARK_SECONDS_A_ROW,

@@ -557,14 +557,14 @@ class Dialect(SqlDatabase):
         first: int,
         last: int,
         rows: int,
-        at_least: int,
+        multiple: int,
     ) -> list[Part]:
         """Return ranges of record_ids with about equal numbers of rows of a status, at most
         ``rows``, in ascending order.
 
-        ``status`` None = any. ``at_least`` is the wanted number of parts, if there are enough rows
-        to make it worthwhile. The ranges cover all record_ids from ``first`` (at least 1) to the
-        present last row.
+        ``status`` None = any. The number of parts is a multiple of ``multiple``, unless the parts
+        were too small to be worthwhile: tasks that run at once then end at once. The ranges cover
+        all record_ids from ``first`` (at least 1) to the present last row.
         """
         bounds = {"first": max(first, 1), "last": min(last, self.last_record_id)}
         has_status = self.bindable(self.has_status(log, status))
@@ -573,14 +573,14 @@ class Dialect(SqlDatabase):
                 conn, self.log_statement(log, "runs_of_part", has_status=has_status), bounds
             )
             return _parts_of(
-                [(int(start), int(end)) for start, end in runs], bounds["first"], rows, at_least
+                [(int(start), int(end)) for start, end in runs], bounds["first"], rows, multiple
             )
         count = self.log_statement(log, "count_part", has_status=has_status)
         ((counted, greatest),) = self.fetch(conn, count, bounds)
         if not counted:
             return []
         total = int(counted)
-        size = _part_size(total, rows, at_least)
+        size = _part_size(total, rows, multiple)
         cuts = self.log_statement(log, "cut_part", has_status=has_status)
         firsts = [
             int(record_id) for (record_id,) in self.fetch(conn, cuts, {**bounds, "part_size": size})
@@ -650,21 +650,23 @@ class Dialect(SqlDatabase):
         """
 
 
-def _part_size(total: int, rows: int, at_least: int) -> int:
-    """Return the number of rows of each part of a log; ``rows`` and ``at_least`` are as
+def _part_size(total: int, rows: int, multiple: int) -> int:
+    """Return the number of rows of each part of a log; ``rows`` and ``multiple`` are as
     in ``Dialect.log_parts``.
     """
-    return -(-total // max(-(-total // rows), min(at_least, -(-total // _WORTH_IT))))
+    parts, worthwhile = -(-total // rows), -(-total // _WORTH_IT)
+    in_step = -(-parts // multiple) * multiple
+    return -(-total // max(parts, min(in_step, worthwhile)))
 
 
-def _parts_of(runs: Ranges, first: int, rows: int, at_least: int) -> list[Part]:
+def _parts_of(runs: Ranges, first: int, rows: int, multiple: int) -> list[Part]:
     """Return the parts, with their ``ids``, of a log whose rows have these record_ids, by the rules
     of ``Dialect.log_parts``.
     """
     total = sum(end - start + 1 for start, end in runs)
     if not total:
         return []
-    size = _part_size(total, rows, at_least)
+    size = _part_size(total, rows, multiple)
     parts: list[Part] = []
     own: list[tuple[int, int]] = []
     left = size
