@@ -59,6 +59,7 @@ from eventlog.spark.job import (
     OutputFile,
     arrow_bytes,
     catalog,
+    read_arrow,
 )
 from eventlog.spark.output import (
     COMPRESS,
@@ -411,7 +412,7 @@ def _write(
     streams = [dict(zip(blob["class"], blob["rows"], strict=True)) for blob in blobs]
     rows_by_class = {}
     for name in sorted({name for one in streams for name in one}):
-        rows = (pa.ipc.open_stream(one[name]).read_all() for one in streams if name in one)
+        rows = (read_arrow(one[name]) for one in streams if name in one)
         rows_by_class[name] = _sorted(pa.concat_tables(rows))
     if not rows_by_class:
         return [], before
