@@ -11,7 +11,8 @@ import random
 import subprocess
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -25,10 +26,16 @@ pytest.importorskip(
 
 from backlog_job import LOG, SCHEMA, fetch
 from documents import ROOT
+from pyspark.sql import SparkSession
+from spark_stream import follow as follow_by_spark
+from spark_stream import is_in_a_batch
+from spark_workers import kill_worker
 
 pytestmark = pytest.mark.xdist_group("changes")  # a driver of a stream without Spark
 
 DRIVER = ROOT / "tests" / "spark" / "changes_driver.py"
+SPARK_DRIVER = ROOT / "tests" / "spark" / "spark_stream.py"
+SPARK_BATCHES, SPARK_KILLS = 500, 50
 _ROW = (
     f"INSERT INTO {LOG} (event_type, table_name, table_key, column_name, new_value) "
     "VALUES (2, 'usr', %(key)s, 'fname', %(value)s)"
@@ -134,7 +141,10 @@ def test_each_committed_row_is_in_one_event_however_queries_and_tasks_are_killed
         stopped.set()
         for thread in threads:
             thread.join()
+    assert_promise(log, out)
 
+
+def assert_promise(log: sa.Engine, out: Path) -> None:
     attempts: defaultdict[str, set[str]] = defaultdict(set)
     for line in (out / "attempts").read_text().splitlines():
         number, digest = line.split()
@@ -154,3 +164,107 @@ def test_each_committed_row_is_in_one_event_however_queries_and_tasks_are_killed
         order[event["key"]["idu"]] += event["record_ids"]
     assert [key for key, ids in order.items() if ids != sorted(ids)] == []
     assert {event["key"]["idu"]: event["after"]["fname"] for event in events} == last
+
+
+# --- Spark ----------------------------------------------------------------------------------------
+
+
+class Storm:
+    """Writers, and somebody who kills processes inside batches, until there are enough of both."""
+
+    def __init__(self, log: sa.Engine, out: Path, writers: int, seed: int) -> None:
+        self.out, self.chance, self.stopped = out, random.Random(seed), Event()
+        self.kills: Counter[str] = Counter()
+        self.threads = [
+            Thread(target=write, args=(log, one, self.stopped)) for one in range(writers)
+        ]
+
+    def __enter__(self) -> Storm:
+        for thread in self.threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+        for thread in self.threads:
+            thread.join()
+        (self.out / "stop").write_text("")
+
+    @property
+    def batches(self) -> int:
+        return len(list(self.out.glob("batch-*")))
+
+    def kill_in_a_batch(self, kill: Callable[[], str | None], seconds: float = 60) -> None:
+        """Wait for a batch, and kill somewhere in it."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if is_in_a_batch(self.out):
+                time.sleep(self.chance.random() * 0.1)
+                if is_in_a_batch(self.out) and (kind := kill()) is not None:
+                    self.kills[kind] += 1
+                    return
+            time.sleep(0.005)
+        pytest.fail("there was no batch in which anybody could be killed")
+
+
+def test_each_committed_row_is_in_one_event_though_workers_of_spark_are_killed(
+    spark: SparkSession, log: sa.Engine, config: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    java = spark._jvm.java.lang.ProcessHandle.current().pid()
+    options = {"config": str(config), "partitionRows": "10"}
+    query = Thread(target=follow_by_spark, args=(spark, out), kwargs=options)
+    with Storm(log, out, 2, seed=1) as storm:
+        query.start()
+        for _ in range(2):
+            storm.kill_in_a_batch(lambda: kill_worker(java, storm.chance))
+    query.join()
+    assert_promise(log, out)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize("options", [(), ("consumer=lake",)], ids=["unnamed", "consumer"])
+def test_each_committed_row_is_in_one_event_however_drivers_and_workers_of_spark_are_killed(
+    log: sa.Engine, config: Path, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out"
+    paths = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "spark")]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
+    } | {"PYTHONPATH": os.pathsep.join(paths)}
+    given = [f"config={config}", "maxRowsPerBatch=60", "partitionRows=15", *options]
+    command = [sys.executable, str(SPARK_DRIVER), str(out), *given]
+    with (tmp_path / "said").open("w") as said:
+        driver = subprocess.Popen(command, env=environment, stdout=said, stderr=said)
+
+        def kill() -> str | None:
+            if storm.chance.random() < 0.2:
+                driver.kill()
+                driver.wait()
+                return "driver"
+            return kill_worker(driver.pid, storm.chance)
+
+        try:
+            with Storm(log, out, 8, seed=2) as storm:
+                while storm.batches < SPARK_BATCHES or storm.kills.total() < SPARK_KILLS:
+                    due = storm.batches * SPARK_KILLS // SPARK_BATCHES + 1
+                    if storm.kills.total() < min(due, SPARK_KILLS):
+                        storm.kill_in_a_batch(kill, 300)
+                    if driver.poll() is not None:
+                        assert driver.returncode == -9, (tmp_path / "said").read_text()
+                        driver = subprocess.Popen(
+                            command, env=environment, stdout=said, stderr=said
+                        )
+                    time.sleep(0.1)
+            assert driver.wait(600) == 0, (tmp_path / "said").read_text()
+        finally:
+            driver.kill()
+    path = out / "failures"
+    failures = path.read_text().splitlines() if path.exists() else []
+    print(
+        f"{storm.batches} batches, {dict(storm.kills)} killed, {len(failures)} failures of queries"
+    )
+    # A query fails as its processes are killed, or as Spark waits too long for one. It loses no row.
+    assert [one for one in failures if "rows_removed" in one or "were removed" in one] == []
+    assert_promise(log, out)
