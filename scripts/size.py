@@ -31,6 +31,8 @@ _OF_CONFIGURATION: Final = ("config", "publisher")
 """Packages whose declared options are those of the configuration; others' are of readers and
 writers.
 """
+_OF_CATALOG: Final = ("changes",)
+"""Packages that declare the members of a catalogue's JSON in the way of options."""
 
 _LEGEND: Final = """\
 lines       all lines of the Python files; code: neither blank nor comment nor docstring
@@ -112,6 +114,7 @@ def _count(package: str, source: str, module: ast.Module, errors: set[str]) -> C
     filled = {number for number, line in enumerate(lines, 1) if line.strip()}
     options = sum(_is_declared_option(node) for node in nodes)
     is_configuration = package in _OF_CONFIGURATION
+    is_of_format = not is_configuration and package not in _OF_CATALOG
     return Counts(
         files=1,
         lines=len(lines),
@@ -120,7 +123,7 @@ def _count(package: str, source: str, module: ast.Module, errors: set[str]) -> C
         comments=len(comments),
         branchy=sum(_branches(node) >= _MANY_BRANCHES for node in nodes),
         config=options if is_configuration else 0,
-        formats=0 if is_configuration else options,
+        formats=options if is_of_format else 0,
         flags=_flags(nodes),
         errors=sum(isinstance(node, ast.ClassDef) and node.name in errors for node in nodes),
     )
