@@ -31,8 +31,6 @@ from spark_stream import follow as follow_by_spark
 from spark_stream import is_in_a_batch
 from spark_workers import kill_worker
 
-pytestmark = pytest.mark.xdist_group("changes")  # a driver of a stream without Spark
-
 DRIVER = ROOT / "tests" / "spark" / "changes_driver.py"
 SPARK_DRIVER = ROOT / "tests" / "spark" / "spark_stream.py"
 SPARK_BATCHES, SPARK_KILLS = 500, 50
@@ -102,6 +100,7 @@ def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> i
         kills += 1
 
 
+@pytest.mark.xdist_group("changes")  # its driver of a stream is without Spark
 @pytest.mark.parametrize(
     "options",
     [
