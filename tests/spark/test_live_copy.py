@@ -22,6 +22,7 @@ pytest.importorskip("deltalake", reason="the extra delta is not installed")
 
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
+from spark_workers import kill_worker
 
 from eventlog import cli
 from eventlog.errors import ConfigError
@@ -244,8 +245,8 @@ class Writer(threading.Thread):
 
 
 def run_until_killed(command: list[str], log: Path, later: float) -> None:
-    """Run a driver until it has written some commits, and kill it. One that Spark ends, as on a
-    busy machine, whose workers are slow to connect, is run again.
+    """Run a driver until it has written some commits, and kill a worker of it, and then itself. One
+    that Spark ends, as on a busy machine, whose workers are slow to connect, is run again.
     """
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_GATEWAY")
@@ -260,6 +261,8 @@ def run_until_killed(command: list[str], log: Path, later: float) -> None:
                 while driver.poll() is None and len(list(log.glob("*.json"))) < enough:
                     time.sleep(0.1)
                 if driver.poll() is None:
+                    time.sleep(later)
+                    kill_worker(driver.pid, random.Random(later))
                     time.sleep(later)
                     return
             finally:
