@@ -77,9 +77,8 @@ def digest(statement: str) -> str:
 
 def ended(statement: str) -> str:
     """A statement as it stands in a script."""
-    return statement + (
-        "\n/\n" if statement.startswith(("CREATE OR REPLACE", "BEGIN", "DECLARE")) else ";\n"
-    )
+    is_block = statement.lstrip().upper().startswith(("CREATE OR REPLACE", "BEGIN", "DECLARE"))
+    return statement + ("\n/\n" if is_block else ";\n")
 
 
 def instead_of(refusals: Sequence[tuple[str, str]], statement: str) -> str:
