@@ -46,9 +46,8 @@ READS: Final = frozenset((*READS_ROW, *READS_FIELD))
 
 _INSERTS: Final = (INSERT_ROW_QUERY_BACK, INSERT_FIELD_QUERY_BACK)
 
-_ADD, _MODIFY, _DELETE = (
-    Operation  # names of the module, since looking up an enumeration's members is slow
-)
+# Names of the module, since looking up an enumeration's members is slow.
+_ADD, _MODIFY, _DELETE = Operation
 
 CurrentRow = Mapping[str, Sequence[str | None]]
 """The current values by attribute name as log text: one for a single-valued column of a table, else

@@ -68,6 +68,8 @@ ANTLR_FALSE_REFUSALS: Final = (
     (r"JSON_SERIALIZE\(([^ ]+) RETURNING CLOB\)", r"TO_CLOB(\1)"),
     # A parameter of a session whose value is a number.
     (r"(SET DDL_LOCK_TIMEOUT = )(\d+)", r"\1X\2"),
+    # An index that is made while its table is written.
+    (r"(?<=\)) ONLINE(?=;)", ""),
 )
 
 
