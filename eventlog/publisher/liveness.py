@@ -77,7 +77,7 @@ class LifeClock:
 
 class Life(LifeClock, Observer):
     """The clock of a publisher, which observes it. ``rest`` is the longest rest in seconds.
-    ``is_connected`` is True from the first connection on.
+    ``is_connected`` is True from the first connection on, that of a standby included.
     """
 
     def __init__(
@@ -96,10 +96,14 @@ class Life(LifeClock, Observer):
         self.is_connected = True
         self.sign()
 
+    def progressed(self) -> None:
+        self.is_connected = True  # a standby only sees that the other process works
+        self.sign()
+
     def _is_heard(self, *_: object, **__: object) -> None:
         self.sign()
 
-    progressed = window_read = answered = marked = looked = _is_heard
+    window_read = answered = marked = looked = _is_heard
 
 
 def _longest_rest(config: Config) -> float:

@@ -39,6 +39,7 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import dry_run, recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import SetLedger, are_registered
+from eventlog.publisher.liveness import life_of
 from eventlog.publisher.observer import Looked, Observer
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.queue import WindowReader
@@ -1020,16 +1021,16 @@ def test_a_database_that_does_not_tell_open_writers_has_no_consumers(name: str) 
 def test_a_daemon_waits_as_the_standby_of_its_consumer_and_is_well(log: sa.Engine) -> None:
     write(log, 1)
     stop, sink = StopRequest(), Collecting()
-    signs: list[None] = []
     config = consumer(log, polling_interval=1)
+    life = life_of(config)
     with opened(config):
         thread = threading.Thread(
             target=daemon.publish,
-            args=(lambda: opened(config), lambda: sink, stop, lambda: signs.append(None)),
+            args=(lambda: opened(config), lambda: sink, stop, life),
             kwargs={"retry": (0.1, 0.2)},
         )
         thread.start()
-        wait_until(lambda: len(signs) > 2, "the standby touches its health file")
+        wait_until(lambda: life.is_connected, "the standby is well")
         assert sink.documents == []
     try:
         wait_until(lambda: sink.event_ids == ["1"], "the standby takes over")

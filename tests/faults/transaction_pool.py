@@ -117,7 +117,7 @@ def _serve(client: Peer, pool: _Pool, takes_transactions: bool) -> None:
             if message[5:6] == b"I":
                 pool.give_back(server)
                 server = None
-    except (EOFError, OSError):
+    except (EOFError, OSError, ValueError):  # ValueError: the file is closed at the end of the test
         pass
     finally:
         client.close()

@@ -136,6 +136,15 @@ def test_the_file_is_old_until_the_publisher_is_connected_and_gone_at_the_end(
     assert read_health(path, touched).reason.startswith("there is no ")
 
 
+def test_the_file_of_a_standby_is_touched_once_it_sees_the_other_process_at_work(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "health"
+    with signs_of_life(configured(path)) as life:
+        life.progressed()
+        wait_until(lambda: path.stat().st_mtime > 0, "it is touched")
+
+
 def test_the_file_is_not_touched_while_no_sign_of_life_comes(tmp_path: Path) -> None:
     path = tmp_path / "health"
     with signs_of_life(configured(path)) as life:

@@ -1,5 +1,4 @@
-"""The source ``jsonl-file``: follow a file of changes that grows, a line of JSON each (eventlog's
-format ``jsonl``).
+"""The source ``jsonl-file``: follow a growing file of changes (eventlog's format ``jsonl``).
 
 The position is the byte behind the last line that was read, beside the file's inode, so that a file
 which was replaced or cut is noticed. An event is named after the inode and the byte where its line
@@ -26,9 +25,7 @@ class JsonlFileOptions(stream.StreamOptions):
     """Options of ``[source]`` of type ``jsonl-file``."""
 
     path: Path | None = option(None, PATH, "the file that grows", example="changes.jsonl")
-    poll_interval: float = option(
-        1.0, number(0.01, 3600), "seconds between looks at the end of the file"
-    )
+    poll_interval: float = option(1.0, number(0.01, 3600), "seconds between two looks at it")
 
 
 class JsonlFile(stream.Source):
@@ -73,10 +70,9 @@ class GrowingFile:
                         yield stream.Mark({"inode": inode, "byte": place})
                     if once:
                         return
-                    yield stream.Mark(
-                        {"inode": inode, "byte": place}, is_idle=True, rest=self._rest
-                    )
-                    self._place({"inode": inode, "byte": place})  # still the same file
+                    token = {"inode": inode, "byte": place}
+                    yield stream.Mark(token, is_idle=True, rest=self._rest)
+                    self._place(token)  # still the same file
         except OSError as error:
             raise stream.SourceAway(f"{self._path}: {error.strerror}") from error
 
@@ -87,9 +83,7 @@ class GrowingFile:
             raise stream.SourceAway(f"{self._path}: {error.strerror}") from error
 
     def _place(self, token: Any) -> int:
-        """Return the byte to read from. Raises SourceLost if the file is no longer what the
-        position was taken of.
-        """
+        """Return the byte to read from. Raises SourceLost if the file was replaced or cut."""
         if token is None:
             return 0
         try:

@@ -18,11 +18,8 @@ def test_a_line_is_read_once_it_is_complete_and_keeps_its_event_id(tmp_path: Pat
     assert steps == list(GrowingFile(file, 1).steps(None, once=True))
     file.write_text(LINE % (1, 1) + "no JSON\n" + LINE % (2, 2))
     token = steps[-1].token
-    assert [
-        step.change.after
-        for step in GrowingFile(file, 1).steps(token, once=True)
-        if isinstance(step, Read)
-    ] == [{"id": 2}]
+    read = [step for step in GrowingFile(file, 1).steps(token, once=True) if isinstance(step, Read)]
+    assert [step.change.after for step in read] == [{"id": 2}]
 
 
 def test_a_file_that_was_cut_is_an_error(tmp_path: Path) -> None:
