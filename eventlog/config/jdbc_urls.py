@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Final
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, TypeAlias
 from urllib.parse import unquote
 
 from sqlalchemy import URL
@@ -15,10 +15,31 @@ from eventlog.sql.connection import load_dialect
 _SERVERS: Final = r"//(?P<hosts>[^/?;]*)/(?P<database>[^?]*)(?:\?(?P<query>.*))?"
 _ORACLE: Final = r"(?:thin|oci8?):(?:(?P<login>.*?)(?:/.*)?)?@"
 
-_FORMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
+
+def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
+    """Move the properties that the database's own driver knows out of ``properties``, and return
+    them in its form.
+    """
+    query = {}
+    mode = properties.pop("sslmode", None)
+    encrypted = properties.pop("ssl", None)
+    if mode is None and encrypted is not None and encrypted.casefold() in ("", "true"):
+        mode = "verify-full"  # the default of the Java driver
+    if mode is not None:
+        query["sslmode"] = mode
+    schema = properties.pop("currentschema", None)
+    if schema is not None:
+        query["options"] = "-csearch_path=" + re.sub(r"([\\ ])", r"\\\1", schema)
+    return query
+
+
+_Form: TypeAlias = tuple[str, tuple[str, ...], Callable[[dict[str, str]], dict[str, str]]]
+
+_FORMS: Final[Mapping[str, _Form]] = {
     "postgresql": (
         "postgresql+psycopg",
         (_SERVERS, r"(?P<database>[^/?]+)(?:\?(?P<query>.*))?"),
+        _postgresql_query,
     ),
     "oracle": (
         "oracle+oracledb",
@@ -27,10 +48,13 @@ _FORMS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
             rf"{_ORACLE}(?P<hosts>[^/:?@()]+:[0-9]+):(?P<database>[^/?:]+)",
             rf"{_ORACLE}(?P<hosts>[^/:?@()]+)",
         ),
+        lambda _: {},
     ),
-    "mariadb": ("mariadb+pymysql", (_SERVERS,)),
+    "mariadb": ("mariadb+pymysql", (_SERVERS,), lambda _: {}),
 }
-"""The driver of each database, and the forms that its JDBC URL has behind ``jdbc:<database>:``."""
+"""The driver of each database, the forms that its JDBC URL has behind ``jdbc:<database>:``, and
+what moves the properties that the driver knows into its query.
+"""
 
 
 def jdbc_url(text: str) -> tuple[URL, list[str]]:
@@ -43,7 +67,7 @@ def jdbc_url(text: str) -> tuple[URL, list[str]]:
     head = re.match(r"jdbc:(?:(?:microsoft|jtds):)?(\w*):?", text.strip(), re.IGNORECASE)
     name, rest = (head[1].lower(), text.strip()[head.end() :]) if head else ("", "")
     load_dialect(name)
-    drivername, forms = _FORMS.get(name, ("", ()))
+    drivername, forms, query_of = _FORMS.get(name, ("", (), dict))
     found = (re.fullmatch(form, rest, re.IGNORECASE) for form in forms)
     match = next(filter(None, found), None)
     if match is None:
@@ -51,7 +75,7 @@ def jdbc_url(text: str) -> tuple[URL, list[str]]:
     parts = match.groupdict()
     properties = dict(_properties(parts.get("query") or ""))
     user = properties.pop("user", None) or (parts.get("login") or "").strip('"') or None
-    query = _postgresql_query(properties) if name == "postgresql" else {}
+    query = query_of(properties)
     if parts.get("service"):
         query["service_name"] = parts["service"]
     host, port = _server(parts.get("hosts") or "", query)
@@ -84,20 +108,3 @@ def _properties(query: str) -> Iterator[tuple[str, str]]:
         name, _, value = part.partition("=")
         if name.strip():
             yield name.strip().lower(), unquote(value.strip())
-
-
-def _postgresql_query(properties: dict[str, str]) -> dict[str, str]:
-    """Move the properties that the database's own driver knows out of ``properties``, and return
-    them in its form.
-    """
-    query = {}
-    mode = properties.pop("sslmode", None)
-    encrypted = properties.pop("ssl", None)
-    if mode is None and encrypted is not None and encrypted.casefold() in ("", "true"):
-        mode = "verify-full"  # the default of the Java driver
-    if mode is not None:
-        query["sslmode"] = mode
-    schema = properties.pop("currentschema", None)
-    if schema is not None:
-        query["options"] = "-csearch_path=" + re.sub(r"([\\ ])", r"\\\1", schema)
-    return query
