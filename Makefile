@@ -1,6 +1,6 @@
 # make setup   .venv with every development extra; quick when nothing has changed
 # make demo    the whole chain on a PostgreSQL of its own
-# make test    lint, types, import contracts, the site, tests; some 15 minutes on 2 cores
+# make test    lint, types, import contracts, the site, tests; some 13 minutes on 2 cores
 # make soak    the tests that take longer
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
