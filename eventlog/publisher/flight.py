@@ -54,7 +54,8 @@ class Flight(NamedTuple):
     """The content of one in-flight line. ``envelopes`` are up to ``batch_size`` events each, which
     make one document, by their numbers from 1. ``first`` is the number of the first event, for
     formats that number events. ``epoch`` is the log's epoch when the line was written
-    (spec/event-log.md 7.4).
+    (spec/event-log.md 7.4). ``last_number`` is the greatest number that an envelope of a flight
+    sent in part has had, 0 before.
 
     Three fields are not in the line: ``origins`` of its rows, for formats that need them,
     ``current_rows``, the present rows of objects, and ``waiting``, the event-ids of recorded events
@@ -67,6 +68,7 @@ class Flight(NamedTuple):
     origins: Origins = NO_ORIGINS
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
     epoch: str = ""
+    last_number: int = 0
     waiting: frozenset[str] = frozenset()
 
     def events(self) -> Iterator[Outgoing]:
@@ -103,7 +105,33 @@ def unbuilt(flight: Flight) -> Flight:
         number: [event if event.steps is None else event._replace(steps=None) for event in events]
         for number, events in flight.envelopes.items()
     }
-    return Flight(flight.number, envelopes, flight.first, epoch=flight.epoch)
+    return Flight(
+        flight.number,
+        envelopes,
+        flight.first,
+        epoch=flight.epoch,
+        last_number=flight.last_number,
+    )
+
+
+def rest_of(flight: Flight, left: Mapping[int, Sequence[Outgoing]]) -> Flight:
+    """Return a flight with the events that are ``left`` of its envelopes, by their numbers.
+
+    The rest of an envelope gets a new number once a part of it is answered, and so does each
+    envelope behind it. A number never means two sets of events, for sinks name files by it
+    (spec/event-log.md 10). New numbers are greater than every earlier one of the flight.
+    """
+    last_number = max((flight.last_number, *flight.envelopes))
+    envelopes: dict[int, Sequence[Outgoing]] = {}
+    is_sent_in_part = False
+    for number, events in left.items():
+        if not events:
+            continue
+        is_sent_in_part = is_sent_in_part or len(events) < len(flight.envelopes[number])
+        if is_sent_in_part:
+            number = last_number = last_number + 1
+        envelopes[number] = events
+    return flight._replace(envelopes=envelopes, last_number=last_number)
 
 
 def numbered(flight: Flight, first: str) -> Flight:
@@ -131,7 +159,8 @@ def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str
     """Return the composition text of the in-flight line.
 
     ``{"line_format": 1, "kind": "publisher", "envelopes": [...]}``, with ``"first"`` in a numbered
-    flight, and with ``"epoch"`` under one. An envelope has its ``number``, the record_ids of its
+    flight, with ``"epoch"`` under one, and with ``"last_number"`` if an envelope that is gone had a
+    greater number than those that are left. An envelope has its ``number``, the record_ids of its
     events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
     and in a numbered flight the ``place`` of its first event. ``events`` has the exceptions by the
     event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
@@ -146,6 +175,8 @@ def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str
         line["epoch"] = flight.epoch
     if flight.first:
         line["first"] = flight.first
+    if flight.last_number > max(flight.envelopes, default=0):
+        line["last_number"] = flight.last_number
     suffix = epoch_suffix(flight.epoch)
     envelopes = []
     for number, events in flight.envelopes.items():
@@ -214,7 +245,13 @@ def decode(number: int, composition: str) -> Flight:
         envelopes = {
             int(envelope["number"]): _read(envelope, suffix) for envelope in line["envelopes"]
         }
-        return Flight(number, envelopes, str(line.get("first", "")), epoch=epoch)
+        return Flight(
+            number,
+            envelopes,
+            str(line.get("first", "")),
+            epoch=epoch,
+            last_number=int(line.get("last_number", 0)),
+        )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(
             f"in-flight line {number} cannot be read ({error}); was it changed by hand?"

@@ -21,7 +21,7 @@ from eventlog.core.events import Fates, Outgoing
 from eventlog.model import SUCCESS, Answer, Level, Status, Verdict
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
-from eventlog.publisher.flight import NO_ORIGINS, Flight, encode
+from eventlog.publisher.flight import NO_ORIGINS, Flight, encode, rest_of
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
 
@@ -222,15 +222,14 @@ class InflightLine:
         """Write the marks and the rest of the flight in one transaction."""
         # The log's rows are dropped: they are read again when the flight is sent again,
         # which may be late.
-        envelopes = {number: events for number, events in self._left.items() if events}
-        rest = self.recorded._replace(
-            envelopes=envelopes, origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
+        rest = rest_of(self._whole, self._left)._replace(
+            origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
         )
         connection = self._context.connection
         log = self._context.log
         consumer = self._context.ledger.consumer
         marks.write(self._context)
-        if not envelopes:
+        if not rest.envelopes:
             strike_inflight(connection, log, self.flight)
         elif marks.letters or encode(rest) != encode(self.recorded):
             update_inflight(connection, log, self.flight, encode(rest, consumer))

@@ -32,7 +32,7 @@ from eventlog.publisher.delivery import (
     as_flushed,
     deliver,
 )
-from eventlog.publisher.flight import Flight, FlightInfo, pack
+from eventlog.publisher.flight import Flight, FlightInfo, pack, rest_of
 from eventlog.publisher.marks import send_document
 from eventlog.publisher.observer import SnapshotProgress
 from eventlog.publisher.queue import WindowResult
@@ -393,7 +393,7 @@ def _send(
         for number, events in flight.envelopes.items()
         if (rest := [event for event in events if event.event_id not in errand.done])
     }
-    loading.left = flight._replace(envelopes=left) if left else None
+    loading.left = rest_of(flight, left) if left else None
     info = FlightInfo(flight.number, sum(map(len, left.values())), 0) if left else None
     context.observer.flight_ended(flight.number, ended.result.value, info)
     if left and ended.result is FlightResult.DONE:

@@ -22,6 +22,7 @@ from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document
 from eventlog.publisher import catalog_watcher
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
 from eventlog.sql.triggers import TriggerPlan
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick varchar(40))"
@@ -312,6 +313,33 @@ def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_
         wait_until(lambda: is_drained(database, running), "the recorded event is sent")
     assert [body.count("event-id=") for body in sink.bodies] == [1, 1]
     assert ['event-id="2"' in sink.bodies[0], 'event-id="1"' in sink.bodies[1]] == [True, True]
+
+
+@pytest.mark.parametrize("layout", [LineFiles, DocumentFiles])
+def test_the_rest_of_an_envelope_replaces_no_file_of_its_events_that_were_sent_before(
+    database: sa.Engine, tmp_path: Path, layout: type[LineFiles | DocumentFiles]
+) -> None:
+    execute(database, ITEM)
+    config = watched(database, tmp_path, WATCH, {"table": "item"})
+    execute(database, log_row_of("usr"), log_row_of("item"))
+
+    def away(_document: Document) -> Answer:
+        raise ReceiverAway("the receiver is not there")
+
+    with publishing(config, Collecting(away)):
+        wait_until(
+            lambda: fetch(database, "SELECT count(*) FROM eventlog_inflight") == [(1,)],
+            "both are recorded in one envelope",
+        )
+    directory = tmp_path / "documents"
+    execute(database, "ALTER TABLE usr RENAME TO person")
+    with publishing(config, layout(directory)):
+        wait_until(lambda: statuses(database) == {1: "N", 2: "S"}, "the other table is published")
+    execute(database, "ALTER TABLE person RENAME TO usr")
+    with publishing(config, layout(directory)) as running:
+        wait_until(lambda: is_drained(database, running), "the recorded event is sent")
+    bodies = [path.read_text() for path in sorted(directory.glob("[0-9]*"))]
+    assert ['event-id="2"' in bodies[0], 'event-id="1"' in bodies[1]] == [True, True]
 
 
 def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_has(

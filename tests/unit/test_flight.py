@@ -16,7 +16,7 @@ from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import EventOptions, Outgoing, apply_precedence, build_event
 from eventlog.core.fold import fold
 from eventlog.errors import DatabaseError
-from eventlog.publisher.flight import Flight, decode, encode, numbered, pack
+from eventlog.publisher.flight import Flight, decode, encode, numbered, pack, rest_of
 from eventlog.sql.windows import to_ranges
 
 
@@ -203,12 +203,65 @@ events = st.builds(
 )
 
 
-@given(st.lists(st.lists(events, min_size=1), max_size=5), st.sampled_from(["", "S"]))
-def test_any_flight_comes_back_from_its_line(envelopes: list[list[Outgoing]], first: str) -> None:
+@given(
+    st.lists(st.lists(events, min_size=1), max_size=5),
+    st.sampled_from(["", "S"]),
+    st.sampled_from([0, 11]),
+)
+def test_any_flight_comes_back_from_its_line(
+    envelopes: list[list[Outgoing]], first: str, last_number: int
+) -> None:
     if not first:
         envelopes = [[event._replace(place=0) for event in own] for own in envelopes]
-    flight = Flight(3, {number * 2: own for number, own in enumerate(envelopes, 1)}, first)
+    by_number = {number * 2: own for number, own in enumerate(envelopes, 1)}
+    flight = Flight(3, by_number, first, last_number=last_number)
     assert decode(3, encode(flight)) == flight
+
+
+def left_of(flight: Flight, *ids: int) -> dict[int, list[Outgoing]]:
+    return {
+        number: [event for event in own if event.ids[0] in ids]
+        for number, own in flight.envelopes.items()
+    }
+
+
+def numbers_of(flight: Flight) -> dict[int, list[str]]:
+    return {number: [event.event_id for event in own] for number, own in flight.envelopes.items()}
+
+
+def test_what_is_left_of_an_envelope_and_all_behind_it_get_new_numbers() -> None:
+    flight = pack(1, list(map(simple, range(1, 9))), 2)
+    rest = rest_of(flight, left_of(flight, 1, 2, 4, 7, 8))
+    assert numbers_of(rest) == {1: ["1", "2"], 5: ["4"], 6: ["7", "8"]}
+
+
+def test_an_envelope_of_which_nothing_is_answered_keeps_its_number() -> None:
+    flight = pack(1, list(map(simple, range(1, 7))), 2)
+    assert numbers_of(rest_of(flight, left_of(flight, 1, 2, 5, 6))) == {
+        1: ["1", "2"],
+        3: ["5", "6"],
+    }
+
+
+@given(st.lists(st.sets(st.integers(1, 12)), max_size=6))
+def test_whatever_is_answered_a_number_never_means_two_sets_of_events(
+    answered: list[set[int]],
+) -> None:
+    flight = pack(1, list(map(simple, range(1, 13))), 3)
+    sent: dict[int, set[str]] = {}
+    for now in answered:
+        for number, own in flight.envelopes.items():
+            ids = {event.event_id for event in own if event.ids[0] in now}
+            assert not (ids and number in sent)
+            if ids:
+                sent[number] = ids
+        left = left_of(flight, *(set(range(1, 13)) - now))
+        if not any(left.values()):
+            break
+        order = [event.ids[0] for own in left.values() for event in own]
+        flight = decode(1, encode(rest_of(flight, left)))
+        assert [event.ids[0] for event in flight.events()] == order
+        assert list(flight.envelopes) == sorted(flight.envelopes)
 
 
 @given(ids)
