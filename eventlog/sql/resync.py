@@ -26,7 +26,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
-from eventlog.model import EventType
+from eventlog.model import EventType, Status
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.rows import column_of
@@ -322,10 +322,11 @@ def known(
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
     the order of that number.
 
-    Only keys whose last row is no delete and lies behind ``after`` are included. The log is read
-    once, whatever their number.
+    Only keys whose last row is no delete and lies behind ``after`` are included. A delete that is E
+    or F is none: the receiver has not got it. The log is read once, whatever the number of keys.
     """
     record_id, key = column_of(log, "record_id"), column_of(log, "table_key")
+    has_failed = column_of(log, "status").in_([Status.ERROR, Status.FATAL])
     last = (
         sa.select(sa.func.max(record_id))
         .where(column_of(log, "table_name").in_(names), key.is_not(None), record_id > 0)
@@ -335,7 +336,7 @@ def known(
         sa.select(record_id, key)
         .where(
             record_id.in_(last),
-            column_of(log, "event_type") != int(EventType.DELETE_ROW),
+            (column_of(log, "event_type") != int(EventType.DELETE_ROW)) | has_failed,
             record_id > after,
         )
         .order_by(record_id)

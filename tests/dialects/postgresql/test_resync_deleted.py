@@ -49,6 +49,16 @@ class TestDeleted:
         assert (code, json.loads(out)["rows"], json.loads(out)["compared"]) == (0, 0, 2)
 
     @pytest.mark.usefixtures("lost")
+    @pytest.mark.parametrize(("status", "told"), [("E", ["idu=1"]), ("F", ["idu=1"]), ("S", [])])
+    def test_a_delete_that_the_receiver_has_not_got_is_told_again(
+        self, run: Run, hr: sa.Engine, status: str, told: list[str]
+    ) -> None:
+        execute(hr, f"UPDATE hr.eventlog SET status = '{status}' WHERE event_type = 4")
+        before = len(keys(hr))
+        assert run("resync", "usr", "--deleted")[0] == 0
+        assert sorted(keys(hr)[before:]) == [*told, "idu=2", "idu=4", "idu=5"]
+
+    @pytest.mark.usefixtures("lost")
     def test_a_dry_run_counts_them(self, run: Run, hr: sa.Engine) -> None:
         before = keys(hr)
         code, out, _ = run("resync", "usr", "--deleted", "--dry-run", "--batch", "2")
