@@ -132,7 +132,7 @@ Held = dict[str, dict[str, list[str]]]
 
 def received(documents: Path, renamed: dict[str, str]) -> Replay:
     """What a receiver of the files has that knows of renamed tables, old name -> new."""
-    replay = Replay()
+    replay = Replay(whole_adds=True)
     bodies = []
     for path in sorted(path for path in documents.glob("*") if not path.name.startswith(".")):
         for line in path.read_text(encoding="utf-8").splitlines():

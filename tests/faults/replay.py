@@ -17,10 +17,12 @@ class Replay:
 
     ``strict``: classes whose every change is logged by value. There an add finds no object, a
     modify and a delete find one, and what is removed is there: anything else is an event that came
-    in the wrong order, or was lost.
+    in the wrong order, or was lost. ``whole_adds``: no insert is cut into several adds, so that an
+    add takes the place of what the receiver had of an object whose delete no trigger has logged.
     """
 
     strict: frozenset[str] = frozenset()
+    whole_adds: bool = False
     objects: Objects = field(default_factory=dict)
     applied: dict[str, str] = field(default_factory=dict)
     classes: dict[str, str] = field(default_factory=dict)
@@ -55,6 +57,8 @@ class Replay:
         if event.tag == "delete":
             self.objects.pop(association, None)
             return
+        if event.tag == "add" and self.whole_adds:
+            self.objects[association] = {}
         attributes = self.objects.setdefault(association, {})
         for attribute in event.iterfind("*[@attr-name]"):
             name = attribute.attrib["attr-name"]
