@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.format import Format, Report, class_of_change, with_key, written
+from eventlog.changes.format import Format, Report, written
 from eventlog.changes.json_form import (
     CATALOG,
     CatalogOption,
@@ -27,6 +27,7 @@ from eventlog.changes.json_form import (
     read_catalog,
     typed_change,
 )
+from eventlog.changes.keys import class_of_change, with_key
 from eventlog.changes.publishing import Publishing
 from eventlog.core.options import BATCH_SIZE, CheckedOptions, parse_options, shared
 from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location

@@ -8,7 +8,7 @@ from typing import Final
 
 from loss_formats import COLUMNS, KEY, complete
 
-from eventlog.changes.format import written_columns
+from eventlog.changes.images import written_columns
 from eventlog.model import Change, ChangeOp, Row, changes_nothing, differing, old_key
 
 CODES: Final[Mapping[str, str]] = {

@@ -14,7 +14,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
-from eventlog.changes.format import class_of_change
+from eventlog.changes.keys import class_of_change
 from eventlog.core.catalog import (
     Catalog,
     Column,

@@ -41,9 +41,9 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         "status": ("status", "Show the queue, what is in flight and who publishes."),
         "top": ("monitor", "Show live in a terminal what a publisher does."),
         "tail": ("monitor", "Show what a publisher sent lately, and what follows."),
-        "errors": ("log_rows", "Show what was refused, by cause, and what puts it back."),
+        "errors": ("explain", "Show what was refused, by cause, and what puts it back."),
         "show": (
-            "log_rows",
+            "explain",
             "Explain one row of the log: its group, its document, what became of it.",
         ),
         "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),

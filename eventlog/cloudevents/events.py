@@ -18,24 +18,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from eventlog.changes.events import (
-    association_text,
-    attribute_reader,
-    net_of_rows,
-    operation_of,
-    parse_association,
-)
-from eventlog.changes.format import (
-    Key,
-    Report,
-    class_of_change,
-    key_reader,
-    refuse_without_row,
-    with_key,
-    written,
-    written_columns,
-)
+from eventlog.changes.events import attribute_reader, net_of_rows, operation_of, parse_association
+from eventlog.changes.format import Report, written
+from eventlog.changes.images import refuse_without_row, written_columns
 from eventlog.changes.json_form import catalog_of, utc_text
+from eventlog.changes.keys import Key, class_of_change, key_reader, with_key
+from eventlog.changes.to_events import association_text
 from eventlog.cloudevents.options import BATCHED, WriteOptions, is_text
 from eventlog.cloudevents.values import (
     DEFAULT_ENCODING,

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from eventlog.changes.events import association_text
 from eventlog.changes.publishing import (
     EventWriter,
     FlightState,
@@ -18,6 +17,7 @@ from eventlog.changes.publishing import (
     of_first_row,
     time_reader,
 )
+from eventlog.changes.to_events import association_text
 from eventlog.cloudevents.events import (
     DATA_TYPE,
     CloudEvent,

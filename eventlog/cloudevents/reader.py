@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
-from eventlog.changes.format import Report, class_of, may_be_one
+from eventlog.changes.format import Report
 from eventlog.changes.json_form import catalog_of, member, typed_change
+from eventlog.changes.keys import class_of, may_be_one
 from eventlog.cloudevents.events import SPECVERSION, types_of
 from eventlog.cloudevents.options import ReadOptions
 from eventlog.cloudevents.values import DEFAULT_ENCODING, JsonEncoding, read_json

@@ -15,8 +15,9 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
 
-from eventlog.changes.format import Key, Report, class_of_change, may_be_one, written
+from eventlog.changes.format import Report, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
+from eventlog.changes.keys import Key, class_of_change, may_be_one
 from eventlog.core.catalog import Catalog, ObjectClass, match_name
 from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC

@@ -18,15 +18,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from eventlog import __version__
-from eventlog.changes.format import (
-    FILLED,
-    Complete,
-    Key,
-    old_and_new_key,
-    refuse_without_row,
-    with_key,
-)
+from eventlog.changes.images import FILLED, Complete, refuse_without_row
 from eventlog.changes.json_form import CATALOG, CatalogOption
+from eventlog.changes.keys import Key, old_and_new_key, with_key
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC

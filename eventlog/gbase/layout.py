@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import date, datetime, time
 from typing import Final, NamedTuple
 
-from eventlog.changes.format import Key
+from eventlog.changes.keys import Key
 from eventlog.core import catalog, values
 from eventlog.core.catalog import Table
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown, with_location

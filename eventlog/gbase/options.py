@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Self
 
-from eventlog.changes.format import Complete
+from eventlog.changes.images import Complete
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.core.options import (
     CHARSET,

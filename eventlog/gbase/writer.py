@@ -7,8 +7,10 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import Final
 
-from eventlog.changes.format import Report, may_be_one, transactions, whole_images
+from eventlog.changes.format import Report
+from eventlog.changes.images import transactions, whole_images
 from eventlog.changes.json_form import database_of
+from eventlog.changes.keys import may_be_one
 from eventlog.core.catalog import Table
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.values import INTEGER_NAMES

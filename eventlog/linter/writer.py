@@ -11,8 +11,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from eventlog.changes.format import Complete, Key, Report, transactions, whole_images
+from eventlog.changes.format import Report
+from eventlog.changes.images import Complete, transactions, whole_images
 from eventlog.changes.json_form import CATALOG, CatalogOption, database_of
+from eventlog.changes.keys import Key
 from eventlog.core.catalog import Column, Table
 from eventlog.core.moments import naive_utc, time_zone_named
 from eventlog.core.options import (

@@ -9,23 +9,18 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
-from eventlog.changes.format import (
-    Format,
+from eventlog.changes.format import Format, Report, counted, written
+from eventlog.changes.images import refuse_without_row, refused_column, written_columns
+from eventlog.changes.json_form import catalog_of, database_of
+from eventlog.changes.keys import (
     Key,
-    Report,
     class_of_change,
-    counted,
     existing_keys,
     key_text,
     keys_of,
     old_and_new_key,
-    refuse_without_row,
-    refused_column,
     with_key,
-    written,
-    written_columns,
 )
-from eventlog.changes.json_form import catalog_of, database_of
 from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog, complete_catalog
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import STYLES, parse_options

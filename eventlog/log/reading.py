@@ -18,7 +18,8 @@ from itertools import islice
 from typing import Any, Final, TypeAlias
 
 from eventlog.changes.events import ValueStep, net_of_many
-from eventlog.changes.format import Key, Report, key_reader
+from eventlog.changes.format import Report
+from eventlog.changes.keys import Key, key_reader
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.checks import (

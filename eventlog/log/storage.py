@@ -24,8 +24,8 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 from sqlalchemy.types import TypeEngine
 
-from eventlog.changes.format import EXISTING_KEYS
 from eventlog.changes.json_form import CATALOG, CatalogOption
+from eventlog.changes.keys import EXISTING_KEYS
 from eventlog.core.catalog import Attribute, Database, ObjectClass
 from eventlog.core.events import CurrentRow
 from eventlog.core.options import (

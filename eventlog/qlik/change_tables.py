@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from eventlog.changes.format import refuse_without_row
+from eventlog.changes.images import refuse_without_row
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.model import Change, ChangeOp, Row, Value, changes_nothing, differing, full_name
 from eventlog.qlik import sequence

@@ -17,7 +17,7 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from eventlog.changes.events import OPERATIONS, ReadOutgoing, attribute_reader, outgoing_reader
-from eventlog.changes.format import key_reader
+from eventlog.changes.keys import key_reader
 from eventlog.changes.publishing import (
     EventWriter,
     FlightState,

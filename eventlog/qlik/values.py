@@ -34,6 +34,10 @@ It never gets NULL.
 
 # --- reading --------------------------------------------------------------------------------------
 
+_UNREADABLE: Final = (
+    ValueError, TypeError, AttributeError, InvalidOperation, OverflowError, FormatError,
+)  # fmt: skip
+"""What the reader of a value raises for one that is none of its type."""
 _ZONE: Final = r"(?: ?(Z|z|[+-][0-9]{2}:?[0-9]{2}))?"
 _CLOCK: Final = r"([0-9]{2}):([0-9]{2})(?::([0-9]{2})(?:\.([0-9]{0,9}))?)?"
 _DATE_TEXT = re.compile(rf"([0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[ T]{_CLOCK}{_ZONE})?", re.ASCII)
@@ -184,14 +188,7 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
     def checked(value: Any) -> Value:
         try:
             result: Value = read(value)
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            InvalidOperation,
-            OverflowError,
-            FormatError,
-        ):
+        except _UNREADABLE:
             raise FormatError(
                 f"{shown(str(value))} is no {column.type}, the type of column {column.name!r}",
                 code="bad_message_value",
@@ -281,14 +278,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
             )
         try:
             return read(value)
-        except (
-            ValueError,
-            TypeError,
-            AttributeError,
-            InvalidOperation,
-            OverflowError,
-            FormatError,
-        ):
+        except _UNREADABLE:
             raise NotExpressible(
                 f"{shown(str(value))} of column {column.name!r} is no {column.type}",
                 code="value_range",

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.functions import col
 
-from eventlog.changes.format import key_reader
+from eventlog.changes.keys import key_reader
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import value_options
 from eventlog.core.catalog import ObjectClass, row_of

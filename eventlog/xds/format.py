@@ -19,10 +19,12 @@ from typing import Any, Final
 
 from lxml import etree
 
-from eventlog.changes.events import EventWriting, change_to_events, event_to_change
-from eventlog.changes.format import EXISTING_KEYS, Format, Report, keys_of, written
+from eventlog.changes.events import event_to_change
+from eventlog.changes.format import Format, Report, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
+from eventlog.changes.keys import EXISTING_KEYS, keys_of
 from eventlog.changes.publishing import Publishing
+from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core.catalog import Catalog
 from eventlog.core.moments import is_special
 from eventlog.core.options import (

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eventlog.changes.events import EventWriting, change_to_events
 from eventlog.changes.publishing import EventWriter, FlightState, Publishing
+from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core.catalog import Catalog, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.model import Change

@@ -21,8 +21,8 @@ from kafka_cluster import Cluster
 from lxml import etree
 from shared import each_step, execute, one_of_each, url_of
 
-from eventlog.changes.events import change_to_events
 from eventlog.changes.format import Report
+from eventlog.changes.to_events import change_to_events
 from eventlog.core.options import toml
 from eventlog.gbase import format
 from eventlog.linter.dispatch_tables import DispatchRow

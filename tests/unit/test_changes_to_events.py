@@ -24,7 +24,8 @@ from event_samples import (
 from samples import CATALOG, database, table
 from shared import refused
 
-from eventlog.changes.events import EventWriting, change_to_events, event_to_change
+from eventlog.changes.events import event_to_change
+from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core.catalog import build_catalog
 from eventlog.core.values import ValueOptions
 from eventlog.errors import EventlogError, FormatError, NotExpressible

@@ -31,8 +31,8 @@ from kafka_cluster import Cluster
 from lxml import etree
 from shared import wait_until
 
-from eventlog.changes.events import change_to_events
 from eventlog.changes.format import Report
+from eventlog.changes.to_events import change_to_events
 from eventlog.errors import ConfigError
 from eventlog.model import Change, ChangeOp
 from eventlog.publisher.sinks.kafka import KafkaSink

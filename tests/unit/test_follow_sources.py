@@ -34,8 +34,8 @@ from followed_stream import (
 from shared import wait_until
 
 from eventlog import cli
-from eventlog.changes.events import change_to_events
 from eventlog.changes.format import Report
+from eventlog.changes.to_events import change_to_events
 from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError

@@ -19,9 +19,9 @@ from functools import partial
 from typing import Any, Final
 
 from eventlog.changes import json_form as change_json
-from eventlog.changes.events import association_text, change_to_events
-from eventlog.changes.format import class_of_change, old_and_new_key, with_key
+from eventlog.changes.keys import class_of_change, old_and_new_key, with_key
 from eventlog.changes.publishing import EventWriter
+from eventlog.changes.to_events import association_text, change_to_events
 from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, build_catalog
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (

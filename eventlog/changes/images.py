@@ -1,0 +1,183 @@
+"""The images of a change: its rows before and after as a format needs them, refused or filled where
+they are not known, and the changes of a transaction (spec/change-model.md 4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from eventlog.changes.keys import Key
+from eventlog.errors import (
+    FormatError,
+    NotExpressible,
+    RowError,
+)
+from eventlog.model import Change, ChangeOp, Row, Value, column_name, differing, full_name, old_key
+
+
+def refuse_without_row(change: Change) -> None:
+    """Raise FormatError for a change whose row is unknown (spec/change-model.md
+    3.1, 3.4).
+    """
+    is_gone = change.op in (ChangeOp.DELETE, ChangeOp.TRUNCATE)
+    if (change.before if is_gone else change.after) is not None or (
+        is_gone and change.key is not None
+    ):
+        return
+    what = f"{change.op} of {change.table!r} at {change.position}"
+    if "part1" in change.extras:
+        raise FormatError(
+            f"{what} has its row in raw parts alone: give the reader a row codec",
+            code="needs_row_codec",
+        )
+    if not is_gone:
+        raise FormatError(
+            f"{what} has no row: read it with a connection to its database", code="needs_query_back"
+        )
+
+
+def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:
+    """Return the error that a writer raises for a column's value that has no text in its format."""
+    return NotExpressible(
+        f"{change.op} of {change.table!r}, column {column!r}: {error}", column_name(change, column)
+    )
+
+
+def written_columns(change: Change) -> list[str]:
+    """Return the non-key columns that an UPDATE is written with, in the order of ``after``
+    (spec/change-model.md 4).
+
+    These are the changed columns, else the columns that differ, else all known ones; and the known
+    columns of ``extras["changed_unknown"]``.
+    """
+    after = change.after or {}
+    names = change.changed
+    if names is None and change.before is not None:
+        names = differing(change.before, after)
+    if names is None:
+        names = frozenset(after)
+    if unknown := change.extras.get("changed_unknown"):
+        names = names.union(unknown)
+    key = dict(change.key or ())
+    return [name for name in after if name in names and name not in key]
+
+
+Complete: TypeAlias = Callable[[str | None, str, Key | None], Row | None]
+"""A function that returns the whole row of (schema, table, key), None if there is none
+(spec/change-model.md 4).
+"""
+
+
+FILLED: Final = "filled_null"
+"""The reason under which an unknown column is counted that its format writes as NULL."""
+
+
+def whole_images(
+    change: Change,
+    names: frozenset[str],
+    complete: Complete | None,
+    *,
+    needs_before: bool,
+    count: Callable[[str], None],
+) -> list[dict[str, Value]]:
+    """Return the rows of a change in a format of whole rows (spec/change-model.md 4); an UPDATE has
+    the old and the new one.
+
+    ``names`` are the columns of the table in the target. ``complete`` is called once for unknown
+    columns. Unknown columns of a deleted row are NULL, and ``count`` is called for each. With
+    ``needs_before`` an UPDATE has an old row even if none is known. Raises FormatError
+    if the row is wholly unknown, and NotExpressible naming columns that remain unknown or are not
+    in ``names``.
+    """
+    table = full_name(change.schema, change.table)
+    if change.before is None and change.after is None and "part1" in change.extras:
+        raise FormatError(
+            f"a row of {table!r} is there in raw parts alone: give the reader a row codec",
+            code="needs_row_codec",
+        )
+    images = _known_images(change, needs_before)
+    _refuse_columns_beyond(names, change, images)
+    if change.op is ChangeOp.DELETE:
+        for name in sorted(names - images[0].keys()):
+            count(f"{FILLED} {column_name(change, name)}")
+        return [{**dict.fromkeys(names), **images[0]}]
+    if all(names <= image.keys() for image in images):
+        return images
+    return _completed(change, names, images, complete)
+
+
+def _known_images(change: Change, needs_before: bool) -> list[dict[str, Value]]:
+    """Return the rows of ``whole_images`` with the columns that the change knows."""
+    row = change.before if change.op is ChangeOp.DELETE else change.after
+    images = [{**dict(change.key or ()), **(row or {})}]
+    if change.op is ChangeOp.UPDATE and (change.before or needs_before):
+        images.insert(0, {**dict(old_key(change) or ()), **(change.before or {})})
+    return images
+
+
+def _refuse_columns_beyond(names: frozenset[str], change: Change, images: Iterable[Row]) -> None:
+    """Raise NotExpressible for a column that is not among the names of the target's columns."""
+    for image in images:
+        if unknown := image.keys() - names:
+            raise NotExpressible(
+                f"{change.op} of {full_name(change.schema, change.table)!r} has the column "
+                f"{min(unknown)!r}, which its description in the target does not list: add it "
+                "there, with a type that the format has",
+                column_name(change, min(unknown)),
+            )
+
+
+def _completed(
+    change: Change, names: frozenset[str], images: Iterable[Row], complete: Complete | None
+) -> list[dict[str, Value]]:
+    """Return the rows with the columns that they lack, taken from the whole row that ``complete``
+    returns. Raises FormatError if there is no row at all, NotExpressible for columns that it lacks.
+    """
+    table = full_name(change.schema, change.table)
+    row = None if complete is None else complete(change.schema, change.table, change.key)
+    way_out = "read a format that has them, or give the writer's option complete from Python"
+    if row is None and change.after is None:
+        raise FormatError(f"a change of {table!r} has no row: {way_out}", code="needs_query_back")
+    row = row or {}
+    for image in images:
+        if missing := names - image.keys() - row.keys():
+            raise NotExpressible(
+                f"{change.op} of {table!r} with key {dict(change.key or ())} lacks the columns "
+                f"{', '.join(sorted(missing))}, and the format holds whole rows: {way_out}"
+            )
+    return [{**{name: row[name] for name in names - image.keys()}, **image} for image in images]
+
+
+def transactions(changes: Iterable[Change]) -> Iterator[Iterator[Change]]:
+    """Yield the changes of one transaction after the other. Each must be read to its end before the
+    next.
+
+    A change without a transaction id is a transaction of its own. The end of any other transaction
+    shows only by the next change, since a TRUNCATE that change tables do not count may follow the
+    last counted change (spec/change-model.md 4).
+    """
+    coming = iter(changes)
+    following: Change | None = None
+
+    def transaction_of(change: Change) -> Iterator[Change]:
+        nonlocal following
+        yield change
+        ended = bool(change.last_in_transaction)
+        while change.transaction_id is not None:
+            following = next(coming, None)
+            if following is None or following.transaction_id != change.transaction_id:
+                return
+            if ended and (
+                following.op is not ChangeOp.TRUNCATE or following.event_number is not None
+            ):
+                return
+            ended = ended or bool(following.last_in_transaction)
+            yield following
+
+    while True:
+        first = next(coming, None) if following is None else following
+        if first is None:
+            return
+        following = None
+        yield transaction_of(first)
