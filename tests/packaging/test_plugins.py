@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import environments
 import pytest
 from documents import ROOT
 
@@ -24,11 +25,9 @@ MAIN = "import sys; from eventlog.cli import main; sys.exit(main())"
 CHANGE = '{"schema":"app","table":"item","op":"INSERT","key":[["id",7]],"after":{"id":7,"name":"Ada"},"position":"12"}\n'
 
 
-def run(*command: object, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(map(str, command)), cwd=cwd, text=True, capture_output=True, check=False, timeout=170,
-        env={"PATH": "/usr/bin:/bin", "HOME": str(cwd), **environment},
-    )  # fmt: skip
+def run(*command: object, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(cwd), **variables}
+    return environments.run(*command, cwd=cwd, environment=environment)
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +36,6 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
     this tree.
     """
     directory = tmp_path_factory.mktemp("plugins")
-    assert (
-        run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory).returncode == 0
-    )
-    python = directory / "bin" / "python"
     for package in sorted(PLUGINS.iterdir()):
         built = run(
             sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation",
@@ -49,26 +44,12 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert built.returncode == 0, built.stderr
     wheels = sorted(directory.glob("*.whl"))
     assert len(wheels) == 3
-    installed = run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--no-index",
-        "--no-deps",
-        *wheels,
-        cwd=directory,
-    )
-    assert installed.returncode == 0, installed.stderr
-    (own,) = directory.glob("lib/python3*/site-packages")
     paths = [
         str(ROOT),
         *(path for path in sys.path if path.endswith("site-packages")),
         sysconfig.get_path("purelib"),
     ]
-    (own / "dependencies.pth").write_text("".join(f"{path}\n" for path in dict.fromkeys(paths)))
+    environments.install(directory, wheels, dict.fromkeys(paths))
     return directory
 
 

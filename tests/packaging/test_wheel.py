@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import sysconfig
 import tarfile
@@ -11,16 +10,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from environments import install, run
 
 from eventlog import __version__
 
 ROOT = Path(__file__).parents[2]
 # One worker builds the wheel, for all of them.
 pytestmark = pytest.mark.xdist_group("wheel")
-
-
-def run(*command: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, text=True)
 
 
 @pytest.fixture(scope="module")
@@ -45,27 +41,7 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     the tests.
     """
     directory = tmp_path_factory.mktemp("environment")
-    assert (
-        run(sys.executable, "-m", "venv", "--without-pip", directory, cwd=directory).returncode == 0
-    )
-    python = directory / "bin" / "python"
-    installed = run(
-        sys.executable,
-        "-m",
-        "pip",
-        "--python",
-        python,
-        "install",
-        "--no-index",
-        "--no-deps",
-        wheel,
-        cwd=directory,
-    )
-    assert installed.returncode == 0, installed.stderr
-    (own,) = directory.glob("lib/python3*/site-packages")
-    # A directory named in a .pth file is searched, but the .pth files in it (our editable install)
-    # are not read.
-    (own / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    install(directory, [wheel], [sysconfig.get_path("purelib")])
     return directory
 
 
