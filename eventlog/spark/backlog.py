@@ -76,6 +76,7 @@ from eventlog.spark.session import (
     running_session,
     shown,
     spark_progress,
+    start_workers,
 )
 from eventlog.spark.write import IDS, REPORT_SCHEMA, Recorded, write_flights, write_part
 from eventlog.sql.connection import as_database_errors, describe
@@ -368,11 +369,14 @@ def _open(
     tasks that run at once.
     """
     running = running_session()
-    threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="eventlog-spark"))
+    threads = stack.enter_context(ThreadPoolExecutor(2, thread_name_prefix="eventlog-spark"))
     future: Future[SparkSession] = threads.submit(
         open_session, request.master, running=running, conf=request.conf
     )
-    started = None if running is None and is_local(request.master or "") else future.result()
+    is_own = running is None and is_local(request.master or "")
+    if is_own:
+        threads.submit(lambda: start_workers(future.result()))
+    started = None if is_own else future.result()
     spark_context = None if started is None else context_of(started)
     is_near = started is None or (spark_context is not None and is_local(str(spark_context.master)))
     url = context.connection.engine.url

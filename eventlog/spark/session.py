@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import resources
 from importlib.abc import MetaPathFinder
 from inspect import signature
@@ -108,6 +108,9 @@ _LOG_LEVEL: Final = "spark.log.level"
 _OWN_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",  # the sizes of all stages are known
     "spark.sql.session.timeZone": "UTC",
+    # A row is a blob of many rows of the log: code made for so few costs more than it saves.
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
 }
 
 
@@ -200,6 +203,18 @@ def open_session(
         raise SparkFailed(
             f"Spark does not start: {_first_line(str(error))}; see the lines above"
         ) from error
+
+
+def start_workers(spark: SparkSession) -> None:
+    """Start the Python workers of a new Spark by a job without rows, so that the first real job
+    does not wait for their imports.
+    """
+    with suppress(Py4JError, PySparkException):  # the real job reports what is wrong
+        spark.range(1).mapInArrow(_unchanged, "id long").collect()
+
+
+def _unchanged(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return batches
 
 
 def _new_settings(master: str | None) -> dict[str, str]:
