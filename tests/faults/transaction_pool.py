@@ -113,10 +113,10 @@ def _serve(client: Peer, pool: _Pool, takes_transactions: bool) -> None:
                     b"E" + struct.pack("!I", len(_NO_TRANSACTIONS) + 4) + _NO_TRANSACTIONS
                 )
                 return
-            client.sock.sendall(answer)
-            if message[5:6] == b"I":
+            if message[5:6] == b"I":  # before its client goes on, as PgBouncer's one thread does
                 pool.give_back(server)
                 server = None
+            client.sock.sendall(answer)
     except (EOFError, OSError, ValueError):  # ValueError: the file is closed at the end of the test
         pass
     finally:

@@ -68,7 +68,7 @@ def test_a_later_event_of_the_object_in_the_envelope_goes_out_again_under_a_new_
     assert receiver.sent == [["1", "2", "3", "4"]]
     assert fake.statuses() == {1: "N", 2: "N", 3: "S", 4: "N"}
     assert fake.in_flight() == {
-        1: [[1, [["1", [[1, 1]]], ["2", [[2, 2]], [], 2], ["4", [[4, 4]], [], 2]]]]
+        1: [[2, [["1", [[1, 1]]], ["2", [[2, 2]], [], 2], ["4", [[4, 4]], [], 2]]]]
     }
     fake.cycle(state, receiver)
     assert receiver.sent[1:] == [["1", "2.2", "4.2"]]
