@@ -206,7 +206,7 @@ def open_session(
 
 
 def start_workers(spark: SparkSession) -> None:
-    """Start the Python workers of a new Spark by a job without rows, so that the first real job
+    """Start the Python workers of a new Spark by a job of one row, so that the first real job
     does not wait for their imports.
     """
     with suppress(Py4JError, PySparkException):  # the real job reports what is wrong
