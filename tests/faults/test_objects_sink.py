@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from eventlog import cli
 from eventlog.config.effective import effective
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError, ReceiverAway
-from eventlog.model import Document
+from eventlog.model import Document, Event, Operation
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_to_publish
@@ -83,6 +84,25 @@ def test_an_envelope_that_is_sent_again_replaces_itself(store: Store) -> None:
             sink.flush()
     assert [name for name in store.names() if name != STATE] == ["000000000007-000002.xmll"]
     assert store.read("000000000007-000002.xmll") == b"<nds>again</nds>\n"
+
+
+@pytest.mark.parametrize("by", [{}, {"partition_by": ["class", "day"]}], ids=["whole", "divided"])
+def test_an_object_that_is_there_already_gains_no_events(
+    store: Store, by: dict[str, list[str]]
+) -> None:
+    def events(envelope: int) -> list[Event]:
+        return [Event(Operation.DELETE, "usr", "id=1", f"7.{envelope}", ())]
+
+    config = load({"sink": store.sink(**by), "publisher": {"batch_size": 1}}, KEYS)
+    for envelopes in ((1,), (1, 2, 3)):  # the first process is killed before its marks
+        with sink_of(config) as sink:
+            for envelope in envelopes:
+                body = f"<nds>{envelope}</nds>\n".encode()
+                make_events = partial(events, envelope)
+                sink.send(Document(7, envelope, [f"7.{envelope}"], body, (), make_events))
+            sink.flush()
+    held = [store.read(name) for name in store.names() if name != STATE]
+    assert held == [b"<nds>1</nds>\n", b"<nds>2</nds>\n<nds>3</nds>\n"]
 
 
 def test_a_flight_that_is_sent_again_on_another_day_keeps_its_own(
@@ -175,11 +195,10 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
         config = other.config()
         with sink_of(config) as sink:
             other.count_keys_after(0)
-            sink.send(document(1, 1, "x"))
             with pytest.raises(
                 ReceiverAway, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY"
             ) as away:
-                sink.flush()
+                sink.send(document(1, 1, "x"))
         with (
             pytest.raises(
                 ConfigError, match="the keys are refused: see EVENTLOG_SINK_ACCESS_KEY"

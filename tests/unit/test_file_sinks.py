@@ -63,6 +63,20 @@ def test_a_flight_that_is_marked_in_parts_is_a_file_a_part(tmp_path: Path) -> No
     }
 
 
+def test_a_file_that_is_there_already_gains_no_events(tmp_path: Path) -> None:
+    killed_before_its_marks = LineFiles(tmp_path)
+    killed_before_its_marks.send(document(3, 1))
+    killed_before_its_marks.flush()
+    sink = LineFiles(tmp_path)
+    for envelope in (1, 2, 3):
+        sink.send(document(3, envelope))
+    sink.flush()
+    assert files(tmp_path) == {
+        "000000000003-000001.xmll": "3/1\n",
+        "000000000003-000002.xmll": "3/2\n3/3\n",
+    }
+
+
 def test_other_formats_have_other_endings(tmp_path: Path) -> None:
     for sink in (DocumentFiles(tmp_path, ".json"), LineFiles(tmp_path, ".jsonl")):
         sink.send(document(3, 1))

@@ -90,7 +90,9 @@ class LineFiles(FilesSink):
 
     A flight whose rows are marked in several parts has a file for each part. Each file is complete
     before its rows are marked. A file that could not be written to its end is dropped, since its
-    last line may be torn.
+    last line may be torn. A file that is there already, of a publisher that was killed before its
+    marks, is replaced by its first envelope alone: a name never gains events, for readers who
+    remember the names that they have read.
     """
 
     def __init__(self, directory: Path, ending: str = ".xmll") -> None:
@@ -98,16 +100,18 @@ class LineFiles(FilesSink):
         self._file: BinaryIO | None = None
         self._flight = 0
         self._target = directory
+        self._was_there = False  # the file was there before
         self._torn = ""  # the reason why the file was not written to its end, "" = it was
 
     def send(self, document: Document) -> Answer:
-        if self._file is not None and document.flight != self._flight:
+        if self._file is not None and (document.flight != self._flight or self._was_there):
             self.flush()
         with as_receiver_away(self._directory):
             if self._file is None:
                 self._target = (
                     self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
                 )
+                self._was_there = self._target.exists()
                 self._file = _temporary(self._target).open("wb")
                 self._flight = document.flight
             try:

@@ -166,32 +166,44 @@ class ObjectsSink(Sink):
         self._parts: dict[str, tuple[int, list[bytes]]] = {}
         self._state: dict[str, Any] | None = None  # the state in the store, None = not read yet
         self._newest = 0  # the newest flight that has been put since the sink was opened
+        self._may_be_there = 0  # the newest flight that may have objects
+        self._was_there = False  # a buffered object was there before
 
     def send(self, document: Document) -> Answer:
         """Buffer a document until its flight is put.
 
-        Raises ReceiverAway for an earlier flight that is put now.
+        An object that is there already, of a publisher that was killed before its marks, is
+        replaced by its first envelope alone: a name never gains events, for readers who remember
+        the names that they have read. Raises ReceiverAway for an earlier flight that is put now,
+        and for a store that does not tell whether an object is there.
         """
-        if self._parts and document.flight != self._flight:
+        if self._parts and (document.flight != self._flight or self._was_there):
             self.flush()
         self._flight = document.flight
-        for class_name, body in self._bodies(document):
+        bodies = list(self._bodies(document))
+        self._was_there = self._was_there or any(
+            self._is_there(class_name, document.envelope)
+            for class_name, _ in bodies
+            if class_name not in self._parts
+        )
+        for class_name, body in bodies:
             self._parts.setdefault(class_name, (document.envelope, []))[1].append(body)
         return Answer(is_pending=True)
 
     def flush(self) -> None:
         """Put the buffered documents. Raises ReceiverAway: all of them must be sent again then."""
-        parts, self._parts = self._parts, {}
+        parts, self._parts, self._was_there = self._parts, {}, False
         if not parts:
             return
         self._settle_state([(class_name, envelope) for class_name, (envelope, _) in parts.items()])
+        self._may_be_there = max(self._may_be_there, self._flight)
         for class_name, (envelope, bodies) in parts.items():
             self._store.put(self._name(class_name, envelope), b"".join(bodies))
         self._newest = max(self._newest, self._flight)
 
     def close(self) -> None:
         """Drop unflushed documents: their rows are not marked, and they are sent again."""
-        self._parts = {}
+        self._parts, self._was_there = {}, False
 
     def _bodies(self, document: Document) -> Iterator[tuple[str, bytes]]:
         """Yield the part of a document for each class, or the whole body under "" if objects are
@@ -233,6 +245,20 @@ class ObjectsSink(Sink):
         folder = "".join(folders[name] for name in self._by)
         return f"{folder}{stem(self._flight, envelope)}{self._ending}"
 
+    def _is_there(self, class_name: str, envelope: int) -> bool:
+        """Return True if this object of the present flight is there. Raises ReceiverAway."""
+        self._read_state()
+        return self._flight <= self._may_be_there and self._store.has(
+            self._name(class_name, envelope)
+        )
+
+    def _read_state(self) -> dict[str, Any]:
+        """Return the state, read at first use. Raises ReceiverAway."""
+        if self._state is None:
+            self._state = self._store.state(is_open=True) or {"flight": 0, "days": []}
+            self._may_be_there = self._state["flight"]
+        return self._state
+
     def _settle_state(self, parts: Iterable[tuple[str, int]]) -> None:
         """Write the state ahead of flights, and for each day before the first flight that is put on
         it.
@@ -241,9 +267,8 @@ class ObjectsSink(Sink):
         a start the last process may already have put the first flight. If an object of this flight
         exists, the flight keeps its day. Raises ReceiverAway.
         """
-        if self._state is None:
-            self._state = self._store.state(is_open=True) or {"flight": 0, "days": []}
-        state, days = self._state, self._state["days"]
+        state = self._read_state()
+        days = state["days"]
         today = datetime.now(UTC).date().isoformat()
         is_new_day = "day" in self._by and (
             not days or (days[-1][1] < today and self._flight > self._newest)
