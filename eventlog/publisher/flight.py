@@ -118,8 +118,9 @@ def rest_of(flight: Flight, left: Mapping[int, Sequence[Outgoing]]) -> Flight:
     """Return a flight with the events that are ``left`` of its envelopes, by their numbers.
 
     The rest of an envelope gets a new number once a part of it is answered, and so does each
-    envelope behind it. A number never means two sets of events, for sinks name files by it
-    (spec/event-log.md 10). New numbers are greater than every earlier one of the flight.
+    envelope behind it. Sinks name files by the number: under the old one the rest would replace
+    what was sent (spec/event-log.md 10). New numbers are greater than every earlier one of the
+    flight.
     """
     last_number = max((flight.last_number, *flight.envelopes))
     envelopes: dict[int, Sequence[Outgoing]] = {}
