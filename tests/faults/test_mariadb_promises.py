@@ -445,9 +445,27 @@ def objects_of(database: sa.Engine, tables: Tables) -> Objects:
     return objects
 
 
-@pytest.mark.parametrize("style", ["field", "remove_all", "field_query_back", "row_query_back"])
+STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
+KEYSTONES = [
+    *((style, 1) for style in STYLES),
+    # Of many sessions a change may come between the trigger of a parent and its cascade.
+    *(
+        pytest.param(
+            style,
+            WRITERS,
+            marks=[
+                pytest.mark.soak,
+                pytest.mark.xfail(reason="spec/triggers.md 7.4", strict=False),
+            ],
+        )
+        for style in STYLES
+    ),
+]
+
+
+@pytest.mark.parametrize(("style", "sessions"), KEYSTONES)
 def test_a_receiver_has_all_rows_of_the_tables_of_keystone(
-    database: sa.Engine, tmp_path: Path, style: str
+    database: sa.Engine, tmp_path: Path, style: str, sessions: int
 ) -> None:
     tables = keystone(database)
     assert len(tables.columns) == 48
@@ -456,7 +474,8 @@ def test_a_receiver_has_all_rows_of_the_tables_of_keystone(
         database, tmp_path, [{"table": name, "style": style} for name in tables.columns]
     )
     strict = tables.strict if style == "field" else frozenset()
-    replay = replayed(database, config, writers(database, 1, 400, tables.change), strict)
+    changing = writers(database, 1, 1600 // sessions, tables.change)[:sessions]
+    replay = replayed(database, config, changing, strict)
     found = replay.objects
     assert len(replay.applied) > 400
     assert found == objects_of(database, tables)
