@@ -289,9 +289,8 @@ def test_a_publisher_starts_with_a_broken_class_and_publishes_the_others(
     assert set(statuses(database).values()) == {"S"}
 
 
-def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_id(
-    database: sa.Engine, tmp_path: Path
-) -> None:
+def recorded_in_one_envelope(database: sa.Engine, tmp_path: Path) -> Config:
+    """A publisher that has recorded a row of usr and one of item in flight, and sent neither."""
     execute(database, ITEM)
     config = watched(database, tmp_path, WATCH, {"table": "item"})
     execute(database, log_row_of("usr"), log_row_of("item"))
@@ -302,8 +301,15 @@ def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_
     with publishing(config, Collecting(away)):
         wait_until(
             lambda: fetch(database, "SELECT count(*) FROM eventlog_inflight") == [(1,)],
-            "it is recorded",
+            "both are recorded",
         )
+    return config
+
+
+def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_id(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    config = recorded_in_one_envelope(database, tmp_path)
     execute(database, "ALTER TABLE usr RENAME TO person")
     sink = Collecting()
     with publishing(config, sink):
@@ -319,18 +325,7 @@ def test_what_is_recorded_in_flight_of_a_broken_class_waits_and_keeps_its_event_
 def test_the_rest_of_an_envelope_replaces_no_file_of_its_events_that_were_sent_before(
     database: sa.Engine, tmp_path: Path, layout: type[LineFiles | DocumentFiles]
 ) -> None:
-    execute(database, ITEM)
-    config = watched(database, tmp_path, WATCH, {"table": "item"})
-    execute(database, log_row_of("usr"), log_row_of("item"))
-
-    def away(_document: Document) -> Answer:
-        raise ReceiverAway("the receiver is not there")
-
-    with publishing(config, Collecting(away)):
-        wait_until(
-            lambda: fetch(database, "SELECT count(*) FROM eventlog_inflight") == [(1,)],
-            "both are recorded in one envelope",
-        )
+    config = recorded_in_one_envelope(database, tmp_path)
     directory = tmp_path / "documents"
     execute(database, "ALTER TABLE usr RENAME TO person")
     with publishing(config, layout(directory)):

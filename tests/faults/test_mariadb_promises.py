@@ -448,18 +448,9 @@ def objects_of(database: sa.Engine, tables: Tables) -> Objects:
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 KEYSTONES = [
     *((style, 1) for style in STYLES),
-    # Of many sessions a change may come between the trigger of a parent and its cascade.
-    *(
-        pytest.param(
-            style,
-            WRITERS,
-            marks=[
-                pytest.mark.soak,
-                pytest.mark.xfail(reason="spec/triggers.md 7.4", strict=False),
-            ],
-        )
-        for style in STYLES
-    ),
+    # Another session may come between the trigger of a parent and its cascade (spec/triggers.md
+    # 7.4): one run in some fifty of these fails.
+    *(pytest.param(style, WRITERS, marks=pytest.mark.soak) for style in STYLES),
 ]
 
 
