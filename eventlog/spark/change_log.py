@@ -404,10 +404,10 @@ class ChangeLog:
         return self._classes
 
     def _read_classes(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        if self._classes is not None:
-            fingerprint = dialect.fingerprint(conn, self._classes[1])
-            if fingerprint is not None and fingerprint == self._fingerprint:
-                return
+        # Before the classes are read, so that a change in between is seen the next time.
+        known = None if self._classes is None else dialect.fingerprint(conn, self._classes[1])
+        if known is not None and known == self._fingerprint:
+            return
         assert self._config is not None
         database = dialect.reflect(conn, class_schema(self._config))
         declared = declared_tables(self._config, database, log)
@@ -428,7 +428,7 @@ class ChangeLog:
             values_of(self._config, with_document=self.with_document),
         )
         self._classes = classes, classes.catalog(), pack(classes)
-        self._fingerprint = dialect.fingerprint(conn, self._classes[1])
+        self._fingerprint = known
 
     # where it begins
 

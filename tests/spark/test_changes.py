@@ -704,3 +704,24 @@ def test_no_plan_and_no_task_holds_a_password(spark: SparkSession, config: str) 
     log = ChangeLog(config)
     assert b"secret3" not in log.classes()[2].content
     log.close()
+
+
+def test_a_column_that_comes_while_the_classes_are_read_is_known_to_the_next_batch(
+    log: sa.Engine, config: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reflect = type(dialect_of(log.url)).reflect
+
+    def and_then_changed(*of: Any) -> Any:
+        found = reflect(*of)
+        with log.begin() as conn:
+            conn.exec_driver_sql(f"ALTER TABLE {SCHEMA}.usr ADD IF NOT EXISTS later text")
+        return found
+
+    monkeypatch.setattr(type(dialect_of(log.url)), "reflect", and_then_changed)
+    with closing(ChangeLog(config)) as changes:
+        known = []
+        for _ in range(2):
+            _, catalog, _ = changes.classes()
+            (usr,) = (one for one in catalog.classes if one.name == "usr")
+            known.append([attribute.name for attribute in usr.attributes])
+    assert ["later" in names for names in known] == [False, True]
