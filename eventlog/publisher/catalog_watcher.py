@@ -1,11 +1,12 @@
-"""The catalogue of a publisher whose tables change while it runs (spec/event-log.md 5).
+"""The catalogue of a publisher whose tables change while it runs (spec/event-log.md 5.5).
 
 A publisher reads its catalogue at the start. A later column would make its rows ``unknown_column``,
 a new type would make them ``bad_value``, and a missing column would fail the statement that reads
-back. So ``CatalogWatcher`` compares the catalogue every few seconds with one statement, and at once
-when rows are about to become E or the database refuses a statement. Each change is logged once, and
-publishing goes on with the present catalogue. Rows logged earlier may still name a column that is
-gone; it is not read back any more.
+back. Values that are read back by an older catalogue lack the new column, and nothing would send
+them later. So ``CatalogWatcher`` compares the catalogue by one statement: every few seconds, and at
+once when values are about to be read back, when rows are about to become E, and when the database
+refuses a statement. Each change is logged once, and publishing goes on with the present catalogue.
+Rows logged earlier may still name a column that is gone; it is not read back any more.
 """
 
 from __future__ import annotations
@@ -35,22 +36,23 @@ CATALOG_INTERVAL: Final = 10.0
 
 
 class CatalogDrifted(Exception):
-    """A window has bad rows by a catalogue that is older than the database.
-
-    Nothing was recorded.
+    """A window has bad rows, or rows to be read back, by a catalogue that is older than the
+    database. Nothing of them was recorded.
     """
 
 
 class CatalogWatcher:
     """The owner of the publisher's present ``context`` and its catalogue."""
 
-    __slots__ = ("_fingerprint", "_last_warning", "_next_refresh", "context")
+    __slots__ = ("_fingerprint", "_has_failed", "_last_warning", "_next_refresh", "context")
 
     def __init__(self, context: Context) -> None:
         self.context = context
-        self._fingerprint: str | None = None  # of the tables at the last comparison
+        # Of the tables before the catalogue was last read from them; None = it is not known.
+        self._fingerprint: str | None = None
         self._next_refresh = 0.0
         self._last_warning = ""
+        self._has_failed = False  # True if the last cycle ended by an error that nothing explained
 
     def refresh_if_due(self) -> bool:
         """Call ``refresh`` if the last call was ``CATALOG_INTERVAL`` seconds ago."""
@@ -64,19 +66,34 @@ class CatalogWatcher:
         force, and a warning says so once.
         """
         self._next_refresh = time.monotonic() + CATALOG_INTERVAL
+        if self._is_current():
+            self.context.connection.commit()
+            return False
+        return self._reread()
+
+    def _is_current(self) -> bool:
+        """Return True if the tables are those of the catalogue, by one statement."""
         context = self.context
         if context.reread is None:
-            return False
-        # Before the catalogue, so that a change in between is seen the next time.
+            return True
         fingerprint = context.dialect.fingerprint(context.connection, context.catalog)
         if fingerprint is not None and fingerprint == self._fingerprint:
-            context.connection.commit()
-            return False
+            return True
+        # Before the catalogue is read, so that a change in between is seen the next time.
         self._fingerprint = fingerprint
+        return False
+
+    def _reread(self) -> bool:
+        """Read the catalogue, and return True if ``context`` has another one now. Ends the
+        transaction.
+        """
+        context = self.context
+        assert context.reread is not None
         try:
             fresh = context.reread()
         except EventlogError as error:
             context.connection.rollback()
+            self._fingerprint = None
             if str(error) != self._last_warning:
                 what = (
                     "the tables have changed, and the publisher goes on with what "
@@ -96,24 +113,42 @@ class CatalogWatcher:
         self.context = replace(context, catalog=_with_lost(fresh, context.catalog))
         return True
 
-    def check_bad(self) -> None:
-        """Raise CatalogDrifted if an old catalogue is the reason for bad rows.
-
-        The caller is about to mark them.
-        """
+    def before_bad(self) -> None:
+        """Raise CatalogDrifted if an old catalogue is the reason for bad rows."""
         if self.refresh():
             raise CatalogDrifted
 
+    def before_read_back(self) -> None:
+        """Raise CatalogDrifted if values would be read back by an old catalogue.
+
+        What is committed before a row of the log is in the tables when the row is read, a new
+        column too. So a comparison after the rows were read is enough for all of them.
+        """
+        if not self._is_current() and self._reread():
+            raise CatalogDrifted
+
     def explains(self, error: Exception) -> bool:
-        """Return True if an old catalogue caused the error that ended a cycle, and ``context`` has
-        a new one now.
+        """Return True if the cycle that an error ended is to be run again: an old catalogue caused
+        the error, and ``context`` has a new one now; or a table may have been away for the moment
+        of a statement, and is there again. Nobody can see that afterwards, so one cycle is run
+        again whatever the error is, and none that follows it.
         """
         if isinstance(error, CatalogDrifted):
             return True
         if self.context.connection.invalidated:
             return False
         self.context.connection.rollback()
-        return self.refresh()
+        if self.refresh():
+            return True
+        is_first, self._has_failed = not self._has_failed, True
+        if is_first:
+            reason = str(getattr(error, "orig", error)).partition("\n")[0]
+            _log.warning("a statement failed, and is tried once more: %s", reason)
+        return is_first
+
+    def cycle_ended(self) -> None:
+        """Note that a cycle has ended without an error of the database."""
+        self._has_failed = False
 
 
 def _changes(before: Catalog, now: Catalog) -> Iterator[str]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import time as day_time
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection
 
@@ -302,6 +302,32 @@ class Context:
         return self.dialect.query_back(
             self.connection, self.catalog.schema, object_class, keys, attributes
         )
+
+
+class CatalogCheck(Protocol):
+    """What the work on a window asks of the owner of its catalogue, before it goes by it.
+
+    Both methods raise an error, which ends the cycle, if the tables are no longer those of the
+    catalogue. Nothing of the rows is recorded yet.
+    """
+
+    def before_bad(self) -> None:
+        """Be called before rows are marked bad."""
+
+    def before_read_back(self) -> None:
+        """Be called after rows are read and before the first values are read back for them."""
+
+
+class _Unchecked:
+    def before_bad(self) -> None:
+        pass
+
+    def before_read_back(self) -> None:
+        pass
+
+
+UNCHECKED: Final[CatalogCheck] = _Unchecked()
+"""The check of one who records nothing, or has just read the catalogue."""
 
 
 # --- warnings at the start ------------------------------------------------------------------------

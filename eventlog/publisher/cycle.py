@@ -27,7 +27,7 @@ from eventlog.core.event_ids import raised_at
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
 from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
@@ -105,18 +105,17 @@ def run_cycle(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None] = lambda: None,
-    before_bad: Callable[[], None] = lambda: None,
+    check: CatalogCheck = UNCHECKED,
 ) -> Delivered:
     """Send the flights that are in flight and due, then read one window of the queue and send its
     flights.
 
     ``before_flight`` is called before the envelopes of a flight are sent, with no transaction open.
-    ``before_bad`` is called before rows are marked bad, and may stop the cycle by an error: nothing
-    of the rows is recorded yet. Raises DatabaseError or SQLAlchemy's errors when the database
-    fails. The state of the open transaction is unknown then, and the caller connects and recovers
-    again.
+    ``check`` may end the cycle by an error: nothing of its rows is recorded then. Raises
+    DatabaseError or SQLAlchemy's errors when the database fails. The state of the open transaction
+    is unknown then, and the caller connects and recovers again.
     """
-    cycle = send_in_flight(context, state, sink, stopping, before_flight, before_bad)
+    cycle = send_in_flight(context, state, sink, stopping, before_flight, check)
     if cycle.result is not FlightResult.DONE:
         return cycle
     if state.loading is not None:
@@ -127,7 +126,7 @@ def run_cycle(
             stopping,
             partial(draw_flight, context),
             before_flight,
-            before_bad,
+            check,
             state.row_sizes,
         )
         state.loading = None if is_loaded else state.loading
@@ -142,8 +141,8 @@ def run_cycle(
         context.connection.commit()
         return Delivered(FlightResult.DONE, more=True)
     if window.bad:
-        before_bad()
-    delivered = _send_window(context, state, window, sink, stopping, before_flight, before_bad)
+        check.before_bad()
+    delivered = _send_window(context, state, window, sink, stopping, before_flight, check)
     more = state.scan is not None or scan.is_begun
     return delivered if delivered.result is not FlightResult.DONE else delivered._replace(more=more)
 
@@ -198,7 +197,7 @@ def _send_window(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
-    before_bad: Callable[[], None],
+    check: CatalogCheck,
 ) -> Delivered:
     """Send the flights of a window, and mark its rows that are in no flight. Arguments and errors
     as for ``run_cycle``.
@@ -207,11 +206,11 @@ def _send_window(
         context.counters.remark(remark)
     marks = _marks_without_group(context, window.bad, window.loopback)
     marks.add(Status.SUCCESS, window.passed)
-    for built in built_flights(context, window, state.row_sizes):
+    for built in built_flights(context, window, state.row_sizes, check):
         if stopping():
             state.scan = None
             return Delivered(FlightResult.STOPPED, "told to stop")
-        prepared = _prepare(context, built, window.origins, marks, before_bad, state)
+        prepared = _prepare(context, built, window.origins, marks, check, state)
         # Counted here and not where they are read:
         # a row that is deferred or not sent in the end is read again.
         context.counters.rows_read += sum(map(len, built.groups))
@@ -255,7 +254,7 @@ def send_in_flight(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
-    before_bad: Callable[[], None],
+    check: CatalogCheck,
 ) -> Delivered:
     """Send the recorded flights whose objects do not wait.
 
@@ -267,7 +266,7 @@ def send_in_flight(
         if all_wait(flight.events(), flight.waiting, state.parking):
             continue
         flight = _numbered(context, flight)
-        delivered = _fly(context, state, flight, sink, stopping, before_flight, before_bad)
+        delivered = _fly(context, state, flight, sink, stopping, before_flight, check)
         if delivered.result is not FlightResult.DONE:
             return delivered
     if state.scan is not None:
@@ -309,17 +308,21 @@ def _fly(
     sink: Sink,
     stopping: Callable[[], bool],
     before_flight: Callable[[], None],
-    before_bad: Callable[[], None] | None = None,
+    check: CatalogCheck | None = None,
 ) -> Delivered:
-    """Send a flight whose line is recorded. With ``before_bad``, as in ``run_cycle``, its events
-    are rebuilt, an envelope at a time; None = they are built.
+    """Send a flight whose line is recorded. With ``check``, as in ``run_cycle``, its events are
+    rebuilt, an envelope at a time; None = they are built.
     """
     state.flights[flight.number] = flight
+    if check is not None:
+        # Once for all envelopes: nothing is answered yet that an error would have to save.
+        check.before_read_back()
+        context.connection.commit()
     before_flight()
     if context.observer.wants_flights:
         times = flight.origins.event_times
         firsts = [events[0] for events in flight.envelopes.values()]
-        if before_bad is not None and context.observer.wants_event_times:
+        if check is not None and context.observer.wants_event_times:
             times = _event_times(context, sorted(event.ids[0] for event in firsts))
             context.connection.commit()
         event_times = {
@@ -331,12 +334,12 @@ def _fly(
     def build(part: Flight) -> Flight:
         def save_first() -> None:
             line.save()
-            assert before_bad is not None
-            before_bad()
+            assert check is not None
+            check.before_bad()
 
         return rebuild(context, part, state.parking, save_first)
 
-    line = InflightLine(context, flight, sink, state.parking, None if before_bad is None else build)
+    line = InflightLine(context, flight, sink, state.parking, None if check is None else build)
     documents = (
         sum(map(len, flight.envelopes.values()))
         if context.output.is_single
@@ -394,7 +397,7 @@ def _prepare(
     built: Built,
     origins: Origins,
     marks: Marks,
-    before_bad: Callable[[], None],
+    check: CatalogCheck,
     state: State,
 ) -> Flight | None:
     """Record a flight of events, and write the marks of rows that make no event in the same
@@ -404,7 +407,7 @@ def _prepare(
     special = [(event.operation, event.fates) for event in events if event.fates is not None]
     if special:
         if any(fates.bad for _, fates in special):
-            before_bad()
+            check.before_bad()
         marks.add_fates([fates for operation, fates in special if operation is None])
         events = [event for event in events if event.operation is not None]
     flight = None
@@ -479,7 +482,8 @@ def rebuild(
     values read back again.
 
     A row that is missing or no longer N is done; one that fails the checks now becomes E. Events of
-    objects that still wait are not rebuilt. ``before_bad`` as in ``run_cycle``.
+    objects that still wait are not rebuilt. ``before_bad`` is called before events with bad rows
+    are returned.
     """
     flight = _numbered(context, flight)
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]

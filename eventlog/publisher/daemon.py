@@ -284,18 +284,19 @@ def _cycle(
     stop: Stop,
     before_flight: Callable[[], None],
 ) -> Delivered | None:
-    """Run a cycle, and the post-poll statements if it sent documents; return None if changed tables
-    have ended it.
+    """Run a cycle, and the post-poll statements if it sent documents; return None if it is to
+    be run again, since changed tables have ended it.
     """
     context = watcher.context
     context.dialect.refuse_replaced(context.connection)
     sent_before = context.counters.documents_sent
     try:
-        cycle = run(context, state, sink, stop.is_set, before_flight, watcher.check_bad)
+        cycle = run(context, state, sink, stop.is_set, before_flight, watcher)
     except (CatalogDrifted, DBAPIError) as error:
         if not watcher.explains(error):
             raise
         return None
+    watcher.cycle_ended()
     if context.options.post_poll_statements and context.counters.documents_sent > sent_before:
         run_post_poll(context)
     return cycle

@@ -18,7 +18,7 @@ from eventlog.changes.publishing import CurrentRows, Need, read_whole_rows
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.events import CurrentRow, Outgoing, QueryBack
 from eventlog.core.fold import Group
-from eventlog.publisher.context import Context
+from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
 from eventlog.publisher.queue import WindowResult, build_events, split_groups, with_values
 
 _GROWTH: Final = 16
@@ -42,17 +42,22 @@ class _FlightFull(Exception):
         self.objects = objects
 
 
-def built_flights(context: Context, window: WindowResult, sizes: dict[str, int]) -> Iterator[Built]:
+def built_flights(
+    context: Context, window: WindowResult, sizes: dict[str, int], check: CatalogCheck = UNCHECKED
+) -> Iterator[Built]:
     """Yield the flights of a window, which are limited by rows and by bytes. ``sizes`` has the
     bytes of a row by class, kept between windows.
+
+    ``check`` is asked once, before the first values are read back, and may end all by an error.
     """
     options = context.options
+    query_back = _checked_first(context.query_back, check)
     for run in split_groups(window.groups, options.flight_rows, options.flight_bytes, window.sizes):
         waiting: deque[Sequence[Group]] = deque([run])
         while waiting:
             groups = with_values(context, waiting.popleft(), window.unread)
             try:
-                built = _build(context, groups, sizes)
+                built = _build(context, groups, sizes, query_back)
             except _FlightFull as full:
                 cut = min(max(1, full.objects), len(groups) - 1)
                 waiting.extendleft((groups[cut:], groups[:cut]))
@@ -60,12 +65,31 @@ def built_flights(context: Context, window: WindowResult, sizes: dict[str, int])
             yield built
 
 
-def _build(context: Context, groups: Sequence[Group], sizes: dict[str, int]) -> Built:
+def _checked_first(query_back: QueryBack, check: CatalogCheck) -> QueryBack:
+    """Return a function that reads back as ``query_back`` does, after a check at its first call."""
+    is_checked = False
+
+    def checked(
+        object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
+    ) -> Mapping[str, CurrentRow]:
+        nonlocal is_checked
+        if not is_checked:
+            check.before_read_back()
+            is_checked = True
+        return query_back(object_class, keys, attributes)
+
+    return checked
+
+
+def _build(
+    context: Context, groups: Sequence[Group], sizes: dict[str, int], query_back: QueryBack
+) -> Built:
     """Build the events of groups.
 
     Raises _FlightFull if there are several groups, and their values are too large.
     """
-    query_back = _bounded(context, sizes) if len(groups) > 1 else context.query_back
+    if len(groups) > 1:
+        query_back = _bounded(query_back, sizes, context.options.flight_bytes)
     events, current_rows = with_current_rows(
         context, build_events(context, groups, query_back), query_back
     )
@@ -83,13 +107,13 @@ def with_current_rows(
     return read_whole_rows(events, query_back or context.query_back)
 
 
-def _bounded(context: Context, sizes: dict[str, int]) -> QueryBack:
-    """Return a function that reads back as ``context.query_back`` does, at most ``flight_bytes`` in
-    all its calls together.
+def _bounded(query_back: QueryBack, sizes: dict[str, int], most_bytes: int) -> QueryBack:
+    """Return a function that reads back as ``query_back`` does, at most ``most_bytes`` in all its
+    calls together.
     """
-    left, objects = context.options.flight_bytes, 0
+    left, objects = most_bytes, 0
 
-    def query_back(
+    def bounded(
         object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
         nonlocal left, objects
@@ -100,7 +124,7 @@ def _bounded(context: Context, sizes: dict[str, int]) -> QueryBack:
             if left < 0:
                 raise _FlightFull(objects)
             wanted = keys[done : done + max(1, min(most, left // sizes.get(name, 1)))]
-            read = context.query_back(object_class, wanted, attributes)
+            read = query_back(object_class, wanted, attributes)
             size = _bytes_of(read.values())
             sizes[name] = max(1, size // len(wanted))
             left -= size
@@ -110,7 +134,7 @@ def _bounded(context: Context, sizes: dict[str, int]) -> QueryBack:
             rows.update(read)
         return rows
 
-    return query_back
+    return bounded
 
 
 def _bytes_of(rows: Iterable[CurrentRow]) -> int:

@@ -22,7 +22,13 @@ from eventlog.core.events import EventOptions, Outgoing
 from eventlog.core.fold import Group
 from eventlog.errors import BadTableKey, ReceiverAway, number_of
 from eventlog.model import Answer, EventType, Level, Origins
-from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.context import (
+    UNCHECKED,
+    CatalogCheck,
+    Context,
+    Counters,
+    PublisherOptions,
+)
 from eventlog.publisher.delivery import (
     Answered,
     Delivered,
@@ -110,7 +116,7 @@ def load_chunk(
     stopping: Callable[[], bool],
     draw_flight: Callable[[], int],
     before_flight: Callable[[], None],
-    before_bad: Callable[[], None],
+    check: CatalogCheck,
     row_sizes: dict[str, int],
 ) -> tuple[Delivered, bool]:
     """Send the next chunk, or the rest of the last one; return the end of the sending, and True if
@@ -128,7 +134,7 @@ def load_chunk(
             loading.class_name = loading.position = None
             _save(context, loading)
             return _MORE, False
-        _build(context, loading, object_class, keys, draw_flight, before_bad, row_sizes)
+        _build(context, loading, object_class, keys, draw_flight, check, row_sizes)
     if loading.left is not None:
         context.connection.commit()
         ended = _send(context, loading, sink, stopping, before_flight)
@@ -241,17 +247,17 @@ def _build(
     object_class: ObjectClass,
     keys: Sequence[str],
     draw_flight: Callable[[], int],
-    before_bad: Callable[[], None],
+    check: CatalogCheck,
     row_sizes: dict[str, int],
 ) -> None:
     """Build the events of a chunk, for as many keys as a flight has room for.
 
     An object without an event is done.
     """
-    built = _build_now(context, object_class, keys, row_sizes)
+    built = _build_now(context, object_class, keys, row_sizes, check)
     loading.keys = keys[: len(built.groups)]
     if any(event.fates is not None and event.fates.bad for event in built.events):
-        before_bad()
+        check.before_bad()
     events = []
     for event, key in zip(built.events, keys, strict=False):
         event_id = snapshot_id(loading.begun, object_class.name, key)
@@ -268,7 +274,11 @@ def _build(
 
 
 def _build_now(
-    context: Context, object_class: ObjectClass, keys: Sequence[str], row_sizes: dict[str, int]
+    context: Context,
+    object_class: ObjectClass,
+    keys: Sequence[str],
+    row_sizes: dict[str, int],
+    check: CatalogCheck = UNCHECKED,
 ) -> Built:
     """Build adds of the present objects with these keys, for as many as a flight has room for.
 
@@ -284,7 +294,7 @@ def _build_now(
     )
     return next(
         built_flights(
-            replace(context, options=options), WindowResult(groups, [], [], None), row_sizes
+            replace(context, options=options), WindowResult(groups, [], [], None), row_sizes, check
         )
     )
 

@@ -6,21 +6,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from publishers import Collecting, install, is_drained, publishing, runs, write_config
+from publishers import Collecting, install, is_drained, opened, publishing, runs, write_config
 from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.cli.context import reading
 from eventlog.cli.status import drift as drift_in_status
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
-from eventlog.errors import ReceiverAway
+from eventlog.errors import DatabaseError, ReceiverAway
 from eventlog.model import Answer, Document
 from eventlog.publisher import catalog_watcher
+from eventlog.publisher.context import Context
+from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
 from eventlog.sql.triggers import TriggerPlan
@@ -187,6 +190,121 @@ def test_reading_back_goes_on_without_a_column_that_is_gone(
         )
     assert set(statuses(database).values()) == {"S"}
     assert is_right(sink.bodies[1]), sink.bodies[1]
+
+
+RESYNC = (
+    "ALTER TABLE usr ADD mail text",
+    "UPDATE usr SET mail = 'a@b.c'",
+    log_row(5, None, None),
+)
+"""A new column with values, and what `resync` logs for its object."""
+
+
+@pytest.fixture(params=["PostgreSQL", "SQLite"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> sa.Engine:
+    if request.param == "SQLite":
+        return sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}", poolclass=sa.NullPool)
+    engine: sa.Engine = request.getfixturevalue("database")
+    return engine
+
+
+def sent_since(config: Config, *statements: str, sink: Collecting | None = None) -> list[str]:
+    """The documents of a publisher that has read its catalogue before the statements ran, and looks
+    at the tables at no other time.
+    """
+    sink = sink or Collecting()
+    with opened(config) as context:
+        execute(context.connection.engine, *statements)
+        publish_once(context, sink)
+    return sink.bodies
+
+
+def test_a_resync_right_behind_a_new_column_sends_it(
+    either: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = watched(either, tmp_path)
+    sent_since(config, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
+    (body,) = sent_since(config, *RESYNC)
+    assert "a@b.c" in body
+    (warning,) = warnings_of(caplog)
+    assert "column mail (text) is new" in warning.lower()
+
+
+def test_a_format_of_whole_rows_reads_back_by_the_tables_as_they_are(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    config = watched(database, tmp_path)
+    config = replace(config, format=replace(config.format, type="debezium"))
+    sent_since(config, "INSERT INTO usr VALUES (1, 'Jack', 7, 'Jay')")
+    (body,) = sent_since(config, *RESYNC[:2], "UPDATE usr SET name = 'Joe'")
+    assert "a@b.c" in body
+
+
+def test_a_recorded_flight_is_built_anew_by_the_tables_as_they_are(
+    either: sa.Engine, tmp_path: Path
+) -> None:
+    def away(_document: Document) -> Answer:
+        raise ReceiverAway("the receiver is not there")
+
+    config = watched(either, tmp_path)
+    with pytest.raises(ReceiverAway):
+        sent_since(
+            config, "INSERT INTO usr (id) VALUES (1)", log_row(5, None, None), sink=Collecting(away)
+        )
+    assert fetch(either, "SELECT count(*) FROM eventlog_inflight") == [(1,)]
+    (body,) = sent_since(config, *RESYNC[:2])
+    assert "a@b.c" in body
+
+
+def consumer_of(engine: sa.Engine, tmp_path: Path, begin: str) -> Config:
+    watched(engine, tmp_path)
+    source = {"source.type": "eventlog", "source.consumer": "search", "source.begin": begin}
+    return load(tmp_path / "eventlog.toml", {}, source)
+
+
+def test_a_consumer_reads_back_by_the_tables_as_they_are(either: sa.Engine, tmp_path: Path) -> None:
+    config = consumer_of(either, tmp_path, "first")
+    sent_since(config, "INSERT INTO usr (id, name) VALUES (1, 'Jack')")
+    (body,) = sent_since(config, *RESYNC)
+    assert "a@b.c" in body
+
+
+def test_the_snapshot_of_a_consumer_has_a_column_that_is_newer_than_its_catalogue(
+    either: sa.Engine, tmp_path: Path
+) -> None:
+    config = consumer_of(either, tmp_path, "snapshot")
+    execute(either, "INSERT INTO usr (id) VALUES (1)")
+    (body,) = sent_since(config, *RESYNC[:2])
+    assert "a@b.c" in body
+
+
+@pytest.mark.parametrize("moments", [1, 2])
+def test_a_table_that_is_away_for_the_moment_of_a_statement_ends_no_publisher(
+    either: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moments: int
+) -> None:
+    config = watched(either, tmp_path)
+    execute(either, "INSERT INTO usr (id, name) VALUES (1, 'Jack')", log_row(5, None, None))
+    read_back, away = Context.query_back, iter(range(moments))
+
+    def from_afar(context: Context, *of: Any) -> Any:
+        if next(away, None) is None:
+            return read_back(context, *of)
+        context.connection.rollback()
+        execute(either, "ALTER TABLE usr RENAME TO person")
+        try:
+            return read_back(context, *of)
+        finally:
+            context.connection.rollback()
+            execute(either, "ALTER TABLE person RENAME TO usr")
+
+    monkeypatch.setattr(Context, "query_back", from_afar)
+    if moments == 1:
+        (body,) = sent_since(config)
+        assert "Jack" in body
+        assert set(statuses(either).values()) == {"S"}
+    else:
+        with pytest.raises(DatabaseError):
+            sent_since(config)
 
 
 def log_row_of(table: str, key: str = "id=1") -> str:
