@@ -5,7 +5,7 @@ GRANT SELECT, UPDATE (status) ON hr.eventlog TO publisher;
 GRANT SELECT, INSERT ON hr.eventlog_error TO publisher;
 GRANT SELECT, INSERT, UPDATE, DELETE ON hr.eventlog_inflight TO publisher;
 GRANT SELECT, INSERT, UPDATE ON hr.eventlog_epoch TO publisher;
-GRANT SELECT ON hr.eventlog_consumer TO publisher;
+GRANT SELECT ON hr.eventlog_consumer, hr.eventlog_captured TO publisher;
 GRANT USAGE ON SEQUENCE hr.eventlog_flight TO publisher;
 
 -- The watched tables and their child tables, for what is read back.

@@ -70,6 +70,7 @@ _SIGNS: Final = {
     "create": ("+", "green"),
     "replace": ("~", "yellow"),
     "drop": ("-", "red"),
+    "resync": ("!", "yellow"),
     "unchanged": ("=", None),
 }
 
@@ -110,9 +111,11 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
         _say_due(planned, is_plan=True)
         if planned.changes:
             note("`eventlog triggers apply` does this.")
+        elif planned.differences:
+            note("The triggers are as declared; `eventlog triggers apply` records what is due.")
         elif not planned.refused:
             result(_nothing_to_do(config))
-    return max(_refused(planned), int(check and bool(planned.changes)))
+    return max(_refused(planned), int(check and bool(planned.differences)))
 
 
 @triggers.command()
@@ -156,7 +159,7 @@ def apply(
         done = "would be applied" if dry else "applied"
         if planned.changes:
             result(f"{number_of(len(planned.changes), 'change')} {done}.")
-        elif not planned.refused:
+        elif not planned.refused and not planned.differences:
             result(_nothing_to_do(config))
     return _refused(planned)
 
@@ -174,13 +177,20 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
                 "nothing was changed; run it again"
             )
         dialect.triggers.apply(conn, planned, lock_timeout)
+        missing = dialect.triggers.record(conn, find_log(conn, dialect, config), planned)
         _note_due(conn, dialect, config, planned)
-    return planned
+    if not missing:
+        return planned
+    warning = f"what is captured was not recorded, for want of {'; '.join(missing)}"
+    return replace(planned, warnings=(*planned.warnings, warning))
 
 
 def _print_json(planned: TriggerPlan) -> None:
     due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
-    print_json({**asdict(planned), "changes": len(planned.changes), "due": due})
+    # What is recorded of a table is no part of the plan.
+    told = asdict(replace(planned, captured=()))
+    del told["captured"]
+    print_json({**told, "changes": len(planned.changes), "due": due})
 
 
 def _say_due(planned: TriggerPlan, is_plan: bool) -> None:

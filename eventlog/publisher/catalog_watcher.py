@@ -27,7 +27,7 @@ from eventlog.errors import (
     EventlogError,
 )
 from eventlog.publisher.context import Context, unavailable_in_words
-from eventlog.sql.triggers import column_changes, key_change
+from eventlog.sql.triggers.gaps import column_changes, key_change
 
 _log = logging.getLogger("eventlog.publisher")
 

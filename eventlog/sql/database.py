@@ -510,6 +510,10 @@ class SqlDatabase(ABC):
         """
         return ()
 
+    def after_captured(self, log: LogTable) -> Sequence[str]:
+        """Return the statements that make the objects of the table of captured tables."""
+        return ()
+
     constraint_names: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """SQLAlchemy's naming convention for the constraints of a log's tables; empty = the server
     names them.

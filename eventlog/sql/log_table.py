@@ -107,6 +107,13 @@ class LogTable:
         return self._companion("_consumer", self.max_identifier)
 
     @property
+    def captured_table(self) -> str:
+        """The name ``<log>_captured`` of the table with what `triggers apply` has captured, one
+        line for each table (spec/event-log.md 10).
+        """
+        return self._companion("_captured", self.max_identifier)
+
+    @property
     def own_tables(self) -> tuple[str, ...]:
         """The log and all tables that belong to it: they are never classes."""
         return (
@@ -117,6 +124,7 @@ class LogTable:
             self.resync_table,
             self.epoch_table,
             self.consumer_table,
+            self.captured_table,
             self.version_table,
         )
 

@@ -16,7 +16,7 @@ import hashlib
 import json
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -30,7 +30,7 @@ from eventlog.model import EventType, Status
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.rows import column_of
-from eventlog.sql.triggers import Gap
+from eventlog.sql.triggers.gaps import Gap
 from eventlog.sql.windows import Batch, Selection
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
@@ -188,10 +188,14 @@ follows.
 
 
 class Due(NamedTuple):
-    """A due resync, which somebody has to run, and its reason."""
+    """A due resync, which somebody has to run, and its reason.
+
+    ``column`` is the column of the class that it is about, None = it is about whole objects.
+    """
 
     selection: Selection
     reason: str
+    column: str | None = None
 
     @property
     def command(self) -> str:
@@ -218,17 +222,26 @@ def due_for(gaps: Iterable[Gap]) -> list[Due]:
     """Return the resyncs that bring a receiver what no trigger has logged, each once."""
     due: dict[Selection, Due] = {}
     for gap in gaps:
-        # The receiver has the objects; if triggers did not fire, it may lack some.
-        is_known = not gap.deletes
-        event_type = (
-            EventType.UPDATE_ROW_QUERY_BACK if is_known else EventType.INSERT_ROW_QUERY_BACK
-        )
-        selections = [Selection(gap.class_name, event_type, gap.where)]
-        if gap.deletes:
-            selections.append(Selection(gap.class_name, EventType.DELETE_ROW))
-        for selection in selections:
-            due.setdefault(selection, Due(selection, gap.reason))
-    return list(due.values())
+        types = [
+            *([EventType.INSERT_ROW_QUERY_BACK] if gap.objects else []),
+            *([EventType.DELETE_ROW] if gap.deletes else []),
+        ]
+        for event_type in types or [EventType.UPDATE_ROW_QUERY_BACK]:
+            where = None if event_type is EventType.DELETE_ROW else gap.where
+            selection = Selection(gap.class_name, event_type, where)
+            due.setdefault(selection, Due(selection, gap.reason, gap.column))
+    return [one for one in due.values() if not _is_part(one.selection, due)]
+
+
+def _is_part(selection: Selection, others: Collection[Selection]) -> bool:
+    """Return True if one of the others sends all that a selection does, and more."""
+    whole = Selection(selection.class_name, EventType.INSERT_ROW_QUERY_BACK)
+    values = Selection(selection.class_name, EventType.UPDATE_ROW_QUERY_BACK)
+    if selection in (whole, values):
+        return selection == values and whole in others
+    is_delete = selection.event_type is EventType.DELETE_ROW
+    is_insert = selection.event_type is EventType.INSERT_ROW_QUERY_BACK
+    return not is_delete and (whole in others or (values in others and not is_insert))
 
 
 def note_due(conn: Connection, log: LogTable, due: Iterable[Due]) -> None:
@@ -241,6 +254,8 @@ def note_due(conn: Connection, log: LogTable, due: Iterable[Due]) -> None:
         conn.execute(sa.delete(table).where(table.c.digest == one.digest))
         selection = one.selection
         what = {"type": int(selection.event_type), "where": selection.where, "reason": one.reason}
+        if one.column is not None:
+            what["column"] = one.column
         values = {"digest": one.digest, "class_name": selection.class_name, "rows_written": 0}
         conn.execute(
             sa.insert(table).values(**values, selection=_DUE + json.dumps(what, ensure_ascii=False))
@@ -257,7 +272,11 @@ def due_now(conn: Connection, log: LogTable) -> list[Due]:
     for class_name, told in conn.execute(lines.order_by(table.c.started)):
         what = json.loads(told.removeprefix(_DUE))
         found.append(
-            Due(Selection(class_name, EventType(what["type"]), what["where"]), what["reason"])
+            Due(
+                Selection(class_name, EventType(what["type"]), what["where"]),
+                what["reason"],
+                what.get("column"),
+            )
         )
     return found
 

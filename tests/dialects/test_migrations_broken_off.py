@@ -21,7 +21,17 @@ from eventlog.sql import connection, migrations
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
 
-ENDINGS = ("", "_consumer", "_epoch", "_error", "_flight", "_inflight", "_resync", "_version")
+ENDINGS = (
+    "",
+    "_captured",
+    "_consumer",
+    "_epoch",
+    "_error",
+    "_flight",
+    "_inflight",
+    "_resync",
+    "_version",
+)
 NAMES = [f"eventlog{ending}" for ending in ENDINGS]
 
 

@@ -233,6 +233,7 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
         "flights": dialect.qualified(log.schema, log.flight_sequence),
         "epoch": dialect.qualified(log.schema, log.epoch_table),
         "consumer": dialect.qualified(log.schema, log.consumer_table),
+        "captured": dialect.qualified(log.schema, log.captured_table),
     }
 
 

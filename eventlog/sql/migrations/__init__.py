@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -91,12 +91,14 @@ def downgrade(
     companions_only: bool = False,
     sql: TextIO | None = None,
     dialect_name: str | None = None,
+    reached: Sequence[str] = (),
 ) -> None:
     """Remove the objects that the migrations after ``revision`` made: with ``base`` the log, its
     rows and its companions.
 
-    A log that another program made stays. ``companions_only`` matters only with ``sql``, where no
-    database shows the upgrade. The other arguments are as in ``upgrade``.
+    A log that another program made stays. ``companions_only`` and ``reached``, the revisions of the
+    log (none = the newest), matter only with ``sql``, where no database shows the upgrade. The
+    other arguments are as in ``upgrade``.
     """
     if sql is not None:
         dialect = _dialect(target, dialect_name)
@@ -105,7 +107,8 @@ def downgrade(
         with _alembic_errors(), _script(sql, dialect) as printed:
             config = _config(log, dialect, None, printed, companions_only)
             for branch in branches:
-                command.downgrade(config, f"{branch}@head:{branch}@{revision}", sql=True)
+                start = _newest(branch, reached)
+                command.downgrade(config, f"{start}:{branch}@{revision}", sql=True)
             if revision == "base":
                 _drop_at_the_end(printed, dialect.qualified(log.schema, log.version_table))
         return
@@ -257,6 +260,13 @@ def _check_before_upgrade(conn: Connection, log: LogTable, companions_only: bool
             "broke off, or somebody dropped it; `eventlog db downgrade base` takes away what is "
             "left, then it can be made anew"
         )
+
+
+def _newest(branch: str, reached: Iterable[str]) -> str:
+    """Return the revision among the reached ones that belongs to a branch, else its newest one."""
+    scripts = ScriptDirectory(_SCRIPTS).walk_revisions("base", f"{branch}@head")
+    of_branch = {script.revision for script in scripts}
+    return next((one for one in reached if one in of_branch), f"{branch}@head")
 
 
 def _is_ours(reached: Iterable[str]) -> bool:

@@ -458,6 +458,7 @@ def _drop_event_log(operations: Operations, operation: DropEventLogOp) -> None:
                 revision=revision,
                 sql=printed,
                 dialect_name=context.dialect.name,
+                reached=operation.revisions,
             )
 
 

@@ -21,7 +21,6 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Catalog, Database
-from eventlog.core.options import toml
 from eventlog.errors import (
     DatabaseAway,
     DatabaseError,
@@ -32,13 +31,22 @@ from eventlog.errors import (
 )
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import quote_identifier
+from eventlog.sql.triggers.captured import (
+    CapturedTable,
+    Identity,
+    as_captured,
+    gaps_of_captured,
+    has_table,
+    read_captured,
+    write_captured,
+)
 from eventlog.sql.triggers.declared import (
-    ClassTriggers,
+    TableName,
     TableTriggers,
     declared_triggers,
     warnings_of,
 )
+from eventlog.sql.triggers.gaps import Gap
 from eventlog.sql.triggers.watch import WatchedTable
 
 LOCK_TIMEOUT: Final = 5.0
@@ -46,17 +54,10 @@ LOCK_TIMEOUT: Final = 5.0
 
 Other writers of the table queue behind it meanwhile.
 """
-ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"
-"""The reason why the changes of a table with a captured table's name were not logged."""
-NEW_TO_CLASS: Final = "its rows were not captured with the class"
-"""The reason why the changes of a table that has joined a captured class were not logged."""
 NO_LONGER_WATCHED: Final = "no longer watched"
 """The reason why the triggers of a table that no watch names are dropped."""
 ALL_GO: Final = "all triggers of the log go"
 _NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
-
-TableName = tuple[str, str]
-"""Schema and table. The schema is empty if the database has none, or if it is the session's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,28 +88,14 @@ class InstalledTrigger(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
-    """Changes of a class that no trigger has logged before a plan is applied (spec/triggers.md
-    9.1).
-
-    ``reason`` is in words. ``where`` is SQL that selects the objects concerned, None = any.
-    ``deletes`` says whether objects may be deleted, too.
-    """
-
-    class_name: str
-    reason: str
-    where: str | None = None
-    deletes: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class Action:
     """The action for one table, and its reason.
 
-    ``statements`` is SQL text, empty if the table is ``unchanged``.
+    ``statements`` is SQL text, empty if the table is ``unchanged``, and if its triggers are as
+    declared and did not see a change (``resync``).
     """
 
-    kind: Literal["create", "replace", "drop", "unchanged"]
+    kind: Literal["create", "replace", "drop", "resync", "unchanged"]
     table: str
     reason: str
     statements: tuple[str, ...] = ()
@@ -122,12 +109,14 @@ class TriggerPlan:
 
     ``refused`` are sentences on impossible watches. Their triggers stay as they are, and so do the
     triggers of tables that no watch names, since these may be the same tables under another name.
+    ``captured`` are the declared tables as they are, to be recorded when the plan is applied.
     """
 
     actions: tuple[Action, ...]
     warnings: tuple[str, ...] = ()
     not_captured: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    captured: tuple[CapturedTable, ...] = ()
 
     @classmethod
     def of_new(cls, tables: Iterable[TableSql]) -> TriggerPlan:
@@ -138,6 +127,11 @@ class TriggerPlan:
     def changes(self) -> tuple[Action, ...]:
         """The actions with statements."""
         return tuple(action for action in self.actions if action.statements)
+
+    @property
+    def differences(self) -> tuple[Action, ...]:
+        """The actions that applying changes or records something by."""
+        return tuple(action for action in self.actions if action.statements or action.gaps)
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
@@ -217,6 +211,14 @@ class Triggers(ABC):
         ``plan`` depends on.
         """
         return _NO_FACTS
+
+    def identities(
+        self, conn: Connection, tables: Collection[TableName]
+    ) -> Mapping[TableName, Identity]:
+        """Return the numbers that the database has for tables and their columns; empty if it has
+        none.
+        """
+        return {}
 
     @contextmanager
     def applying(
@@ -298,15 +300,64 @@ class Triggers(ABC):
                 _kept(action) if action.reason == NO_LONGER_WATCHED else action
                 for action in actions
             )
+        captured = self._captured(conn, log, database.schema, declared.tables)
+        gaps = gaps_of_captured(self._lines(conn, log), captured)
         actions = tuple(
-            _as_no_child(action, database.schema, catalog.no_children) for action in actions
+            _with_gaps(
+                _as_no_child(action, database.schema, catalog.no_children),
+                gaps.get(action.table, ()),
+            )
+            for action in actions
         )
         sentences = dict.fromkeys(
             (*declared.warnings, *warnings_of(declared.tables), *plan.warnings)
         )
-        return TriggerPlan(
-            actions, tuple(sentences), plan.not_captured, (*declared.refusals, *plan.refused)
+        refusals = (*declared.refusals, *plan.refused)
+        return TriggerPlan(actions, tuple(sentences), plan.not_captured, refusals, captured)
+
+    def _captured(
+        self,
+        conn: Connection,
+        log: LogTable,
+        schema: str | None,
+        declared: Sequence[TableTriggers],
+    ) -> tuple[CapturedTable, ...]:
+        """Return the declared tables as they are now."""
+        by_place: defaultdict[TableName, list[TableTriggers]] = defaultdict(list)
+        for one in declared:
+            by_place[one.schema or schema or "", one.table.name].append(one)
+        return as_captured(
+            by_place.values(),
+            schema,
+            self.digests(conn, log),
+            load_dialect(conn.dialect.name).identity(conn, log),
+            self.identities(conn, by_place),
         )
+
+    def _lines(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
+        """Return what was captured by the lines of ``<log>_captured``; empty if there is no such
+        table, or if this session may not read it.
+        """
+        return read_captured(conn, log) if not self._unreadable(conn, log, "SELECT") else ()
+
+    def _unreadable(self, conn: Connection, log: LogTable, *rights: str) -> list[str]:
+        dialect = load_dialect(conn.dialect.name)
+        if not has_table(conn, log):
+            return [f"the table {log.captured_table}, which `eventlog db upgrade` makes"]
+        return dialect.lacking(conn, log, log.captured_table, rights, dialect.spelled("table_name"))
+
+    def record(self, conn: Connection, log: LogTable, plan: TriggerPlan) -> list[str]:
+        """Record in ``<log>_captured`` what an applied plan captures, and return the rights that
+        this session lacks for it, in words. The caller commits.
+        """
+        log = self.find_log(conn, log)
+        rights = ("SELECT", "INSERT", "UPDATE", "DELETE")
+        if plan.captured and not (missing := self._unreadable(conn, log, *rights)):
+            digests = self.digests(conn, log)
+            now = (replace(one, digest=digests.get(one.name)) for one in plan.captured)
+            write_captured(conn, log, [one for one in now if one.digest is not None])
+            return []
+        return missing if plan.captured else []
 
     def apply(
         self, conn: Connection, plan: TriggerPlan, lock_timeout: float = LOCK_TIMEOUT
@@ -366,6 +417,17 @@ def _kept(action: Action) -> Action:
         action.table,
         "named by no watch; kept, since it may be a table that a watch misses",
     )
+
+
+def _with_gaps(action: Action, gaps: Sequence[Gap]) -> Action:
+    """Return an action with what no trigger has logged of its table as well."""
+    if not gaps or action.kind == "drop":
+        return action
+    every = tuple(dict.fromkeys((*action.gaps, *gaps)))
+    if action.statements:
+        return replace(action, gaps=every)
+    reasons = "; ".join(dict.fromkeys(gap.reason for gap in every))
+    return replace(action, kind="resync", reason=reasons, gaps=every)
 
 
 def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, str]) -> Action:
@@ -430,116 +492,3 @@ def by_table(compiled: Iterable[T]) -> list[list[T]]:
     for one in compiled:
         tables[one.place].append(one)
     return list(tables.values())
-
-
-# --- changes of columns ---------------------------------------------------------------------------
-
-Columns = Mapping[str, str]
-"""The columns of a table in their order: name -> type as the database spells it."""
-
-
-def column_changes(
-    before: Columns, now: Columns, new: str = "new", unwatched: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """Return the changes of one table's columns, each without its subject: ``column x (text) is
-    new``.
-
-    ``new`` is the text for a column that was not there before; ``unwatched`` are columns that no
-    watch names any longer. A missing column counts as renamed if a column of its type has come in
-    its place, behind the same column: a catalogue does not distinguish that from a dropped column
-    and an added one.
-    """
-    renamed = _renamed(before, now)
-    lost = [name for name in before if name not in now and name not in renamed]
-    gained = [name for name in now if name not in before and name not in renamed.values()]
-    retyped = [name for name in before if name in now and before[name] != now[name]]
-    return (
-        *(
-            f"column {old} is called {name} now (or was dropped, and {name} added)"
-            for old, name in renamed.items()
-        ),
-        *(f"column {name} is gone" for name in lost),
-        *(f"column {name} is watched no longer" for name in unwatched),
-        *(f"column {name} ({now[name]}) is {new}" for name in gained),
-        *(f"column {name} is {now[name]} now, and was {before[name]}" for name in retyped),
-    )
-
-
-def _renamed(before: Columns, now: Columns) -> dict[str, str]:
-    """Return the columns that count as renamed, old name -> new."""
-    gained = [name for name in now if name not in before]
-    renamed: dict[str, str] = {}
-    for old in before:
-        place = (before[old], _neighbour(old, before, now))
-        if old not in now:
-            name = next(
-                (name for name in gained if (now[name], _neighbour(name, now, before)) == place),
-                None,
-            )
-            if name is not None:
-                renamed[old] = name
-                gained.remove(name)
-    return renamed
-
-
-def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
-    """Return the nearest column before this one that the others have, too."""
-    names = list(columns)
-    return next((other for other in reversed(names[: names.index(name)]) if other in others), None)
-
-
-def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) -> tuple[str, ...]:
-    """Return the reasons why triggers that were compiled for other columns, or for the same, differ
-    from the declaration.
-
-    ``before`` is empty if it is unknown. ``present`` are all columns of the table, watched or not.
-    """
-    unwatched = [name for name in before if name not in now and name in present]
-    watched = {name: before[name] for name in before if name not in unwatched}
-    words = column_changes(
-        watched, now if before else {}, "new to the watch, and not captured yet", unwatched
-    )
-    return words or ("the watch, its table or the templates have changed",)
-
-
-def gap_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> Iterator[Gap]:
-    """Yield the gap of the columns that triggers were not compiled for, if the columns that they
-    were compiled for are known.
-    """
-    # A view's column keeps its name if a column of its base table is renamed: rows that are read
-    # back have its values.
-    renamed = set(_renamed(before, now).values()) & triggers.names.keys()
-    new = [name for name in now if before and name not in before and name not in renamed]
-    if not new:
-        return
-    what = f"column {new[0]} of" if len(new) == 1 else f"columns {', '.join(new)} of"
-    reason = f"{what} {triggers.table.name} held values before the triggers knew of it"
-    where = None
-    if isinstance(triggers, ClassTriggers) and not {column.name for column in triggers.key} & set(
-        new
-    ):
-        names = (quote_identifier(triggers.names.get(name, name)) for name in new)
-        where = " OR ".join(f"{name} IS NOT NULL" for name in names)
-    yield Gap(triggers.class_name, reason, where)
-
-
-def gap_of_table(triggers: TableTriggers, reason: str) -> Gap:
-    """Return the gap of a table whose triggers did not fire, with the reason."""
-    return Gap(
-        triggers.class_name,
-        f"{triggers.table.name}: {reason}",
-        deletes=isinstance(triggers, ClassTriggers),
-    )
-
-
-def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
-    """Describe the change of a class's key in words; empty if its columns are the same."""
-    if tuple(before) == tuple(now):
-        return ()
-    names = (", ".join(now), ", ".join(before))
-    return (
-        f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one "
-        f"become E; with was_key = {toml(list(before))} in its [[watch]] `eventlog resync CLASS "
-        "--deleted` deletes what the receiver has by it, and `eventlog resync CLASS` "
-        "sends it by the new one",
-    )

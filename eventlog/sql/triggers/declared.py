@@ -27,6 +27,9 @@ from eventlog.model import EventType
 from eventlog.sql.log_table import split_name
 from eventlog.sql.triggers.watch import WatchedTable, excluded_columns
 
+TableName = tuple[str, str]
+"""Schema and table. The schema is empty if the database has none, or if it is the session's."""
+
 _BaseTable = tuple[Table, str | None]
 """A table beneath a view, and its schema."""
 

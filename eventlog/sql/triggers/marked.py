@@ -20,26 +20,27 @@ from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
 from eventlog.sql.statements import qualified, quote_identifier
 from eventlog.sql.triggers import (
     ALL_GO,
-    ANOTHER_TABLE,
     NO_LONGER_WATCHED,
     Action,
-    Gap,
     InstalledTrigger,
-    TableName,
     TableSql,
     TriggerPlan,
     Triggers,
     by_table,
-    declared_otherwise,
     digest_of,
     first_free,
-    gap_of_columns,
-    gap_of_table,
     missing_log,
     of_the_log,
     sha256,
 )
-from eventlog.sql.triggers.declared import TableTriggers
+from eventlog.sql.triggers.declared import TableName, TableTriggers
+from eventlog.sql.triggers.gaps import (
+    ANOTHER_TABLE,
+    Gap,
+    declared_otherwise,
+    gap_of_table,
+    gaps_of_columns,
+)
 
 MARKER: Final = re.compile("-- eventlog sha256:([0-9a-f]{64}) log (.*)")
 """The comment in the text of our triggers: the hash of the compiled text, and the log that they
@@ -466,7 +467,7 @@ class MarkedTriggers(Triggers):
                 ),
                 {},
             )
-            yield from gap_of_columns(one.declared, known, one.declared.columns_told())
+            yield from gaps_of_columns(one.declared, known, one.declared.columns_told())
             silent = [
                 trigger.name
                 for trigger, found in zip(one.triggers, stored, strict=True)

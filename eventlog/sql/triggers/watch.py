@@ -170,6 +170,7 @@ _OWN_COLUMNS: Final = tuple(
         "flight_no started composition",
         "epoch server raised",
         "digest class_name selection started position rows_written",
+        "schema_name table_name captured content",
         "source token flight_no saved",
         "source event_id error_time code message content",
         "version_num",

@@ -53,6 +53,7 @@ GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
 GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
+GRANT SELECT ON {captured} TO {user};
 GRANT SELECT, INSERT ON {flights} TO {user};
 
 -- name: inflight

@@ -58,8 +58,14 @@ from eventlog.sql.statements import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import Action, TableName, TableSql, TriggerPlan, one_line
-from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
+from eventlog.sql.triggers import Action, TableSql, TriggerPlan, one_line
+from eventlog.sql.triggers.declared import (
+    ChildTriggers,
+    ClassTriggers,
+    TableName,
+    TableTriggers,
+    following,
+)
 from eventlog.sql.triggers.marked import (
     Compiled,
     CompiledTrigger,

@@ -69,6 +69,7 @@ GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
 GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
+GRANT SELECT ON {captured} TO {user};
 GRANT SELECT ON {flights} TO {user};
 GRANT EXECUTE ON SYS.DBMS_LOCK TO {user}
 

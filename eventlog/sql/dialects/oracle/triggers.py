@@ -64,12 +64,11 @@ from eventlog.sql.statements import (
 from eventlog.sql.triggers import (
     Action,
     InstalledTrigger,
-    TableName,
     TriggerPlan,
     by_table,
     missing_log,
 )
-from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
+from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableName, TableTriggers
 from eventlog.sql.triggers.marked import (
     Compiled,
     CompiledTrigger,

@@ -280,6 +280,10 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
         return [_set(log, log.resync_table, _RESYNC), identity]
 
+    def after_captured(self, log: LogTable) -> list[str]:
+        # Written by `triggers apply` alone. A row identity allows replication of the table.
+        return [f"ALTER TABLE {qualified(log.schema, log.captured_table)} REPLICA IDENTITY FULL"]
+
     def after_consumers(self, log: LogTable, index: str) -> list[str]:
         # A row identity allows replication of the table.
         table = qualified(log.schema, log.consumer_table)

@@ -41,8 +41,14 @@ from eventlog.sql.statements import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import TableName, TableSql, first_free, sha256
-from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
+from eventlog.sql.triggers import TableSql, first_free, sha256
+from eventlog.sql.triggers.declared import (
+    ChildTriggers,
+    ClassTriggers,
+    TableName,
+    TableTriggers,
+    following,
+)
 
 SEARCH_PATH: Final = "pg_catalog, pg_temp"
 

@@ -214,6 +214,7 @@ GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
 GRANT SELECT ON {consumer} TO {user};
+GRANT SELECT ON {captured} TO {user};
 GRANT USAGE ON SEQUENCE {flights} TO {user};
 
 -- name: consumer_grants
@@ -224,6 +225,7 @@ GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {consumer} TO {user};
+GRANT SELECT ON {captured} TO {user};
 GRANT USAGE ON SEQUENCE {flights} TO {user};
 
 -- name: rights_to_apply

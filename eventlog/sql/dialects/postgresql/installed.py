@@ -19,8 +19,8 @@ from eventlog.core.catalog import Database
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, statements
-from eventlog.sql.triggers import TableName, digest_of, missing_log
-from eventlog.sql.triggers.declared import ChildTriggers, TableTriggers
+from eventlog.sql.triggers import digest_of, missing_log
+from eventlog.sql.triggers.declared import ChildTriggers, TableName, TableTriggers
 
 MARKER: Final = re.compile(r"eventlog sha256:[0-9a-f]{64} (?=log |columns \{)")
 """The beginning of the comments on eventlog's triggers and functions, whichever log they write."""

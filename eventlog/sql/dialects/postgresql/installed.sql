@@ -106,6 +106,41 @@ WHERE n.nspname = ANY(CAST(:schemas AS text[])) AND r.relkind = 'p' AND NOT r.re
   AND p.level > 0 AND c.relkind IN ('r', 'p')
 ORDER BY 1, 2, pn.nspname COLLATE "C", c.relname COLLATE "C";
 
+-- name: identities
+-- The numbers of tables, of their columns and of their partitions, and the labels of enumerations, of domains over them
+-- and of arrays of them. CREATE TABLE ... PARTITION OF writes the columns of the partition and its place in the tree by
+-- two commands of one transaction that follow each other; a table that is attached has its columns from an earlier one.
+SELECT n.nspname AS schema, c.relname AS name, c.oid,
+       (SELECT json_object_agg(a.attname, a.attnum) FROM pg_catalog.pg_attribute a
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped) AS columns,
+       (SELECT json_object_agg(a.attname, e.labels) FROM pg_catalog.pg_attribute a
+        CROSS JOIN LATERAL (
+            WITH RECURSIVE parts (oid) AS (
+                SELECT a.atttypid
+                UNION
+                SELECT CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.typelem END
+                FROM parts JOIN pg_catalog.pg_type t ON t.oid = parts.oid
+                WHERE t.typtype = 'd' OR t.typcategory = 'A')
+            SELECT json_agg(l.enumlabel ORDER BY l.enumsortorder) AS labels
+            FROM parts JOIN pg_catalog.pg_enum l ON l.enumtypid = parts.oid) AS e
+        -- The types of the server itself have lower numbers.
+        WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.atttypid >= 16384
+          AND e.labels IS NOT NULL) AS labels,
+       (SELECT json_agg(json_build_array(p.relid::oid::bigint, pc.relname,
+                   format('tableoid IN (SELECT relid FROM pg_partition_tree(%L))',
+                          format('%I.%I', pn.nspname, pc.relname)),
+                   i.xmin::text <> s.xmin::text OR i.cmin::text::bigint - s.cmin::text::bigint > 2))
+        FROM pg_catalog.pg_partition_tree(c.oid) AS p
+        JOIN pg_catalog.pg_class pc ON pc.oid = p.relid
+        JOIN pg_catalog.pg_namespace pn ON pn.oid = pc.relnamespace
+        JOIN pg_catalog.pg_inherits i ON i.inhrelid = p.relid
+        JOIN pg_catalog.pg_attribute s ON s.attrelid = p.relid AND s.attname = 'tableoid'
+        WHERE p.level > 0) AS partitions
+FROM unnest(CAST(:schemas AS text[]), CAST(:tables AS text[])) AS wanted (schema, name)
+JOIN pg_catalog.pg_namespace n ON n.nspname = wanted.schema
+JOIN pg_catalog.pg_class c ON c.relnamespace = n.oid AND c.relname = wanted.name AND c.relkind IN ('r', 'p')
+ORDER BY c.oid;
+
 -- name: to_lock
 -- Tables by the names that actions have for them, that this role may lock.
 SELECT n.nspname AS schema, c.relname AS name, c.relkind AS kind

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Final
@@ -63,24 +63,26 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, run_as_it_stands
 from eventlog.sql.triggers import (
     ALL_GO,
-    ANOTHER_TABLE,
-    NEW_TO_CLASS,
     NO_LONGER_WATCHED,
     Action,
-    Gap,
     InstalledTrigger,
-    TableName,
     TableSql,
     TriggerPlan,
     Triggers,
     by_table,
-    declared_otherwise,
-    gap_of_columns,
-    gap_of_table,
     of_the_log,
     sha256,
 )
-from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
+from eventlog.sql.triggers.captured import Identity, Partition
+from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
+from eventlog.sql.triggers.gaps import (
+    ANOTHER_TABLE,
+    NEW_TO_CLASS,
+    Gap,
+    declared_otherwise,
+    gap_of_table,
+    gaps_of_columns,
+)
 
 _NOT_AVAILABLE: Final = "55P03"
 _NAMED: Final = 5
@@ -152,6 +154,27 @@ class PostgresTriggers(Triggers):
             )
             for table, rows in sorted(installed.ours.items())
             if any(not row.is_partition and row.type != BEFORE | TRUNCATE for row in rows)
+        }
+
+    def identities(
+        self, conn: Connection, tables: Collection[TableName]
+    ) -> dict[TableName, Identity]:
+        names = [*tables]
+        rows = conn.execute(
+            sql("identities"),
+            {"schemas": [schema for schema, _ in names], "tables": [name for _, name in names]},
+        )
+        return {
+            (row.schema, row.name): Identity(
+                row.oid,
+                row.columns or {},
+                row.labels or {},
+                {
+                    oid: Partition(name, where, was_attached)
+                    for oid, name, where, was_attached in row.partitions or ()
+                },
+            )
+            for row in rows
         }
 
     # Applying
@@ -369,7 +392,7 @@ def _gaps(
         if function is None:
             yield gap_of_table(one.declared, NEW_TO_CLASS)
             continue
-        yield from gap_of_columns(one.declared, columns_of(function.marker), one.columns)
+        yield from gaps_of_columns(one.declared, columns_of(function.marker), one.columns)
         fired = [
             row.type for row in old if row.function == function.oid and row.enabled in {"O", "A"}
         ]

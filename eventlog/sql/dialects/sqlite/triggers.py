@@ -42,8 +42,14 @@ from eventlog.sql.statements import (
     template_renderer,
     trigger_words,
 )
-from eventlog.sql.triggers import TableName, TriggerPlan, one_line
-from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers, following
+from eventlog.sql.triggers import TriggerPlan, one_line
+from eventlog.sql.triggers.declared import (
+    ChildTriggers,
+    ClassTriggers,
+    TableName,
+    TableTriggers,
+    following,
+)
 from eventlog.sql.triggers.marked import Compiled, Installed, MarkedTriggers, StoredTrigger
 
 _SQL: Final = statements(__package__, "installed.sql")

@@ -357,5 +357,41 @@ END;
 
 INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'companions_1' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('companions_1'));
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('companions_1', 'companions_2'));
+
+-- Running upgrade companions_1 -> companions_2
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_CAPTURED" (
+    schema_name VARCHAR2(261 CHAR),
+    table_name VARCHAR2(261 CHAR) NOT NULL,
+    captured TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    content CLOB NOT NULL
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON TABLE "LOGS"."EVENTLOG_CAPTURED" IS 'Tables that EVENTLOG captures: one line each, written by triggers apply';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".schema_name IS 'Schema of the table; NULL: there is none';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".table_name IS 'Name of the table';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".captured IS 'When this was last written, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".content IS 'JSON: the table as it was when its triggers were applied';
+
+BEGIN
+    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''companions_2'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''companions_1''';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -942 THEN
+            RAISE;
+        END IF;
+END;
+/
 COMMIT;

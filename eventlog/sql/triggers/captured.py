@@ -1,0 +1,380 @@
+"""What `triggers apply` has captured, and what has changed since that no trigger logs
+(spec/triggers.md 9.1).
+
+Triggers say by their own text which columns they were compiled for. They do not say which table and
+which columns these were: two tables, or two columns, may have exchanged their names. So
+``<log>_captured`` has a line for each captured table: its columns, its key, and in databases that
+number tables and columns these numbers. Numbers count in the database that gave them; a restored
+dump has others, and its columns are compared by name, type and order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+
+from eventlog.core.options import toml
+from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
+from eventlog.sql.triggers.gaps import ANOTHER_TABLE, Gap, gap_of_column
+
+_GONE: Final = "it had no triggers for a while"
+
+
+class Partition(NamedTuple):
+    """A partition of a table. ``where`` is SQL that selects its rows of the table's.
+
+    ``was_attached`` says that it was made as a table of its own, so that it may have had rows
+    before it was a partition.
+    """
+
+    name: str
+    where: str
+    was_attached: bool
+
+
+class Identity(NamedTuple):
+    """The numbers that a database has for a table, its columns and its partitions.
+
+    ``labels`` are the labels of columns whose type is an enumeration.
+    """
+
+    table: int
+    columns: Mapping[str, int]
+    labels: Mapping[str, Sequence[str]]
+    partitions: Mapping[int, Partition]
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedClass:
+    """A class whose rows the triggers of a table log.
+
+    ``columns`` maps names in the log to columns of the table; ``key`` are names in the log, empty
+    for a table of values of the class's objects.
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    key: tuple[str, ...] = ()
+
+    def named(self) -> str:
+        """Return the name, and whether the table's rows are its objects."""
+        return f"{'of' if self.key else 'values of'} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedTable:
+    """A table with triggers. ``types`` are its captured columns in their order, name -> type.
+
+    ``digest`` is the hash of the triggers, None = it has none. ``database`` is the one in which the
+    numbers of ``identity`` count.
+    """
+
+    place: TableName
+    types: Mapping[str, str]
+    classes: tuple[CapturedClass, ...]
+    digest: str | None = None
+    database: str | None = None
+    identity: Identity | None = field(default=None, compare=False)
+
+    @property
+    def name(self) -> str:
+        """The table as actions name it."""
+        return ".".join(filter(None, self.place))
+
+    def content(self) -> str:
+        """Return the text of its line."""
+        known: dict[str, Any] = {
+            "digest": self.digest,
+            "columns": list(map(list, self.types.items())),
+            "classes": [
+                {"name": one.name, "columns": dict(one.columns), "key": list(one.key)}
+                for one in self.classes
+            ],
+        }
+        if self.identity is not None:
+            numbers, labels = self.identity.columns, self.identity.labels
+            known |= {
+                "database": self.database,
+                "table": self.identity.table,
+                "numbers": {name: numbers[name] for name in self.types if name in numbers},
+                "labels": {name: list(labels[name]) for name in self.types if name in labels},
+                "partitions": sorted(self.identity.partitions),
+            }
+        return json.dumps(known, ensure_ascii=False)
+
+
+def _from_content(place: TableName, content: str) -> CapturedTable:
+    known = json.loads(content)
+    identity = None
+    if "table" in known:
+        partitions = {oid: Partition("", "", was_attached=False) for oid in known["partitions"]}
+        identity = Identity(known["table"], known["numbers"], known["labels"], partitions)
+    return CapturedTable(
+        place,
+        dict(known["columns"]),
+        tuple(
+            CapturedClass(one["name"], one["columns"], tuple(one["key"]))
+            for one in known["classes"]
+        ),
+        known["digest"],
+        known.get("database"),
+        identity,
+    )
+
+
+def as_captured(
+    declared: Iterable[Sequence[TableTriggers]],
+    schema: str | None,
+    digests: Mapping[str, str],
+    database: str,
+    identities: Mapping[TableName, Identity],
+) -> tuple[CapturedTable, ...]:
+    """Return the declared tables as they are now, from the declarations of each.
+
+    ``schema`` is that of the classes; ``digests`` are the hashes of the installed triggers.
+    """
+    tables = []
+    for of_table in declared:
+        first = of_table[0]
+        place = (first.schema or schema or "", first.table.name)
+        told: dict[str, str] = {}
+        columns: dict[tuple[str, bool], dict[str, str]] = {}
+        keys: dict[tuple[str, bool], tuple[str, ...]] = {}
+        for one in of_table:
+            is_object = isinstance(one, ClassTriggers)
+            told |= one.columns_told()
+            names = {one.names.get(name, name): name for name in one.columns_told()}
+            columns.setdefault((one.class_name, is_object), {}).update(names)
+            key = tuple(column.name for column in one.log_key) if is_object else ()
+            keys[one.class_name, is_object] = key
+        tables.append(
+            CapturedTable(
+                place,
+                {
+                    column.name: told[column.name]
+                    for column in first.table.columns
+                    if column.name in told
+                },
+                tuple(
+                    CapturedClass(name, of_class, keys[name, is_object])
+                    for (name, is_object), of_class in columns.items()
+                ),
+                database=database,
+                identity=identities.get(place),
+            )
+        )
+    return tuple(replace(table, digest=digests.get(table.name)) for table in tables)
+
+
+# --- the lines ------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=32)
+def _table(log: LogTable) -> sa.TableClause:
+    names = ("schema_name", "table_name", "content")
+    return sa.table(quoted(log.captured_table), *map(sa.column, names), schema=schema_of(log))
+
+
+def has_table(conn: Connection, log: LogTable) -> bool:
+    """Return True if the log has the table of captured tables."""
+    return sa.inspect(conn).has_table(quoted(log.captured_table), log.schema)
+
+
+def read_captured(conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
+    """Return what was captured by the lines, which this session may read."""
+    table = _table(log)
+    lines = conn.execute(sa.select(table.c.schema_name, table.c.table_name, table.c.content))
+    return tuple(_from_content((schema or "", name), content) for schema, name, content in lines)
+
+
+def write_captured(conn: Connection, log: LogTable, captured: Iterable[CapturedTable]) -> None:
+    """Write the lines of captured tables where they have changed.
+
+    The line of a table that has been renamed goes with it.
+    """
+    table, lines = _table(log), {one.place: one for one in read_captured(conn, log)}
+    changed, replaced = [], set()
+    for now in captured:
+        before = _line_of(now, lines)
+        if before is None or (before.place, before.content()) != (now.place, now.content()):
+            changed.append(now)
+            replaced |= {now.place} | ({before.place} if before is not None else set())
+    for schema, name in replaced:
+        of_schema = table.c.schema_name == schema if schema else table.c.schema_name.is_(None)
+        conn.execute(sa.delete(table).where(table.c.table_name == name, of_schema))
+    for now in changed:
+        schema, name = now.place
+        line = {"schema_name": schema or None, "table_name": name, "content": now.content()}
+        conn.execute(sa.insert(table).values(**line))
+
+
+# --- what has changed since -----------------------------------------------------------------------
+
+
+def gaps_of_captured(
+    lines: Iterable[CapturedTable], captured: Iterable[CapturedTable]
+) -> dict[str, tuple[Gap, ...]]:
+    """Return, for each table of ``captured`` as it is now, what no trigger has logged since its
+    line was written.
+    """
+    known = {one.place: one for one in lines}
+    digests = {one.digest: one.place for one in known.values()}
+    found = {}
+    for now in captured:
+        before = _line_of(now, known)
+        if before is not None:
+            moved_here = digests.get(now.digest, before.place) != before.place
+            found[now.name] = tuple(_gaps(before, now, is_another=moved_here))
+    return found
+
+
+def _line_of(now: CapturedTable, lines: Mapping[TableName, CapturedTable]) -> CapturedTable | None:
+    """Return the line of a table: by its name, else that of the name which it had."""
+    if now.place in lines or now.identity is None:
+        return lines.get(now.place)
+    return next((one for one in lines.values() if _is_same_table(one, now)), None)
+
+
+def _is_same_database(before: CapturedTable, now: CapturedTable) -> bool:
+    return before.identity is not None and before.database == now.database
+
+
+def _is_same_table(before: CapturedTable, now: CapturedTable) -> bool:
+    return (
+        _is_same_database(before, now)
+        and before.identity is not None
+        and now.identity is not None
+        and before.identity.table == now.identity.table
+    )
+
+
+def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Iterator[Gap]:
+    """Yield what no trigger has logged of a table since its line was written. ``is_another`` says
+    that the table of another line has the name now.
+    """
+    is_another |= _is_same_database(before, now) and not _is_same_table(before, now)
+    if is_another or now.digest is None:
+        reason = ANOTHER_TABLE if is_another else _GONE
+        known = {one.named() for one in before.classes}
+        yield from (
+            _whole(now, one, reason) for one in now.classes if is_another or one.named() in known
+        )
+        return
+    if before.digest != now.digest:
+        return  # triggers that a migration or a script has made since: the line is not of them
+    for former, one in _pairs(before.classes, now.classes):
+        if reason := _key_change(before, former, now, one):
+            yield _whole(now, one, reason)
+        yield from _gaps_of_class(before, former, now, one)
+    yield from _gaps_of_partitions(before, now)
+
+
+def _whole(table: CapturedTable, one: CapturedClass, reason: str) -> Gap:
+    is_object = bool(one.key)
+    return Gap(one.name, f"{table.place[1]}: {reason}", objects=is_object, deletes=is_object)
+
+
+def _pairs(
+    before: Sequence[CapturedClass], now: Sequence[CapturedClass]
+) -> Iterator[tuple[CapturedClass, CapturedClass]]:
+    """Yield the classes of a line with those of now: those of one name, else the only ones, since
+    the class of a renamed table has another name.
+    """
+    names = {one.named(): one for one in before}
+    for one in now:
+        if one.named() in names:
+            yield names[one.named()], one
+        elif len(before) == len(now) == 1 and bool(before[0].key) is bool(one.key):
+            yield before[0], one
+
+
+def _key_change(
+    before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass
+) -> str:
+    """Return the change of a class's key in words, empty if it is the same columns in order."""
+    if former.key != one.key:
+        names = ", ".join(one.key), ", ".join(former.key)
+        return (
+            f"its key is {names[0]} now, and was {names[1]}; was_key = {toml(list(former.key))} in "
+            "its [[watch]] lets --deleted delete what the receiver has by the old one"
+        )
+    if any(not _is_same_column(before, former, now, one, name) for name in one.key):
+        return f"its key {', '.join(one.key)} is of other columns than before"
+    if any(_lost_labels(before, former, now, one, name) for name in one.key):
+        return f"labels of its key {', '.join(one.key)} were renamed"
+    return ""
+
+
+def _gaps_of_class(
+    before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass
+) -> Iterator[Gap]:
+    """Yield the gaps of a class's columns."""
+    table, own = now.place[1], set(one.columns) - set(one.key) if one.key else set()
+    for name in one.columns:
+        if name not in former.columns:
+            yield gap_of_column(one.name, table, name, selects=name in own)
+        elif not _is_same_column(before, former, now, one, name):
+            # Objects without a value count too: the receiver has values of the other column.
+            yield Gap(one.name, f"column {name} of {table} is another one than was captured")
+        elif _lost_labels(before, former, now, one, name):
+            gap = gap_of_column(one.name, table, name, selects=name in own)
+            yield replace(gap, reason=f"labels of column {name} of {table} were renamed")
+
+
+def _is_same_column(
+    before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass, name: str
+) -> bool:
+    """Return True if a name in the log is of the column that was captured: by its number where that
+    counts, else by its place, and by its type in another database that numbers columns.
+    """
+    column, present = former.columns[name], one.columns[name]
+    if _is_same_table(before, now) and before.identity is not None and now.identity is not None:
+        return before.identity.columns.get(column) == now.identity.columns.get(present)
+    shared = {*before.types} & {*now.types}
+    places = [[one for one in table.types if one in shared] for table in (before, now)]
+    if column != present or column not in shared:
+        return True  # a view's column, of a base table whose column was renamed
+    is_typed = before.identity is not None
+    return places[0].index(column) == places[1].index(column) and (
+        not is_typed or before.types[column] == now.types[column]
+    )
+
+
+def _lost_labels(
+    before: CapturedTable, former: CapturedClass, now: CapturedTable, one: CapturedClass, name: str
+) -> bool:
+    """Return True if the labels of a column's enumeration are not all there in their order."""
+    if before.identity is None or now.identity is None or name not in former.columns:
+        return False
+    labels = before.identity.labels.get(former.columns[name], ())
+    present = iter(now.identity.labels.get(one.columns[name], labels))
+    return not all(label in present for label in labels)
+
+
+def _gaps_of_partitions(before: CapturedTable, now: CapturedTable) -> Iterator[Gap]:
+    """Yield the gaps of rows that came or went with a partition. No trigger fires for them."""
+    if not _is_same_table(before, now) or before.identity is None or now.identity is None:
+        return
+    known, table = before.identity.partitions, now.place[1]
+    came = [
+        one for oid, one in now.identity.partitions.items() if oid not in known and one.was_attached
+    ]
+    has_gone = not known.keys() <= now.identity.partitions.keys()
+    for one in now.classes:
+        for partition in came:
+            yield Gap(
+                one.name,
+                f"{table}: partition {partition.name} was attached, and may have had rows",
+                partition.where if one.key and one.name == table else None,
+                objects=bool(one.key),
+            )
+        if has_gone and one.key:
+            reason = f"{table}: a partition was detached or dropped with its rows"
+            yield Gap(one.name, reason, deletes=True)

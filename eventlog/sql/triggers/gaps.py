@@ -1,0 +1,162 @@
+"""Changes of captured tables in words, and what no trigger has logged of them: gaps
+(spec/triggers.md 9.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from eventlog.core.options import toml
+from eventlog.sql.statements import quote_identifier
+from eventlog.sql.triggers.declared import ClassTriggers, TableTriggers
+
+ANOTHER_TABLE: Final = "another table had this name, or none, when its triggers were made"
+"""The reason why the changes of a table with a captured table's name were not logged."""
+NEW_TO_CLASS: Final = "its rows were not captured with the class"
+"""The reason why the changes of a table that has joined a captured class were not logged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Changes of a class that no trigger has logged before a plan is applied (spec/triggers.md
+    9.1).
+
+    ``reason`` is in words. ``where`` is SQL that selects the objects concerned, None = any.
+    ``column`` is the one column of the class that ``where`` is about, None = it is about whole
+    objects. ``objects`` says that a receiver may lack objects, not only values; ``deletes`` that it
+    may have objects that are deleted.
+    """
+
+    class_name: str
+    reason: str
+    where: str | None = None
+    column: str | None = None
+    objects: bool = False
+    deletes: bool = False
+
+
+# --- changes of columns ---------------------------------------------------------------------------
+
+Columns = Mapping[str, str]
+"""The columns of a table in their order: name -> type as the database spells it."""
+
+
+def column_changes(
+    before: Columns, now: Columns, new: str = "new", unwatched: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return the changes of one table's columns, each without its subject: ``column x (text) is
+    new``.
+
+    ``new`` is the text for a column that was not there before; ``unwatched`` are columns that no
+    watch names any longer. A missing column counts as renamed if a column of its type has come in
+    its place, behind the same column: a catalogue does not distinguish that from a dropped column
+    and an added one.
+    """
+    renamed = _renamed(before, now)
+    lost = [name for name in before if name not in now and name not in renamed]
+    gained = [name for name in now if name not in before and name not in renamed.values()]
+    retyped = [name for name in before if name in now and before[name] != now[name]]
+    return (
+        *(
+            f"column {old} is called {name} now (or was dropped, and {name} added)"
+            for old, name in renamed.items()
+        ),
+        *(f"column {name} is gone" for name in lost),
+        *(f"column {name} is watched no longer" for name in unwatched),
+        *(f"column {name} ({now[name]}) is {new}" for name in gained),
+        *(f"column {name} is {now[name]} now, and was {before[name]}" for name in retyped),
+    )
+
+
+def _renamed(before: Columns, now: Columns) -> dict[str, str]:
+    """Return the columns that count as renamed, old name -> new."""
+    gained = [name for name in now if name not in before]
+    renamed: dict[str, str] = {}
+    for old in before:
+        place = (before[old], _neighbour(old, before, now))
+        if old not in now:
+            name = next(
+                (name for name in gained if (now[name], _neighbour(name, now, before)) == place),
+                None,
+            )
+            if name is not None:
+                renamed[old] = name
+                gained.remove(name)
+    return renamed
+
+
+def _neighbour(name: str, columns: Columns, others: Columns) -> str | None:
+    """Return the nearest column before this one that the others have, too."""
+    names = list(columns)
+    return next((other for other in reversed(names[: names.index(name)]) if other in others), None)
+
+
+def declared_otherwise(before: Columns, now: Columns, present: Collection[str]) -> tuple[str, ...]:
+    """Return the reasons why triggers that were compiled for other columns, or for the same, differ
+    from the declaration.
+
+    ``before`` is empty if it is unknown. ``present`` are all columns of the table, watched or not.
+    """
+    unwatched = [name for name in before if name not in now and name in present]
+    watched = {name: before[name] for name in before if name not in unwatched}
+    words = column_changes(
+        watched, now if before else {}, "new to the watch, and not captured yet", unwatched
+    )
+    return words or ("the watch, its table or the templates have changed",)
+
+
+def gaps_of_columns(triggers: TableTriggers, before: Columns, now: Columns) -> Iterator[Gap]:
+    """Yield the gap of each column that triggers were not compiled for, if the columns that they
+    were compiled for are known.
+    """
+    # A view's column keeps its name if a column of its base table is renamed: rows that are read
+    # back have its values.
+    renamed = set(_renamed(before, now).values()) & triggers.names.keys()
+    is_object = isinstance(triggers, ClassTriggers)
+    key = {column.name for column in triggers.key} if is_object else now.keys()
+    for name in now:
+        if before and name not in before and name not in renamed:
+            log_name = triggers.names.get(name, name)
+            yield gap_of_column(
+                triggers.class_name, triggers.table.name, log_name, selects=name not in key
+            )
+
+
+def gap_of_column(class_name: str, table: str, name: str, *, selects: bool) -> Gap:
+    """Return the gap of a column, by its name in the log, whose values the triggers did not know.
+
+    ``selects`` says that the objects with a value are selected: the column is the class's own, and
+    the receiver has no value under its name.
+    """
+    return Gap(
+        class_name,
+        f"column {name} of {table} held values before the triggers knew of it",
+        f"{quote_identifier(name)} IS NOT NULL" if selects else None,
+        name if selects else None,
+    )
+
+
+def gap_of_table(triggers: TableTriggers, reason: str) -> Gap:
+    """Return the gap of a table whose triggers did not fire, with the reason."""
+    is_object = isinstance(triggers, ClassTriggers)
+    return Gap(
+        triggers.class_name,
+        f"{triggers.table.name}: {reason}",
+        objects=is_object,
+        deletes=is_object,
+    )
+
+
+def key_change(before: Sequence[str], now: Sequence[str]) -> tuple[str, ...]:
+    """Describe the change of a class's key in words; empty if its columns are the same."""
+    if tuple(before) == tuple(now):
+        return ()
+    names = (", ".join(now), ", ".join(before))
+    return (
+        f"the key is {names[0]} now, and was {names[1]}: rows that were logged by the old one "
+        f"become E; with was_key = {toml(list(before))} in its [[watch]] `eventlog resync CLASS "
+        "--deleted` deletes what the receiver has by it, and `eventlog resync CLASS` "
+        "sends it by the new one",
+    )
