@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, TypeAlias
@@ -14,16 +14,15 @@ from eventlog.changes.keys import (
     key_reader,
     typed_key,
 )
+from eventlog.changes.net_effect import Net, net_of_many, net_of_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
-from eventlog.core.checks import CheckedRow
 from eventlog.core.event_ids import is_of_snapshot
-from eventlog.core.events import Outgoing, association_of, by_attribute, public_steps
+from eventlog.core.events import Outgoing, association_of, rows_by_attribute
 from eventlog.core.typed import ReadValue, xds_value_reader
 from eventlog.core.values import ValueOptions
 from eventlog.errors import BadTableKey, BadValue, FormatError, shown
 from eventlog.model import (
-    ALL,
     AttributeSteps,
     Change,
     ChangeOp,
@@ -220,18 +219,16 @@ class _ClassReader:
         after: dict[str, Value] = dict(key)
         if event.operation == _IS_DELETE:
             return after, None, None
-        assert event.operation is not None
-        assert event.steps is not None
         before = after.copy()
         knows_before = False
         changed = []
-        for attribute, rows in by_attribute(event.steps):
+        for attribute, rows in rows_by_attribute(event):
             name = attribute.name
             reader = self._readers.get(name)
             _, read, _ = self._reader(name, attribute.value_type) if reader is None else reader
             if name not in after:
                 changed.append(name)
-            is_known, old, after[name] = net_of_rows(attribute, rows, event.operation, read)
+            is_known, old, after[name] = net_of_rows(attribute, rows, read)
             if is_known:
                 before[name] = old
                 knows_before = True
@@ -275,38 +272,12 @@ def attribute_reader(
     return lambda text: read(parse_association(text)[0][0].value)
 
 
-_Net: TypeAlias = tuple[bool, Value, Value]
-"""The net effect on an attribute: whether its old value is known, the old value and the new one.
-For a multi-valued attribute these are tuples of the removed and of the added values.
-"""
+def _net_of_one(steps: Sequence[Step], read: ReadValue) -> Net:
+    """Return the net effect of a document's steps on a single-valued attribute: the first value
+    that was removed without having been added, and the value at the end.
 
-
-def net_of_rows(
-    attribute: Attribute, rows: Sequence[CheckedRow], operation: Operation, read: ReadValue
-) -> _Net:
-    """Return the net effect of the rows of one attribute in an event of a log."""
-    # Nearly all attributes have one row of one value, so the row itself gives the net effect: 0.4
-    # us instead of 1.8 us a column (bench/RESULTS.md, "One path to JSON").
-    # test_the_change_of_an_event_on_its_way_is_that_of_its_public_form holds both equal.
-    if len(rows) == 1 and not attribute.multi_valued:
-        ((_, _, _, _, old, new),) = rows
-        assert not isinstance(old, tuple)
-        assert not isinstance(new, tuple)
-        is_known = old is not ALL
-        return (
-            is_known,
-            None if old is None or old is ALL else read(old),
-            None if new is None else read(new),
-        )
-    steps = public_steps(rows, operation)
-    if attribute.multi_valued:
-        return net_of_many((op, tuple(map(read, texts))) for op, texts in steps)
-    return _net_of_one(steps, read)
-
-
-def _net_of_one(steps: Sequence[Step], read: ReadValue) -> _Net:
-    """Return the net effect of steps on a single-valued attribute: the first value that was removed
-    without having been added, and the value at the end.
+    A document of another origin may add a value before it removes the old one, so its steps are
+    done one by one (spec/change-model.md 3.2). The rows of a log have ``net_of_rows``.
     """
     is_known, old, current = False, None, None
     added: list[Value] = []
@@ -326,28 +297,3 @@ def _net_of_one(steps: Sequence[Step], read: ReadValue) -> _Net:
             current = None
         is_first = False
     return is_known, old, current
-
-
-ValueStep: TypeAlias = tuple[Op, tuple[Value, ...]]
-"""A step of an attribute, with typed values in place of texts."""
-
-
-def net_of_many(steps: Iterable[ValueStep]) -> _Net:
-    """Return the net effect of steps on a multi-valued attribute.
-
-    The values that remove-all-values removes are unknown.
-    """
-    removed: list[Value] = []
-    added: list[Value] = []
-    is_known = True
-    for op, values in steps:
-        if op is Op.REMOVE_ALL:
-            removed, added, is_known = [], [], False
-            continue
-        back, forth = (removed, added) if op is Op.ADD else (added, removed)
-        for value in values:
-            if value in back:
-                back.remove(value)
-            else:
-                forth.append(value)
-    return is_known, tuple(removed) if is_known else None, tuple(added)

@@ -8,7 +8,6 @@ from datetime import datetime, time
 from functools import partial
 from typing import Final
 
-from eventlog.changes.events import ValueStep
 from eventlog.changes.images import refuse_without_row, refused_column, written_columns
 from eventlog.changes.keys import (
     ExistingKeys,
@@ -19,6 +18,7 @@ from eventlog.changes.keys import (
     old_and_new_key,
     with_key,
 )
+from eventlog.changes.net_effect import ValueStep
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.moments import is_special

@@ -18,11 +18,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from eventlog.changes.events import attribute_reader, net_of_rows, operation_of, parse_association
+from eventlog.changes.events import attribute_reader, operation_of, parse_association
 from eventlog.changes.format import Report, written
 from eventlog.changes.images import refuse_without_row, written_columns
 from eventlog.changes.json_form import catalog_of, utc_text
 from eventlog.changes.keys import Key, class_of_change, key_reader, with_key
+from eventlog.changes.net_effect import net_of_rows
 from eventlog.changes.to_events import association_text
 from eventlog.cloudevents.options import BATCHED, WriteOptions, is_text
 from eventlog.cloudevents.values import (
@@ -34,8 +35,7 @@ from eventlog.cloudevents.values import (
 )
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
-from eventlog.core.checks import CheckedRow
-from eventlog.core.events import Outgoing, by_attribute
+from eventlog.core.events import Outgoing, rows_by_attribute
 from eventlog.core.json_bytes import escaped_json_bytes
 from eventlog.core.typed import ReadValue, is_multi_valued
 from eventlog.core.values import ColumnType, ValueOptions
@@ -344,14 +344,13 @@ def data_reader(
     def data_of_event(event: Outgoing, user: str | None) -> dict[str, Any]:
         assert event.object_id is not None
         assert event.operation is not None
-        assert event.steps is not None
         object_class, key_text = event.object_id
         reader: _ClassReader = reader_of(object_class)
         key = reader.key(key_text)
         data = _without_columns(
             operation_of(event), schema, object_class.name, key, reader.converters
         )
-        data["columns"] = reader.columns(event.operation, event.steps, key)
+        data["columns"] = reader.columns(event, key)
         if user is not None:
             data["user"] = user
         return data
@@ -377,19 +376,17 @@ class _ClassReader:
         except BadValue:
             return tuple((part.name, part.value) for part in table_key.parse(text))
 
-    def columns(
-        self, operation: Operation, steps: Iterable[CheckedRow], key: Key
-    ) -> dict[str, dict[str, Any]]:
+    def columns(self, event: Outgoing, key: Key) -> dict[str, dict[str, Any]]:
         """Return old and new values of the columns that an event changes; of the key's columns only
         those that move.
         """
         columns: dict[str, dict[str, Any]] = {}
-        is_add, of_key = operation == Operation.ADD, dict(key)
-        for attribute, rows in by_attribute(steps):
+        is_add, of_key = event.operation == Operation.ADD, dict(key)
+        for attribute, rows in rows_by_attribute(event):
             read = self._attributes.get(attribute)
             if read is None:
                 read = self._attributes[attribute] = _text_reader(attribute, self._values)
-            is_known, old, new = net_of_rows(attribute, rows, operation, read)
+            is_known, old, new = net_of_rows(attribute, rows, read)
             name = attribute.name
             convert = self.converters[name]
             if name in of_key:

@@ -119,7 +119,8 @@ class Outgoing(NamedTuple):
     flight and not built yet. ``fates`` None means that every row contributed. ``dropped`` are the
     rows that precedence dropped when the event was first built. ``sendings`` is the number of
     event-ids under which it has been sent. ``place`` is its number in a flight, from 1, if the
-    format numbers events.
+    format numbers events. ``rows`` are the steps and the rows of the same attributes that change
+    nothing and are not written; None means that there are no such rows.
     """
 
     event_id: str
@@ -131,6 +132,7 @@ class Outgoing(NamedTuple):
     dropped: Sequence[int] = ()
     sendings: int = 1
     place: int = 0
+    rows: Sequence[CheckedRow] | None = None
 
     @property
     def sent_id(self) -> str:
@@ -286,10 +288,10 @@ def build_event(
         return _build_decided(group, options, decision, current, event_id)
     _, _, object_id, _, _, _ = group[0]
     ids = [record_id for record_id, _, _, _, _, _ in group]
-    operation, steps = _content(group, None, options)
+    operation, steps, all_rows = _content(group, None, options)
     fates = None if operation is not None else Fates(empty=ids)
     event_id = event_id or str(ids[0]) + options.id_suffix
-    return _new(Outgoing, (event_id, ids, object_id, operation, steps, fates, (), 1, 0))
+    return _new(Outgoing, (event_id, ids, object_id, operation, steps, fates, (), 1, 0, all_rows))
 
 
 def _build_decided(
@@ -314,7 +316,7 @@ def _build_decided(
         values, failed, conflicts = _read(query_back, current)
         if failed:
             rows, bad = _without_unreadable(rows, failed)
-    operation, steps = _content(rows, values, options)
+    operation, steps, all_rows = _content(rows, values, options)
     ids = ids_of(group)
     if event_id is None:
         failed_ids = {row.record_id for row in bad}
@@ -324,29 +326,45 @@ def _build_decided(
     contributed, empty = ((), kept) if operation is None else (kept, ())
     is_plain = conflicts == 0 and len(contributed) == len(ids)
     fates = None if is_plain else Fates(contributed, dropped, gone, empty, bad, conflicts)
-    return Outgoing(event_id, ids, object_of(group), operation, steps, fates, dropped)
+    return Outgoing(
+        event_id, ids, object_of(group), operation, steps, fates, dropped, rows=all_rows
+    )
 
 
 def _content(
     rows: Sequence[CheckedRow], values: Mapping[Attribute, Texts] | None, options: EventOptions
-) -> tuple[Operation | None, Sequence[CheckedRow]]:
-    """Return the operation and the steps of an event with these rows (spec/xds.md 4.1), an
-    operation of None if they have no effect.
+) -> tuple[Operation | None, Sequence[CheckedRow], Sequence[CheckedRow] | None]:
+    """Return the operation of an event with these rows (spec/xds.md 4.1), None if they have no
+    effect, its steps, and all rows of their attributes if these are more (``Outgoing.rows``).
 
     ``values`` are those that were read back, None if nothing was.
     """
     if not rows:
-        return None, ()
+        return None, (), None
     _, kind, _, _, _, _ = rows[0]
     if kind == DELETE_ROW:
-        return _DELETE, ()
+        return _DELETE, (), None
     is_add = kind == INSERT_FIELD or (kind in _INSERTS and _becomes_add(rows, options))
-    steps = rows if values is None else _with_values(rows, values, is_add)
-    steps = _steps_of(steps, is_add, options)
+    filled = rows if values is None else _with_values(rows, values, is_add)
+    steps = _steps_of(filled, is_add, options)
     # An insert without any value is not lost.
     if is_add or (not steps and kind in _INSERTS):
-        return _ADD, steps
-    return (_MODIFY if steps else None), steps
+        return _ADD, steps, None
+    if not steps:
+        return None, steps, None
+    return _MODIFY, steps, None if len(steps) == len(filled) else _all_rows(filled, steps)
+
+
+def _all_rows(
+    filled: Sequence[CheckedRow], steps: Sequence[CheckedRow]
+) -> Sequence[CheckedRow] | None:
+    """Return all rows of the attributes that the steps write, None if the steps are all of them.
+
+    A row that changes nothing may stand behind one that was set apart: it tells the column's value.
+    """
+    written = {attribute for _, _, _, attribute, _, _ in steps}
+    rows = [row for row in filled for _, _, _, attribute, _, _ in (row,) if attribute in written]
+    return rows if len(rows) > len(steps) else None
 
 
 def _becomes_add(rows: Sequence[CheckedRow], options: EventOptions) -> bool:
@@ -513,13 +531,24 @@ def public_event(outgoing: Outgoing) -> Event:
 
 
 def by_attribute(rows: Iterable[CheckedRow]) -> Iterable[tuple[Attribute, Sequence[CheckedRow]]]:
-    """Return the attributes of an event with the rows of each."""
+    """Return the attributes of rows, in the order of their first rows, with the rows of each."""
     grouped: dict[Attribute, list[CheckedRow]] = {}
     for row in rows:
         _, _, _, attribute, _, _ = row
         assert attribute is not None
         grouped.setdefault(attribute, []).append(row)
     return grouped.items()
+
+
+def rows_by_attribute(
+    outgoing: Outgoing,
+) -> Iterable[tuple[Attribute, Sequence[CheckedRow]]]:
+    """Return the attributes of a built event with all their rows, also those that change nothing:
+    what the net effect is made of (spec/change-model.md 3.1).
+    """
+    rows = outgoing.steps if outgoing.rows is None else outgoing.rows
+    assert rows is not None
+    return by_attribute(rows)
 
 
 def public_steps(rows: Sequence[CheckedRow], operation: Operation) -> list[Step]:

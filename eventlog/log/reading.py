@@ -1,7 +1,7 @@
 """Rows of the event log to changes: check, fold, precedence, query-back (spec/change-model.md 3.1).
 
 The publisher makes events of groups without this module, since a modify keeps every step of a
-repeated column; a Change holds the net effect.
+repeated column; a Change holds the net effect (``changes.net_effect``).
 
 Reading is a hot path: rows and changes are tuples unpacked by position, a Change is made by
 ``tuple.__new__`` without its checks, and everything that follows from a class or an attribute is
@@ -15,11 +15,11 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
-from eventlog.changes.events import ValueStep, net_of_many
 from eventlog.changes.format import Report
 from eventlog.changes.keys import Key, key_reader
+from eventlog.changes.net_effect import net_of_rows
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, Catalog, Column, Database, ForeignKey, Table
 from eventlog.core.checks import (
@@ -29,18 +29,25 @@ from eventlog.core.checks import (
     INSERT_FIELD_QUERY_BACK,
     INSERT_ROW_QUERY_BACK,
     UPDATE_FIELD,
-    UPDATE_FIELD_REMOVE_ALL,
     UPDATE_ROW_QUERY_BACK,
     CheckedRow,
     check_rows,
 )
-from eventlog.core.events import READS, READS_ROW, CurrentRow, Decision, QueryBack, decide, ids_of
+from eventlog.core.events import (
+    READS,
+    READS_ROW,
+    CurrentRow,
+    Decision,
+    QueryBack,
+    decide,
+    ids_of,
+)
 from eventlog.core.fold import AT_A_TIME, Group, RowFolder
 from eventlog.core.typed import ReadValue, moment_reader, value_reader
 from eventlog.core.values import ColumnType, Kind, check_unicode
 from eventlog.errors import BadTableKey, BadValue, FormatError, RowError, with_location
 from eventlog.log.storage import LogReaderOptions
-from eventlog.model import ALL, Change, ChangeOp, LogRow, Op, Status, Value, full_name, queue_rows
+from eventlog.model import ALL, All, Change, ChangeOp, LogRow, Status, Value, full_name, queue_rows
 
 _LETTERS: Final[frozenset[str]] = frozenset(Status)
 
@@ -311,43 +318,29 @@ def _logged(
     """Return the old and new values of the columns whose values the rows hold; rows of key columns
     count for nothing (spec/xds.md 4.2).
     """
-    before: _Columns = {}
-    after: _Columns = {}
-    steps: dict[str, list[ValueStep]] = {}
-    for record_id, event_type, _, attribute, goes, _ in rows:
+    logged: dict[Attribute, list[CheckedRow]] = {}
+    for record_id, event_type, object_id, attribute, goes, _ in rows:
         if attribute is None or attribute.is_key or event_type in READS:
             continue
+        log_row = log_rows[record_id]
+        old: str | Literal[All.ALL] | None = None
         if goes is ALL:  # type 3, or type 2 with an unreadable old value (spec/xds.md 4.3)
-            event_type = UPDATE_FIELD_REMOVE_ALL
-        name, read, log_row = attribute.name, value_of(attribute), log_rows[record_id]
-        old = (
-            None
-            if event_type != UPDATE_FIELD or log_row.old_value is None
-            else read(log_row.old_value)
-        )
-        new = None if log_row.new_value is None else read(log_row.new_value)
-        if attribute.multi_valued:
-            steps.setdefault(name, []).extend(_steps(event_type, old, new))
-            before[name] = after[name] = ()
-            continue
-        if event_type == UPDATE_FIELD and name not in after:
-            before[name] = old
-        after[name] = new
-    for name, several in steps.items():
-        is_known, before[name], after[name] = net_of_many(several)
-        if not is_known:
-            del before[name]
+            old = ALL
+        elif event_type == UPDATE_FIELD:
+            old = log_row.old_value
+        row = (record_id, event_type, object_id, attribute, old, log_row.new_value)
+        if attribute in logged:
+            logged[attribute].append(row)
+        else:
+            logged[attribute] = [row]
+    before: _Columns = {}
+    after: _Columns = {}
+    for attribute, several in logged.items():
+        name = attribute.name
+        is_known, gone, after[name] = net_of_rows(attribute, several, value_of(attribute))
+        if is_known:
+            before[name] = gone
     return before, after
-
-
-def _steps(event_type: int, old: Value, new: Value) -> list[ValueStep]:
-    """Return the steps of a row of a multi-valued attribute."""
-    steps: list[ValueStep] = [(Op.REMOVE_ALL, ())] if event_type == UPDATE_FIELD_REMOVE_ALL else []
-    if old is not None:
-        steps.append((Op.REMOVE, (old,)))
-    if new is not None:
-        steps.append((Op.ADD, (new,)))
-    return steps
 
 
 def _read_back(attribute: Attribute, current: CurrentRow, value_of: _ValueOf) -> Value:

@@ -554,7 +554,11 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
             fates = fates._replace(bad=[*fates.bad, *failed])
         events.append(
             event._replace(
-                object_id=built.object_id, operation=built.operation, steps=built.steps, fates=fates
+                object_id=built.object_id,
+                operation=built.operation,
+                steps=built.steps,
+                rows=built.rows,
+                fates=fates,
             )
         )
     return Rebuilt(events, decided, bad, log_rows, checked.remarks, frozenset(checked.waiting))

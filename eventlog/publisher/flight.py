@@ -102,7 +102,10 @@ def pack(
 def unbuilt(flight: Flight) -> Flight:
     """Return a waiting flight without its events' values, which are read again when it is sent."""
     envelopes = {
-        number: [event if event.steps is None else event._replace(steps=None) for event in events]
+        number: [
+            event if event.steps is None else event._replace(steps=None, rows=None)
+            for event in events
+        ]
         for number, events in flight.envelopes.items()
     }
     return Flight(
@@ -147,9 +150,20 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
     return [
         _new(
             Outgoing,
-            (event_id, ids, object_id, operation, steps, fates, dropped, sendings, next(places)),
+            (
+                event_id,
+                ids,
+                object_id,
+                operation,
+                steps,
+                fates,
+                dropped,
+                sendings,
+                next(places),
+                rows,
+            ),
         )
-        for event_id, ids, object_id, operation, steps, fates, dropped, sendings, _ in events
+        for event_id, ids, object_id, operation, steps, fates, dropped, sendings, _, rows in events
     ]
 
 
@@ -197,7 +211,7 @@ def _special(
 ) -> dict[str, dict[str, object]]:
     special: dict[str, dict[str, object]] = {}
     place = events[0].place
-    for index, (event_id, ids, _, _, _, _, dropped, sendings, own_place) in enumerate(events):
+    for index, (event_id, ids, _, _, _, _, dropped, sendings, own_place, _) in enumerate(events):
         what: dict[str, object] = {}
         if event_id != f"{ids[0]}{suffix}":
             what["id"] = event_id

@@ -226,7 +226,7 @@ class _StepReader:
 
     def images(self, event: Outgoing) -> Images:
         """Return the images of an event's change. Raises FormatError, RowError."""
-        _, _, object_id, operation, steps, _, _, _, _ = event
+        _, _, object_id, operation, steps, _, _, _, _, all_rows = event
         assert object_id is not None
         assert steps is not None
         data, columns = self.table.nothing.copy(), self.table.columns
@@ -238,7 +238,7 @@ class _StepReader:
         attributes, known, changed = self._shape(
             tuple([attribute for _, _, _, attribute, _, _ in steps])
         )
-        if attributes is None:
+        if attributes is None or all_rows is not None:
             return self._net_images(event)
         if operation is _ADD:
             for _, _, _, attribute, _, new in steps:
@@ -276,7 +276,7 @@ class _StepReader:
         return _new(Images, (data, before if is_known else None, known, changed))
 
     def _net_images(self, event: Outgoing) -> Images:
-        """Return the images of an event with several steps of an attribute, by their net effect."""
+        """Return the images of an event with several rows of an attribute, by their net effect."""
         change = self._read_change(event, None, None)
         row, before = change.after or {}, change.before
         if before is not None and self.table.is_whole and len(before) < len(row):

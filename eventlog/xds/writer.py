@@ -76,7 +76,7 @@ def escape_attribute(text: str) -> str:
 
 def write_outgoing(event: Outgoing) -> str:
     """Return the element of an event with an operation, without line breaks (spec/xds.md 1, 3)."""
-    event_id, _, object_id, operation, steps, _, _, sendings, _ = event
+    event_id, _, object_id, operation, steps, _, _, sendings, _, _ = event
     assert operation is not None
     assert object_id is not None
     assert steps is not None

@@ -1,4 +1,4 @@
-"""Event -> Change: how XDS is read, and events on their way (spec/change-model.md 3.2)."""
+"""Event -> Change: how XDS is read (spec/change-model.md 3.2)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ import pytest
 from event_samples import DELETE, INSERT, KEY, NOON, TYPES, USR_1, add, modify, remove
 from hypothesis import given
 from hypothesis import strategies as st
-from samples import CATALOG, good, row
+from samples import CATALOG
 
-from eventlog.changes.events import event_to_change, outgoing_reader, parse_association
-from eventlog.core.events import EventOptions, build_event, public_event
-from eventlog.core.fold import fold
+from eventlog.changes.events import event_to_change, parse_association
 from eventlog.core.table_key import quote
 from eventlog.core.typed import moment_reader, value_reader
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
@@ -250,41 +248,3 @@ def test_an_association_is_taken_apart_whatever_stands_in_its_names(
 def test_any_other_text_is_an_association_or_is_refused(text: str) -> None:
     with contextlib.suppress(BadTableKey):
         parse_association(text)
-
-
-# --- events on their way --------------------------------------------------------------------------
-
-TEXTS = st.sampled_from(["a", "b", ""])
-LOGGED = st.lists(
-    st.tuples(
-        st.sampled_from([1, 2, 2, 3]),
-        st.sampled_from(
-            [("usr", "fname"), ("usr", "lname"), ("usr", "idu"), ("usr_phone", "phoneno")]
-        ),
-        st.none() | TEXTS,
-        st.none() | TEXTS,
-    ),
-    min_size=1,
-    max_size=6,
-)
-
-
-def test_the_change_of_an_event_on_its_way_is_that_of_its_public_form() -> None:
-    compared = 0
-
-    @given(LOGGED)
-    def compare(logged: list[tuple[int, tuple[str, str], str | None, str | None]]) -> None:
-        nonlocal compared
-        rows = [
-            row(number, kind, column=column, old=old, new=new, table=name)
-            for number, (kind, (name, column), old, new) in enumerate(logged, 1)
-        ]
-        read = outgoing_reader(CATALOG, ValueOptions())
-        for group in fold(good(rows), 1000, 0):
-            event = build_event(group, EventOptions())
-            if event.operation is not None:
-                assert read(event, None, None) == event_to_change(public_event(event), CATALOG)
-                compared += 1
-
-    compare()
-    assert compared
