@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from typing import ClassVar, Final, Generic, Protocol, TypeVar, cast
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass, ObjectId
+from eventlog.core.clock import utc_now
 from eventlog.core.events import (
     CurrentRow,
     Fates,
@@ -58,10 +59,6 @@ class FlightState(Protocol):
     def current_rows(self) -> CurrentRows: ...
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 _FULL: Final = ValueOptions("full", characters="unicode")
 
 
@@ -87,7 +84,7 @@ class Publishing:
     in_messages: bool = False
     has_headers: bool = False
     catalog: Catalog | None = None
-    utc_now: Callable[[], datetime] = _utc_now
+    utc_now: Callable[[], datetime] = utc_now
 
 
 P = TypeVar("P")

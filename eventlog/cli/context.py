@@ -24,6 +24,7 @@ from click.shell_completion import CompletionItem
 
 from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import LogSettings
+from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, visible
 from eventlog.registry import SOURCES, check_name, format_named, installed, names
 
@@ -391,7 +392,7 @@ def progress(
         TimeRemainingColumn(),
         TextColumn("left"),
     )
-    began = time.monotonic()
+    began = monotonic()
     # Standard output is left alone, since it may hold the result.
     with Progress(*columns, console=console, transient=True, redirect_stdout=False) as bar:
         task = bar.add_task(label, total=total, rate="")
@@ -400,9 +401,7 @@ def progress(
         def advance(done: int) -> None:
             bar.advance(task, done)
             completed = bar.tasks[0].completed
-            bar.update(
-                task, rate=f", {completed / max(time.monotonic() - began, 0.001):,.0f} a second"
-            )
+            bar.update(task, rate=f", {completed / max(monotonic() - began, 0.001):,.0f} a second")
 
         try:
             yield advance

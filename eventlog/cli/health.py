@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import click
 
 from eventlog.cli import Command
 from eventlog.cli.context import FILE, CommandContext, json_option, print_json, result
+from eventlog.core.clock import unix_time
 from eventlog.errors import ConfigError
 from eventlog.publisher.health_file import read_health
 
@@ -35,7 +35,7 @@ def health(context: CommandContext, path: Path | None, as_json: bool) -> int:
             "no health file is given: set health_file in [publisher] of eventlog.toml, "
             "EVENTLOG_PUBLISHER_HEALTH_FILE, or --file"
         )
-    state = read_health(file, time.time())
+    state = read_health(file, unix_time())
     if as_json:
         print_json(state._asdict())
     elif not (context.quiet and state.is_healthy):

@@ -5,7 +5,6 @@ age, a transaction a batch (spec/event-log.md 11).
 from __future__ import annotations
 
 import re
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -31,6 +30,7 @@ from eventlog.cli.context import (
 )
 from eventlog.cli.explain import consumer_line, consumer_option
 from eventlog.config.load import Config
+from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.explain import (
     refused,
@@ -309,7 +309,7 @@ def _each_batch(
         conn.commit()
         yield batch
         if pause:
-            time.sleep(pause)
+            sleep(pause)
         batch = following(batch.last)
     conn.commit()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
@@ -27,6 +26,7 @@ from eventlog.cli.context import (
 )
 from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
+from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.observer import SnapshotProgress, look_at_queue
@@ -210,8 +210,8 @@ def _pictures(read: Read, interval: float) -> Iterator[Group]:
             yield Group(Text(str(error), style="bold red"))
         else:
             yield _picture(status, before)
-            before = time.monotonic(), status
-        time.sleep(interval)
+            before = monotonic(), status
+        sleep(interval)
 
 
 def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
@@ -287,7 +287,7 @@ def _counted(status: Status, before: tuple[float, Status] | None) -> Iterator[tu
     for name in ("rows_published", "rows_bad", "events_sent", "answers_error"):
         rate = ""
         if before is not None and before[1]["counters"] is not None:
-            seconds = max(time.monotonic() - before[0], 1e-9)
+            seconds = max(monotonic() - before[0], 1e-9)
             rate = f"  ({(counters[name] - before[1]['counters'][name]) / seconds:,.0f} a second)"
         yield name.replace("_", " "), f"{counters[name]:,}{rate}"
 
@@ -342,7 +342,7 @@ def _followed(read: Read, first: int, interval: float | None) -> Iterator[Sent]:
     yield from reversed(sent[:first])
     newest = sent[0] if sent else None
     while interval is not None:
-        time.sleep(interval)
+        sleep(interval)
         try:
             sent = read()["sent"] or ()
         except DatabaseError as error:  # the publisher may restart

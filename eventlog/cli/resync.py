@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -27,6 +26,7 @@ from eventlog.cli.context import (
 )
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import (
     BadTableKey,
     ConfigError,
@@ -178,7 +178,7 @@ def resync(
     with _opened(context.config(), class_name, resumable=not keys) as opened, ExitStack() as files:
         selection = Selection(opened.cls.name, event_type, where, digest)
         report = Report(opened.cls.name, int(event_type), dry_run=dry)
-        started = time.monotonic()
+        started = monotonic()
         if keys:
             _write_named(opened, selection, keys, report)
         else:
@@ -198,7 +198,7 @@ def resync(
                 label, hidden = f"resync {opened.cls.name}", context.quiet or as_json
                 with progress(label, total, hidden, unit) as advance:
                     _run(opened, selection, write, rate, report, advance)
-        report.seconds = time.monotonic() - started
+        report.seconds = monotonic() - started
     _show(report, as_json, context.quiet)
     return 1 if report.has_gaps else 0
 
@@ -422,14 +422,14 @@ def _run(
     report: Report,
     advance: Callable[[int], None],
 ) -> None:
-    started = time.monotonic()
+    started = monotonic()
     try:
         for batch in batches.run(opened.conn, opened.log, selection, write):
             report.add(batch)
             advance(batch.rows + batch.missing + batch.present)
-            seconds = batches.pause(report.rows, rate, time.monotonic() - started)
+            seconds = batches.pause(report.rows, rate, monotonic() - started)
             if seconds and not batch.is_last:
-                time.sleep(seconds)
+                sleep(seconds)
     except BaseException:
         _show_problems(report)
         note(

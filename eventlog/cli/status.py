@@ -5,12 +5,10 @@ runs, and the position of a source; the errors of log, triggers and rows, and th
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -32,6 +30,7 @@ from eventlog.cli.settings import print_settings
 from eventlog.cli.triggers import planned_triggers, refused_watches
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
+from eventlog.core.clock import sleep, utc_now
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.consumers import MOST_BEHIND, standings
@@ -80,7 +79,7 @@ def status(context: CommandContext, as_json: bool, source: str | None, watch: fl
     config = context.config(source__type=source)
     _show(config, as_json=as_json, anew=watch is not None)
     while watch is not None:
-        time.sleep(watch)
+        sleep(watch)
         try:
             _show(config, as_json=as_json, anew=True)
         except DatabaseError as error:  # the database may be back at the next look
@@ -269,7 +268,7 @@ def _runs(publisher_runs: bool | None) -> str:
 
 
 def _show_source(status: SourceStatus, *, as_json: bool) -> None:
-    seconds = None if status.moved is None else (datetime.now(UTC) - status.moved).total_seconds()
+    seconds = None if status.moved is None else (utc_now() - status.moved).total_seconds()
     if as_json:
         print_json(_source_data(status, seconds))
     else:

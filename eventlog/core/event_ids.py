@@ -7,16 +7,17 @@ transactions.
 
 from __future__ import annotations
 
-import secrets
 from datetime import UTC, datetime
 from typing import Final
+
+from eventlog.core.clock import random_hex
 
 _SECOND: Final = "%Y%m%d%H%M%S"
 
 
 def new_epoch(now: datetime) -> str:
     """Draw a new epoch: the second in UTC and 32 random bits. ``now`` is aware."""
-    return now.astimezone(UTC).strftime(_SECOND) + secrets.token_hex(4)
+    return now.astimezone(UTC).strftime(_SECOND) + random_hex(4)
 
 
 def raised_at(epoch: str) -> datetime | None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from eventlog import __version__
@@ -22,6 +22,7 @@ from eventlog.changes.images import FILLED, Complete, refuse_without_row
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.changes.keys import Key, old_and_new_key, with_key
 from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
+from eventlog.core.clock import utc_now
 from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, Kind, choice, option, shared
@@ -160,7 +161,7 @@ class EnvelopeWriter:
         self,
         options: WriteOptions,
         catalog: Catalog | None = None,
-        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        utc_now: Callable[[], datetime] = utc_now,
         count: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.options = options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import zip_longest
 from typing import Any, Final, NamedTuple
 
@@ -22,6 +22,7 @@ from eventlog.changes.keys import (
     with_key,
 )
 from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog, complete_catalog
+from eventlog.core.clock import utc_now
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import STYLES, parse_options
 from eventlog.core.typed import is_multi_valued, to_text, values_of
@@ -157,7 +158,7 @@ class EventLogFormat(Format):
             holds_nul = "nul_characters" in dialect_of(target).capabilities
         else:
             file_format = file_format_of(target, options.file_format)
-        now = datetime.now(UTC)
+        now = utc_now()
 
         def rows_of(change: Change, _: str) -> list[LogRow]:
             nonlocal options

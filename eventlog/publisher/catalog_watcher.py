@@ -12,7 +12,6 @@ Rows logged earlier may still name a column that is gone; it is not read back an
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -23,6 +22,7 @@ from eventlog.core.catalog import (
     LogName,
     ObjectClass,
 )
+from eventlog.core.clock import monotonic
 from eventlog.errors import (
     EventlogError,
 )
@@ -56,7 +56,7 @@ class CatalogWatcher:
 
     def refresh_if_due(self) -> bool:
         """Call ``refresh`` if the last call was ``CATALOG_INTERVAL`` seconds ago."""
-        return time.monotonic() >= self._next_refresh and self.refresh()
+        return monotonic() >= self._next_refresh and self.refresh()
 
     def refresh(self) -> bool:
         """Compare the tables with the catalogue, and return True if ``context`` has another one
@@ -65,7 +65,7 @@ class CatalogWatcher:
         Changes are logged as a warning, once. If the catalogue cannot be read, the old one stays in
         force, and a warning says so once.
         """
-        self._next_refresh = time.monotonic() + CATALOG_INTERVAL
+        self._next_refresh = monotonic() + CATALOG_INTERVAL
         if self._is_current():
             self.context.connection.commit()
             return False

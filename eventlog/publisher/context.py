@@ -7,7 +7,6 @@ here as well.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import time as day_time
@@ -19,6 +18,7 @@ from sqlalchemy import Connection
 from eventlog.changes.publishing import EventWriter
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import Remark
+from eventlog.core.clock import monotonic
 from eventlog.core.events import CurrentRow, EventOptions
 from eventlog.core.values import Kind
 from eventlog.errors import EventlogError, first_of, number_of
@@ -183,12 +183,12 @@ class Reports:
 
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
-        self._reported, self._reported_at = replace(counters), time.monotonic()
+        self._reported, self._reported_at = replace(counters), monotonic()
         self._loopback, self._warned_at = counters.rows_loopback, float("-inf")
 
     def due(self) -> Counters | None:
         """Return the counters of the last line if it is time for another one; else None."""
-        now, counters = time.monotonic(), self._counters
+        now, counters = monotonic(), self._counters
         is_early = now < self._reported_at + REPORT_INTERVAL
         if is_early or counters == self._reported or not _log.isEnabledFor(logging.INFO):
             return None
@@ -197,7 +197,7 @@ class Reports:
 
     def warn_of_loopback(self, context: Context, *, at_end: bool = False) -> None:
         """Warn of the loopback rows since the last warning, if it is time, or ``at_end``."""
-        rows, now = self._counters.rows_loopback - self._loopback, time.monotonic()
+        rows, now = self._counters.rows_loopback - self._loopback, monotonic()
         if rows > 0 and (at_end or now >= self._warned_at + REPORT_INTERVAL):
             self._loopback, self._warned_at = self._counters.rows_loopback, now
             warn_of_loopback(context, rows)

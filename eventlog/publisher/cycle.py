@@ -11,10 +11,8 @@ are rare, are set apart in one pass. In return ``marks`` is handed from flight t
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -23,6 +21,7 @@ from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
+from eventlog.core.clock import executor, monotonic
 from eventlog.core.event_ids import raised_at
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
@@ -175,9 +174,9 @@ def _valid_window(context: Context, state: State, scan: QueueScan | DueScan) -> 
     """Return the next window of the scan, None if a transaction has ended meanwhile whose rows the
     window may lack. Then the scan ends, too.
     """
-    begun = time.monotonic()
+    begun = monotonic()
     window, state.scan = _next_window(context, scan, state, recorded_ids(state.flights.values()))
-    seconds = time.monotonic() - begun
+    seconds = monotonic() - begun
     context.observer.window_read(seconds, len(window.groups))
     _log.debug("a window of %d groups was read in %.3f s", len(window.groups), seconds)
     is_stale = scan.rests_on_writers and not is_still_valid(context, scan.writers)
@@ -285,7 +284,7 @@ def _wake(context: Context, state: State) -> list[ObjectId]:
     The others wait for the next cycle, so that many parked objects leave room for all others
     (spec/event-log.md 8.4).
     """
-    due = state.parking.due(time.monotonic())
+    due = state.parking.due(monotonic())
     woken: list[ObjectId] = []
     if due:
         events = Counter(
@@ -329,7 +328,7 @@ def _fly(
             event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times
         }
         context.observer.flight_begins(flight.info(), event_times)
-    begun = time.monotonic()
+    begun = monotonic()
 
     def build(part: Flight) -> Flight:
         def save_first() -> None:
@@ -346,7 +345,7 @@ def _fly(
         else len(flight.envelopes)
     )
     most = min(context.options.concurrency, documents)
-    with ThreadPoolExecutor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
+    with executor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:
             delivered = deliver(line.to_send(), line, stopping, threads)
             line.save()
@@ -366,7 +365,7 @@ def _fly(
         "flight %d of %s ended after %.3f s: %s",
         flight.number,
         number_of(len(flight.envelopes), "envelope"),
-        time.monotonic() - begun,
+        monotonic() - begun,
         delivered.result.value,
         extra={"flight": flight.number},
     )

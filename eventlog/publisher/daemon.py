@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, closing
 from dataclasses import replace
@@ -23,6 +22,7 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.changes.format import Report
 from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
+from eventlog.core.clock import monotonic
 from eventlog.errors import (
     ConfigError,
     ConsumerRuns,
@@ -197,9 +197,9 @@ def _serve(
 
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
-        if heartbeat.is_due(time.monotonic()):
+        if heartbeat.is_due(monotonic()):
             _beat(context, sink)
-            heartbeat.last = time.monotonic()
+            heartbeat.last = monotonic()
         if watcher.refresh_if_due():
             state = recover(watcher.context)
         started = _local_time(context)
@@ -212,7 +212,7 @@ def _serve(
             state = recover(watcher.context)
             continue
         if context.counters.documents_sent > sent_before:
-            heartbeat.last = time.monotonic()
+            heartbeat.last = monotonic()
         _report(context, state, reports)
         if not cycle.more:
             _look_if_due(watcher.context, state)
@@ -235,7 +235,7 @@ def _serve(
 def _heartbeat_timer(context: Context) -> HeartbeatTimer:
     # Some formats have no heartbeat, and a receiver could not read an empty document.
     interval = context.options.heartbeat_interval if context.output.heartbeat else 0.0
-    return HeartbeatTimer(interval, time.monotonic())
+    return HeartbeatTimer(interval, monotonic())
 
 
 def _beat(context: Context, sink: Sink) -> None:
@@ -322,7 +322,7 @@ def _seconds_left(
     """Return the seconds until the next cycle, parked object or heartbeat by the clock."""
     options = context.options
     local = _local_time(context)
-    now = time.monotonic()
+    now = monotonic()
     due = state.parking.next_due()
     return soonest(
         options.polling_interval
@@ -373,7 +373,7 @@ def look(context: Context, state: State) -> None:
     """
     if context.observer.look_due() is None:
         return
-    begun = time.monotonic()
+    begun = monotonic()
     conn, dialect, log = context.connection, context.dialect, context.log
     transactions = doctor.ask(
         conn, dialect, "transactions", doctor.OpenTransaction, log, limit=_MOST_TRANSACTIONS
@@ -392,7 +392,7 @@ def look(context: Context, state: State) -> None:
         for (object_class, key), parked in state.parking.items()
     ]
     flights = [flight.info() for flight in state.flights.values()]
-    seconds = time.monotonic() - begun
+    seconds = monotonic() - begun
     context.observer.looked(
         replace(
             queue,

@@ -13,20 +13,19 @@ pairs of a verdict and its events, and every reader of them has two loops.
 from __future__ import annotations
 
 import logging
-import random
-import time
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from concurrent.futures import Executor, Future
 from contextlib import closing
 from enum import Enum
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from eventlog.core.clock import Random, all_done, chance, first_done, monotonic
 from eventlog.errors import FatalAnswer, ReceiverAway, number_of
 from eventlog.model import SUCCESS, Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.waiting import Random, back_off
+from eventlog.publisher.waiting import back_off
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -144,9 +143,7 @@ class Parking(dict[K, Parked]):
     overtakes an unanswered one. Times are of one monotonic clock, in seconds.
     """
 
-    def __init__(
-        self, retry_initial: float, retry_max: float, random: Random = random.random
-    ) -> None:
+    def __init__(self, retry_initial: float, retry_max: float, random: Random = chance) -> None:
         super().__init__()
         self._back_off = retry_initial, retry_max, random
         self._awake: set[K] = set()
@@ -315,12 +312,11 @@ def _returned(
         while in_air:
             yield from _landed(in_air)
     finally:
-        wait(in_air)
+        all_done(in_air)
 
 
 def _landed(in_air: dict[Future[Answer | ReceiverAway], Envelope[E]]) -> Iterator[_Returned[E]]:
-    done, _ = wait(in_air, return_when=FIRST_COMPLETED)
-    for future in done:
+    for future in first_done(in_air):
         yield *in_air.pop(future), future.result()
 
 
@@ -450,7 +446,7 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
 
 def _park(envelope: int, retried: Sequence[E], answer: Answer, errand: Errand[E]) -> None:
     """Park the objects of the events that got retry, each with the reason of its first event."""
-    now = time.monotonic()
+    now = monotonic()
     first: dict[Hashable, E] = {}
     for event in retried:
         first.setdefault(event.object_id, event)

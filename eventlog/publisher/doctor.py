@@ -8,7 +8,6 @@ in each dialect's ``doctor.sql``), and has a plain function judge the answer (th
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from eventlog.config.load import Config, connection_url
 from eventlog.config.publishing import chosen_format
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
+from eventlog.core.clock import unix_time
 from eventlog.errors import DatabaseError, EventlogError, LogTableError
 from eventlog.model import queue_rows
 from eventlog.publisher.configured_classes import (
@@ -171,9 +171,9 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
 
 
 def _clock(case: Case) -> Iterator[Finding]:
-    before = time.time()
+    before = unix_time()
     answers = doctor.ask(case.conn, case.dialect, "clock", float)
-    after = time.time()
+    after = unix_time()
     for database_time in answers:
         yield from doctor.judge_clock(
             database_time - (before + after) / 2, (after - before) / 2, case.limits

@@ -15,13 +15,13 @@ import logging
 import os
 import socket
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 from eventlog.config.load import Config
+from eventlog.core.clock import monotonic
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.health_file import health_file
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
@@ -43,7 +43,7 @@ class LifeClock:
     and behind a pause that it has announced with it.
     """
 
-    def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, patience: float, clock: Callable[[], float] = monotonic) -> None:
         self.patience, self.clock = patience, clock
         self._until = clock() + patience
 
@@ -81,7 +81,7 @@ class Life(LifeClock, Observer):
     """
 
     def __init__(
-        self, patience: float, rest: float, clock: Callable[[], float] = time.monotonic
+        self, patience: float, rest: float, clock: Callable[[], float] = monotonic
     ) -> None:
         super().__init__(patience, clock)
         self.rest, self.is_connected = rest, False
@@ -157,7 +157,7 @@ class ReportingSink(Sink):
     observer: Observer
 
     def send(self, document: Document) -> Answer:
-        begun = time.monotonic()
+        begun = monotonic()
         answer = self.sink.send(document)
         event_ids = document.event_ids
         if not event_ids:  # a heartbeat
@@ -168,7 +168,7 @@ class ReportingSink(Sink):
             self.observer.progressed()
         # Otherwise its halves are reported, which decide.
         if not answer.culprit_unknown or len(event_ids) == 1:
-            self.observer.answered(document, answer, time.monotonic() - begun)
+            self.observer.answered(document, answer, monotonic() - begun)
         return answer
 
     def flush(self) -> Mapping[str, Verdict] | None:

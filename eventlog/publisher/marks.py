@@ -8,7 +8,6 @@ events of an answer in one pass, and the rows of an event without fates, as near
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -17,6 +16,7 @@ from typing import Final
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow
+from eventlog.core.clock import monotonic
 from eventlog.core.events import Fates, Outgoing
 from eventlog.model import SUCCESS, Answer, Level, Status, Verdict
 from eventlog.publisher.context import Context, Counters
@@ -149,7 +149,7 @@ class InflightLine:
         self._left = dict(flight.envelopes)
         self._waiting = frozenset(flight.waiting)
         self._unmarked: Answered[Outgoing] = []
-        self._marked_at = time.monotonic()
+        self._marked_at = monotonic()
 
     def to_send(self) -> Iterator[tuple[int, Sequence[Outgoing]]]:
         """Yield the envelopes; if a document has one event, yield each event under its envelope's
@@ -200,7 +200,7 @@ class InflightLine:
         self._left[envelope] = left = _left_of(self._left[envelope], events, judged)
         if not left:
             self._built.pop(envelope, None)
-        if judged.behind or time.monotonic() - self._marked_at >= self.options.mark_interval:
+        if judged.behind or monotonic() - self._marked_at >= self.options.mark_interval:
             self.save()
         return self.parking.too_many(self.options.max_parked)
 
@@ -210,12 +210,12 @@ class InflightLine:
         Raises ReceiverAway if the sink has lost them.
         """
         refused = self._sink.flush()
-        begun = time.monotonic()
+        begun = monotonic()
         marks = Marks(self.counters)
         for verdict, events in as_flushed(self._unmarked, refused, self.counters):
             marks.add_answered(events, verdict)
         self._write(marks)
-        self._unmarked, self._marked_at = [], time.monotonic()
+        self._unmarked, self._marked_at = [], monotonic()
         self._context.observer.marked(self._marked_at - begun)
 
     def _write(self, marks: Marks) -> None:

@@ -13,7 +13,6 @@ their name.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
@@ -27,6 +26,7 @@ from opentelemetry.trace import Link, Span, SpanKind, StatusCode, Tracer
 
 from eventlog import __version__
 from eventlog.config.load import Config
+from eventlog.core.clock import unix_time
 from eventlog.core.event_ids import without_key
 from eventlog.errors import ConfigError
 from eventlog.model import Answer, Document, Level, Verdict
@@ -92,7 +92,7 @@ class Tracing(Observer):
 
     def _past(self, name: str, seconds: float, context: Context, **numbers: int) -> Span:
         """Return a span of work that took so many seconds until now. ``numbers`` as in ``span``."""
-        now = time.time_ns()
+        now = int(unix_time() * 1e9)
         span = self.span(
             name, context, SpanKind.INTERNAL, None, now - int(seconds * 1e9), **numbers
         )

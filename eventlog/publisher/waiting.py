@@ -11,14 +11,13 @@ import contextlib
 import logging
 import math
 import os
-import random
 import selectors
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, time, timedelta
-from time import monotonic
 from typing import Final, Protocol
 
+from eventlog.core.clock import Random, chance, monotonic
 from eventlog.errors import (
     AnotherPublisher,
     ConsumerRuns,
@@ -265,10 +264,6 @@ def soonest(*seconds: float | None) -> float:
     return min(one for one in seconds if one is not None)
 
 
-Random = Callable[[], float]
-"""A function that returns a random number from 0 to 1."""
-
-
 def back_off(attempts: int, initial: float, maximum: float, random: Random = lambda: 1.0) -> float:
     """Return the seconds to wait after so many attempts in a row: doubling from ``initial``, at
     most ``maximum``.
@@ -290,7 +285,7 @@ class BackOff:
     maximum: float
     observer: Observer = SILENT
     attempts: int = 0
-    random: Random = random.random
+    random: Random = chance
 
     def wait(
         self,
@@ -392,7 +387,7 @@ def keep_connected(
         else:
             return
         attempts += 1
-        pause = back_off(attempts, initial, maximum, random.random)
+        pause = back_off(attempts, initial, maximum, chance)
         observer.disconnected()
         observer.waits(who, why, monotonic() + pause, why)
         stop.wait(pause)

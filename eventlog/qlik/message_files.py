@@ -10,7 +10,6 @@ each table has one, or the option ``topic`` names it.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.changes.format import Report
+from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -243,7 +243,7 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
         yield from _given_by(
             reader, chain(kafka.read_topics(described_in, properties), (None,)), report
         )
-        time.sleep(_REST)
+        sleep(_REST)
     yield from _finished(reader, report)
 
 
@@ -296,17 +296,17 @@ def send(messages: Iterable[KafkaRecord], brokers: str, properties: Mapping[str,
     def flush() -> float:
         for reason in transmitter.flush().values():
             raise FormatError(f"Kafka refuses a message: {reason}")
-        return time.monotonic()
+        return monotonic()
 
     try:
-        flushed = time.monotonic()
+        flushed = monotonic()
         for topic, key, value, _ in messages:
             assert topic is not None
             try:
                 transmitter.send(topic, key, value)
             except kafka.RecordRefused as refused:
                 raise FormatError(f"Kafka refuses a message for {topic}: {refused}") from None
-            if time.monotonic() - flushed > _FLUSH_INTERVAL:
+            if monotonic() - flushed > _FLUSH_INTERVAL:
                 flushed = flush()
         flush()
     finally:

@@ -4,7 +4,6 @@ spec/change-model.md 2).
 
 from __future__ import annotations
 
-import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -13,6 +12,7 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple, cast
 
 from eventlog.changes.format import Report
+from eventlog.core.clock import monotonic
 from eventlog.core.moments import EPOCH
 from eventlog.core.typed import whole_number
 from eventlog.errors import FormatError, shown
@@ -85,7 +85,7 @@ class MessageReader:
         options: ReadOptions,
         report: Report | None = None,
         registry: HttpRegistry | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._options = options
         self._report = Report() if report is None else report

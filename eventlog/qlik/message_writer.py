@@ -10,11 +10,12 @@ columns twice: by identity, and, if they are another object, by value.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import lru_cache
 from typing import Final
 
 from eventlog.changes.format import Report
+from eventlog.core.clock import utc_now
 from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
 from eventlog.model import Change, ChangeOp, KafkaRecord, Row, differing, full_name
 from eventlog.qlik.columns import ColumnsSeen, QlikColumn, columns_from_json
@@ -53,7 +54,7 @@ class MessageWriter:
         report: Report | None = None,
         registry: HttpRegistry | None = None,
         columns: Mapping[str, tuple[QlikColumn, ...]] | None = None,
-        utc_now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        utc_now: Callable[[], datetime] = utc_now,
     ) -> None:
         self.state: WriterState = resume(options.last_sequence)
         self._options = options

@@ -11,20 +11,19 @@ from __future__ import annotations
 import json
 import logging
 import re
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from eventlog.config.load import Config
+from eventlog.core.clock import monotonic, utc_now
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.publisher.configured_classes import class_names, class_schema, with_tables
@@ -157,7 +156,7 @@ def run(config: Config, request: Request) -> Report:
     if request.acknowledge is not None:
         deletes = request.acknowledge == "delete"
         config = replace(config, publisher=replace(config.publisher, delete_from_log=deletes))
-    began = time.monotonic()
+    began = monotonic()
     with ExitStack() as stack:
         with _noted("nothing was marked"):
             directory = Directory(request.out)
@@ -174,7 +173,7 @@ def run(config: Config, request: Request) -> Report:
                 directory.make_writable()
                 with _without_temporary(directory):
                     manifest = _convert(config, request, context, directory, settings)
-                converted = time.monotonic()
+                converted = monotonic()
         marked = None
         if request.mark:
             marked = mark(
@@ -182,7 +181,7 @@ def run(config: Config, request: Request) -> Report:
             )
         if marked:
             warn_of_loopback(context, manifest.totals.get("rows_loopback", 0))
-    ended = time.monotonic()
+    ended = monotonic()
     return Report(manifest, is_resumed, marked, ended - began, converted - began, ended - converted)
 
 
@@ -293,7 +292,7 @@ def _convert(
     directory: Directory,
     settings: Mapping[str, str],
 ) -> Manifest:
-    started = datetime.now(UTC)
+    started = utc_now()
     kind = output_format(request.format)
     file_layout = request.file_layout or kind.file_layouts[0]
     output = Output(
@@ -460,7 +459,7 @@ def _finish(
         **claim.identity,
         snapshot=job.snapshot,
         started=job.started.isoformat(timespec="seconds"),
-        finished=datetime.now(UTC).isoformat(timespec="seconds"),
+        finished=utc_now().isoformat(timespec="seconds"),
         totals=_totals(recorded, reports, files),
         in_flight=tuple(flights),
         in_flight_files=tuple(flight_files),

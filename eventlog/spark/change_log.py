@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -27,6 +26,7 @@ from eventlog.config.publishing import value_options
 from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.core.catalog import Catalog, Database
 from eventlog.core.checks import CheckedRow, check_rows
+from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.record_set import Range, RecordSet
 from eventlog.core.values import ValueOptions
@@ -210,7 +210,7 @@ class _Kept:
     """The connection that this process keeps. ``file`` is its configuration file."""
 
     def __init__(self, file: str | None) -> None:
-        self.file, self.pid, self.used = file, os.getpid(), time.monotonic()
+        self.file, self.pid, self.used = file, os.getpid(), monotonic()
         url = connection_url(read_config(file).database)
         self.dialect, self.engine = dialect_of(url), connect(url)
         with as_database_errors(self.engine):
@@ -224,7 +224,7 @@ class _Kept:
         """
         if self.file != file or self.pid != os.getpid():
             return False
-        if time.monotonic() - self.used < _IDLE_SECONDS:
+        if monotonic() - self.used < _IDLE_SECONDS:
             return True
         try:
             self.connection.exec_driver_sql("SELECT 1")
@@ -260,7 +260,7 @@ def kept_connection(file: str | None) -> Iterator[tuple[Connection, Dialect]]:
     except BaseException:
         forget_connection()
         raise
-    kept.used = time.monotonic()
+    kept.used = monotonic()
 
 
 def forget_connection() -> None:

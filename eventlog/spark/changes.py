@@ -8,7 +8,6 @@ them.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,7 @@ from pyspark.sql.datasource import (
 
 from eventlog.config.kinds import CONSUMER
 from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.clock import sleep
 from eventlog.core.events import CurrentRow, build_event, decide
 from eventlog.core.options import STRING, Kind, Option, nearest, parse_boolean, parse_value, unknown
 from eventlog.core.record_set import Range
@@ -346,7 +346,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # and keeps where the batch ends.
             return begin._replace(rows=0).as_json()
         if self._wait and not self._is_bounded:
-            time.sleep(self._wait)
+            sleep(self._wait)
         end = self.log.latest(begin, most_rows, self._target)
         if end is begin:
             self._wait = min(max(2 * self._wait, _SHORTEST_WAIT), _LONGEST_WAIT)

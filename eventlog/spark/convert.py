@@ -19,7 +19,6 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,6 +33,7 @@ from pyspark.sql import SparkSession
 
 from eventlog.changes.format import PROBLEMS_KEPT, Report
 from eventlog.conversion import in_own_options, read_options, write
+from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
 from eventlog.model import Change
 from eventlog.publisher.observer import JobProgress
@@ -305,13 +305,13 @@ def _followed(changes: Iterable[Change], job: _Job, capture: Capture) -> Iterato
     Accumulators are of no use, since Spark sends them to the driver when a task has ended.
     """
     file = _progress_file(job, capture)
-    said = time.monotonic()
+    said = monotonic()
     number = 0
     for change in changes:
         yield change
         number += 1
-        if number % _CHANGES == 0 and time.monotonic() - said > _SECONDS:
-            said = time.monotonic()
+        if number % _CHANGES == 0 and monotonic() - said > _SECONDS:
+            said = monotonic()
             file.write_text(json.dumps((number, False)))
     file.write_text(json.dumps((number, True)))
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from datetime import UTC, datetime
 from threading import Lock
 from typing import Any, Final
 
@@ -25,6 +24,7 @@ from sqlalchemy import Connection
 from eventlog.config.effective import effective
 from eventlog.config.load import Config
 from eventlog.core.checks import is_of
+from eventlog.core.clock import utc_now
 from eventlog.core.options import toml
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.model import Status
@@ -215,7 +215,7 @@ def hold_rows(
             raise DatabaseAway(
                 f"the lock of the log {log} is lost: nothing counts; run the same command again"
             )
-        now = datetime.now(UTC).isoformat(sep=" ", timespec="seconds")
+        now = utc_now().isoformat(sep=" ", timespec="seconds")
         rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
         number = next_flight(connection, log)
         hold = Hold(

@@ -7,7 +7,6 @@ No connector of Spark is needed: a task reads its topic with confluent-kafka.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
 from eventlog.changes.format import Report
+from eventlog.core.clock import utc_now
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, FormatError
 from eventlog.model import KafkaRecord
@@ -174,7 +174,7 @@ def to_records(changes: DataFrame, options: Mapping[str, Any] | None = None) -> 
     """
     chosen = parse_options(WriteOptions, options or {}, "the writer of Qlik messages")
     registry_of_writer(chosen)  # refused here, before any task
-    now = datetime.now(UTC)
+    now = utc_now()
 
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ from sqlalchemy import Connection
 
 import eventlog
 from eventlog.config.load import Config
+from eventlog.core.clock import sleep
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group
 from eventlog.model import Status
@@ -145,7 +145,7 @@ def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
         for _ in range(_MOST_LOOKS):
             if len(seen) == _LOOKS and len(set(seen)) == 1:
                 break
-            time.sleep(_LOOK_SECONDS)
+            sleep(_LOOK_SECONDS)
         return seen[-1] if seen else int(context.defaultParallelism)
 
     thread = Thread(target=look, name="eventlog-executors", daemon=True)

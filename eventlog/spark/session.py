@@ -13,7 +13,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
@@ -34,6 +33,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
+from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.publisher.observer import JobProgress
 
@@ -469,7 +469,7 @@ def shown(
 
     console = Console(stderr=True)
     stop = Event()
-    began = time.monotonic()
+    began = monotonic()
     draw = _bar if console.is_terminal else _lines
     thread = Thread(
         target=draw, args=(console, what, done, stop, began), name="eventlog-progress", daemon=True
@@ -504,7 +504,7 @@ def _lines(
 
 
 def _told(at: JobProgress, began: float) -> str:
-    seconds = max(time.monotonic() - began, 0.001)
+    seconds = max(monotonic() - began, 0.001)
     left = f"{seconds / at.share - seconds:,.0f} s left" if at.share > 0.01 else "time left unknown"
     events = f", {number_of(at.events, 'event')}" if at.events else ""
     parts = f", {at.parts}" if at.parts else ""

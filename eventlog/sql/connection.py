@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
-from time import monotonic
 from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
@@ -26,6 +25,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, without_secrets
 from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES

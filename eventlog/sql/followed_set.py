@@ -8,12 +8,12 @@ transactions that were open then has ended. The gap can be closed when all of th
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from eventlog.core.clock import monotonic
 from eventlog.core.record_set import RecordSet
 from eventlog.errors import LogTableError
 from eventlog.sql.consumers import behind, shown_ids
@@ -90,7 +90,7 @@ class FollowedSet:
             raise LogTableError(
                 f"the database does not tell any more who has written the log {log}"
             )
-        now = time.monotonic()
+        now = monotonic()
         self._follow(writers)
         self._add_look(Look(top, writers, now))
         closed = max((look.last for look in self.looks if not look.writers), default=0)

@@ -15,7 +15,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shlex
-import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -25,6 +24,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
 from eventlog.model import EventType, Status
 from eventlog.sql.dialect import Dialect
@@ -410,13 +410,13 @@ def _sees_what_commits(conn: Connection, dialect: Dialect) -> bool:
 
 
 def _wait_for(conn: Connection, dialect: Dialect, log: LogTable, writers: frozenset[str]) -> None:
-    until, rest = time.monotonic() + PATIENCE, 0.01
+    until, rest = monotonic() + PATIENCE, 0.01
     while writers := writers & (dialect.open_writers(conn, log) or frozenset()):
-        if time.monotonic() > until:
+        if monotonic() > until:
             raise DatabaseError(
                 f"a transaction that has written the log {log} is open for more than {PATIENCE:g} "
                 "s, and what it inserts may not be taken for deleted: end it (`eventlog doctor` "
                 "names it), then go on with --resume"
             )
-        time.sleep(rest)
+        sleep(rest)
         rest = min(1.0, rest * 2)

@@ -15,7 +15,6 @@ import ipaddress
 import select
 import socket
 import ssl
-import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import urlsplit
 
 from eventlog import __version__
+from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, without_secrets
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class HttpClient:
         self, method: str, path: str, body: bytes | None, headers: Mapping[str, str]
     ) -> tuple[_Connection, http.client.HTTPResponse]:
         """Send a request, and wait for the head of the response."""
-        deadline = time.monotonic() + self._timeout
+        deadline = monotonic() + self._timeout
         idle = self._pop_idle()
         if idle is not None:
             with contextlib.suppress(ConnectionError, ssl.SSLEOFError, ssl.SSLZeroReturnError):
@@ -425,7 +425,7 @@ class _TlsSocket(ssl.SSLSocket):
 
 
 def _left(deadline: float) -> float:
-    left = deadline - time.monotonic()
+    left = deadline - monotonic()
     if left <= 0:
         raise TimeoutError
     return left

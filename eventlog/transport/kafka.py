@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
+from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, EventlogError
 
 try:
@@ -192,8 +192,8 @@ class Transmitter:
                     headers=list(headers) if headers else None,
                 )
             except BufferError:
-                deadline = deadline or time.monotonic() + self._timeout
-                if time.monotonic() > deadline:
+                deadline = deadline or monotonic() + self._timeout
+                if monotonic() > deadline:
                     self.abandon()
                     raise KafkaAway(
                         f"Kafka takes no more records within {self._timeout:g} s"

@@ -108,14 +108,10 @@ def test_an_object_that_is_there_already_gains_no_events(
 def test_a_flight_that_is_sent_again_on_another_day_keeps_its_own(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class Clock:
-        day = 4
-
-        @classmethod
-        def now(cls, zone: Any) -> datetime:
-            return datetime(2024, 5, cls.day, 12, tzinfo=UTC)
-
-    monkeypatch.setattr(objects_sink, "datetime", Clock)
+    days = [4]
+    monkeypatch.setattr(
+        objects_sink, "utc_now", lambda: datetime(2024, 5, days[-1], 12, tzinfo=UTC)
+    )
     config = store.config(partition_by=["day"])
 
     def put(*flights: int) -> None:
@@ -125,9 +121,9 @@ def test_a_flight_that_is_sent_again_on_another_day_keeps_its_own(
                 sink.flush()
 
     put(1, 2)
-    Clock.day = 5
+    days.append(5)
     put(2, 3)
-    Clock.day = 8
+    days.append(8)
     put(4)
     assert [name for name in store.names() if name != STATE] == [
         "day=2024-05-04/000000000001-000001.xmll",

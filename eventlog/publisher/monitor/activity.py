@@ -8,7 +8,6 @@ the lock only for the values that are collected between two samples.
 from __future__ import annotations
 
 import threading
-import time
 from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections import deque
@@ -17,6 +16,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import Final, NamedTuple
 
+from eventlog.core.clock import unix_time
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
@@ -153,7 +153,7 @@ class Monitored(ABC):
         self,
         interval: float,
         life: LifeClock,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] = unix_time,
     ) -> None:
         self.interval, self.life, self.clock, self.wall = interval, life, life.clock, wall
         self.started, self.progress_time = wall(), life.clock()
@@ -206,7 +206,7 @@ class Activity(Monitored, Observer):
         counters: Counters,
         interval: float,
         life: LifeClock,
-        wall: Callable[[], float] = time.time,
+        wall: Callable[[], float] = unix_time,
     ) -> None:
         super().__init__(interval, life, wall)
         self.counters = counters
@@ -446,7 +446,7 @@ class JobActivity(Monitored):
     """
 
     def __init__(
-        self, interval: float, life: LifeClock, wall: Callable[[], float] = time.time
+        self, interval: float, life: LifeClock, wall: Callable[[], float] = unix_time
     ) -> None:
         super().__init__(interval, life, wall)
         self.stage, self.seen = STARTING, JobProgress()

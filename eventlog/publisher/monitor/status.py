@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from eventlog import __version__
+from eventlog.core.clock import utc_now
 from eventlog.core.event_ids import is_of_snapshot, without_key
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
@@ -49,7 +50,7 @@ def shape(**known: Any) -> dict[str, Any]:
     """
     if unknown := known.keys() - EMPTY.keys():
         raise TypeError(f"not of the shape: {', '.join(sorted(unknown))}")
-    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    now = utc_now().isoformat(timespec="milliseconds")
     return {"version": VERSION, "eventlog": __version__, "at": now, **EMPTY, **known}
 
 

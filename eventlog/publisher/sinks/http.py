@@ -19,7 +19,6 @@ import hmac
 import json
 import os
 import re
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +27,7 @@ from typing import TYPE_CHECKING, Final
 
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, WEB_URL, is_header_text
+from eventlog.core.clock import unix_time, utc_now
 from eventlog.core.options import MANY, PATH, choice, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.text import referenced_secret
@@ -321,7 +321,7 @@ def retry_after(headers: Message) -> float | None:
     until = _date(text)
     if until is None:
         return None
-    now = _date(headers.get("Date") or "") or datetime.now(UTC)
+    now = _date(headers.get("Date") or "") or utc_now()
     return max(0.0, (until - now).total_seconds())
 
 
@@ -352,7 +352,7 @@ def _signature(keys: Sequence[bytes], document: Document, body: bytes) -> dict[s
     whose = ",".join(document.event_ids) or str(document.flight)
     digest = hashlib.sha256(f"{whose}\n".encode() + body).digest()
     identity = f"msg_{base64.urlsafe_b64encode(digest[:18]).decode('ascii')}"
-    moment = str(int(time.time()))
+    moment = str(int(unix_time()))
     content = f"{identity}.{moment}.".encode() + body
     signatures = (
         base64.b64encode(hmac.digest(key, content, "sha256")).decode("ascii") for key in keys

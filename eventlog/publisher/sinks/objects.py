@@ -15,11 +15,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
 from eventlog.config.kinds import SECRET
+from eventlog.core.clock import utc_now
 from eventlog.core.options import TEXT, Kind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Document
@@ -269,7 +269,7 @@ class ObjectsSink(Sink):
         """
         state = self._read_state()
         days = state["days"]
-        today = datetime.now(UTC).date().isoformat()
+        today = utc_now().date().isoformat()
         is_new_day = "day" in self._by and (
             not days or (days[-1][1] < today and self._flight > self._newest)
         )

@@ -10,9 +10,8 @@ are sent again after a crash, with the same event-ids.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from eventlog.changes.keys import class_of_change, old_and_new_key, with_key
 from eventlog.changes.publishing import EventWriter
 from eventlog.changes.to_events import association_text, change_to_events
 from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, build_catalog
+from eventlog.core.clock import executor, monotonic
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (
     ConfigError,
@@ -104,7 +104,7 @@ def follow(
         with (
             open_position() as position,
             closing(open_sink()) as sink,
-            ThreadPoolExecutor(options.concurrency, thread_name_prefix="eventlog-send") as threads,
+            executor(options.concurrency, "eventlog-send") as threads,
         ):
             reporting = ReportingSink(sink, observer)
             run = Run(following, position, reporting, threads, stop, once, observer)
@@ -152,7 +152,7 @@ class Run:
         self._described: dict[tuple[str | None, str], ObjectClass] = {}
         self.parking: Parking[ObjectId] = Parking(options.retry_initial, options.retry_max)
         self.pending = Pending(self.parking)
-        self.heartbeat = HeartbeatTimer(options.heartbeat_interval, time.monotonic())
+        self.heartbeat = HeartbeatTimer(options.heartbeat_interval, monotonic())
         self.envelopes = 0
         self._position, self._sink, self._threads = position, sink, threads
         # To be saved: failures of changes that were never sent,
@@ -163,7 +163,7 @@ class Run:
         # True after the receiver was away: each answer is saved then, so that an envelope which
         # fails again and again does not repeat the earlier ones.
         self._is_careful = False
-        self._saved_at = time.monotonic()
+        self._saved_at = monotonic()
         self._reports = Reports(self.counters)
 
     @property
@@ -198,7 +198,7 @@ class Run:
         """
         while not self.stop.is_set() and (everything or self.is_enough):
             at_once = 1 if self._is_careful else self.options.concurrency
-            envelopes = self.pending.envelopes(self.options.batch_size, at_once, time.monotonic())
+            envelopes = self.pending.envelopes(self.options.batch_size, at_once, monotonic())
             if not envelopes:
                 return
             ended = self._deliver(envelopes)
@@ -280,7 +280,7 @@ class Run:
         again, and so is a retry that is not parked.
         """
         self.envelopes = max(self.envelopes, envelope)
-        self.heartbeat.last = time.monotonic()
+        self.heartbeat.last = monotonic()
         for verdict, answered in judged.answered:
             if verdict.level is Level.FATAL:
                 self._fatal += self._failures(verdict, answered)
@@ -318,7 +318,7 @@ class Run:
         Raises ReceiverAway if the flush fails; the events answered since the last flush are sent
         again.
         """
-        self._saved_at = time.monotonic()
+        self._saved_at = monotonic()
         answered = self.pending.answered
         if self.envelopes:
             try:
@@ -345,9 +345,9 @@ class Run:
             return
         token, numbered = (self.saved.token, self.saved.numbered) if place is None else place
         saved = Saved(token, self.saved.flight + (1 if self.envelopes else 0), numbered)
-        begun = time.monotonic()
+        begun = monotonic()
         self._position.save(saved, failures)
-        self.observer.marked(time.monotonic() - begun)
+        self.observer.marked(monotonic() - begun)
         self.saved, self.envelopes = saved, 0
         self._unread, self._fatal = [], []
 
@@ -370,7 +370,7 @@ class Run:
         """
         options = self.options
         return (
-            time.monotonic() - self._saved_at >= options.mark_interval
+            monotonic() - self._saved_at >= options.mark_interval
             or sum(len(events) for _, events in self.pending.answered) >= options.flight_rows
         )
 
@@ -391,7 +391,7 @@ class Run:
 
     def send_heartbeat(self) -> None:
         """Send the heartbeat. Raises FatalAnswer."""
-        self.heartbeat.last = time.monotonic()
+        self.heartbeat.last = monotonic()
         document = Document(self.saved.flight, self.envelopes + 1, (), self.writer.heartbeat)
         if send_heartbeat(self._sink, document, self.counters):
             self.envelopes += 1
@@ -572,7 +572,7 @@ def _rest(run: Run, seconds: float) -> None:
     if run.stop.is_set():
         return
     run.observer.progressed()
-    now = time.monotonic()
+    now = monotonic()
     if run.heartbeat.is_due(now):
         run.send_heartbeat()
     due = run.pending.next_due()
@@ -597,14 +597,14 @@ def look(run: Run) -> None:
         ParkedObject("", _named(one), each.due, each.attempts, each.reason)
         for one, each in run.parking.items()
     ]
-    begun = time.monotonic()
+    begun = monotonic()
     try:
         backlog = run.following.source.backlog(run.saved.token)
     except EventlogError:  # the reader of the source reports it
         backlog = None
     number, unit = (None, None) if backlog is None else backlog
     run.observer.looked(
-        Looked(parked=parked, seconds=time.monotonic() - begun, behind=number, behind_unit=unit)
+        Looked(parked=parked, seconds=monotonic() - begun, behind=number, behind_unit=unit)
     )
 
 
@@ -621,7 +621,7 @@ def _wait_for_parked(run: Run) -> None:
     due = run.pending.next_due() or 0.0
     why = "it asked for the events of parked objects later"
     run.observer.waits(WaitFor.RECEIVER, why, due, why)
-    run.stop.wait(max(0.0, due - time.monotonic()))
+    run.stop.wait(max(0.0, due - monotonic()))
     run.send_all()
 
 

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import sqlalchemy as sa
 from sqlalchemy.schema import CreateTable
 
+from eventlog.core.clock import utc_now
 from eventlog.errors import AnotherPublisher, DatabaseError
 from eventlog.publisher.stream import Backlog, Failure
 from eventlog.sql.connection import (
@@ -173,7 +174,7 @@ class TablePosition:
         self._token = saved.token
 
     def _write(self, saved: Saved, failures: Sequence[Failure]) -> None:
-        (table, failed), now = self._tables, datetime.now(UTC).replace(tzinfo=None)
+        (table, failed), now = self._tables, utc_now().replace(tzinfo=None)
         token = None if saved.token is None else json.dumps(saved.token, separators=(",", ":"))
         values = {"token": token, "flight_no": saved.flight, "numbered": saved.numbered or None}
         changed = values if saved.token == self._token else {**values, "saved": now}

@@ -8,7 +8,6 @@ key as the key of the records.
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
 from collections.abc import Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from eventlog.changes.format import Report
+from eventlog.core.clock import monotonic
 from eventlog.errors import EventlogError, FormatError, number_of
 from eventlog.publisher.stream import (
     Backlog,
@@ -157,12 +157,12 @@ class Topics:
         """Yield the steps of messages as they come; with ``once`` until no message waits for its
         metadata. Raises SourceAway if there are other partitions than ``places``.
         """
-        looked = time.monotonic()
+        looked = monotonic()
         while not once or unpacked.is_waiting:  # it arrives, or the message has waited too long
             yield from _steps_of(topics.consume(), unpacked)
             patience = _NEW_METADATA if unpacked.is_waiting else _NEW_PARTITIONS
-            if not once and time.monotonic() > looked + patience:
-                looked = time.monotonic()
+            if not once and monotonic() > looked + patience:
+                looked = monotonic()
                 now = topics.partitions(self._all_topics(topics))
                 if any(partition not in places for partition in now):
                     raise SourceAway(

@@ -198,7 +198,7 @@ def test_a_running_publisher_warns_at_most_once_a_minute(
     home: sa.Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = [0.0]
-    monkeypatch.setattr(publisher_context.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(publisher_context, "monotonic", lambda: clock[0])
     warned: list[int] = []
     stop, counters = StopRequest(), Counters()
     config = load(Path("eventlog.toml"), {})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -105,7 +104,7 @@ def test_each_batch_is_a_transaction_of_its_own(
         left.append(statuses(home))
 
     # In the place of the module, whose own sleep other threads of the session use.
-    monkeypatch.setattr(purge_command, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(purge_command, "sleep", sleep)
     report = purge("--older-than", "30d", "--batch", str(size), "--pause", "0.5")
     assert report["batches"] == len(left) == -(-10 // size)
     assert set(pauses) == {0.5}
@@ -150,7 +149,7 @@ def test_a_purge_that_is_stopped_has_done_what_it_has_done(
     def interrupt(_seconds: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(purge_command, "time", SimpleNamespace(sleep=interrupt))
+    monkeypatch.setattr(purge_command, "sleep", interrupt)
     assert cli.run(["purge", "--older-than", "30d", "--batch", "2", "--pause", "1"]) == 130
     assert statuses(home) == "NEFxSSSN"
     assert cli.run(["purge", "--older-than", "30d"]) == 0

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,6 +17,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, text
 from sqlalchemy.exc import DBAPIError
 
+from eventlog.core.clock import monotonic
 from eventlog.errors import DatabaseError, TriggerError, first_of, together
 from eventlog.sql.dialects.postgresql.compile import (
     ANY_BYTE,
@@ -242,22 +242,22 @@ def _lock_tables(conn: Connection, plan: TriggerPlan, lock_timeout: float) -> bo
     if len(locks) < 2:
         return False
     moment: float = conn.execute(sql("deadlock_timeout")).scalar_one() / 4
-    end = time.monotonic() + lock_timeout if lock_timeout else math.inf
+    end = monotonic() + lock_timeout if lock_timeout else math.inf
     while True:
-        left, number = (end - time.monotonic() if lock_timeout else 0.0), 0
+        left, number = (end - monotonic() if lock_timeout else 0.0), 0
         until = math.inf
         try:
             with conn.begin_nested():
                 for number, lock in enumerate(locks):
-                    wait = left if number == 0 else max(until - time.monotonic(), 0.001)
+                    wait = left if number == 0 else max(until - monotonic(), 0.001)
                     conn.exec_driver_sql(
                         f"SET LOCAL lock_timeout = {max(round(wait * 1000), int(lock_timeout > 0))}"
                     )
                     run_as_it_stands(conn, lock)
-                    until = min(until, time.monotonic() + moment)
+                    until = min(until, monotonic() + moment)
         except DBAPIError as error:
             is_busy = getattr(error.orig, "sqlstate", None) == _NOT_AVAILABLE
-            if not is_busy or number == 0 or time.monotonic() >= end:
+            if not is_busy or number == 0 or monotonic() >= end:
                 raise
             locks.insert(0, locks.pop(number))
         else:

@@ -11,7 +11,6 @@ import errno
 import os
 import re
 import sqlite3
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -20,6 +19,7 @@ from typing import IO, Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection, inspect
 
+from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.sql.database import WRITES
 from eventlog.sql.dialect import Dialect
@@ -171,7 +171,7 @@ class SQLiteSessions(Dialect):
                 session.at_end.callback(_give_back, file, path)
                 return True
             if attempt + 1 < _ATTEMPTS:
-                time.sleep(0.02)
+                sleep(0.02)
         return False
 
     def claim(self, conn: Connection, log: LogTable) -> bool:

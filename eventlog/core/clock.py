@@ -1,0 +1,117 @@
+"""The one place where the package asks for time, sleep, chance and threads.
+
+Everything else takes them from here, and ``ruff`` refuses another source (``pyproject.toml``), so
+that a simulation may take the place of the machine: ``simulated`` hands all questions to another
+``Machine`` while its block runs (``tests/simulation``). A session that waits for a signal waits for
+the ``Stop`` that it was given, which is another seam.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterator
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for_futures
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+Random = Callable[[], float]
+"""A function that returns a random number, at least 0 and below 1."""
+
+
+class Machine:
+    """The clocks, the chance and the threads of the machine."""
+
+    def monotonic(self) -> float:
+        """Return the seconds of a clock that never goes back; only differences mean anything."""
+        return time.monotonic()
+
+    def unix_time(self) -> float:
+        """Return the seconds since 1970."""
+        return time.time()
+
+    def sleep(self, seconds: float) -> None:
+        """Rest for so many seconds."""
+        time.sleep(seconds)
+
+    def chance(self) -> float:
+        """Return a random number, at least 0 and below 1. It guards no secret."""
+        return random.random()  # noqa: S311 - spreads waits, guards no secret
+
+    def random_hex(self, count: int) -> str:
+        """Return the hexadecimal digits of so many random bytes."""
+        return secrets.token_hex(count)
+
+    def executor(self, most: int, name: str) -> AbstractContextManager[Executor]:
+        """Return an executor of at most so many threads, whose names begin with ``name``."""
+        return ThreadPoolExecutor(most, name)
+
+    def first_done(self, futures: Collection[Future[Any]]) -> set[Future[Any]]:
+        """Wait until one of the futures is done, and return those that are."""
+        return wait_for_futures(futures, return_when=FIRST_COMPLETED).done
+
+    def all_done(self, futures: Collection[Future[Any]]) -> None:
+        """Wait until all futures are done."""
+        wait_for_futures(futures)
+
+
+_machine = Machine()
+
+
+@contextmanager
+def simulated(machine: Machine) -> Iterator[None]:
+    """Hand all questions of this module to another machine while the block runs."""
+    global _machine
+    before, _machine = _machine, machine
+    try:
+        yield
+    finally:
+        _machine = before
+
+
+def monotonic() -> float:
+    """Return the seconds of a clock that never goes back; only differences mean anything."""
+    return _machine.monotonic()
+
+
+def unix_time() -> float:
+    """Return the seconds since 1970."""
+    return _machine.unix_time()
+
+
+def utc_now() -> datetime:
+    """Return the present moment, aware, in UTC."""
+    return datetime.fromtimestamp(_machine.unix_time(), UTC)
+
+
+def sleep(seconds: float) -> None:
+    """Rest for so many seconds."""
+    _machine.sleep(seconds)
+
+
+def chance() -> float:
+    """Return a random number, at least 0 and below 1. It guards no secret."""
+    return _machine.chance()
+
+
+def random_hex(count: int) -> str:
+    """Return the hexadecimal digits of so many random bytes."""
+    return _machine.random_hex(count)
+
+
+def executor(most: int, name: str) -> AbstractContextManager[Executor]:
+    """Return an executor of at most so many threads, whose names begin with ``name``."""
+    return _machine.executor(most, name)
+
+
+def first_done(futures: Collection[Future[Any]]) -> set[Future[Any]]:
+    """Wait until one of the futures is done, and return those that are."""
+    return _machine.first_done(futures)
+
+
+def all_done(futures: Collection[Future[Any]]) -> None:
+    """Wait until all futures are done."""
+    _machine.all_done(futures)
