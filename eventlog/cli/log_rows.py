@@ -32,10 +32,14 @@ from eventlog.cli.explain import consumer_line, consumer_option
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, number_of
-from eventlog.publisher.explain import (
-    refused,
+from eventlog.publisher.explain import refused
+from eventlog.publisher.held_rows import sent_ids
+from eventlog.publisher.open_context import (
+    find_log,
+    own_user,
+    publisher_options,
+    publisher_user,
 )
-from eventlog.publisher.open_context import find_log, own_user, publisher_user
 from eventlog.publisher.purge import purge_batch
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
@@ -82,8 +86,10 @@ def requeue(
     """Put rows back into the queue: E and F in their old place, W and S as copies with new
     record_ids.
 
-    A row of type 1 to 3 is refused if later rows of its object were processed; the exit code is
-    then 1. --force takes it all the same.
+    A row of type 1 to 4 is refused if later rows of its object were processed, a copy also if some
+    wait: it would bring an old value back, or delete an object that is there again. The exit code
+    is then 1; --force takes it all the same. Rows of an insert that go without its other rows go as
+    an update.
 
     With --loopback the rows that were marked S unpublished, since the publisher's own database user
     made them, are logged anew without a user, so that they are published. publisher.driver_user
@@ -114,7 +120,16 @@ def requeue(
             done = rows.requeue_loopback(conn, log, user, ranges, force=force, dry=dry)
             said = f" {would}set back to N, {done.copied} of {user!r} {would}logged anew"
         else:
-            done = rows.requeue(conn, log, letters, ranges, force=force, dry=dry)
+            done = rows.requeue(
+                conn,
+                log,
+                letters,
+                ranges,
+                in_flight=sent_ids(conn, log),
+                own_user=_user_set_apart(conn, dialect, config),
+                force=force,
+                dry=dry,
+            )
             said = f" {would}set back to N, {done.copied} {would}logged anew"
     if as_json:
         of_snapshot = {} if consumer is None else {"objects": len(event_ids)}
@@ -126,13 +141,26 @@ def requeue(
         return 0
     if not as_json:
         table(("record_id", "type", "table", "key"), done.refused)
-    later = "were published or wait" if loopback else "were processed"
+    why = _why_refused(consumer, loopback=loopback)
     note(
-        f"{number_of(len(done.refused), 'row')} refused: later rows of their objects {later}, so "
-        "they would bring old values back; `eventlog resync CLASS --key KEY` logs their present "
-        "state instead, or give --force"
+        f"{number_of(len(done.refused), 'row')} refused: {why}; `eventlog resync CLASS --key "
+        "KEY` logs the present state of an object instead, "
+        "`eventlog resync CLASS --deleted` that objects are gone; or give --force"
     )
     return 1
+
+
+def _why_refused(consumer: str | None, *, loopback: bool) -> str:
+    if consumer is not None:
+        return (
+            "later rows of their objects were processed, so they would bring old values back, or "
+            "other rows of the same insert do not go with them, so they would replace the object"
+        )
+    later = "were published, wait, or are left out" if loopback else "were processed, or wait"
+    return (
+        f"later rows of their objects {later}, so they would bring old values back, or delete what "
+        "is there again"
+    )
 
 
 def _refuse_together(
@@ -172,10 +200,26 @@ def _send_again(
         )
     if ranges is None and not event_ids:
         ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
-    done = requeue_for(conn, dialect, log, line, ranges or [], force=force, dry=dry)
+    done = requeue_for(
+        conn,
+        dialect,
+        log,
+        line,
+        ranges or [],
+        failed=failed_rows,
+        in_flight=sent_ids(conn, log, line.name),
+        force=force,
+        dry=dry,
+    )
     if not dry:
         requeue_objects_for(conn, log, line, event_ids)
     return done, event_ids
+
+
+def _user_set_apart(conn: Connection, dialect: Dialect, config: Config) -> str:
+    """Return the user whose rows the publisher sets apart, empty if it publishes all."""
+    user = publisher_user(config, dialect, dialect.current_user(conn))
+    return publisher_options(config, user, dialect.fold_name).driver_user or ""
 
 
 def _loopback_user(conn: Connection, dialect: Dialect, config: Config) -> str:

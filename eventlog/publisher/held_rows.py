@@ -15,11 +15,13 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectId
+from eventlog.core.record_set import RecordSet
 from eventlog.errors import DatabaseError, number_of
 from eventlog.publisher.flight import LINE_FORMAT, Flight, consumer_of, decode
 from eventlog.publisher.ledger import Writers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import read_inflight
+from eventlog.sql.windows import to_ranges
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -90,6 +92,19 @@ def read_recorded(
         if number not in holds and number not in converted
     ]
     return flights, next(iter(holds.values()), None)
+
+
+def sent_ids(conn: Connection, log: LogTable, consumer: str = "") -> RecordSet:
+    """Return the rows N that the receiver may have already: those in flight, and all that a
+    finished directory may hold.
+
+    ``consumer`` as in ``read_recorded``.
+    """
+    flights, hold = read_recorded(conn, log, consumer)
+    ids = sorted(
+        record_id for flight in flights for event in flight.events() for record_id in event.ids
+    )
+    return RecordSet(0 if hold is None else hold.last, to_ranges(ids))
 
 
 def consumer_lines(conn: Connection, log: LogTable, consumer: str) -> list[int]:

@@ -7,7 +7,7 @@ No function commits: the caller decides what belongs to one transaction.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -16,18 +16,24 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.record_set import RecordSet, decode
+from eventlog.core.requeue import LoggedRow, Standing, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.rows import (
-    BY_VALUE,
+    MOST_RANGES,
+    ObjectRow,
     RefusedRow,
     Requeued,
     add_errors,
     add_object_errors,
     column_of,
+    is_in,
+    judge_all,
+    read_objects,
+    runs_of_ranges,
 )
 from eventlog.sql.windows import Ranges, Window, to_ranges
 
@@ -342,10 +348,6 @@ def _gone(log: LogTable, name: str) -> DatabaseError:
     )
 
 
-_MOST_RANGES: Final = 500
-"""The number of ranges of record_ids in one statement: SQLite accepts an expression of a thousand
-parts.
-"""
 PUT_BACK: Final = "requeued"
 """The code of an error line which says that its row or object is no longer refused."""
 _AGAIN: Final = "to be sent once more"
@@ -358,80 +360,54 @@ def requeue_for(
     line: ConsumerLine,
     ids: Ranges,
     *,
+    failed: Container[int] = (),
+    in_flight: RecordSet | frozenset[int] = frozenset(),
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
     """Ask a consumer to send again rows that it has done (spec/event-log.md 13.4).
 
-    Rows of types 1 to 3 whose object has a later row that is done are refused, unless ``force``.
-    Rows that are removed meanwhile are left out: who removes rows has read the lines of consumers
+    Refused are, unless ``force``, rows that ``judge`` finds stale, and rows of an insert that does
+    not go as a whole: nothing is written to the log, so no row can become a modify. ``failed`` are
+    the rows that were refused for the consumer, ``in_flight`` those that are in flight for it. Rows
+    that are removed meanwhile are left out: who removes rows has read the lines of consumers
     before, and does not know of what is asked for now.
     """
-    again, refused = list[int](), list[RefusedRow]()
-    for part in range(0, len(ids), _MOST_RANGES):
-        chosen, stale = _chosen(conn, log, line.done, ids[part : part + _MOST_RANGES])
-        again += chosen
-        refused += stale
-    if force:
-        again, refused = [*again, *(row.record_id for row in refused)], []
-    again = sorted(set(again))
-    if again and not dry:
+    chosen, asked_before = RecordSet(0, ids), RecordSet(0, line.requeued.rows)
+
+    def judged(row: ObjectRow) -> LoggedRow:
+        is_done = row.record_id in line.done
+        standing = Standing.DONE if is_done or row.record_id in in_flight else Standing.WAITS
+        if is_done and row.record_id in asked_before:
+            standing = Standing.WAITS
+        elif is_done and row.record_id in failed:
+            standing = Standing.REFUSED
+        way = Way.BACK if is_done and row.record_id in chosen else None
+        return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
+
+    again, refused = set[int](), set[RefusedRow]()
+    for start in range(0, len(ids), MOST_RANGES):
+        is_chosen = is_in(log, ids[start : start + MOST_RANGES])
+        part = judge_all(read_objects(conn, log, is_chosen), judged, whole=True, force=force)
+        again.update(part.back)
+        refused.update(part.refused)
+    asked = sorted(again)
+    if asked and not dry:
         dialect.lock_registering(conn, log)
-        again = _present(conn, log, again)
-    if again and not dry:
-        ask_again(conn, log, line.name, to_ranges(again))
-        add_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in again], line.name)
-    return Requeued(len(again), 0, tuple(sorted(set(refused))))
+        asked = _present(conn, log, asked)
+    if asked and not dry:
+        ask_again(conn, log, line.name, to_ranges(asked))
+        add_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in asked], line.name)
+    return Requeued(len(asked), 0, tuple(sorted(refused)))
 
 
 def _present(conn: Connection, log: LogTable, ids: Sequence[int]) -> list[int]:
-    """Return those of the record_ids that the log has now, in their order."""
-    record_id, ranges = column_of(log, "record_id"), to_ranges(ids)
+    """Return those of the ascending record_ids that the log has now."""
+    record_id = column_of(log, "record_id")
     present: set[int] = set()
-    for part in range(0, len(ranges), _MOST_RANGES):
-        is_asked = sa.or_(
-            *(record_id.between(first, last) for first, last in ranges[part : part + _MOST_RANGES])
-        )
-        present.update(conn.execute(sa.select(record_id).where(is_asked)).scalars())
+    for ranges in runs_of_ranges(ids):
+        present.update(conn.execute(sa.select(record_id).where(is_in(log, ranges))).scalars())
     return [one for one in ids if one in present]
-
-
-def _chosen(
-    conn: Connection, log: LogTable, done: RecordSet, ids: Ranges
-) -> tuple[list[int], list[RefusedRow]]:
-    """Return the chosen record_ids that are done, and the refused rows, whose objects have later
-    rows done.
-
-    The database returns the rows of the objects. Python decides which of them are done, since no
-    statement can bind a set with any number of ranges.
-    """
-    record_id, event_type, table_name, table_key = (
-        column_of(log, field).label(field) for field in RefusedRow._fields
-    )
-    is_chosen = sa.or_(*(record_id.between(first, last) for first, last in ids))
-    chosen = sa.case((is_chosen, 1), else_=0).label("chosen")
-    # A window function reads and sorts the log once, whatever its statistics say.
-    of_object = sa.func.max(sa.case((is_chosen, 1), else_=0)).over(
-        partition_by=[table_name, table_key]
-    )
-    rows = sa.select(
-        record_id, event_type, table_name, table_key, chosen, of_object.label("of_object")
-    ).subquery("logged")
-    again: list[int] = []
-    refused: list[RefusedRow] = []
-    later: set[tuple[str, str]] = set()
-    found = sa.select(*rows.c).where(rows.c.of_object == 1).order_by(rows.c.record_id.desc())
-    for number, type_, table, key, is_one, _ in conn.execute(found):
-        if int(number) not in done:
-            continue
-        of = (table, key)
-        if is_one and type_ in BY_VALUE and of in later:
-            refused.append(RefusedRow(int(number), int(type_), table, key))
-        elif is_one:
-            again.append(int(number))
-        if table is not None and key is not None:
-            later.add(of)
-    return again, refused
 
 
 def requeue_objects_for(

@@ -8,9 +8,11 @@ other hot paths. No function commits: the caller decides what belongs to one tra
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.record_set import RecordSet
+from eventlog.core.requeue import LoggedRow, Standing, Way, judge
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
 from eventlog.model import EventType, LogRow, Status
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, load_dialect
@@ -32,11 +35,6 @@ _NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
 """A condition of no row, for every database: Oracle accepts no bare number as one."""
 _APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
-BY_VALUE: Final = (
-    EventType.INSERT_FIELD,
-    EventType.UPDATE_FIELD,
-    EventType.UPDATE_FIELD_REMOVE_ALL,
-)
 
 
 @lru_cache(maxsize=32)
@@ -160,33 +158,47 @@ def requeue(
     statuses: Iterable[str],
     ids: Ranges | None = None,
     *,
+    in_flight: RecordSet | frozenset[int] = frozenset(),
+    own_user: str = "",
     force: bool = False,
     dry: bool = False,
 ) -> Requeued:
     """Queue rows that are done once more (spec/event-log.md 11).
 
     E and F go back to N in their old place. W and S are logged anew as copies with new record_ids,
-    since their event-ids were applied. Rows of types 1 to 3 whose object (as table_name and
-    table_key spell it) has a later row S or W are refused, unless ``force``. ``ids`` None = all.
-    With ``dry`` nothing is changed, and the numbers say what would be. Raises ConfigError for a
-    status that cannot be requeued.
+    since their event-ids were applied. Rows of types 1 to 4 that ``judge`` finds stale are refused,
+    unless ``force``; rows of an insert that does not go as a whole go as modifies. ``ids`` None =
+    all. ``in_flight`` are rows N that have been sent, or are about to be; ``own_user`` is the user
+    whose rows are loopback, empty = none is. With ``dry`` nothing is changed, and the numbers say
+    what would be. Raises ConfigError for a status that cannot be requeued.
     """
     letters = set(statuses)
     if unknown := letters.difference(_APPLIED, _FAILED):
         raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
-    status, record_id = column_of(log, "status"), column_of(log, "record_id")
-    chosen = [status.in_(sorted(letters)), record_id > 0, *_within(log, ids)]
-    refused = () if force else refuse_stale(conn, log, chosen, status.in_(_APPLIED))
-    applied, failed = [*chosen, status.in_(_APPLIED)], [*chosen, status.in_(_FAILED)]
-    if dry:
-        return Requeued(
-            count(conn, rows_of(log), failed), count(conn, rows_of(log), applied), refused
+
+    def judged(row: ObjectRow) -> LoggedRow:
+        way = None
+        if row.is_chosen:
+            way = Way.COPY if row.status in _APPLIED else Way.BACK
+        is_sent = row.status in _APPLIED or (
+            row.status == Status.NEW and (row.is_own or row.record_id in in_flight)
         )
-    # The copies come first: a row that goes back to N must not be copied. Without copies the right
-    # to INSERT is not needed.
-    copied = _copy(conn, log, applied, {"status": _NEW}) if letters.intersection(_APPLIED) else 0
-    updated = conn.execute(sa.update(rows_of(log)).where(*failed).values({status: Status.NEW}))
-    return Requeued(set_back=updated.rowcount, copied=copied, refused=refused)
+        return LoggedRow(
+            row.record_id, row.event_type, row.column_name, _standing(row, is_sent), way
+        )
+
+    chosen = sa.and_(
+        column_of(log, "status").in_(sorted(letters)),
+        column_of(log, "record_id") > 0,
+        *_within(log, ids),
+    )
+    again = judge_all(read_objects(conn, log, chosen, own_user), judged, force=force)
+    if dry:
+        return Requeued(len(again.back), len(again.copied), again.refused)
+    # Without copies the right to INSERT is not needed, and without parts of inserts that to UPDATE
+    # more than the letter is not.
+    copied = _copy(conn, log, again.copied, again.in_parts, {"status": _NEW})
+    return Requeued(_set_back(conn, log, again.back, again.in_parts), copied, again.refused)
 
 
 def requeue_loopback(
@@ -201,94 +213,231 @@ def requeue_loopback(
     """Log rows S of the publisher's user anew, without a perpetrator: they were not published
     (spec/event-log.md 8.3).
 
-    Rows of types 1 to 4 whose object has a later row that was published or waits are refused,
-    unless ``force``.
+    Rows of types 1 to 4 whose object has a later row that was published, waits, or is left where it
+    is are refused, unless ``force``. Rows of an insert that does not go as a whole go as modifies.
     """
+
+    def judged(row: ObjectRow) -> LoggedRow:
+        way = Way.COPY if row.is_chosen else None
+        # A copy outdates no copy: they are written in the order of the rows.
+        standing = Standing.IGNORED if row.is_chosen else _standing(row, row.status in _APPLIED)
+        return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
+
     record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
     is_own = sa.func.rtrim(perpetrator, " ") == user
     is_success = column_of(log, "status") == Status.SUCCESS
-    chosen = [is_own, is_success, record_id > 0, *_within(log, ids)]
-    # Rows that were not published outdate no other row.
-    is_other = sa.not_(sa.and_(is_success, perpetrator.is_not(None), is_own))
-    is_later = sa.and_(column_of(log, "status").in_([Status.NEW, *_APPLIED]), is_other)
-    refused = (
-        ()
-        if force
-        else refuse_stale(conn, log, chosen, is_later, (*BY_VALUE, EventType.DELETE_ROW))
-    )
+    chosen = sa.and_(is_own, is_success, record_id > 0, *_within(log, ids))
+    again = judge_all(read_objects(conn, log, chosen), judged, force=force)
+    if dry:
+        return Requeued(0, len(again.copied), again.refused)
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
-    copied = count(conn, rows_of(log), chosen) if dry else _copy(conn, log, chosen, new)
-    return Requeued(set_back=0, copied=copied, refused=refused)
+    return Requeued(0, _copy(conn, log, again.copied, again.in_parts, new), again.refused)
 
 
 def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
+    return [] if ids is None else [is_in(log, ids)]
+
+
+def is_in(log: LogTable, ids: Ranges) -> sa.ColumnElement[bool]:
+    """Return the condition that a row's record_id is in one of the ranges."""
     record_id = column_of(log, "record_id")
-    if ids is None:
-        return []
-    return [sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else _NEVER]
+    return sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else _NEVER
 
 
-def refuse_stale(
-    conn: Connection,
-    log: LogTable,
-    chosen: list[sa.ColumnElement[bool]],
-    counts: sa.ColumnElement[bool],
-    types: Sequence[int] = BY_VALUE,
-) -> tuple[RefusedRow, ...]:
-    """Return the chosen rows of some types whose object has a later row that ``counts``, and remove
-    them from ``chosen``.
+class ObjectRow(NamedTuple):
+    """A row of the log, as far as queueing it once more asks.
+
+    ``is_chosen`` says that it is to go, ``is_own`` that it is of the publisher's own user.
     """
-    record_id, event_type, table_name, table_key = (
-        column_of(log, field).label(field) for field in RefusedRow._fields
+
+    record_id: int
+    event_type: int
+    table_name: str | None
+    table_key: str | None
+    column_name: str | None
+    status: str
+    is_chosen: bool
+    is_own: bool
+
+
+def read_objects(
+    conn: Connection, log: LogTable, chosen: sa.ColumnElement[bool], own_user: str = ""
+) -> Iterator[list[ObjectRow]]:
+    """Yield all rows of each object (as table_name and table_key spell it) that has a chosen row,
+    in record_id order.
+
+    A row that names no object comes alone.
+    """
+    record_id, event_type, table_name, table_key, column_name, status, perpetrator = (
+        column_of(log, field).label(field) for field in (*ObjectRow._fields[:6], "perpetrator")
     )
     # A window function reads and sorts the log once. A self-join would be planned by statistics,
-    # which may say that the log is empty. Before version 23,
-    # Oracle accepts no condition as a column.
-    last_done = sa.func.max(sa.case((counts, record_id))).over(partition_by=[table_name, table_key])
-    rows = sa.select(
-        record_id,
-        event_type,
-        table_name,
-        table_key,
-        sa.case((sa.and_(*chosen), _ONE), else_=_ZERO).label("is_chosen"),
-        last_done.label("last_done"),
-    ).subquery("logged")
-    stale = sa.select(*(rows.c[field] for field in RefusedRow._fields)).where(
-        rows.c.is_chosen == _ONE,
-        rows.c.event_type.in_(types),
-        rows.c.last_done > rows.c.record_id,
-        rows.c.table_name.is_not(None),
-        rows.c.table_key.is_not(None),
+    # which may say that the log is empty. Before version 23, Oracle accepts no condition as a
+    # column.
+    is_chosen = sa.case((chosen, _ONE), else_=_ZERO)
+    is_own = sa.case((sa.func.rtrim(perpetrator, " ") == own_user, _ONE), else_=_ZERO)
+    names = [table_name, table_key]
+    addressed = column_of(log, "record_id") > 0
+    columns = (
+        *(record_id, event_type, table_name, table_key, column_name, status),
+        is_chosen.label("is_chosen"),
+        (is_own if own_user else _ZERO).label("is_own"),
+        sa.func.max(is_chosen).over(partition_by=names).label("is_wanted"),
+        sa.func.min(record_id).over(partition_by=names).label("place"),
     )
-    refused = tuple(
-        RefusedRow(int(number), int(type_), str(table), str(key))
-        for number, type_, table, key in conn.execute(stale.order_by(rows.c.record_id))
+    rows = sa.select(*columns).where(addressed).subquery("logged")
+    wanted = (
+        sa.select(rows.c.place, *(rows.c[field] for field in ObjectRow._fields))
+        .where(rows.c.is_wanted == _ONE)
+        .order_by(rows.c.place, rows.c.record_id)
     )
-    if refused:
-        chosen.append(column_of(log, "record_id").not_in(stale.with_only_columns(rows.c.record_id)))
-    return refused
+    for _, alike in groupby(conn.execute(wanted), key=itemgetter(0)):
+        # A collation may take names or keys for equal that are not.
+        objects: dict[object, list[ObjectRow]] = {}
+        for _, number, type_, table, key, column, letter, is_one, is_of_user in alike:
+            row = ObjectRow(
+                int(number),
+                int(type_ or 0),
+                table,
+                key,
+                column,
+                str(letter).rstrip(" "),
+                bool(is_one),
+                bool(is_of_user),
+            )
+            names_object = table is not None and key is not None
+            objects.setdefault((table, key) if names_object else row.record_id, []).append(row)
+        yield from objects.values()
+
+
+def _standing(row: ObjectRow, is_sent: bool) -> Standing:
+    if is_sent:
+        return Standing.DONE
+    if row.status == Status.NEW:
+        return Standing.WAITS
+    return Standing.REFUSED if row.status in _FAILED else Standing.IGNORED
+
+
+class Again(NamedTuple):
+    """The rows that go once more, by record_id, ascending; those of ``in_parts`` as modifies."""
+
+    back: list[int]
+    copied: list[int]
+    in_parts: set[int]
+    refused: tuple[RefusedRow, ...]
+
+
+def judge_all(
+    objects: Iterable[list[ObjectRow]],
+    judged: Callable[[ObjectRow], LoggedRow],
+    *,
+    whole: bool = False,
+    force: bool = False,
+) -> Again:
+    """Judge the rows of all objects. ``judged`` says what each row is to the receiver.
+
+    Stale rows are refused, and with ``whole`` those of inserts that go in parts, too; with
+    ``force`` none is.
+    """
+    ids: dict[Way, list[int]] = {way: [] for way in Way}
+    in_parts: set[int] = set()
+    refused: list[RefusedRow] = []
+    for rows in objects:
+        logged = list(map(judged, rows))
+        judgement = judge(logged)
+        in_parts.update(judgement.in_parts)
+        not_allowed = {*judgement.stale, *(judgement.in_parts if whole else ())}
+        for row, (record_id, event_type, _, _, way) in zip(rows, logged, strict=True):
+            if way is not None and record_id in not_allowed and not force:
+                refused.append(
+                    RefusedRow(record_id, event_type, str(row.table_name), str(row.table_key))
+                )
+            elif way is not None:
+                ids[way].append(record_id)
+    return Again(sorted(ids[Way.BACK]), sorted(ids[Way.COPY]), in_parts, tuple(sorted(refused)))
+
+
+MOST_RANGES: Final = 500
+"""The number of ranges of record_ids in one statement: SQLite accepts an expression of a thousand
+parts.
+"""
+
+
+def runs_of_ranges(ids: Sequence[int]) -> Iterator[list[tuple[int, int]]]:
+    """Yield ascending record_ids as ranges, as many as one statement takes at a time."""
+    ranges = to_ranges(ids)
+    for start in range(0, len(ranges), MOST_RANGES):
+        yield ranges[start : start + MOST_RANGES]
+
+
+def _as_modify(log: LogTable) -> dict[str, sa.ColumnElement[Any]]:
+    """Return what makes a row of an insert one of an update: type 2 in place of 1, 8 in place of 7,
+    and no old value, which an insert does not use.
+    """
+    event_type = column_of(log, "event_type")
+    by_value, read_back = (
+        sa.literal_column(str(int(each)), sa.Integer())
+        for each in (EventType.UPDATE_FIELD, EventType.UPDATE_FIELD_QUERY_BACK)
+    )
+    is_by_value = event_type == EventType.INSERT_FIELD
+    return {
+        "event_type": sa.case((is_by_value, by_value), else_=read_back),
+        "old_value": sa.null(),
+    }
+
+
+def _set_back(conn: Connection, log: LogTable, ids: Sequence[int], in_parts: Container[int]) -> int:
+    """Set rows E and F back to N, those of ``in_parts`` as modifies, and return their number."""
+    is_failed = column_of(log, "status").in_(_FAILED)
+    parts, whole = (
+        [record_id for record_id in ids if (record_id in in_parts) is is_part]
+        for is_part in (True, False)
+    )
+    total = 0
+    for chosen, changed in ((whole, {}), (parts, _as_modify(log))):
+        values = {column_of(log, field): value for field, value in changed.items()}
+        for ranges in runs_of_ranges(chosen):
+            total += conn.execute(
+                sa.update(rows_of(log))
+                .where(is_failed, is_in(log, ranges))
+                .values({column_of(log, "status"): Status.NEW, **values})
+            ).rowcount
+    return total
 
 
 def _copy(
     conn: Connection,
     log: LogTable,
-    chosen: Sequence[sa.ColumnElement[bool]],
+    ids: Sequence[int],
+    in_parts: Container[int],
     new: Mapping[str, sa.ColumnElement[Any]],
 ) -> int:
-    """Log the chosen rows anew, in their order, with other values in some fields, and return their
-    number.
+    """Log rows S and W anew, in their order, with other values in some fields, those of
+    ``in_parts`` as modifies; return their number.
     """
-    values = {
-        field: new.get(field, column_of(log, field))
-        for field in LogRow._fields
-        if field != "record_id"
-    }
-    copies = sa.select(*values.values()).where(*chosen).order_by(column_of(log, "record_id"))
-    inserted = conn.execute(
-        sa.insert(rows_of(log)).from_select([column_of(log, field) for field in values], copies),
-        execution_options={"preserve_rowcount": True},
-    )
-    return inserted.rowcount
+    is_applied = column_of(log, "status").in_(_APPLIED)
+    total = 0
+    for is_part, run in groupby(ids, key=in_parts.__contains__):
+        changed = {**new, **_as_modify(log)} if is_part else new
+        values = {
+            field: changed.get(field, column_of(log, field))
+            for field in LogRow._fields
+            if field != "record_id"
+        }
+        for ranges in runs_of_ranges(list(run)):
+            copies = (
+                sa.select(*values.values())
+                .where(is_applied, is_in(log, ranges))
+                .order_by(column_of(log, "record_id"))
+            )
+            inserted = conn.execute(
+                sa.insert(rows_of(log)).from_select(
+                    [column_of(log, field) for field in values], copies
+                ),
+                execution_options={"preserve_rowcount": True},
+            )
+            total += inserted.rowcount
+    return total
 
 
 # --- the companions -------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -18,7 +19,10 @@ from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.rows import (
     Purged,
+    RefusedRow,
+    Requeued,
     add_errors,
+    column_of,
     count_by_status,
     extent,
     next_flight,
@@ -28,6 +32,7 @@ from eventlog.sql.rows import (
     read_errors,
     read_inflight,
     requeue,
+    rows_of,
     strike_inflight,
     tail,
     update_inflight,
@@ -264,3 +269,47 @@ def test_the_session_of_a_publisher_is_begun_as_one(
     platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
     with open_context(platform.config(), Counters()) as held:
         assert begun == [held.connection]
+
+
+# --- requeue --------------------------------------------------------------------------------------
+
+
+def test_a_part_of_an_insert_goes_once_more_as_a_modify(log: Log) -> None:
+    first, second, third, fourth, *others = log.ids()
+    column = partial(column_of, log.table)
+
+    def write(ids: list[int], **values: object) -> None:
+        chosen = column("record_id").in_(ids)
+        log.conn.execute(
+            sa.update(rows_of(log.table))
+            .where(chosen)
+            .values({column(field): value for field, value in values.items()})
+        )
+
+    def shown() -> list[tuple[int, str, str | None, str | None]]:
+        rows = log.dialect.read_window(log.conn, log.table, Window(1, None, None))
+        return [
+            (int(row.event_type or 0), str(row.table_key), row.column_name, row.new_value)
+            for row in rows
+        ]
+
+    write(others, status="X")
+    for ids, key in (([first, second], "a=1"), ([third, fourth], "a=2")):
+        write(ids, event_type=1, table_key=key, old_value="x", new_value="y")
+        for record_id, name in zip(ids, "bc", strict=True):
+            write([record_id], column_name=name)
+    write([first], status="S")
+    write([second], status="E")
+    write([third, fourth], status="W")
+    assert requeue(log.conn, log.table, "E") == Requeued(1, 0, ())
+    assert shown() == [(2, "a=1", "c", "y")]
+    write([second], status="X")
+    assert requeue(log.conn, log.table, "SW", [(first, third)]) == Requeued(0, 2, ())
+    assert shown() == [(1, "a=1", "b", "y"), (2, "a=2", "b", "y")]
+    write(log.ids(), status="X", table_key="a=3")
+    write([first, second], status="S", event_type=1)
+    assert requeue(log.conn, log.table, "S") == Requeued(0, 2, ())
+    assert shown() == [(1, "a=1", "b", "y"), (1, "a=1", "c", "y")]
+    assert requeue(log.conn, log.table, "S") == Requeued(
+        0, 0, (RefusedRow(first, 1, "keyed", "a=1"), RefusedRow(second, 1, "keyed", "a=1"))
+    )

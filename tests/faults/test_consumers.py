@@ -589,6 +589,30 @@ def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(
     assert consume(consumer(log)) == ["1"]
 
 
+def test_a_consumer_gets_once_more_what_no_later_row_outdates_and_inserts_as_a_whole(
+    log: sa.Engine, command: Run
+) -> None:
+    row = (
+        "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) "
+        "VALUES ({}, 'usr', 'idu={}', {}, 'x')"
+    )
+    rows = [(4, 1), (1, 1), (2, 2), (2, 2), (1, 3), (1, 3)]
+    execute(log, *(row.format(*one, "NULL" if one[0] == 4 else "'fname'") for one in rows))
+    execute(log, "UPDATE eventlog SET column_name = 'lname' WHERE record_id IN (4, 6)")
+    execute(log, "UPDATE eventlog SET column_name = 'gone' WHERE record_id = 6")
+    failing = {event: Verdict(Level.ERROR, "no") for event in ("1", "3")}
+    assert consume(consumer(log), lambda _: Answer(failing)) == ["1", "2", "3", "5"]
+    execute(log, "UPDATE eventlog SET column_name = 'lname' WHERE record_id = 6")
+    code, said, _ = command("requeue", "--consumer", "search", "--json")
+    told = json.loads(said)
+    # The object of row 1 is there again; both rows 3 and 4 were refused; row 6 alone would be an
+    # add that replaces what row 5 has brought.
+    assert (code, [one["record_id"] for one in told["refused"]]) == (1, [1, 6])
+    assert consume(consumer(log)) == ["3"]
+    command("requeue", "--consumer", "search", "--ids", "2")
+    assert consume(consumer(log)) == ["2"]
+
+
 def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
     log: sa.Engine, command: Run
 ) -> None:

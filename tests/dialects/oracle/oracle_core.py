@@ -72,7 +72,7 @@ def _rows() -> Mapping[str, Run]:
             rows.requeue(conn, LOG, "EFWS", force=True),
             rows.requeue(conn, LOG, "EF", dry=True),
         ],
-        "refuse_stale": lambda conn: rows.refuse_stale(conn, LOG, [_is("E")], _is("S")),
+        "read_objects": lambda conn: list(rows.read_objects(conn, LOG, _is("E"), "ANN")),
         "requeue_loopback": lambda conn: [
             rows.requeue_loopback(conn, LOG, "ANN", _ALL),
             rows.requeue_loopback(conn, LOG, "ANN", force=True, dry=True),
