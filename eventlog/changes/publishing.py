@@ -59,6 +59,10 @@ class FlightState(Protocol):
     def current_rows(self) -> CurrentRows: ...
 
 
+def _ignore(reason: str) -> None:
+    pass
+
+
 _FULL: Final = ValueOptions("full", characters="unicode")
 
 
@@ -72,6 +76,8 @@ class Publishing:
     sink takes records of Kafka. ``in_messages``: each document is sent alone and answered.
     ``has_headers``: headers go with it. ``catalog`` holds the classes of a followed source, for
     keys and types, None = unknown; the events of a log bring their own. ``utc_now`` is the clock.
+    ``count`` is called with a reason of a report (such as ``old_unreadable table.column``) for
+    what a written event leaves out.
     """
 
     values: ValueOptions = _FULL
@@ -85,6 +91,7 @@ class Publishing:
     has_headers: bool = False
     catalog: Catalog | None = None
     utc_now: Callable[[], datetime] = utc_now
+    count: Callable[[str], None] = _ignore
 
 
 P = TypeVar("P")

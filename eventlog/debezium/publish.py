@@ -55,11 +55,11 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
             else {Need.TIMES}
         )
         self._options, self._values = write_options(options, publishing), publishing.values
-        self._utc_now = publishing.utc_now
+        self._utc_now, self._count = publishing.utc_now, publishing.count
         values_alone = not self.in_records and not isinstance(options, WriteOptions)
         self._lines = "values" if values_alone else self._options.lines
         self._records: EventRecords | None = None
-        self._changes = EnvelopeWriter(self._options, publishing.catalog)
+        self._changes = EnvelopeWriter(self._options, publishing.catalog, count=self._count)
 
     def piece_of(
         self, change: Change, event_id: str, object_class: ObjectClass | None
@@ -71,7 +71,7 @@ class DebeziumWriter(EventWriter[tuple[KafkaRecord, ...]]):
     ) -> list[tuple[KafkaRecord, ...] | Verdict]:
         records, current_rows = self._records, flight.current_rows
         if records is None or records.catalog is not catalog:
-            writer = EnvelopeWriter(self._options, catalog, utc_now=self._utc_now)
+            writer = EnvelopeWriter(self._options, catalog, self._utc_now, self._count)
             records = self._records = EventRecords(writer, catalog, self._values)
         time_of, times = records.time_of, flight.origins.event_times
         return [

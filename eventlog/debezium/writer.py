@@ -151,9 +151,10 @@ def topic_of(prefix: str, schema: str | None, table: str) -> str:
 class EnvelopeWriter:
     """A writer of changes as records.
 
-    ``utc_now`` returns the time of processing, ``ts_ms`` of an envelope. ``count`` is called with
-    each column that is filled with NULL although its value is unknown, as a reason of a report. The
-    columns of a table come from its class in ``catalog``. A table outside of it has the columns
+    ``utc_now`` returns the time of processing, ``ts_ms`` of an envelope. ``count`` is called, with
+    a reason of a report, for each column that is filled with NULL although its value is unknown,
+    and for each whose old value cannot be written. The columns of a table come from its class in
+    ``catalog``. A table outside of it has the columns
     of each change, typed by their values.
     """
 
@@ -209,14 +210,14 @@ class EnvelopeWriter:
 
     def _table(self, change: Change, object_class: ObjectClass | None) -> _TableRecords:
         if object_class is None:
-            return _TableRecords(self.options, change.schema, _table_of(change))
+            return _TableRecords(self.options, change.schema, _table_of(change), self._count)
         table = self._records_of.get(object_class)
         if table is None:
             schema = change.schema
             if schema is None and self._catalog is not None:
                 schema = self._catalog.schema
             table = self._records_of[object_class] = _TableRecords(
-                self.options, schema, row_of(object_class)
+                self.options, schema, row_of(object_class), self._count
             )
         return table
 
@@ -383,7 +384,14 @@ def _before(change: Change, after: Row) -> Row | None:
 class _TableRecords:
     """The parts that all records of a table share: topic, fields, and the schemas as JSON."""
 
-    def __init__(self, options: WriteOptions, schema: str | None, table: Table) -> None:
+    def __init__(
+        self,
+        options: WriteOptions,
+        schema: str | None,
+        table: Table,
+        count: Callable[[str], None],
+    ) -> None:
+        self._count = count
         self._types = {column.name: column.type for column in table.columns}
         self.fields: dict[str, Field] = {
             column.name: field_of(
@@ -420,8 +428,33 @@ class _TableRecords:
         unknown: frozenset[str] = frozenset(),
     ) -> bytes:
         """Return the value of a record; ``unknown`` are the columns that get the placeholder."""
-        images = {"before": self._image(before, unknown), "after": self._image(after, unknown)}
-        return self._bytes(self._value_head, {**images, **rest})
+        new = self._image(after, unknown)
+        try:
+            old = self._image(before, unknown)
+        except NotExpressible as error:
+            if error.code != "value_range" or before is None:
+                raise
+            old = self._old_image(before, unknown, is_whole=after is not None)
+        return self._bytes(self._value_head, {"before": old, "after": new, **rest})
+
+    def _old_image(
+        self, row: Row, unknown: frozenset[str], *, is_whole: bool
+    ) -> dict[str, Any] | None:
+        """Return the row before, of which a value cannot be written: None if the row is whole or
+        not there, else the row without such values (spec/debezium.md 2).
+
+        The row is gone or has another value by now, so a refusal could never be mended. Each such
+        column is counted. Raises NotExpressible for a value of the key.
+        """
+        image: dict[str, Any] = {}
+        for name, value in row.items():
+            try:
+                image |= self._image({name: value}, unknown) or {}
+            except NotExpressible as error:
+                if error.code != "value_range":
+                    raise
+                self._count(f"old_unreadable {error.column}")
+        return None if is_whole else {name: image[name] for name in self.fields if name in image}
 
     def _image(self, row: Row | None, unknown: frozenset[str]) -> dict[str, Any] | None:
         if row is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import time as day_time
 from itertools import islice
+from threading import Lock
 from typing import Any, Final, Protocol
 
 from sqlalchemy import Connection
@@ -31,6 +32,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Queue
 
 _log = logging.getLogger("eventlog.publisher")
+_COUNTING: Final = Lock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,16 @@ class Counters:
         if remark.counter == "truncated" and column not in self.warned:
             self.warned.add(column)
             _log.warning("%s: %s", column, remark_in_words(remark))
+
+    def count_left_out(self, reason: str) -> None:
+        """Count what the format has left out of an event, such as ``old_unreadable table.column``.
+
+        Documents are made in several threads.
+        """
+        counter, _, _ = reason.partition(" ")
+        if counter == "old_unreadable":
+            with _COUNTING:
+                self.old_unreadable += 1
 
     def count_answers(self, level: Level, number: int) -> None:
         """Count events that were answered with this level; a negative number takes back."""

@@ -109,7 +109,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
         options = replace(options, classes=wanted_classes(config, catalog))
         line = read_epoch(connection, log)
         connection.commit()
-        with closing(event_writer(config, log)) as writer:
+        with closing(event_writer(config, log, counters.count_left_out)) as writer:
             context = Context(
                 connection,
                 dialect,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -12,14 +13,19 @@ from eventlog.sql.connection import parse_url
 from eventlog.sql.log_table import LogTable
 
 
-def event_writer(config: Config, log: LogTable) -> EventWriter[Any]:
-    """Return the writer of a log's events. Raises ConfigError.
+def event_writer(
+    config: Config, log: LogTable, count: Callable[[str], None] | None = None
+) -> EventWriter[Any]:
+    """Return the writer of a log's events; ``count`` is ``Publishing.count``. Raises ConfigError.
 
     A backlog job of a format that has tables alone reads the log by it, and writes nothing.
     """
     if not chosen_format(config).can("publish"):
         return NoWriter()
-    return chosen_format(config).publish(publish_options(config), publishing_of(config, log))
+    publishing = publishing_of(config, log)
+    if count is not None:
+        publishing = replace(publishing, count=count)
+    return chosen_format(config).publish(publish_options(config), publishing)
 
 
 def publishing_of(config: Config, log: LogTable) -> Publishing:

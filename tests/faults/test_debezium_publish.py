@@ -218,6 +218,22 @@ def test_one_refused_event_does_not_keep_the_others_of_its_document(
     assert set(statuses(database).values()) == {"S", "E"}
 
 
+def test_an_update_away_from_nan_is_sent_without_the_row_before_and_counted(
+    database: sa.Engine, configure: Configure
+) -> None:
+    config = configure({"type": "stdout"})
+    execute(database, "INSERT INTO usr VALUES (1, 'Ada', 'NaN', NULL)")
+    install(config)
+    execute(database, "UPDATE usr SET salary = 1.50 WHERE idu = 1")
+    sink = Kept()
+    counters = publish(config, sink)
+    assert [(value["before"], value["after"]["salary"]) for value in sink.values] == [
+        (None, "AJY=")
+    ]
+    assert (counters.old_unreadable, counters.rows_error) == (1, 0)
+    assert set(statuses(database).values()) == {"S"}
+
+
 def test_a_child_table_with_a_watch_of_its_own_has_rows(
     database: sa.Engine, configure: Configure, tmp_path: Path
 ) -> None:

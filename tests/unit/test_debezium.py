@@ -440,6 +440,36 @@ def test_a_value_that_a_type_does_not_hold_is_refused_by_its_column(
     assert raised.value.column == "app.t.v"
 
 
+@pytest.mark.parametrize(
+    ("op", "after", "before"),
+    [
+        (ChangeOp.UPDATE, {"id": 1, "v": Decimal("1.50"), "w": 2}, None),
+        (ChangeOp.DELETE, None, {"id": 1, "w": 2}),
+    ],
+)
+def test_an_old_value_that_a_type_does_not_hold_is_left_out_and_counted(
+    op: ChangeOp, after: Row | None, before: Row | None
+) -> None:
+    columns = [
+        {"name": "id", "type": "integer"},
+        {"name": "v", "type": "decimal(9,2)"},
+        {"name": "w", "type": "integer"},
+    ]
+    table = {"name": "t", "kind": "table", "columns": columns, "primary_key": ["id"]}
+    classes = build_catalog(
+        database_from_json({"dialect": "postgresql", "schema": "app", "tables": [table]})
+    )
+    old = {"id": 1, "v": Decimal("NaN"), "w": 2}
+    changed = frozenset({"v"}) if op is ChangeOp.UPDATE else None
+    one = Change("app", "t", op, (("id", 1),), old, after, changed)
+    counted: list[str] = []
+    writer = EnvelopeWriter(WriteOptions(schemas_enable=False), classes, count=counted.append)
+    value = json.loads(writer.records(one, classes.classes[0])[0].value or b"")
+    assert (value["before"], value["op"]) == (before, "u" if changed else "d")
+    assert (value["after"] is None) == (after is None)
+    assert counted == ["old_unreadable app.t.v"]
+
+
 def of_value(type: str, value: Value, commit_time: datetime | None = None) -> dict[str, Any]:
     """The change event of an insert into a table with a column of this type, as JSON without
     schema.

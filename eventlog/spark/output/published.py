@@ -7,7 +7,9 @@ pieces in the stage that writes. So the files hold the bytes that a publisher wo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from typing import Any, Final
@@ -18,6 +20,7 @@ from eventlog.changes.format import Format
 from eventlog.changes.publishing import CurrentRows, EventWriter, Need, Publishing, read_whole_rows
 from eventlog.config.load import Config
 from eventlog.config.publishing import named_options, publish_options, value_options
+from eventlog.conversion import by_reason
 from eventlog.core.events import Decided, Outgoing, QueryBack, association_of, build_event
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError
@@ -75,8 +78,8 @@ def _read_options(
     return parse_options(kind, named, f"the backlog's {format.title}")
 
 
-def writer_of(job: Job) -> EventWriter[Any]:
-    """Return the writer of the job's events."""
+def writer_of(job: Job, count: Callable[[str], None] | None = None) -> EventWriter[Any]:
+    """Return the writer of the job's events; ``count`` is ``Publishing.count``."""
     url, log = parse_url(job.place.url), job.place.log
     layout = "documents" if job.output.file_layout == "documents" else "lines"
     database = url.database or url.username or ""
@@ -88,6 +91,8 @@ def writer_of(job: Job) -> EventWriter[Any]:
         file_layout=layout,
         utc_now=lambda: job.started,
     )
+    if count is not None:
+        publishing = replace(publishing, count=count)
     return format_named(job.output.format).publish(job.output.options, publishing)
 
 
@@ -100,7 +105,9 @@ def _needs_log_rows(job: Job) -> bool:
 
 def _pieces_writer(job: Job) -> RenderSent:
     """Return the function that makes the columns of events."""
-    writer, classes, is_parquet = writer_of(job), catalog(job), job.output.file_layout == "parquet"
+    left_out: list[str] = []
+    writer, classes = writer_of(job, left_out.append), catalog(job)
+    is_parquet = job.output.file_layout == "parquet"
 
     def write(
         events: Sequence[Outgoing],
@@ -123,6 +130,9 @@ def _pieces_writer(job: Job) -> RenderSent:
             return None, bad, counts
         flight = Flight(0, {}, origins=origins_of(log_rows.values()), current_rows=current_rows)
         pieces = writer.write(classes, flight, written)
+        for counter, number in by_reason(Counter(left_out)).items():
+            counts[counter] = counts.get(counter, 0) + number
+        left_out.clear()
         if Verdict in set(map(type, pieces)):
             several = list(zip(places, written, pieces, strict=True))
             for _, event, piece in several:
