@@ -38,7 +38,7 @@ from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import Life, life_of, signs_of_life, watched_over
 from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join_observers
-from eventlog.publisher.open_context import open_to_publish, open_unlocked
+from eventlog.publisher.open_context import open_to_publish, open_unlocked, refuse_post_poll
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
 from eventlog.publisher.waiting import StopRequest
@@ -90,6 +90,7 @@ def publish(
         return
     if dry:
         with open_unlocked(config, counters) as opened:
+            refuse_post_poll(config, opened.log)
             for document in dry_run(opened):
                 sys.stdout.write(document if document.endswith("\n") else document + "\n")
             warn_of_loopback(opened, counters.rows_loopback, "to be marked")

@@ -6,67 +6,10 @@ says the option by it.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
-_SQL_PIECE: Final = re.compile(
-    r"""
-    (?P<comment> --[^\n]*+ | /\*)
-    | [eE]'(?:[^'\\]|\\.|'')*+ (?: ' | (?P<escaped>))   # PostgreSQL: a backslash escapes
-    | '[^']*+' | "[^"]*+" | `[^`]*+`
-    | \$(?P<tag>(?:[^\W\d]\w*+)?)\$ (?: .*? \$(?P=tag)\$ | (?P<open>))
-    | \w[\w$]*+                         # a word, whose letters and dollars begin nothing
-    | \s++
-    | [^;'"`]
-    """,
-    re.DOTALL | re.VERBOSE,
-)
-_COMMENT_ENDS: Final = re.compile(r"/\*|\*/")
-
-
-def split_statements(sql: str) -> tuple[str, ...]:
-    """Return the statements of ``post-poll-stmt``: SQL split at ``;`` outside quotes and comments
-    (spec/event-log.md 9). Statements of only blanks and comments are left out.
-
-    Quotes are ``'``, ``"``, a backtick, and PostgreSQL's ``E''`` and ``$tag$``; comments ``--`` and
-    ``/* */``, which may be nested. Raises ValueError for a quote or comment that does not end.
-    """
-    statements, start, at, says = [], 0, 0, False
-    while at < len(sql):
-        if sql[at] == ";":
-            if says:
-                statements.append(sql[start:at])
-            at = start = at + 1
-            says = False
-            continue
-        piece = _SQL_PIECE.match(sql, at)
-        if piece is None or piece["open"] is not None or piece["escaped"] is not None:
-            raise ValueError(f"the quote at offset {at} does not end")
-        if piece["comment"] == "/*":
-            at = _end_of_comment(sql, at)
-            continue
-        says = says or not (piece["comment"] or piece[0].isspace())
-        at = piece.end()
-    if says:
-        statements.append(sql[start:])
-    return tuple(statement.strip() for statement in statements)
-
-
-def _end_of_comment(sql: str, begin: int) -> int:
-    """Return the offset behind a comment. If not all nested comments end, it is the offset behind
-    the first end, since comments nest in PostgreSQL only.
-    """
-    depth, first = 0, None
-    for mark in _COMMENT_ENDS.finditer(sql, begin):
-        depth += 1 if mark[0] == "/*" else -1
-        if mark[0] == "*/":
-            first = first or mark.end()
-        if depth == 0:
-            return mark.end()
-    if first is None:
-        raise ValueError(f"the comment at offset {begin} does not end")
-    return first
+from eventlog.sql.sql_text import split_statements
 
 
 def _comparator(text: str) -> str:

@@ -14,16 +14,19 @@ each parameter is taken over, or named with the reason for leaving it out. No pa
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from eventlog.config.driver_tags import DRIVER_TAGS
 from eventlog.config.jdbc_urls import jdbc_url
+from eventlog.config.post_poll import SAFE_WAYS, refused_statements
 from eventlog.config.settings import installed_options, installed_sections
 from eventlog.core.options import Option, toml
 from eventlog.errors import ConfigError, XdsError
+from eventlog.model import LogRow
+from eventlog.sql.log_table import LogTable, split_name
 from eventlog.xds.format import parse_document
 
 if TYPE_CHECKING:
@@ -388,6 +391,8 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
                 tag, f"{toml(_plain(text))} is not legal here{reason}; legal: {option.kind.legal}"
             )
             continue
+        if key == "post_poll_statements":
+            value = tuple(_safe_statements(value, values, parameters))
         if value != (option.default if option.idm is None else option.idm):
             yield Setting(section, key, value, tag)
         if key == "referential" and value == "dn":
@@ -406,6 +411,23 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
             "is not in the export: the guide prints 1 as its default, profile idm has referential "
             '= "value"; set "dn" if the receiver takes associations',
         )
+
+
+def _safe_statements(
+    statements: Sequence[str], values: Mapping[str, str], parameters: _Parameters
+) -> Iterator[str]:
+    """Yield the post-poll statements that lose no rows of the log, and refuse the others."""
+    name = values.get("log-table", installed_options("database")["log_table"].option.default)
+    with suppress(ConfigError):
+        schema, table = split_name(name)
+        log = LogTable(schema or values.get("sync-schema"), table, LogRow._fields)
+        refused = dict(refused_statements(statements, log))
+        for statement, reason in refused.items():
+            parameters.refuse(
+                f"post-poll-stmt {toml(_plain(statement))}", f"{reason}: {', '.join(SAFE_WAYS)}"
+            )
+        statements = [one for one in statements if one not in refused]
+    yield from statements
 
 
 def _scope(values: dict[str, str], parameters: _Parameters) -> None:

@@ -94,7 +94,7 @@ class Counters:
     with a warning about lost fractions.
 
     ``refused`` are the last rows that became E or F, so that rows that come again are counted as
-    put back.
+    put back. ``missing`` are rows in flight that are known to be gone.
     """
 
     rows_read: int = 0
@@ -108,6 +108,7 @@ class Counters:
     rows_empty: int = 0
     rows_loopback: int = 0
     rows_bad: int = 0
+    rows_missing: int = 0
     events_sent: int = 0
     documents_sent: int = 0
     answers_success: int = 0
@@ -121,6 +122,7 @@ class Counters:
     truncated: int = 0
     warned: set[str] = field(default_factory=set, compare=False)
     refused: dict[int, None] = field(default_factory=dict, compare=False)
+    missing: set[int] = field(default_factory=set, compare=False)
 
     @property
     def rows_published(self) -> int:
@@ -143,6 +145,12 @@ class Counters:
         self.refused.update(dict.fromkeys(record_ids))
         for record_id in list(islice(self.refused, max(0, len(self.refused) - _MOST_REFUSED))):
             del self.refused[record_id]
+
+    def note_missing(self, record_ids: Iterable[int]) -> list[int]:
+        """Remember recorded rows that are gone, and return those that were not known, ascending."""
+        new = sorted(set(record_ids) - self.missing)
+        self.missing.update(new)
+        return new
 
     def remark(self, remark: Remark) -> None:
         """Count a remark on a row; warn of lost fractions once for each column."""
@@ -401,6 +409,24 @@ def warn_at_start(context: Context) -> None:
             loopback_of_tables(options.driver_user or "", tables),
             ", ".join(LOOPBACK_WAYS_OUT),
         )
+
+
+def report_missing(context: Context, rows: int, first: int, last: int) -> None:
+    """Count rows that were read and are gone before their answer, and log an error
+    (spec/event-log.md 10). They are among the record_ids ``first`` to ``last``.
+    """
+    context.counters.rows_missing += rows
+    _log.error(
+        "%s of the log %s gone before the answer was recorded, among record_ids %d to %d: somebody "
+        "deletes rows that are not published. They may not have been sent, and what is deleted "
+        "before it is read leaves no trace at all. delete_from_log and `eventlog purge` delete "
+        "only what is done",
+        f"{number_of(rows, 'row')} {'is' if rows == 1 else 'are'}",
+        context.log,
+        first,
+        last,
+        extra={"code": "rows_missing"},
+    )
 
 
 def warn_of_loopback(context: Context, rows: int, done: str = "marked") -> None:

@@ -17,6 +17,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
@@ -26,7 +27,7 @@ from eventlog.core.event_ids import raised_at
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
-from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context
+from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context, report_missing
 from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
 from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
 from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
@@ -374,9 +375,11 @@ def _fly(
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
     """Return the record_ids of all rows that are in flight."""
-    return frozenset(
-        record_id for flight in flights for event in flight.events() for record_id in event.ids
-    )
+    return _ids_in(event for flight in flights for event in flight.events())
+
+
+def _ids_in(events: Iterable[Outgoing]) -> frozenset[int]:
+    return frozenset(record_id for event in events for record_id in event.ids)
 
 
 def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequence[int]) -> Marks:
@@ -487,6 +490,8 @@ def rebuild(
     flight = _numbered(context, flight)
     wanted = [event for event in flight.events() if not parking.is_waiting(event.object_id)]
     rebuilt = build_recorded(context, wanted)
+    if gone := context.counters.note_missing(rebuilt.missing):
+        report_missing(context, len(gone), gone[0], gone[-1])
     waiting = frozenset(
         event.event_id for event in wanted if not rebuilt.waiting.isdisjoint(event.ids)
     )
@@ -511,7 +516,7 @@ class Rebuilt(NamedTuple):
     ``decided`` has the group of each event with the decision of precedence at the first build; an
     empty group and no decision if no good row is left. ``bad`` (rows that fail the checks now) and
     ``log_rows`` (all rows read) are by record_id. ``waiting`` has the record_ids of rows whose
-    class is unavailable.
+    class is unavailable, ``missing`` those of rows that are gone from the log.
     """
 
     events: list[Outgoing]
@@ -520,6 +525,7 @@ class Rebuilt(NamedTuple):
     log_rows: dict[int, LogRow]
     remarks: Sequence[Remark]
     waiting: frozenset[int]
+    missing: frozenset[int] = frozenset()
 
 
 def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
@@ -527,10 +533,10 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     (spec/event-log.md 10).
     """
     ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
+    present = context.dialect.read_rows(context.connection, context.log, ranges)
+    missing = _ids_in(recorded).difference(map(itemgetter(0), present))
     log_rows = {
-        row.record_id: row
-        for row in context.dialect.read_rows(context.connection, context.log, ranges)
-        if row.status.rstrip() in context.ledger.statuses
+        row.record_id: row for row in present if row.status.rstrip() in context.ledger.statuses
     }
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))
@@ -560,7 +566,8 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
                 fates=fates,
             )
         )
-    return Rebuilt(events, decided, bad, log_rows, checked.remarks, frozenset(checked.waiting))
+    waiting = frozenset(checked.waiting)
+    return Rebuilt(events, decided, bad, log_rows, checked.remarks, waiting, missing)
 
 
 # --- dry run --------------------------------------------------------------------------------------

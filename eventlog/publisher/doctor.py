@@ -19,6 +19,7 @@ from sqlalchemy import Connection
 
 from eventlog.changes.publishing import Need, row_attributes
 from eventlog.config.load import Config, connection_url
+from eventlog.config.post_poll import SAFE_WAYS, refused_statements
 from eventlog.config.publishing import chosen_format
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
@@ -261,6 +262,13 @@ def _indexes(case: Case) -> Iterator[Finding]:
     yield from findings.judge_indexes(
         columns, case.log, case.dialect.quote, *mends, by_expression=by_expression
     )
+
+
+def _post_poll(case: Case) -> Iterator[Finding]:
+    statements = case.config.publisher.post_poll_statements
+    for statement, reason in refused_statements(statements, case.log):
+        text = f"post_poll_statements: {statement!r} {reason}; `publish` refuses to start"
+        yield doctor.error("post_poll", text, "take it out", *SAFE_WAYS)
 
 
 def _wake(case: Case) -> Iterator[Finding]:
@@ -621,6 +629,7 @@ LOG_CHECKS: Final[Checks] = {
     "dead rows": lambda case: findings.judge_storage(
         case.ask("storage", doctor.row), case.log_name, case.limits
     ),
+    "the post-poll statements": _post_poll,
     "the notification of changes": _wake,
     "open transactions": lambda case: doctor.judge_transactions(
         case.ask("transactions", doctor.OpenTransaction, limit=case.limits.shown), case.limits

@@ -26,7 +26,7 @@ from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable, check_rights
 from eventlog.sql.rows import count_queue, tail
-from eventlog.sql.windows import Queue, Window, to_ranges
+from eventlog.sql.windows import Queue, Ranges, Window, to_ranges
 
 Writers = frozenset[str] | None
 """Open transactions of others that have written the log; None = unknown, and no window may be
@@ -157,8 +157,9 @@ class Ledger(Protocol):
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
-    ) -> None:
-        """Record that rows are done, by their letters.
+    ) -> int:
+        """Record that rows are done, by their letters, and return how many of them are gone from
+        the log, as far as the ledger looks.
 
         With ``deletes`` rows S and W are deleted, except the ``retained`` ones, which become S.
         """
@@ -246,22 +247,50 @@ class StatusLedger:
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
-    ) -> None:
-        """Write one statement for each letter."""
+    ) -> int:
+        """Write one statement for each letter, and one more where fewer rows than that changed."""
         # A consumer that has not read the row would lose it (spec/event-log.md 13.4).
         deletes = deletes and not are_registered(conn, dialect, log)
-        removed = 0
+        removed = missing = 0
         for letter, record_ids in letters.items():
             ranges = to_ranges(sorted(record_ids))
             if ranges and deletes and letter in (Status.SUCCESS, Status.WARNING):
-                dialect.delete(conn, log, ranges)
+                deleted = dialect.delete(conn, log, ranges)
+                missing += _missing(conn, dialect, log, ranges, deleted, is_deleted=True)
                 removed = max(removed, ranges[-1][1])
             elif ranges:
-                dialect.mark(conn, log, letter, ranges)
+                missing += _mark(conn, dialect, log, letter, ranges)
         if retained:
-            dialect.mark(conn, log, Status.SUCCESS, to_ranges(sorted(retained)))
+            missing += _mark(conn, dialect, log, Status.SUCCESS, to_ranges(sorted(retained)))
         if removed:
             note_removed(conn, log, removed)
+        return missing
+
+
+def _mark(conn: Connection, dialect: Dialect, log: LogTable, letter: str, ranges: Ranges) -> int:
+    """Mark the rows of ranges, and return how many of them are gone."""
+    return _missing(conn, dialect, log, ranges, dialect.mark(conn, log, letter, ranges))
+
+
+def _missing(
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    ranges: Ranges,
+    changed: int,
+    *,
+    is_deleted: bool = False,
+) -> int:
+    """Return how many rows of ranges are gone, after a statement that ``changed`` the others;
+    ``is_deleted`` says that it has deleted them.
+
+    A row that was not changed may be there: somebody has given it another letter by hand.
+    """
+    rows = sum(last - first + 1 for first, last in ranges)
+    if changed >= rows:
+        return 0
+    present = len(dialect.read_columns(conn, log, ranges, ("record_id",)))
+    return rows - present - (changed if is_deleted else 0)
 
 
 def are_registered(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
@@ -393,14 +422,14 @@ class SetLedger:
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
-    ) -> None:
-        """Write one statement if there is a change.
+    ) -> int:
+        """Write one statement if there is a change. The log is not looked at.
 
         After a failure the caller calls ``recover``.
         """
         ranges = to_ranges(sorted(chain(retained, *letters.values())))
         if not ranges and not self.is_changed:
-            return
+            return 0
         self.followed.add(ranges)
         done, recent = self.followed.done, self.recent
         if recent is not None:
@@ -415,6 +444,7 @@ class SetLedger:
             self.recent, self.is_changed = RecordSet(), False
         else:
             consumers.write_recent(conn, dialect, log, self.consumer, recent)
+        return 0
 
 
 def ledger_of(consumer: str | None, begins: str = consumers.NOW) -> Ledger:

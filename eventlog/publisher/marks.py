@@ -19,7 +19,7 @@ from eventlog.core.checks import BadRow
 from eventlog.core.clock import monotonic
 from eventlog.core.events import Fates, Outgoing
 from eventlog.model import SUCCESS, Answer, Level, Status, Verdict
-from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.context import Context, Counters, report_missing
 from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
 from eventlog.publisher.flight import NO_ORIGINS, Flight, encode, rest_of
 from eventlog.publisher.sinks import Sink
@@ -91,9 +91,12 @@ class Marks:
         one statement.
         """
         connection, log, deletes = context.connection, context.log, context.options.delete_from_log
-        context.ledger.write(
+        missing = context.ledger.write(
             connection, context.dialect, log, self.letters, self.retained, deletes=deletes
         )
+        if missing:
+            record_ids = [*chain(self.retained, *self.letters.values())]
+            report_missing(context, missing, min(record_ids), max(record_ids))
         if self.errors:
             add_errors(connection, log, self.errors, context.ledger.consumer)
 

@@ -11,6 +11,7 @@ from functools import partial
 from sqlalchemy import Connection
 
 from eventlog.config.load import Config, connection_url, with_secrets_of_now
+from eventlog.config.post_poll import SAFE_WAYS, refused_statements
 from eventlog.config.publishing import insert_query_back
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import EventOptions
@@ -73,9 +74,11 @@ def open_to_publish(
     """Open a context as ``open_context`` does, and claim the place of the sink's documents for the
     log.
 
-    Raises the errors of ``open_context``, and ConfigError for a place of another owner.
+    Raises the errors of ``open_context``, and ConfigError for a place of another owner or a
+    post-poll statement that is refused.
     """
     with open_context(config, counters, used) as context:
+        refuse_post_poll(config, context.log)
         connection, log = context.connection, context.log
 
         def owner() -> Owner:
@@ -89,6 +92,15 @@ def open_to_publish(
         sink_named(config.sink.type).claim(config.sink.options, owner, newest_flight)
         connection.commit()
         yield context
+
+
+def refuse_post_poll(config: Config, log: LogTable) -> None:
+    """Raise ConfigError if a post-poll statement changes the log (spec/event-log.md 8.5)."""
+    for statement, reason in refused_statements(config.publisher.post_poll_statements, log):
+        raise ConfigError(
+            f"{config.sources['publisher.post_poll_statements']}: {statement!r} {reason}; take it "
+            f"out: {', '.join(SAFE_WAYS)}"
+        )
 
 
 @contextmanager

@@ -38,7 +38,7 @@ from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.core.events import Outgoing, QueryBack, asks_for_values, build_event, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
-from eventlog.publisher.context import Context, PublisherOptions
+from eventlog.publisher.context import Context, PublisherOptions, report_missing
 from eventlog.publisher.flight import NO_ORIGINS
 from eventlog.publisher.held_rows import HeldObjects, Hold
 from eventlog.publisher.ledger import QueueScan, Writers
@@ -335,9 +335,10 @@ def _whole_rows(
 def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
     """Return the rows of these record_ids that are not done yet, with their values."""
     fields = (*QUEUE_FIELDS, "status")
-    rows = context.dialect.read_columns(
-        context.connection, context.log, to_ranges(sorted(record_ids)), fields
-    )
+    ids = sorted(record_ids)
+    rows = context.dialect.read_columns(context.connection, context.log, to_ranges(ids), fields)
+    if len(rows) < len(ids):
+        report_missing(context, len(ids) - len(rows), ids[0], ids[-1])
     return [_queue_row(row) for row in rows if row[-1].rstrip(" ") in context.ledger.statuses]
 
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, replace
 from datetime import datetime, time, timedelta
@@ -22,9 +22,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from publishers import LONG, Inbox, configuration, make_log, settings, write
-from shared import wait_until
+from shared import Run, wait_until
 
-from eventlog.errors import DatabaseAway, FatalAnswer, ReceiverAway
+from eventlog.errors import DatabaseAway, EventlogError, FatalAnswer, ReceiverAway
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher import context as publisher_context
 from eventlog.publisher.context import Context, Counters, summary
@@ -215,6 +215,85 @@ def test_a_lost_connection_is_no_failed_statement(log: sa.Engine) -> None:
     with pytest.raises(DatabaseAway):
         once(log, post_poll_statements='["SELECT pg_terminate_backend(pg_backend_pid())"]')
     assert statuses(log) == {1: "S"}
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_one_that_empties_the_log_is_refused_at_the_start(
+    log: sa.Engine, run: Run, dry: bool
+) -> None:
+    write(log, 1)
+    statement = 'DELETE FROM /* all */ "public".EventLog'
+    flags = settings(log, post_poll_statements=json.dumps(["SELECT 1", statement]))
+    sets = [part for name, value in flags.items() for part in ("--set", f"{name}={value}")]
+    code, _, told = run(*sets, "publish", "--dry-run" if dry else "--once")
+    assert code == 2
+    assert "changes eventlog, the log: rows that are committed while" in told
+    assert "delete_from_log = true in [publisher]" in told
+    assert "eventlog purge" in told
+    assert statuses(log) == {1: "N"}
+
+
+@dataclass
+class Thief(Inbox):
+    """Deletes rows of the log while it answers."""
+
+    engine: sa.Engine | None = None
+    stolen: str = "record_id = 1"
+    level: Level = Level.SUCCESS
+
+    def send(self, document: Document) -> Answer:
+        assert self.engine is not None
+        with self.engine.begin() as conn:
+            conn.execute(sa.text(f"DELETE FROM eventlog WHERE {self.stolen}"))
+        return Answer(general=Verdict(self.level))
+
+
+@pytest.mark.parametrize("deletes", [False, True])
+def test_rows_that_are_gone_before_their_answer_are_told_and_counted(
+    log: sa.Engine, caplog: pytest.LogCaptureFixture, deletes: bool
+) -> None:
+    write(log, 1, 2, 3)
+    with open_context(configuration(log, delete_from_log=deletes), Counters()) as context:
+        publish_once(context, Thief(engine=log, stolen="record_id < 3"))
+    assert context.counters.rows_missing == 2
+    (line,) = [one for one in caplog.records if getattr(one, "code", "") == "rows_missing"]
+    assert "among record_ids 1 to 3" in line.getMessage()
+
+
+def test_rows_that_are_gone_while_they_wait_for_a_retry_are_told_once(
+    log: sa.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, 1, 2)
+    thief = Thief(engine=log, level=Level.RETRY)
+    with open_context(configuration(log), Counters()) as context:
+        for _ in range(2):  # the second process knows of the flight by its line
+            with suppress(EventlogError):
+                publish_once(context, thief)
+        assert context.counters.rows_missing == 1
+    assert statuses(log) == {2: "N"}
+    assert caplog.text.count("gone before the answer was recorded") == 1
+
+
+def test_rows_that_are_deleted_when_they_are_done_are_not_missing(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    with open_context(configuration(log, delete_from_log=True), Counters()) as context:
+        publish_once(context, Inbox())
+        assert statuses(log) == {}
+        assert context.counters.rows_missing == 0
+
+
+def test_rows_that_get_another_letter_by_hand_are_not_missing(log: sa.Engine) -> None:
+    write(log, 1, 2)
+
+    def judge(document: Document) -> Answer:
+        with log.begin() as conn:
+            conn.execute(sa.text("UPDATE eventlog SET status = 'X' WHERE record_id = 1"))
+        return Answer()
+
+    with open_context(configuration(log), Counters()) as context:
+        publish_once(context, Judge(judge=judge))
+        assert context.counters.rows_missing == 0
+    assert statuses(log) == {1: "X", 2: "S"}
 
 
 # Times of the day

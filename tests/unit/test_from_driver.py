@@ -110,6 +110,10 @@ DEFINITIONS = """<?xml version="1.0" encoding="UTF-8"?>
 """
 
 
+EMPTIES = "post-poll-stmt \"DELETE FROM indirect.eventlog WHERE status = 'S'\""
+"""The name under which a statement of ``TAGS`` is left out."""
+
+
 def taken(driver: DriverConfig) -> dict[str, object]:
     return {f"{one.section}.{one.key}": one.value for one in driver.settings}
 
@@ -134,10 +138,7 @@ class TestTags:
             "publisher.delete_from_log": True,
             "publisher.polling_interval": 60,
             "publisher.time_of_day": (datetime.time(6, 30), datetime.time(18)),
-            "publisher.post_poll_statements": (
-                "DELETE FROM indirect.eventlog WHERE status = 'S'",
-                "SELECT 1",
-            ),
+            "publisher.post_poll_statements": ("SELECT 1",),
             "publisher.query_limit": 1000,
             "publisher.heartbeat_interval": 10,
             "publisher.handle_future_events": True,
@@ -152,6 +153,7 @@ class TestTags:
             "database URL",
             "subscriber-options",
             "enable-refs of views",
+            EMPTIES,
         }
         assert found["enable-refs of views"].startswith("columns fk__... of views stay values")
         assert (
@@ -159,6 +161,29 @@ class TestTags:
             == "there is no subscriber channel (disable, key-gen-method)"
         )
         assert "state directory" in found["state-dir"]
+
+    def test_a_statement_that_empties_the_log_is_a_comment_with_the_reason(self) -> None:
+        driver = read_driver(TAGS.encode())
+        reason = reasons(driver)[EMPTIES]
+        assert reason.startswith("changes eventlog, the log: rows that are committed while")
+        assert "delete_from_log = true" in reason
+        assert reason.endswith("are done and old")
+        assert f"\n#   {EMPTIES}: {reason}\n" in toml_text(driver, "driver.xml")
+
+    @pytest.mark.parametrize(
+        ("name", "statement"),
+        [
+            ("direct.direct_process", "DELETE FROM direct.direct_process"),
+            ("process", "delete from direct.PROCESS"),
+            ("process", "TRUNCATE TABLE process_error"),
+        ],
+    )
+    def test_the_sample_of_the_guide_is_not_taken_over(self, name: str, statement: str) -> None:
+        export = TAGS.replace("indirect.eventlog</log-table>", f"{name}</log-table>")
+        start, end = export.index("<post-poll-stmt>"), export.index("</post-poll-stmt>")
+        export = f"{export[:start]}<post-poll-stmt>{statement}{export[end:]}"
+        export = export.replace(">indirect</sync-schema>", ">direct</sync-schema>")
+        assert "publisher.post_poll_statements" not in taken(read_driver(export.encode()))
 
     def test_the_file_is_an_eventlog_toml_of_profile_idm(self, tmp_path: Path) -> None:
         config = loaded(read_driver(TAGS.encode()), tmp_path)

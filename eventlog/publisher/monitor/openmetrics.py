@@ -41,6 +41,11 @@ _COUNTERS: Final = (
         "eventlog_rows_bad",
         "Rows that failed a check: status E, with a line in the error table.",
     ),
+    (
+        "rows_missing",
+        "eventlog_rows_missing",
+        "Rows that were read, and that were gone from the log before their answer was recorded.",
+    ),
     ("rows_loopback", "eventlog_rows_loopback", "Rows of the publisher's own database user."),
     (
         "rows_dropped",
