@@ -82,6 +82,13 @@ class DatabaseSettings:
         "parent tables and views that are classes; default: all of the schema",
         example=["usr", "grp"],
     )
+    record_id_sequence: str | None = option(
+        None,
+        TEXT,
+        "sequence that the triggers of a log of somebody else draw record_ids from, where the "
+        "column has no default; schema-qualified or in the schema of the log",
+        example="seq_log",
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -624,7 +624,9 @@ LOG_CHECKS: Final[Checks] = {
     "the revision of the log": _revision,
     "the indexes of the log": _indexes,
     "the sequence of record_id": lambda case: findings.judge_numberings(
-        case.ask("numberings", doctor.Numbering)
+        case.ask("numberings", doctor.Numbering),
+        case.log.column("record_id"),
+        must_be_known="concurrent_writers" in case.dialect.capabilities,
     ),
     "dead rows": lambda case: findings.judge_storage(
         case.ask("storage", doctor.row), case.log_name, case.limits

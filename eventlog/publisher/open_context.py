@@ -199,6 +199,7 @@ def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTab
         layout=settings.layout,
         column_map=settings.column_map,
         column_sort=settings.column_sort,
+        sequence=config.database.record_id_sequence,
     )
 
 

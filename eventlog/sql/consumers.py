@@ -111,7 +111,15 @@ def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
             "transactions have written it and are open, so that nobody knows when a gap in its "
             "numbers stays one; give this receiver a log of its own"
         )
-    for numbering in ask(conn, dialect, "numberings", Numbering, log):
+    numberings = ask(conn, dialect, "numberings", Numbering, log)
+    if not numberings and "concurrent_writers" in dialect.capabilities:
+        raise LogTableError(
+            f"the log {log} can have no consumers as long as nobody knows what numbers its rows: "
+            f"its column {log.column('record_id')} has no default, so its triggers do. Name their "
+            "sequence by record_id_sequence in [database]: it is then looked at whether it gives "
+            "its numbers one by one"
+        )
+    for numbering in numberings:
         if (
             numbering.cache > 1
             or numbering.increment < 1

@@ -136,6 +136,13 @@ class Dialect(SqlDatabase):
         ``is_zoned`` says that the column has a zone, and holds the moment itself.
         """
 
+    def next_number(self, schema: str | None, sequence: str) -> str:
+        """Return SQL of the next number of a sequence, in databases that have sequences."""
+        raise NotImplementedError
+
+    numbers_sorted_rows: bool = True
+    """True if a query that sorts its rows may draw ``next_number`` for each, in that order."""
+
     def bindable(self, sql: str) -> str:
         """Return SQL text as it stands in a statement with parameters."""
         return sql
@@ -704,7 +711,18 @@ def log_words(dialect: Dialect, log: LogTable, event_time_zone: str) -> Mapping[
         **columns,
         "now": now,
         **dialect.log_times(columns["event_time"], is_zoned=log.has_zoned_time),
+        **_number_words(dialect, log, columns["record_id"]),
     }
+
+
+def _number_words(dialect: Dialect, log: LogTable, record_id: str) -> Mapping[str, str]:
+    """Return the words ``number_column`` and ``number`` of an INSERT: record_id and its value, with
+    commas behind them; empty if the column numbers itself.
+    """
+    if log.sequence is None:
+        return {"number_column": "", "number": ""}
+    number = dialect.bindable(dialect.next_number(*log.sequence))
+    return {"number_column": f"{record_id}, ", "number": f"{number}, "}
 
 
 def is_letter(status: str) -> bool:

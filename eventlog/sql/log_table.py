@@ -29,7 +29,9 @@ class LogTable:
     """A log table with its columns found. ``columns`` are the real names in the order of
     ``LogRow``'s fields.
 
-    ``types`` are the types of the columns, empty if unknown. ``max_identifier`` (bytes) is the
+    ``types`` are the types of the columns, empty if unknown. ``sequence`` is the schema and name of
+    the sequence that the triggers of somebody else draw record_ids from, None = the column numbers
+    itself, or nobody knows. ``max_identifier`` (bytes) is the
     database's, for the companions' names. ``upper`` says that those end in upper case, since the
     database keeps unquoted names so.
     """
@@ -40,6 +42,7 @@ class LogTable:
     types: tuple[ColumnType, ...] = ()
     max_identifier: int = 63
     upper: bool = False
+    sequence: tuple[str | None, str] | None = None
 
     def column(self, field: str) -> str:
         """Return the real name of the column that holds a field of ``LogRow``."""
@@ -252,13 +255,15 @@ def locate_log(
     layout: str = "2.x",
     column_map: Mapping[str, str] | None = None,
     column_sort: str = "bytes",
+    sequence: str | None = None,
 ) -> LogTable:
     """Return the log table with its columns and companions, whatever this session's rights on it.
 
     ``name`` may be ``schema.table``; otherwise the table is searched in ``schema``, by default the
     connection's current one: exactly, then without case. ``layout``, ``column_map`` and
-    ``column_sort`` are as in ``find_columns``. Raises LogTableError that names the missing table
-    or column, ConfigError for an invalid name.
+    ``column_sort`` are as in ``find_columns``. ``sequence`` is the option ``record_id_sequence``.
+    Raises LogTableError that names the missing table, column or sequence, ConfigError for an
+    invalid name.
     """
     inspector = sa.inspect(conn)
     refuse_schema(dialect, schema)
@@ -293,7 +298,40 @@ def locate_log(
     types = {column.name: column.type for column in columns}
     log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
     _refuse_without_companions(inspector, schema, log)
+    if sequence is not None:
+        log = replace(log, sequence=_find_sequence(dialect, inspector, log, sequence))
     return log
+
+
+def _find_sequence(
+    dialect: Dialect, inspector: sa.Inspector, log: LogTable, name: str
+) -> tuple[str | None, str]:
+    """Return the schema and name of the sequence of record_ids that the configuration names
+    (spec/event-log.md 9.1).
+
+    Raises LogTableError if there is none, or if the column does not take its numbers.
+    """
+    option = f"record_id_sequence = {name!r}"
+    if "sequences" not in dialect.capabilities:
+        raise LogTableError(f"{option}: {dialect.name} has no sequences; take the option out")
+    own_schema, sequence = split_name(name)
+    schema = log.schema if own_schema is None else own_schema
+    record_id = log.column("record_id")
+    for column in inspector.get_columns(log.name, log.schema):
+        if dialect.spelled(column["name"]) == record_id and column.get("identity", {}).get(
+            "always"
+        ):
+            raise LogTableError(
+                f"{option}: the column {record_id} of the log {log} numbers itself (GENERATED "
+                "ALWAYS AS IDENTITY), and takes no other numbers; take the option out"
+            )
+    found = match_name(sequence, [*map(dialect.spelled, inspector.get_sequence_names(schema))])
+    if found is None:
+        raise LogTableError(
+            f"{option}: there is no such sequence in schema {schema!r}; name the one that the "
+            f"triggers draw record_ids of the log {log} from"
+        )
+    return schema, found
 
 
 def _find_table(

@@ -224,7 +224,7 @@ def requeue_loopback(
         return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
 
     record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
-    is_own = sa.func.rtrim(perpetrator, " ") == user
+    is_own = sa.func.rtrim(perpetrator) == user
     is_success = column_of(log, "status") == Status.SUCCESS
     chosen = sa.and_(is_own, is_success, record_id > 0, *_within(log, ids))
     again = judge_all(read_objects(conn, log, chosen), judged, force=force)
@@ -275,7 +275,7 @@ def read_objects(
     # which may say that the log is empty. Before version 23, Oracle accepts no condition as a
     # column.
     is_chosen = sa.case((chosen, _ONE), else_=_ZERO)
-    is_own = sa.case((sa.func.rtrim(perpetrator, " ") == own_user, _ONE), else_=_ZERO)
+    is_own = sa.case((sa.func.rtrim(perpetrator) == own_user, _ONE), else_=_ZERO)
     names = [table_name, table_key]
     addressed = column_of(log, "record_id") > 0
     columns = (
@@ -431,13 +431,33 @@ def _copy(
                 .order_by(column_of(log, "record_id"))
             )
             inserted = conn.execute(
-                sa.insert(rows_of(log)).from_select(
-                    [column_of(log, field) for field in values], copies
-                ),
+                _insert_copies(conn, log, values, copies),
                 execution_options={"preserve_rowcount": True},
             )
             total += inserted.rowcount
     return total
+
+
+def _insert_copies(
+    conn: Connection,
+    log: LogTable,
+    values: Mapping[str, sa.ColumnElement[Any]],
+    copies: sa.Select[Any],
+) -> sa.Insert:
+    """Return the statement that logs the rows of a sorted query of these fields, each with the next
+    number if the column does not number itself (spec/event-log.md 9.1).
+    """
+    fields = [*values]
+    if log.sequence is not None:
+        dialect = load_dialect(conn.dialect.name)
+        number: sa.ColumnElement[Any] = sa.literal_column(dialect.next_number(*log.sequence))
+        if dialect.numbers_sorted_rows:
+            copies = copies.with_only_columns(number, *values.values())
+        else:
+            named = copies.with_only_columns(*(one.label(field) for field, one in values.items()))
+            copies = sa.select(number, *named.subquery("sorted").c)
+        fields.insert(0, "record_id")
+    return sa.insert(rows_of(log)).from_select([column_of(log, field) for field in fields], copies)
 
 
 # --- the companions -------------------------------------------------------------------------------

@@ -84,6 +84,44 @@ def test_a_log_from_its_making_to_its_end(usr_platform: Platform, command, tmp_p
     assert command("status")[0] != 0
 
 
+def test_a_log_whose_triggers_number_its_rows_is_read_and_written(  # type: ignore[no-untyped-def]
+    usr_platform: Platform, command
+) -> None:
+    """The layout 3.5 of the vendor, with numeric columns and names of its own."""
+    usr_platform.needs("sequences")
+    usr_platform.run(
+        "CREATE SEQUENCE ids START WITH 7",
+        "CREATE TABLE theirs (rid decimal(20) NOT NULL PRIMARY KEY, tkey {string}, st char(1), "
+        "typ decimal(4), tim {timestamp}, who {string}, tab {string}, col {string}, o {text}, "
+        "n {text})",
+        "INSERT INTO usr VALUES (1, 'Jack', NULL, {aaaa})",
+        "INSERT INTO theirs (rid, tkey, st, typ, tab) VALUES (5, 'idu=1', 'N', 6, 'usr')",
+        "INSERT INTO theirs (rid, tkey, st, typ, tab, who) VALUES (6, 'idu=1', 'S', 6, 'usr', 'me')",
+    )
+    url = usr_platform.engine.url.render_as_string(hide_password=False)
+    place = {"url": url, "log_table": "theirs"}
+    usr_platform.settings = {
+        "database": place,
+        "publisher": {"layout": "3.5", "allow_loopback": True, "driver_user": "me"},
+    }
+    usr_platform.config()
+    assert command("db", "upgrade", "--companions-only")[0] == 0
+    assert command("resync", "usr")[0] != 0
+    usr_platform.settings["database"] = {**place, "record_id_sequence": "ids"}
+    usr_platform.config()
+    assert json.loads(command("show", "5", "--json")[1])["row"]["event_type"] == 6
+    code, documents = command("publish", "--once")
+    assert (code, 'event-id="5"' in documents) == (0, True)
+    assert command("resync", "usr", "--resume")[0] == 0
+    assert command("requeue", "--ids", "5", "--status", "S")[0] == 0
+    assert command("requeue", "--loopback")[0] == 0
+    with usr_platform.engine.connect() as conn:
+        rows = conn.exec_driver_sql("SELECT rid, typ, st FROM theirs ORDER BY rid").all()
+    assert [(int(rid), int(typ), st) for rid, typ, st in rows] == [
+        (5, 6, "S"), (6, 6, "S"), (7, 5, "N"), (8, 6, "N"), (9, 6, "N"),
+    ]  # fmt: skip
+
+
 def test_a_resync_goes_on_where_it_stopped(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]
     usr_platform.run(*(f"INSERT INTO keyed VALUES ({n}, 'k{n % 3}')" for n in range(7)))
     usr_platform.rows()

@@ -449,6 +449,71 @@ def test_a_second_process_of_a_consumer_is_told_that_it_runs(log: sa.Engine) -> 
         pass
 
 
+@pytest.fixture
+def numbered_log(pg_log: sa.Engine) -> sa.Engine:
+    """A log whose triggers draw record_ids themselves, by a sequence of which a session keeps 20
+    numbers.
+    """
+    execute(
+        pg_log,
+        "ALTER TABLE eventlog ALTER record_id DROP IDENTITY; CREATE SEQUENCE ids CACHE 20",
+    )
+    return pg_log
+
+
+def draw(connection: sa.Connection, key: int) -> None:
+    """A row as the vendor's triggers write it."""
+    connection.exec_driver_sql(
+        "INSERT INTO eventlog (record_id, event_type, table_name, table_key) "
+        f"VALUES (nextval('ids'), 4, 'usr', 'idu={key}')"
+    )
+    connection.commit()
+
+
+def test_a_log_whose_numbering_is_not_known_is_refused(numbered_log: sa.Engine) -> None:
+    with (
+        pytest.raises(LogTableError, match=r"Name their sequence by record_id_sequence"),
+        opened(consumer(numbered_log)),
+    ):
+        pass
+
+
+def test_the_sequence_that_is_named_is_looked_at_and_loses_no_row(numbered_log: sa.Engine) -> None:
+    config = consumer(numbered_log, database__record_id_sequence="IDS")
+    with pytest.raises(LogTableError, match="keeps 20 numbers a session"), opened(config):
+        pass
+    execute(numbered_log, "ALTER SEQUENCE ids CACHE 1")
+    sink = Collecting()
+    with opened(config) as context, numbered_log.connect() as a, numbered_log.connect() as b:
+        for session, key in ((a, 1), (b, 2), (a, 3)):
+            draw(session, key)
+            publish_once(context, sink)
+    assert len(sink.event_ids) == len(set(sink.event_ids)) == 3
+
+
+@pytest.mark.parametrize(
+    ("ddl", "name", "why"),
+    [
+        ("SELECT 1", "nowhere.ids", "there is no such sequence in schema 'nowhere'"),
+        ("DROP SEQUENCE ids", "ids", "there is no such sequence in schema 'public'"),
+        (
+            "ALTER TABLE eventlog ALTER record_id ADD GENERATED ALWAYS AS IDENTITY",
+            "ids",
+            "numbers itself",
+        ),
+    ],
+)
+def test_a_sequence_that_is_named_has_to_number_the_rows(
+    numbered_log: sa.Engine, ddl: str, name: str, why: str
+) -> None:
+    execute(numbered_log, ddl)
+    with (
+        pytest.raises(LogTableError, match=why),
+        opened(configuration(numbered_log, database__record_id_sequence=name)),
+    ):
+        pass
+
+
 def test_a_sequence_with_a_cache_is_refused(pg_log: sa.Engine) -> None:
     execute(pg_log, "ALTER TABLE eventlog ALTER record_id SET CACHE 20")
     with pytest.raises(LogTableError, match="keeps 20 numbers a session"), opened(consumer(pg_log)):

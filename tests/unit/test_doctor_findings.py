@@ -71,7 +71,17 @@ def test_clocks_are_compared_as_far_as_the_answer_allows(
 def test_a_sequence_is_told_with_what_brings_its_numbers_into_order(
     facts: Numbering, codes: list[tuple[str, str]]
 ) -> None:
-    assert [(one.code, *one.mend) for one in judge_numberings([facts])] == codes
+    found = judge_numberings([facts], "record_id", must_be_known=True)
+    assert [(one.code, *one.mend) for one in found] == codes
+
+
+@pytest.mark.parametrize(("must_be_known", "codes"), [(True, ["sequence_unknown"]), (False, [])])
+def test_a_numbering_that_nobody_knows_is_told_where_several_write(
+    must_be_known: bool, codes: list[str]
+) -> None:
+    found = [*judge_numberings([], "rid", must_be_known=must_be_known)]
+    assert [one.code for one in found] == codes
+    assert all("the column rid has no default" in one.text for one in found)
 
 
 @pytest.mark.parametrize(

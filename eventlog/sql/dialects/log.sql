@@ -19,5 +19,5 @@ WHERE {has_status} AND {record_id} BETWEEN :first AND :last
 
 -- name: write_key
 -- An object as a query-back row of a resync. Somebody else's log may have a default for the perpetrator.
-INSERT INTO {log} ({status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key})
-VALUES ('N', :event_type, {new_time}, NULL, :class_name, :table_key)
+INSERT INTO {log} ({number_column}{status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key})
+VALUES ({number}'N', :event_type, {new_time}, NULL, :class_name, :table_key)

@@ -245,6 +245,7 @@ def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
         "log_schema": log.schema,
         "log_name": log.name,
         "record_id_column": log.column("record_id"),
+        "numbers": None if log.sequence is None else dialect.qualified(*log.sequence),
         "marker": f" log {sql_name}",  # the end of the comments in our triggers
     }
 

@@ -116,10 +116,22 @@ def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bo
     return plain in (f"{status}='N'", f"{quote(status)}='N'")
 
 
-def judge_numberings(numberings: Iterable[Numbering]) -> Iterator[Finding]:
-    """Judge the sequence of record_id: it has to ascend in the order of the requests
-    (spec/triggers.md 7).
+def judge_numberings(
+    numberings: Collection[Numbering], record_id: str, *, must_be_known: bool
+) -> Iterator[Finding]:
+    """Judge the sequence of record_id, the name of a column: it has to ascend in the order of the
+    requests (spec/triggers.md 7).
+
+    ``must_be_known`` says that several transactions draw numbers at the same time.
     """
+    if must_be_known and not numberings:
+        yield warning(
+            "sequence_unknown",
+            f"nobody knows what numbers the rows: the column {record_id} has no default, so the "
+            "triggers of somebody else do. A sequence with a cache sends changes of one row in the "
+            "wrong order, consumers and streams are refused, and resync and requeue cannot insert",
+            'record_id_sequence = "..." in [database], the sequence that the triggers draw from',
+        )
     for sequence in numberings:
         if sequence.cache > 1:
             yield error(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
@@ -45,6 +46,8 @@ _TYPES = tuple(
     for field in LogRow._fields
 )
 _LOG = LogTable(LOG.schema, LOG.name, LOG.columns, _TYPES, 128, True)
+NUMBERED = replace(LOG, sequence=("APP", "SEQ_LOG"))
+"""A log of somebody else, whose triggers draw the numbers of its rows."""
 _ROW = LogRow(1, "N", 2, "2026-05-06 07:08:09.000000", "U", "USR", "IDU=1", "FNAME", "a", "b")
 _KNOWN = Selection("USR", EventType.INSERT_ROW_QUERY_BACK)
 
@@ -72,7 +75,11 @@ def _rows() -> Mapping[str, Run]:
             rows.requeue(conn, LOG, "EFWS", force=True),
             rows.requeue(conn, LOG, "EF", dry=True),
         ],
+        "copy": lambda conn: rows._copy(conn, NUMBERED, [1, 2, 4], {4}, {"status": rows._NEW}),
         "read_objects": lambda conn: list(rows.read_objects(conn, LOG, _is("E"), "ANN")),
+        "write_keys": lambda conn: DIALECT.write_keys(
+            conn, NUMBERED, Selection("USR", EventType.DELETE_ROW), ["IDU=1"]
+        ),
         "requeue_loopback": lambda conn: [
             rows.requeue_loopback(conn, LOG, "ANN", _ALL),
             rows.requeue_loopback(conn, LOG, "ANN", force=True, dry=True),

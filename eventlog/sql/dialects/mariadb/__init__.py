@@ -111,7 +111,14 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
 
     def log_field(self, field: str, column: str, column_type: ColumnType | None) -> str:
         if field in ("record_id", "event_type"):
-            return column
+            if column_type is None or column_type.bits:
+                return column
+            # DECIMAL, which the driver gives as such: a number that is no BIGINT is no event type
+            is_short = f"{column} BETWEEN {-self.last_record_id} AND {self.last_record_id}"
+            return (
+                f"CASE WHEN {is_short} THEN CAST({column} AS SIGNED) "
+                f"WHEN {column} IS NOT NULL THEN 0 END"
+            )
         kind = ColumnType(Kind.TIMESTAMP if field == "event_time" else Kind.CHARACTER)
         return self.value_text(Column(field, column_type or kind), column)
 
@@ -211,6 +218,9 @@ class MariaDB(MariaDBSessions, MariaDBObjects):
 
     def drop_after_companions(self, log: LogTable) -> list[str]:
         return [f"DROP SEQUENCE IF EXISTS {self.quote(log.flight_sequence)}"]
+
+    def next_number(self, schema: str | None, sequence: str) -> str:
+        return f"NEXTVAL({self.qualified(schema, sequence)})"
 
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         return int(

@@ -20,7 +20,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mariadb.text import USER, bindable, in_text, quote_identifier
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import fetch, statements
+from eventlog.sql.statements import fetch, qualified, statements
 
 _SQL_MODE: Final = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
 """The SQL mode of sessions: names in double quotes, as in the other databases; a value that does
@@ -349,14 +349,17 @@ def _numberings(conn: Connection, log: LogTable) -> Iterator[Numbering]:
     ((increment, offset),) = fetch(
         conn, "SELECT @@GLOBAL.auto_increment_increment, @@GLOBAL.auto_increment_offset", {}
     )
-    name = f"{quote_identifier(log.name)} (AUTO_INCREMENT)"
+    name, step, cycles = f"{quote_identifier(log.name)} (AUTO_INCREMENT)", 0, False
+    if log.sequence is not None:  # its cache is the server's
+        name = qualified(*log.sequence, quote_identifier)
+        ((step, cycles),) = fetch(conn, f"SELECT increment, cycle_option FROM {name}", {})  # noqa: S608
     disorder = None
-    if int(increment) > 1:
+    if not step and int(increment) > 1:
         disorder = (
             f"counts in steps of {increment} from {offset} on, as where several servers are written"
         )
     mend = "let applications write one server alone, and SET GLOBAL auto_increment_increment = 1"
-    yield Numbering(name, 1, 1, False, disorder, mend)
+    yield Numbering(name, 1, int(step) or 1, bool(cycles), disorder, mend)
 
 
 def _indexes(conn: Connection, log: LogTable) -> Answer:

@@ -209,6 +209,11 @@ class Oracle(OracleSessions, OracleObjects):
     def drop_after_companions(self, log: LogTable) -> list[str]:
         return [_drop_sequence(text.qualified(log.schema, log.flight_sequence))]
 
+    def next_number(self, schema: str | None, sequence: str) -> str:
+        return f"{text.qualified(schema, sequence)}.NEXTVAL"
+
+    numbers_sorted_rows = False
+
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         sequence = text.qualified(log.schema, log.flight_sequence)
         return int(conn.exec_driver_sql(f"SELECT {sequence}.NEXTVAL FROM DUAL").scalar_one())  # noqa: S608 - quoted

@@ -473,10 +473,11 @@ _NO_COLUMN: Final = 904
 
 
 def _numberings(conn: Connection, log: LogTable) -> list[Numbering]:
-    """Return the sequence that gives record_ids, if it is the one that `eventlog db upgrade` makes
-    (spec/triggers.md 7).
+    """Return the sequence that gives record_ids: the one that the configuration names, or the one
+    that `eventlog db upgrade` makes (spec/triggers.md 7).
     """
-    names = {"owner": log.schema, "name": log.own_name(NUMBERS)}
+    owner, own_name = log.sequence or (log.schema, log.own_name(NUMBERS))
+    names = {"owner": owner, "name": own_name}
     answer = []
     for owner, name, cache, step, cycles, ordered, of_session in fetch(
         conn, _SQL["numberings"], names

@@ -254,6 +254,9 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             f"CREATE SEQUENCE {sequence} AS BIGINT CACHE 1",
         ]
 
+    def next_number(self, schema: str | None, sequence: str) -> str:
+        return f"nextval({literal(qualified(schema, sequence))}::pg_catalog.regclass)"
+
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         name = {"name": qualified(log.schema, log.flight_sequence)}
         return int(

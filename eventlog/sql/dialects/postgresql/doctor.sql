@@ -63,7 +63,7 @@ CREATE INDEX CONCURRENTLY {reading_index} ON {log} ({record_id}) WHERE {status} 
 CREATE UNIQUE INDEX CONCURRENTLY ON {log} ({record_id});
 
 -- name: numberings
--- The sequences that number the rows: of an identity or serial column, or named by its default.
+-- The sequences that number the rows: of an identity or serial column, named by its default, or by record_id_sequence.
 SELECT format('%I.%I', n.nspname, c.relname) AS name, s.seqcache AS cache, s.seqincrement AS increment,
        s.seqcycle AS cycles
 FROM pg_catalog.pg_sequence s
@@ -81,7 +81,9 @@ WHERE s.seqrelid IN (
     JOIN pg_catalog.pg_attribute a ON a.attrelid = f.adrelid AND a.attnum = f.adnum
     JOIN pg_catalog.pg_depend d ON d.classid = 'pg_catalog.pg_attrdef'::regclass AND d.objid = f.oid
     WHERE f.adrelid = to_regclass(:log) AND a.attname = :record_id_column
-      AND d.refclassid = 'pg_catalog.pg_class'::regclass)
+      AND d.refclassid = 'pg_catalog.pg_class'::regclass
+    UNION ALL
+    SELECT to_regclass(CAST(:numbers AS text)))
 ORDER BY 1;
 
 -- name: inflight

@@ -154,7 +154,7 @@ ORDER BY 1
 
 -- name: write_keys
 -- Objects as query-back rows of a resync, in the order of their keys.
-INSERT INTO {log} ({status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key})
-SELECT 'N', %(event_type)s::smallint, {new_time}, NULL, %(class_name)s::text, k.table_key
+INSERT INTO {log} ({number_column}{status}, {event_type}, {event_time}, {perpetrator}, {table_name}, {table_key})
+SELECT {number}'N', %(event_type)s::smallint, {new_time}, NULL, %(class_name)s::text, k.table_key
 FROM unnest(%(keys)s::text[]) WITH ORDINALITY AS k (table_key, n)
 ORDER BY k.n
