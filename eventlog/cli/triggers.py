@@ -60,7 +60,7 @@ from eventlog.sql import resync as batches
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
-from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
+from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan, of_missing_log
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import WatchedTable
 
@@ -494,6 +494,8 @@ def _plan(
         raise together(list(refused.values()))
     else:
         planned = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
+        tables = dialect.triggers.tables_of(conn, log)
+        planned = replace(planned, warnings=tuple(of_missing_log(log, tables)))
     said = declared.config.warnings[len(config.warnings) :]
     warnings = (*said, *planned.warnings, *_view_references(declared.config, catalog))
     return replace(planned, warnings=warnings), catalog

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from platforms import STYLES, Platform
+from shared import Run
 from trigger_log import downgrade, upgrade
 
 from eventlog.cli.context import transaction
@@ -119,6 +120,41 @@ def test_another_style_replaces_the_triggers(usr_platform: Platform, style: str)
     assert kinds(usr_platform, {**USR, "style": style})[0] == "replace"
     usr_platform.watch("usr", style)
     assert kinds(usr_platform, {**USR, "style": style}) == ["unchanged", "unchanged"]
+
+
+def test_the_plan_names_the_tables_whose_triggers_write_a_log_that_is_gone(
+    usr_platform: Platform, run: Run
+) -> None:
+    usr_platform.watch("usr")
+    usr_platform.run("DROP TABLE eventlog")
+    usr_platform.watches = [USR]
+    usr_platform.config()
+    command = "--config", str(usr_platform.place / "eventlog.toml"), "triggers"
+    code, out, _ = run(*command, "plan")
+    assert (code, "usr has triggers that write" in out) == (0, True)
+    assert run(*command, "apply")[0] == 1
+
+
+def test_triggers_of_a_renamed_log_are_replaced_and_each_change_is_logged_once(
+    usr_platform: Platform,
+) -> None:
+    usr_platform.watch("usr")
+    for of_log in ("", "_error", "_inflight", "_epoch"):
+        usr_platform.run(f"ALTER TABLE eventlog{of_log} RENAME TO journal{of_log}")
+    usr_platform.watches = [USR]
+    usr_platform.settings["database"] = {
+        "url": usr_platform.engine.url.render_as_string(hide_password=False),
+        "log_table": "journal",
+    }
+    with transaction(usr_platform.config()) as (conn, dialect):
+        plan = planned_triggers(conn, dialect, usr_platform.config())
+        assert [action.kind for action in plan.changes] == ["replace", "replace"]
+        assert all("which is gone" in action.reason for action in plan.changes)
+        dialect.triggers.apply(conn, plan)
+        assert not planned_triggers(conn, dialect, usr_platform.config()).changes
+    usr_platform.run("INSERT INTO usr (idu, fname) VALUES (1, 'a')")
+    with usr_platform.engine.connect() as conn:
+        assert conn.exec_driver_sql("SELECT count(*) FROM journal").scalar_one() == 1
 
 
 def test_what_is_no_longer_watched_is_dropped(usr_platform: Platform) -> None:

@@ -19,11 +19,15 @@ import sqlalchemy as sa
 from publishers import install, session, write_config
 from shared import execute, fetch, url_of, wait_until
 
-from eventlog.cli.context import reading
+from eventlog.cli.context import reading, transaction
 from eventlog.cli.status import drift
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
+from eventlog.model import LogRow
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.open_context import find_log
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.triggers import TriggerPlan
 
 CAPTURES = ("row", "statement")
 Logged = tuple[int, str, str | None, str | None, str | None]
@@ -357,6 +361,136 @@ def test_a_table_whose_schema_was_renamed_is_written_on(
             (6, "id=1", None, None, None)
         ]
         assert writer.logged("INSERT INTO people.usr VALUES (2)") == [(5, "id=2", None, None, None)]
+
+
+MOVES = {
+    "the schema is renamed": (
+        "hr",
+        "hr.eventlog",
+        ["ALTER SCHEMA hr RENAME TO people"],
+        ("people", "people.eventlog"),
+    ),
+    "the schema of the log is renamed": (
+        "hr",
+        "log.eventlog",
+        ["ALTER SCHEMA log RENAME TO journal"],
+        ("hr", "journal.eventlog"),
+    ),
+}
+
+
+def of_log(
+    database: sa.Engine, directory: Path, schema: str, log: str, *watches: dict[str, Any]
+) -> Config:
+    where = {"schema_name": schema, "log_table": log}
+    return load(write_config(directory, url_of(database), watches, database=where), {})
+
+
+def plan_of(config: Config) -> TriggerPlan:
+    with reading(config) as (conn, dialect):
+        return planned_triggers(conn, dialect, config)
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_again(
+    database: sa.Engine, tmp_path: Path, move: str
+) -> None:
+    schema, log, moved, now = MOVES[move]
+    execute(
+        database,
+        "CREATE SCHEMA hr",
+        "CREATE SCHEMA log",
+        "CREATE TABLE hr.usr (id integer PRIMARY KEY, name text)",
+        "CREATE TABLE hr.phone (id integer REFERENCES hr.usr, no text, UNIQUE (id, no))",
+        "CREATE TABLE hr.part (id integer PRIMARY KEY, name text) PARTITION BY LIST (id)",
+        "CREATE TABLE hr.part_1 PARTITION OF hr.part FOR VALUES IN (1)",
+    )
+    watches = {"table": "usr"}, {"table": "part", "capture": "row"}
+    config = of_log(database, tmp_path, schema, log, *watches)
+    install(config)
+    with transaction(config) as (conn, dialect):
+        planned = planned_triggers(conn, dialect, config)
+        dialect.triggers.record(conn, find_log(conn, dialect, config), planned)
+    names = tuple(triggers_of(database))
+    execute(database, *moved)
+    config = of_log(database, tmp_path, *now, *watches)
+    writes = (
+        f"INSERT INTO {now[0]}.usr VALUES (1, 'a')",
+        f"INSERT INTO {now[0]}.phone VALUES (1, '2')",
+        f"INSERT INTO {now[0]}.part VALUES (1, 'b')",
+        f"TRUNCATE {now[0]}.part_1",
+    )
+    for write in (writes[0], writes[2]):
+        with pytest.raises(sa.exc.ProgrammingError, match="does not exist"):
+            execute(database, write)
+    plan = plan_of(config)
+    quoted = ".".join(f'"{part}"' for part in log.split("."))
+    assert {(action.kind, action.reason) for action in plan.changes} == {
+        (
+            "replace",
+            f"its triggers were made for {quoted}, which is gone: writes to the table fail until "
+            "they are applied",
+        )
+    }
+    assert (len(plan.changes), plan.gaps) == (3, ())
+    install(config)
+    assert (triggers_of(database), plan_of(config).changes) == (list(names), ())
+    execute(database, *writes)
+    assert fetch(
+        database,
+        f"SELECT event_type, table_name, column_name, new_value FROM {now[1]} ORDER BY record_id",
+    ) == [
+        (1, "usr", "name", "a"),
+        (2, "usr", "phone.no", "2"),
+        (1, "part", "name", "b"),
+        (4, "part", None, None),
+    ]
+
+
+def triggers_of(database: sa.Engine) -> list[Any]:
+    """The triggers that log, by table, each with its function."""
+    return fetch(
+        database,
+        "SELECT c.relname, t.tgname, p.proname FROM pg_trigger t JOIN pg_class c ON c.oid = "
+        "t.tgrelid JOIN pg_proc p ON p.oid = t.tgfoid WHERE t.tgname LIKE '\\_tgr%' AND "
+        "p.proname NOT LIKE '%\\_wake' ORDER BY 1, 2, 3",
+    )
+
+
+def test_triggers_of_another_log_that_is_gone_are_left_to_it_and_told(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(database, "CREATE SCHEMA hr", "CREATE TABLE hr.usr (id integer PRIMARY KEY, name text)")
+    logs = "hr.eventlog", "hr.audit"
+    for log in logs:
+        install(of_log(database, tmp_path, "hr", log, {"table": "usr"}))
+    execute(database, "ALTER SCHEMA hr RENAME TO people")
+    first, second = (
+        of_log(database, tmp_path, "people", log.replace("hr", "people"), {"table": "usr"})
+        for log in logs
+    )
+    for config, other in ((first, "audit"), (second, None)):
+        plan = plan_of(config)
+        assert [action.kind for action in plan.changes] == ["replace"]
+        told = [one for one in plan.warnings if "which is gone" in one]
+        assert [f'made for "hr"."{other}"' in one for one in told] == [True] * (other is not None)
+        install(config)
+    execute(database, "INSERT INTO people.usr VALUES (1, 'a')")
+    for log in ("eventlog", "audit"):
+        assert fetch(database, f"SELECT table_key FROM people.{log}") == [("id=1",)]
+
+
+def test_drop_takes_away_the_triggers_of_a_log_whose_schema_was_renamed(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    execute(database, "CREATE SCHEMA hr", "CREATE TABLE hr.usr (id integer PRIMARY KEY, name text)")
+    install(of_log(database, tmp_path, "hr", "hr.eventlog", {"table": "usr"}))
+    execute(database, "ALTER SCHEMA hr RENAME TO people")
+    config = of_log(database, tmp_path, "people", "people.eventlog")
+    with transaction(config) as (conn, dialect):
+        dialect.triggers.drop(conn, LogTable("people", "eventlog", LogRow._fields))
+    execute(database, "INSERT INTO people.usr VALUES (1, 'a')")
+    assert triggers_of(database) == []
 
 
 def test_a_session_that_first_writes_to_a_renamed_table_remembers_its_types(

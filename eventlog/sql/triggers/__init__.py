@@ -197,9 +197,16 @@ class Triggers(ABC):
         """
 
     @abstractmethod
-    def digests(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
+    def tables_of(self, conn: Connection, log: LogTable) -> list[TableName]:
+        """Return the tables with triggers that write a log, which need not exist."""
+
+    @abstractmethod
+    def digests(
+        self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
+    ) -> Mapping[str, str]:
         """Return the hash of the compiled triggers of each table (named as in ``TableSql.table``),
-        for the installed ones.
+        for the installed ones; on ``tables`` also for those made for the log under a former name
+        (spec/triggers.md 9.3).
         """
 
     # Methods that a database may override
@@ -329,7 +336,7 @@ class Triggers(ABC):
         return as_captured(
             by_place.values(),
             schema,
-            self.digests(conn, log),
+            self.digests(conn, log, by_place),
             load_dialect(conn.dialect.name).identity(conn, log),
             self.identities(conn, by_place),
         )
@@ -444,6 +451,36 @@ def _as_no_child(action: Action, schema: str | None, no_children: Mapping[str, s
 def missing_log(log: LogTable) -> LogTableError:
     """Return the error for triggers that are asked for without a log."""
     return LogTableError(f"the log {log} is missing: run `eventlog db upgrade` first")
+
+
+def made_for(log: str, *, fails: bool = True) -> str:
+    """Return the reason why triggers are made anew whose log has another name now, or is in another
+    schema. ``log`` is the former name, as SQL; ``fails`` says that the triggers still write it.
+    """
+    meanwhile = ": writes to the table fail until they are applied" if fails else ""
+    return f"its triggers were made for {log}, which is gone{meanwhile}"
+
+
+def of_missing_log(log: LogTable, tables: Iterable[TableName]) -> Iterator[str]:
+    """Yield a warning for each of the tables whose triggers write a missing log."""
+    for table in tables:
+        yield (
+            f"{'.'.join(filter(None, table))} has triggers that write {log}, which is missing: "
+            "writes to the table fail; if the log was renamed or moved, name it as it is now in "
+            "[database], and apply"
+        )
+
+
+def of_lost_logs(lost: Mapping[TableName, Iterable[str]]) -> Iterator[str]:
+    """Yield a warning for each table whose triggers write a log that is gone, and that nobody can
+    tell to be this one; ``lost`` has their names, as SQL.
+    """
+    for table, logs in sorted(lost.items()):
+        yield (
+            f"{'.'.join(filter(None, table))} has triggers that were made for {', '.join(logs)}, "
+            "which is gone: writes to the table may fail until `eventlog triggers apply` is run "
+            "with the configuration of that log, or they are dropped by hand"
+        )
 
 
 def of_the_log(table: str) -> TriggerError:

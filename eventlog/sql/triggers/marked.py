@@ -10,12 +10,13 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from eventlog.errors import LogTableError
 from eventlog.sql.log_table import LogTable, named_after, quoted, schema_of
 from eventlog.sql.statements import qualified, quote_identifier
 from eventlog.sql.triggers import (
@@ -29,7 +30,9 @@ from eventlog.sql.triggers import (
     by_table,
     digest_of,
     first_free,
+    made_for,
     missing_log,
+    of_lost_logs,
     of_the_log,
     sha256,
 )
@@ -115,15 +118,25 @@ class StoredTrigger:
 class Installed:
     """All triggers, by table in the order of their names.
 
-    The triggers that write ``log`` (SQL) are ours.
+    The triggers that write ``log`` (SQL) are ours, and those made for it under a ``former`` name,
+    by table. ``lost`` has the other logs that are gone, by the table whose triggers write them.
     """
 
     triggers: Mapping[TableName, Sequence[StoredTrigger]]
     log: str
+    former: Mapping[TableName, str] = field(default_factory=dict)
+    lost: Mapping[TableName, Collection[str]] = field(default_factory=dict)
+
+    def is_ours(self, trigger: StoredTrigger) -> bool:
+        """Return True if the trigger writes the log, or is made for it under a former name."""
+        return trigger.log is not None and trigger.log in (
+            self.log,
+            self.former.get(trigger.table),
+        )
 
     def on(self, table: TableName) -> list[StoredTrigger]:
         """Return our triggers on a table."""
-        return [trigger for trigger in self.triggers.get(table, ()) if trigger.log == self.log]
+        return [trigger for trigger in self.triggers.get(table, ()) if self.is_ours(trigger)]
 
     @property
     def ours(self) -> list[StoredTrigger]:
@@ -142,7 +155,7 @@ class Installed:
             trigger
             for several in self.triggers.values()
             for trigger in several
-            if trigger.log != self.log
+            if not self.is_ours(trigger)
         )
         return frozenset((trigger.schema, trigger.name) for trigger in theirs)
 
@@ -166,6 +179,8 @@ class MarkedTriggers(Triggers):
     """True if CREATE replaces a trigger with its name, so that one exists at every moment."""
     quote: Callable[[str], str] = staticmethod(quote_identifier)
     """The function that writes a name as an SQL identifier."""
+    follow_log: bool = False
+    """True if the database puts the log's new name into the triggers when the log is renamed."""
     blank_digest: str = ""
     """The placeholder for the hash in the text that is hashed."""
 
@@ -263,13 +278,53 @@ class MarkedTriggers(Triggers):
         return log
 
     def read_installed(
-        self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
+        self,
+        conn: Connection,
+        log: LogTable,
+        tables: Collection[TableName] = (),
+        takes: Callable[[TableName], bool] = lambda _: False,
     ) -> Installed:
-        """Return the triggers of a log, and foreign triggers on their tables and on ``tables``."""
+        """Return the triggers of a log, and foreign triggers on their tables and on ``tables``.
+
+        ``takes`` says of which tables triggers are taken over that were made for a log which is
+        gone (spec/triggers.md 9.3).
+        """
         found: defaultdict[TableName, list[StoredTrigger]] = defaultdict(list)
         for trigger in self.all_triggers(conn, tables):
             found[trigger.table].append(trigger)
-        return Installed(dict(found), self.log_in_marker(log))
+        own = self.log_in_marker(log)
+        logs = {
+            table: {trigger.log for trigger in several if trigger.log is not None}
+            for table, several in found.items()
+        }
+        gone = {
+            name for name in set().union(*logs.values()) - {own} if self._is_gone(conn, log, name)
+        }
+        former = {
+            table: next(iter(of_table & gone))
+            for table, of_table in logs.items()
+            if takes(table) and own not in of_table and len(of_table & gone) == 1
+        }
+        lost = {
+            table: sorted(of_table & gone)
+            for table, of_table in logs.items()
+            if of_table & gone and table not in former
+        }
+        return Installed(dict(found), own, former, lost)
+
+    def _is_gone(self, conn: Connection, log: LogTable, name: str) -> bool:
+        """Return True if a marker names a log that is no table, in the schema of ``log``."""
+        empty = self.log_in_marker(replace(log, name=""))
+        quote = empty[-1]
+        written = name.removeprefix(empty[:-1]).removesuffix(quote).replace(2 * quote, quote)
+        named = replace(log, name=written)
+        if self.log_in_marker(named) != name:  # another schema, whose tables may not be visible
+            return False
+        try:
+            self.find_log(conn, named)
+        except LogTableError:
+            return True
+        return False
 
     def compile_declared(
         self,
@@ -328,7 +383,7 @@ class MarkedTriggers(Triggers):
     ) -> TriggerPlan:
         self.refuse(conn, log, schema, declared)
         places = {(one.schema or schema or "", one.table.name) for one in declared}
-        installed = self.read_installed(conn, log, places)
+        installed = self.read_installed(conn, log, places, places.__contains__)
         compiled = self.compile_declared(schema, log, declared, installed.others)
         claims = _claims(compiled)
         dropped = [one for one in installed.ours if claims.get((one.schema, one.name)) != one.table]
@@ -337,12 +392,20 @@ class MarkedTriggers(Triggers):
                 *(self.first_actions(conn, log) if declared else ()),
                 *self.actions(compiled, installed),
             ),
-            (*self.warnings(log, compiled, installed), *self.drop_warnings(installed, dropped)),
+            (
+                *of_lost_logs(installed.lost),
+                *self.warnings(log, compiled, installed),
+                *self.drop_warnings(installed, dropped),
+            ),
             self.not_captured(declared) if declared else (),
         )
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
-        installed = self.read_installed(conn, self.find_log(conn, log))
+        log = self.find_log(conn, log)
+        # No declaration says which tables are meant, so it is those beside the log.
+        installed = self.read_installed(
+            conn, log, takes=lambda table: table[0] == (log.schema or "")
+        )
         return TriggerPlan(
             tuple(self._drop_all(installed, staying=(), reason=ALL_GO)),
             tuple(self.drop_warnings(installed, installed.ours)),
@@ -355,8 +418,14 @@ class MarkedTriggers(Triggers):
             for one in ours
         ]
 
-    def digests(self, conn: Connection, log: LogTable) -> Mapping[str, str]:
-        installed = self.read_installed(conn, self.find_log(conn, log))
+    def tables_of(self, conn: Connection, log: LogTable) -> list[TableName]:
+        return self.read_installed(conn, log).tables
+
+    def digests(
+        self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
+    ) -> Mapping[str, str]:
+        log = self.find_log(conn, log)
+        installed = self.read_installed(conn, log, takes=tables.__contains__)
         return {
             _name(table): digest_of(
                 one.digest for one in installed.on(table) if one.digest is not None
@@ -427,7 +496,12 @@ class MarkedTriggers(Triggers):
         if not old:
             gaps = tuple(_gaps_of_new(compiled, installed, claims))
             return Action("create", name, "watched, and not captured yet", (*drops, *create), gaps)
-        reasons = list(self._differences(compiled, old))
+        former = installed.former.get(place)
+        reasons = (
+            list(self._differences(compiled, old))
+            if former is None
+            else [made_for(former, fails=not self.follow_log)]
+        )
         if not reasons:
             return Action("unchanged", name, "as declared")
         if self.replaces:

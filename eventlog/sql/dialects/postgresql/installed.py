@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, TextClause, text
 from eventlog.core.catalog import Database
 from eventlog.sql.dialects.postgresql.text import QUOTE_FUNCTION
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import qualified, statements
+from eventlog.sql.statements import qualified, quote_identifier, statements
 from eventlog.sql.triggers import digest_of, missing_log
 from eventlog.sql.triggers.declared import ChildTriggers, TableName, TableTriggers
 
@@ -39,13 +39,18 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
     return f"eventlog sha256:{digest} {compiled_for}log {qualified(log.schema, log.name)}"
 
 
-def _owns(log: LogTable, marker: str | None) -> bool:
-    """Return True if a comment belongs to a trigger or function of this log."""
-    return (
-        marker is not None
-        and bool(MARKER.match(marker))
-        and marker.endswith(f" log {qualified(log.schema, log.name)}")
-    )
+def log_of(marker: str | None) -> str | None:
+    """Return the log that a comment names, as SQL; None if it is no comment of eventlog's."""
+    if marker is None or not (beginning := MARKER.match(marker)):
+        return None
+    rest = marker[beginning.end() :]
+    if rest.startswith("columns "):
+        try:
+            _, end = json.JSONDecoder().raw_decode(rest, len("columns "))
+        except ValueError:  # changed by hand
+            return None
+        rest = rest[end + 1 :]
+    return rest.removeprefix("log ")
 
 
 def digest_of_markers(markers: Iterable[str]) -> str:
@@ -104,7 +109,9 @@ class InstalledFunctions:
 
     ``helpers`` are the functions that check that a table is unchanged, by schema and name.
     ``quoting`` is the key quoting function, if it was created with the triggers and not with the
-    log.
+    log. Among them are functions and triggers of a log that is gone, where it can only be this one
+    under another name. ``lost`` has the other logs that are gone, as SQL, by the table whose
+    triggers write them.
     """
 
     functions: Mapping[int, Row[Any]]
@@ -112,6 +119,7 @@ class InstalledFunctions:
     ours: Mapping[TableName, Sequence[Row[Any]]]
     others: Mapping[TableName, Sequence[Row[Any]]]
     quoting: Row[Any] | None
+    lost: Mapping[TableName, Collection[str]]
 
     def on(self, table: TableName) -> Sequence[Row[Any]]:
         """Return eventlog's triggers on a table."""
@@ -196,18 +204,89 @@ def read_facts(
     )
 
 
-def read_installed(conn: Connection, log: LogTable) -> InstalledFunctions:
-    """Return the triggers and functions of a log, and the triggers of others on the same tables."""
-    functions = {row.oid: row for row in conn.execute(sql("functions")) if _owns(log, row.marker)}
-    helpers = {(row.schema, row.name): row for row in functions.values() if not row.is_trigger}
+def read_installed(
+    conn: Connection, log: LogTable, takes: Callable[[TableName], bool] = lambda _: False
+) -> InstalledFunctions:
+    """Return the triggers and functions of a log, and the triggers of others on the same tables.
+
+    ``takes`` says of which tables triggers are taken over that write a log which is gone.
+    """
+    rows = {row.oid: row for row in conn.execute(sql("functions"))}
+    written = {oid: name for oid, row in rows.items() if (name := log_of(row.marker))}
+    triggers = conn.execute(sql("triggers")).all()
+    own = qualified(log.schema, log.name)
+    gone = _gone(conn, set(written.values()) - {own})
+    former = _former_functions(log, triggers, written, gone, takes) if gone else set()
+    # The function that checks a table has the log and the hash of the function that calls it.
+    of_former = {(written[oid], _digest(rows[oid].marker)) for oid in former}
+    ours = {
+        oid: rows[oid]
+        for oid, name in written.items()
+        if name == own or (name, _digest(rows[oid].marker)) in of_former
+    }
+    helpers = {(row.schema, row.name): row for row in ours.values() if not row.is_trigger}
     quoting = helpers.pop((log.schema or "", log.own_name(QUOTE_FUNCTION)), None)
-    functions = {oid: row for oid, row in functions.items() if row.is_trigger}
-    ours: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
-    others: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
-    for row in conn.execute(sql("triggers")):
-        is_ours = _owns(log, row.marker) or row.function in functions
-        (ours if is_ours else others)[row.schema, row.table_name].append(row)
-    return InstalledFunctions(functions, helpers, dict(ours), dict(others), quoting)
+    functions = {oid: row for oid, row in ours.items() if row.is_trigger}
+    on_ours: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
+    on_others: defaultdict[TableName, list[Row[Any]]] = defaultdict(list)
+    lost: defaultdict[TableName, dict[str, None]] = defaultdict(dict)
+    for row in triggers:
+        place = row.schema, row.table_name
+        is_ours = log_of(row.marker) == own or row.function in functions
+        (on_ours if is_ours else on_others)[place].append(row)
+        if not is_ours and (name := written.get(row.function)) in gone and name is not None:
+            lost[place][name] = None
+    return InstalledFunctions(
+        functions, helpers, dict(on_ours), dict(on_others), quoting, dict(lost)
+    )
+
+
+def _digest(marker: str) -> str:
+    return marker.split(" ", 2)[1]
+
+
+def _gone(conn: Connection, logs: Collection[str]) -> set[str]:
+    """Return those of these logs, as SQL, that are no tables of the database."""
+    if not logs:
+        return set()
+    return set(logs) - set(conn.execute(sql("logs"), {"names": sorted(logs)}).scalars())
+
+
+def _former_functions(
+    log: LogTable,
+    triggers: Iterable[Row[Any]],
+    written: Mapping[int, str],
+    gone: Collection[str],
+    takes: Callable[[TableName], bool],
+) -> set[int]:
+    """Return the trigger functions, by oid, that were made for the log under a former name
+    (spec/triggers.md 9.3).
+
+    ``written`` has the log that each function writes, as SQL, and ``gone`` the logs that are no
+    tables. On a table with triggers that write the log under its present name there is none.
+    """
+    functions: defaultdict[TableName, set[int]] = defaultdict(set)
+    for row in triggers:
+        if row.function in written and takes((row.schema, row.table_name)):
+            functions[row.schema, row.table_name].add(row.function)
+    own = qualified(log.schema, log.name)
+    former: set[int] = set()
+    for of_table in functions.values():
+        logs = {written[oid] for oid in of_table}
+        if own not in logs and (name := _former_name(log, logs & set(gone))):
+            former |= {oid for oid in of_table if written[oid] == name}
+    return former
+
+
+def _former_name(log: LogTable, gone: Collection[str]) -> str | None:
+    """Return the one of these names, as SQL, that the log has had: its name in a schema that was
+    renamed, or another name in its schema. None if there is none, or if nobody can tell.
+    """
+    name, schema = quote_identifier(log.name), f"{quote_identifier(log.schema or '')}."
+    moved = [one for one in gone if one.endswith(f".{name}")]
+    renamed = [one for one in gone if one.startswith(schema)]
+    found = moved or renamed
+    return found[0] if len(found) == 1 else None
 
 
 def sql(name: str) -> TextClause:

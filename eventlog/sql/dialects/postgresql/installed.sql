@@ -12,6 +12,15 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relname = :name
   AND CASE WHEN CAST(:schema AS text) IS NULL THEN pg_table_is_visible(c.oid) ELSE n.nspname = :schema END;
 
+-- name: logs
+-- Which of these names, as SQL, are those of tables. Not by to_regclass, as above.
+SELECT named.name
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+JOIN unnest(CAST(:names AS text[])) AS named (name)
+    ON named.name = '"' || replace(n.nspname, '"', '""') || '"."' || replace(c.relname, '"', '""') || '"'
+WHERE c.relkind IN ('r', 'p', 'v', 'f');
+
 -- name: functions
 -- Found by their comments; those of every log.
 SELECT p.oid, n.nspname AS schema, p.proname AS name, pg_get_function_identity_arguments(p.oid) AS arguments,

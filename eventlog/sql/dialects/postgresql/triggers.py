@@ -48,6 +48,7 @@ from eventlog.sql.dialects.postgresql.installed import (
     facts_of,
     find_log,
     from_literals,
+    log_of,
     marker_of,
     read_facts,
     read_installed,
@@ -70,6 +71,8 @@ from eventlog.sql.triggers import (
     TriggerPlan,
     Triggers,
     by_table,
+    made_for,
+    of_lost_logs,
     of_the_log,
     sha256,
 )
@@ -114,10 +117,9 @@ class PostgresTriggers(Triggers):
         self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
     ) -> TriggerPlan:
         assert schema is not None
-        installed = read_installed(conn, log)
-        facts = read_facts(
-            conn, log, schema, installed, (triggers.schema or schema for triggers in declared)
-        )
+        places = {(triggers.schema or schema, triggers.table.name) for triggers in declared}
+        installed = read_installed(conn, log, places.__contains__)
+        facts = read_facts(conn, log, schema, installed, (home for home, _ in places))
         _refuse_what_cannot_run(facts, declared)
         compiled = compile_triggers(facts, declared)
         is_needed = any(needs_quoting(triggers.key) for triggers in declared)
@@ -135,7 +137,8 @@ class PostgresTriggers(Triggers):
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
-        installed = read_installed(conn, log)
+        # No declaration says which tables are meant, so it is those beside the log.
+        installed = read_installed(conn, log, lambda place: place[0] == log.schema)
         quoting = _compare_quoting(log, installed, is_needed=False, is_there=True)
         return TriggerPlan((*_drop_all(installed, staying=(), reason=ALL_GO), *quoting))
 
@@ -144,8 +147,13 @@ class PostgresTriggers(Triggers):
         suffix = f" log {qualified(log.schema, log.name)}"
         return [InstalledTrigger(*row) for row in conn.execute(sql("show"), {"suffix": suffix})]
 
-    def digests(self, conn: Connection, log: LogTable) -> dict[str, str]:
-        installed = read_installed(conn, self.find_log(conn, log))
+    def tables_of(self, conn: Connection, log: LogTable) -> list[TableName]:
+        return sorted(read_installed(conn, log).ours)
+
+    def digests(
+        self, conn: Connection, log: LogTable, tables: Collection[TableName] = ()
+    ) -> dict[str, str]:
+        installed = read_installed(conn, self.find_log(conn, log), tables.__contains__)
         # Partitions and former partitions are left out: they have only triggers of TRUNCATE, which
         # are outside the hash.
         return {
@@ -459,6 +467,10 @@ def _differences(
     installed: InstalledFunctions,
 ) -> Iterable[str]:
     present = {row.name: row for row in functions}
+    own = log_of(compiled[0].marker)
+    if former := {log_of(row.marker) for row in functions} - {own, None}:
+        yield made_for(", ".join(sorted(map(str, former))))
+        return
     if present and not present.keys() & {one.name for one in compiled}:
         names = ", ".join(sorted(present))
         yield (
@@ -670,6 +682,7 @@ def _compare_quoting(
 def _warnings(
     compiled: Sequence[CompiledFunction], facts: Facts, installed: InstalledFunctions
 ) -> Iterator[str]:
+    yield from of_lost_logs(installed.lost)
     for one in compiled:
         if not one.is_replicated:
             yield from _keys(one)

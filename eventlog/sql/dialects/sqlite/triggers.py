@@ -58,6 +58,7 @@ _SQL: Final = statements(__package__, "installed.sql")
 class SQLiteTriggers(MarkedTriggers):
     """Triggers without functions, users and schemas."""
 
+    follow_log = True
     script_head = ("-- sqlite3 -bail FILE < this script", "BEGIN IMMEDIATE;")
 
     def texts(
