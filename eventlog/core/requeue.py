@@ -70,29 +70,29 @@ def judge(rows: Sequence[LoggedRow]) -> Judgement:
     A row of types 1 to 4 is stale if a later row outdates it; the other types read values back. A
     row that is done outdates every earlier one. A row that waits or was refused outdates copies
     alone, since what goes back to its old place is sent before it. A delete does not outdate
-    another. The rows of one insert are parts of one event: they outdate one another only in the
-    same column, where they do not go together.
+    another, and the rows of one insert, which are parts of one event, do not outdate one another.
     """
     stale: list[int] = []
     in_parts: list[int] = []
     later = dict.fromkeys(Way, 0)  # the rows behind that outdate what goes on this way
     deletes = dict.fromkeys(Way, 0)  # those of them that are of type 4
     for life in reversed(list(_lives(rows))):
-        together = _goes_together(life)
-        of_insert = dict.fromkeys(Way, 0)
-        columns: dict[Way, set[str | None]] = {way: set() for way in Way}
+        inserts = list(_inserts(life))
+        of_insert = dict.fromkeys(Way, 0)  # those of them that are of the insert of the row
         for row in reversed(life):
             is_of_insert = row.event_type in _OF_INSERTS
+            if is_of_insert and row.record_id < inserts[-1].first:
+                del inserts[-1]
+                of_insert = dict.fromkeys(Way, 0)
             if row.way is not None:
                 others = later[row.way]
                 if is_of_insert:
                     others -= of_insert[row.way]
                 elif row.event_type == DELETE_ROW:
                     others -= deletes[row.way]
-                is_repeated = is_of_insert and not together and row.column_name in columns[row.way]
-                if row.event_type <= DELETE_ROW and (others or is_repeated):
+                if row.event_type <= DELETE_ROW and others:
                     stale.append(row.record_id)
-                if is_of_insert and not together:
+                if is_of_insert and not inserts[-1].goes_together:
                     in_parts.append(row.record_id)
             for way in _OUTDATES[row.standing]:
                 later[way] += 1
@@ -100,7 +100,6 @@ def judge(rows: Sequence[LoggedRow]) -> Judgement:
                     deletes[way] += 1
                 elif is_of_insert:
                     of_insert[way] += 1
-                    columns[way].add(row.column_name)
     return Judgement(stale[::-1], in_parts[::-1])
 
 
@@ -118,15 +117,37 @@ def _lives(rows: Sequence[LoggedRow]) -> Iterator[Sequence[LoggedRow]]:
         yield rows[start:]
 
 
-def _goes_together(life: Sequence[LoggedRow]) -> bool:
-    """Return True if all rows of the insert that a life begins with go on the same way, or wait in
-    their old place beside those that go back.
+class _Insert(NamedTuple):
+    """The rows of one insert. ``goes_together`` says that they may go as they are."""
 
-    Rows of an insert behind another row are the rest of one that went in part before.
+    first: int
+    goes_together: bool
+
+
+def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
+    """Yield the inserts of a life. A column that comes again begins another insert: no delete is
+    seen between the two.
+
+    The rows of an insert go together if all go on the same way, or wait in their old place beside
+    those that go back, and if they are the whole object. They are not behind other rows of the
+    object, since the rest of the insert went in part before, nor behind an insert that has more
+    columns.
     """
-    insert = [row for row in life if row.event_type in _OF_INSERTS]
-    ways = {
-        Way.BACK if row.way is None and row.standing is Standing.WAITS else row.way
-        for row in insert
-    }
-    return len(ways) == 1 and all(row.event_type in _OF_INSERTS for row in life[: len(insert)])
+    rows = [row for row in life if row.event_type in _OF_INSERTS]
+    others = [row.record_id for row in life if row.event_type not in (*_OF_INSERTS, DELETE_ROW)]
+    seen: set[str | None] = set()
+    start = 0
+    while start < len(rows):
+        columns: set[str | None] = set()
+        ways: set[Way | None] = set()
+        end = start
+        while end < len(rows) and rows[end].column_name not in columns:
+            row = rows[end]
+            columns.add(row.column_name)
+            waits = row.way is None and row.standing is Standing.WAITS
+            ways.add(Way.BACK if waits else row.way)
+            end += 1
+        is_first = not others or rows[end - 1].record_id < others[0]
+        yield _Insert(rows[start].record_id, len(ways) == 1 and is_first and columns >= seen)
+        seen |= columns
+        start = end

@@ -72,8 +72,10 @@ def test_a_delete_and_what_is_read_back(rows: str, stale: str, in_parts: str) ->
         ("1Na 1Eb*", "", ""),  # what waits goes with it
         ("1Na 1Sb*", "", "2"),
         ("1Sa* 1Eb*", "", "1 2"),  # one goes back, one behind all
-        ("1Ea* 1Sa", "1", "1"),  # two values of one column
-        ("1Sm* 1Sm*", "", ""),
+        ("1Ea* 1Sa", "1", ""),  # a column that comes again is of another insert
+        ("1Sa* 1Sa*", "1", ""),
+        ("1Sa* 1Sb* 1Sb*", "1 2", "3"),
+        ("1Sa* 1Sb* 1Sa* 1Sb*", "1 2", ""),
         ("1Sa 2Sb 1Ec*", "", "3"),  # b went as a modify before
         ("1Sa 4S 1Sa* 1Sb*", "", ""),  # each life has an insert
         ("1Ea* 4S 1Sa* 1Sb*", "1", ""),
