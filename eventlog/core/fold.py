@@ -14,7 +14,12 @@ from operator import itemgetter
 from typing import Final, TypeAlias
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.checks import DELETE_ROW, CheckedRow
+from eventlog.core.checks import (
+    DELETE_ROW,
+    INSERT_FIELD,
+    INSERT_FIELD_QUERY_BACK,
+    CheckedRow,
+)
 
 AT_A_TIME: Final = 10_000
 """The number of rows that are folded together: few enough for the processor's cache."""
@@ -51,6 +56,17 @@ def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list
         newest[object_id] = group = [row]
         groups.append(group)
     return groups
+
+
+def is_rest_of_insert(group: Group, row: CheckedRow, fold_distance: int, fold_span: int) -> bool:
+    """Return True if a row folds into a group of its object as a further column of an insert."""
+    _, event_type, _, column, _, _ = row
+    columns = {attribute for _, _, _, attribute, _, _ in group}
+    return (
+        event_type in (INSERT_FIELD, INSERT_FIELD_QUERY_BACK)
+        and column not in columns
+        and len(fold([*group, row], fold_distance, fold_span)) == 1
+    )
 
 
 def first_id(group: Group) -> int:

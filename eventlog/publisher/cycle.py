@@ -611,6 +611,8 @@ def _windows(context: Context, state: State) -> Iterator[WindowResult]:
             bad = (row.record_id for row in window.bad)
             shown = sorted(chain(bad, window.loopback, window.passed, *map(ids_of, window.groups)))
             in_flight |= context.ledger.leave_out(scan, shown)
+        else:  # a window has rows of inserts that lie behind its end
+            in_flight |= frozenset(chain.from_iterable(map(ids_of, window.groups)))
 
 
 def preview(context: Context, flight: Flight, events: Sequence[Outgoing]) -> str:

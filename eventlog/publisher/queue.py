@@ -36,7 +36,7 @@ from eventlog.changes.publishing import Need
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.core.events import Outgoing, QueryBack, asks_for_values, build_event, decide, ids_of
-from eventlog.core.fold import Group, RowFolder, first_id
+from eventlog.core.fold import Group, RowFolder, first_id, fold, is_rest_of_insert, object_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
 from eventlog.publisher.context import Context, PublisherOptions, report_missing
 from eventlog.publisher.flight import NO_ORIGINS
@@ -198,6 +198,20 @@ class WindowReader:
         self._loopback += loopback
         self._remarks += remarks
         self.used += len(good) + len(bad) + len(loopback)
+
+    def look_at(self, chunk: list[LogRow]) -> list[CheckedRow]:
+        """Return the good rows of a chunk behind the window, without adding them to it."""
+        free = counted_rows(self.whole(chunk), self._in_flight)
+        good: list[CheckedRow] = []
+        for run in _whole_rows(self.context, free, {}):
+            good += check_rows(run, self.context.catalog, self.context.options.driver_user).good
+        return good
+
+    def take(self, row: CheckedRow) -> None:
+        """Add a row from behind the window."""
+        self.folder.rows.append(row)
+        self.read += 1
+        self.used += 1
 
     def _forget_beyond_room(self, row: CheckedRow) -> CheckedRow:
         """Return the row, without its values if they are large and there is no room for them."""
@@ -443,7 +457,8 @@ def read_due_window(
     """Read a window of a scan in one snapshot, and fold it; return it with the rest of the scan,
     None at its end.
 
-    Groups are cut at the window's end and none is deferred. Rows in flight and rows of parked
+    Groups are cut at the window's end and none is deferred; the rest of an insert behind the end is
+    read, since as an add of its own it would replace the object. Rows in flight and rows of parked
     objects are passed over: they do not count against the window's limit.
     """
     options = context.options
@@ -466,7 +481,37 @@ def read_due_window(
             if len(chunk) == limit and reader.used >= limit:
                 rest = due._replace(after=(chunk[-1].event_time, chunk[-1].record_id))
                 break
+        if rest is not None:
+            _complete_inserts(reader, chunks)
     return reader.result(reader.folder.close(None)), rest
+
+
+def _complete_inserts(reader: WindowReader, chunks: Iterable[list[LogRow]]) -> None:
+    """Add to a window those of the rows behind it that belong to an insert which the window ends
+    in.
+
+    They lie within ``fold_distance`` rows of the insert's last row, since rows of one time are in
+    the order of record_ids; at most ``fold_span`` rows are looked at.
+    """
+    options = reader.context.options
+    most = options.fold_span or _UNLIMITED_WINDOW
+    folded = fold(reader.folder.rows, options.fold_distance, options.fold_span)
+    unfinished = {object_of(group): group for group in folded}
+    looked_at = found_at = 0
+    for chunk in chunks:
+        for row in reader.look_at(chunk):
+            group = unfinished.get(object_of([row]))
+            if group is None:
+                continue
+            if is_rest_of_insert(group, row, options.fold_distance, options.fold_span):
+                reader.take(row)
+                group.append(row)
+                found_at = looked_at + len(chunk)
+            else:
+                del unfinished[object_of([row])]
+        looked_at += len(chunk)
+        if looked_at - found_at > options.fold_distance or looked_at >= most:
+            return
 
 
 # --- rows that are held ---------------------------------------------------------------------------

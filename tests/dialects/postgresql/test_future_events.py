@@ -204,6 +204,25 @@ def test_groups_are_cut_at_the_end_of_a_window(
     ] == [(event_id, values[-1:]) for event_id, values in sent]
 
 
+@pytest.mark.parametrize("query_limit", [1, 2, 3])
+def test_an_insert_is_not_cut_at_the_end_of_a_window(log: sa.Engine, query_limit: int) -> None:
+    """A part of it would be an add of its own, which replaces the object."""
+    with log.begin() as conn:
+        conn.execute(sa.text("ALTER TABLE usr ADD lname text, ADD phone text"))
+    write(log, (1, PAST[1], 1), (2, PAST[2], 2), (7, PAST[2], 3), (8, PAST[3], 1))
+    write(log, (3, PAST[2], 2), (5, PAST[2], 3), column_name="lname")
+    write(log, (4, PAST[2], 2), (6, PAST[2], 3), column_name="phone")
+    receiver = publish(log, query_limit=query_limit)
+    events = [event for events in receiver.documents for event in events]
+    assert {event.event_id: sorted(last_values(event)) for event in events} == {
+        "1": ["1"],
+        "2": ["2", "3", "4"],
+        "5": ["5", "6", "7"],
+        "8": ["8"],
+    }
+    assert left(log) == []
+
+
 def last_values(event: Event) -> list[str]:
     return [
         value for attribute in event.attributes for step in attribute.steps for value in step.values
