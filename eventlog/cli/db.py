@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
@@ -26,7 +27,7 @@ from eventlog.cli.context import (
     yes_option,
 )
 from eventlog.config.load import Config, connection_url
-from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, first_of
+from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, NoLogTable, first_of
 from eventlog.publisher.ledger import LETTERS
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import migrations
@@ -92,7 +93,10 @@ def upgrade(
     _refuse_dialect(dialect_name)
     url = connection_url(config.database)
     dialect_of(url).prepare(url)
-    with transaction(config) as (conn, _):
+    with transaction(config) as (conn, dialect):
+        if companions_only:
+            with suppress(NoLogTable):  # it may be made later
+                find_log(conn, dialect, config, has_companions=False)
         before = migrations.current(conn, **names(config))
         migrations.upgrade(
             conn,

@@ -59,6 +59,7 @@ from eventlog.sql.consumers import check_possible
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
+from eventlog.sql.rows import refuse_large_ids
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import LOGS_VALUES
@@ -90,6 +91,7 @@ class Case:
     user: str = field(init=False)
     options: PublisherOptions = field(init=False)
     missing_rights: Sequence[str] = ()
+    upgrade: str = "eventlog db upgrade, with --companions-only for a log of somebody else"
     database: Database | None = None
     catalog: Catalog | None = None
     plan: TriggerPlan | None = None
@@ -250,8 +252,9 @@ def _revision(case: Case) -> Iterator[Finding]:
     except DatabaseError:
         return  # a publisher's user has no right on the version table and needs none
     unknown = migrations.unknown(reached)
+    case.upgrade = migrations.upgrade_command(reached)
     yield from findings.judge_revision(
-        reached, migrations.heads(), unknown, migrations.OTHER_EVENTLOG
+        reached, migrations.heads(), unknown, migrations.OTHER_EVENTLOG, case.upgrade
     )
 
 
@@ -274,7 +277,8 @@ def _post_poll(case: Case) -> Iterator[Finding]:
 def _wake(case: Case) -> Iterator[Finding]:
     wake, settings = case.dialect.wake, case.config.publisher
     if wake is not None and settings.notify:
-        yield from findings.judge_wake(wake.missing(case.conn, case.log), settings.polling_interval)
+        missing = wake.missing(case.conn, case.log)
+        yield from findings.judge_wake(missing, settings.polling_interval, case.upgrade)
 
 
 # --- the capture ----------------------------------------------------------------------------------
@@ -469,8 +473,12 @@ def _owner(case: Case) -> Iterator[Finding]:
 
 
 def _without_record_id(case: Case) -> Iterator[Finding]:
+    try:
+        refuse_large_ids(case.conn, case.log)
+    except LogTableError as refused:
+        yield doctor.error("record_id_range", str(refused))
     rows, _, looked_at = case.ask_one("without_record_id", doctor.row, limit=case.limits.rows)
-    return findings.judge_record_ids(
+    yield from findings.judge_record_ids(
         rows, looked_at, case.log_name, case.column("record_id"), case.limits
     )
 

@@ -38,7 +38,7 @@ from eventlog.sql.connection import (
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, pass_over, raise_epoch, read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable, locate_log
-from eventlog.sql.rows import extent
+from eventlog.sql.rows import extent, refuse_large_ids
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -116,6 +116,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
         log = find_log(connection, dialect, config)
         ledger = ledger_of(config.of_log.consumer, config.of_log.begin)
         ledger.check_rights(connection, dialect, log, deletes=config.publisher.delete_from_log)
+        refuse_large_ids(connection, log)
         catalog = read_catalog(connection, dialect, config, log)
         options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
         options = replace(options, classes=wanted_classes(config, catalog))
@@ -186,9 +187,13 @@ def under_epoch(context: Context, epoch: str) -> Context:
     return replace(context, epoch=epoch, options=replace(context.options, events=events))
 
 
-def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTable:
+def find_log(
+    connection: Connection, dialect: Dialect, config: Config, *, has_companions: bool = True
+) -> LogTable:
     """Find the log that the configuration names, and check its form (spec/event-log.md 1.4) but not
     the rights.
+
+    Without ``has_companions`` they need not be there.
     """
     settings = config.publisher
     return locate_log(
@@ -200,6 +205,7 @@ def find_log(connection: Connection, dialect: Dialect, config: Config) -> LogTab
         column_map=settings.column_map,
         column_sort=settings.column_sort,
         sequence=config.database.record_id_sequence,
+        has_companions=has_companions,
     )
 
 

@@ -42,6 +42,7 @@ from eventlog.publisher.context import Context, PublisherOptions, report_missing
 from eventlog.publisher.flight import NO_ORIGINS
 from eventlog.publisher.held_rows import HeldObjects, Hold
 from eventlog.publisher.ledger import QueueScan, Writers
+from eventlog.sql.rows import refuse_large_ids
 from eventlog.sql.windows import DuePlace, Window, counted_rows, to_ranges
 
 _record_id, _perpetrator, _event_time = (
@@ -445,6 +446,7 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
 
     ``is_long`` as in ``begin_scan``.
     """
+    refuse_large_ids(context.connection, context.log)
     until = context.dialect.due_until(
         context.connection, context.log, context.options.event_time_zone
     )

@@ -30,6 +30,7 @@ from eventlog.model import LogRow
 from eventlog.sql.connection import connect, dialect_of, parse_url
 from eventlog.sql.dialect import is_letter
 from eventlog.sql.log_table import LogTable, check_rights, locate_log
+from eventlog.sql.rows import refuse_large_ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +200,7 @@ class _LogReader(DataSourceReader):
                 column_sort=self.options.get("column_sort", "bytes"),
             )
             check_rights(conn, dialect, log)
+            refuse_large_ids(conn, log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = dialect.log_parts(conn, log, self.status, self.first, self.last, rows, 1)
         # Only the partitions bring the findings of this process to the workers.

@@ -33,6 +33,7 @@ from eventlog.sql.rows import (
     is_in,
     judge_all,
     read_objects,
+    readable_id,
     runs_of_ranges,
 )
 from eventlog.sql.windows import Ranges, Window, to_ranges
@@ -250,7 +251,8 @@ def first_set(conn: Connection, dialect: Dialect, log: LogTable, begins: str) ->
 
 
 def _highest(conn: Connection, log: LogTable) -> int:
-    return int(conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar() or 0)
+    highest = conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar()
+    return readable_id(conn, log, int(highest or 0))
 
 
 def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:

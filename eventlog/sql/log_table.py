@@ -256,12 +256,14 @@ def locate_log(
     column_map: Mapping[str, str] | None = None,
     column_sort: str = "bytes",
     sequence: str | None = None,
+    has_companions: bool = True,
 ) -> LogTable:
     """Return the log table with its columns and companions, whatever this session's rights on it.
 
     ``name`` may be ``schema.table``; otherwise the table is searched in ``schema``, by default the
     connection's current one: exactly, then without case. ``layout``, ``column_map`` and
     ``column_sort`` are as in ``find_columns``. ``sequence`` is the option ``record_id_sequence``.
+    Without ``has_companions`` the companions need not be there.
     Raises LogTableError that names the missing table, column or sequence, ConfigError for an
     invalid name.
     """
@@ -297,7 +299,8 @@ def locate_log(
         raise LogTableError(f"log table {log}: {error}") from None
     types = {column.name: column.type for column in columns}
     log = replace(log, columns=fields, types=tuple(types[column] for column in fields))
-    _refuse_without_companions(inspector, schema, log)
+    if has_companions:
+        _refuse_without_companions(inspector, schema, log)
     if sequence is not None:
         log = replace(log, sequence=_find_sequence(dialect, inspector, log, sequence))
     return log

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.record_set import RecordSet
 from eventlog.core.requeue import LoggedRow, Standing, Way, judge
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import EventType, LogRow, Status
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, load_dialect
 from eventlog.sql.dialect import Dialect
@@ -57,7 +57,31 @@ def tail(conn: Connection, log: LogTable) -> int | None:
     place, is_new = _queued(conn, log)
     statement = sa.select(place).where(*is_new, place > 0).order_by(place.desc()).limit(1)
     highest = conn.execute(statement).scalar()
-    return None if highest is None else int(highest)
+    return None if highest is None else readable_id(conn, log, int(highest))
+
+
+def refuse_large_ids(conn: Connection, log: LogTable) -> None:
+    """Raise LogTableError if the log has a row whose record_id is greater than any that can be read
+    (spec/event-log.md 1.4). A type that holds no such number is not looked at.
+    """
+    column_type = log.type_of("record_id")
+    if column_type is None or (column_type.bits and "unsigned" not in column_type.sql):
+        return
+    highest = conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar()
+    if highest is not None:
+        readable_id(conn, log, int(highest))
+
+
+def readable_id(conn: Connection, log: LogTable, record_id: int) -> int:
+    """Return a record_id that can be read. Raises LogTableError for another one."""
+    last = load_dialect(conn.dialect.name).last_record_id
+    if record_id > last:
+        raise LogTableError(
+            f"the log {log} has a row with {log.column('record_id')} = {record_id}, above "
+            f"{last} (2^63 - 1), the greatest record_id: let the sequence of its rows begin anew "
+            "below that, and delete or renumber the rows above it"
+        )
+    return record_id
 
 
 def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:

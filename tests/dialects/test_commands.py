@@ -7,6 +7,7 @@ import sqlite3
 import time
 from contextlib import suppress
 from pathlib import Path
+from typing import Any, cast
 
 import psycopg
 import pytest
@@ -15,6 +16,10 @@ from lxml import etree
 from platforms import Platform
 
 from eventlog.cli import run
+from eventlog.errors import LogTableError
+from eventlog.publisher.context import Counters
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import SUPPORTED
 from eventlog.sql.dialect import Part
 
@@ -120,6 +125,21 @@ def test_a_log_whose_triggers_number_its_rows_is_read_and_written(  # type: igno
     assert [(int(rid), int(typ), st) for rid, typ, st in rows] == [
         (5, 6, "S"), (6, 6, "S"), (7, 5, "N"), (8, 6, "N"), (9, 6, "N"),
     ]  # fmt: skip
+    told = json.loads(command("doctor", "--json")[1])["findings"]
+    assert "eventlog db upgrade" not in [mend for one in told for mend in one["mend"]]
+    if usr_platform.name != "oracle":  # whose numbers are as large as any NUMBER
+        with open_context(usr_platform.config(), Counters()) as context:
+            usr_platform.run(
+                "INSERT INTO theirs (rid, tkey, st, typ, tab) VALUES "
+                "(9223372036854775808, 'idu=1', 'N', 6, 'usr')"
+            )
+            with pytest.raises(
+                LogTableError, match=r"rid = 9223372036854775808, above .*2\^63 - 1"
+            ):
+                publish_once(context, cast("Any", None))
+        assert command("publish", "--once")[0] != 0
+        assert command("show", "5")[0] != 0
+        assert "record_id_range" in command("doctor", "--json")[1]
 
 
 def test_a_resync_goes_on_where_it_stopped(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]

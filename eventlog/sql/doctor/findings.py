@@ -34,11 +34,11 @@ from eventlog.sql.windows import NotDue, Queue
 
 
 def judge_revision(
-    reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], mend: str
+    reached: Sequence[str], newest: Sequence[str], unknown: Sequence[str], mend: str, upgrade: str
 ) -> Iterator[Finding]:
     """Judge the revisions that the log has reached against the newest ones.
 
-    ``mend`` is the advice for unknown ones.
+    ``mend`` is the advice for unknown ones, ``upgrade`` the command for old ones.
     """
     if unknown:
         text = f"the log is at revision {', '.join(unknown)}, which this eventlog does not know"
@@ -48,7 +48,7 @@ def judge_revision(
             f"the log is at revision {', '.join(old)}, and there are newer ones: "
             f"{', '.join(newest)}"
         )
-        yield warning("migration", text, "eventlog db upgrade")
+        yield warning("migration", text, upgrade)
 
 
 def judge_indexes(
@@ -176,17 +176,17 @@ def judge_storage(storages: Answer, log: str, limits: Limits) -> Iterator[Findin
             )
 
 
-def judge_wake(missing: str | None, polling_interval: float) -> Iterator[Finding]:
+def judge_wake(missing: str | None, polling_interval: float, upgrade: str) -> Iterator[Finding]:
     """Judge whether a sleeping publisher is woken (spec/triggers.md 8).
 
-    ``missing`` is why no writer does it.
+    ``missing`` is why no writer does it, ``upgrade`` the command that mends it.
     """
     if missing is not None:
         yield warning(
             "wake_missing",
             f"a publisher that sleeps is not woken by changes: {missing}; it looks every "
             f"{polling_interval:g} s",
-            "eventlog db upgrade",
+            upgrade,
             "or notify = false in [publisher], if polling is enough",
         )
 

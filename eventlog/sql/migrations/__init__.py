@@ -139,6 +139,17 @@ def heads() -> tuple[str, ...]:
     return tuple(sorted(ScriptDirectory(_SCRIPTS).get_heads()))
 
 
+def upgrade_command(reached: Sequence[str]) -> str:
+    """Return the command that brings a log with these revisions up to the newest ones: one that
+    somebody else made has those of its companions alone.
+    """
+    directory = ScriptDirectory(_SCRIPTS)
+    known = set(reached).difference(unknown(reached))
+    branches = [directory.get_revision(one).branch_labels for one in known]
+    is_ours = not branches or any(_LOG_BRANCH in labels for labels in branches)
+    return "eventlog db upgrade" if is_ours else "eventlog db upgrade --companions-only"
+
+
 def drops_log(reached: Iterable[str], revision: str) -> bool:
     """Return True if a downgrade from the reached revisions removes the log, False also if it is
     impossible.

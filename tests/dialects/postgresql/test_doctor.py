@@ -13,6 +13,7 @@ from shared import execute
 
 from eventlog import cli
 from eventlog.publisher import doctor as publisher_doctor
+from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import findings
 
@@ -121,6 +122,11 @@ def test_the_index_that_is_proposed_is_the_one_that_is_needed(
     assert "index_missing" not in doctor()[1]
 
 
+def test_a_statement_that_empties_the_log_is_an_error(examined: sa.Engine, doctor: Doctor) -> None:
+    found = doctor("--set", 'publisher.post_poll_statements=["DELETE FROM eventlog"]')[1]
+    assert "`publish` refuses to start" in found["post_poll"][0]["text"]
+
+
 def test_a_sequence_with_a_cache_is_an_error(examined: sa.Engine, doctor: Doctor) -> None:
     execute(examined, "ALTER TABLE hr.eventlog ALTER record_id SET CACHE 50")
     (finding,) = doctor()[1]["sequence_cache"]
@@ -166,8 +172,15 @@ def test_a_revision_of_another_eventlog_is_named(examined: sa.Engine, doctor: Do
     assert "install that one" in found["mend"][0]
 
 
+def test_a_log_of_somebody_else_is_upgraded_by_its_companions() -> None:
+    assert migrations.upgrade_command(["companions_1"]).endswith(" --companions-only")
+    assert migrations.upgrade_command(["companions_1", "log_1"]) == "eventlog db upgrade"
+
+
 def test_an_older_revision_is_named() -> None:
-    (found,) = findings.judge_revision(["log_1"], ["companions_1", "log_2"], [], "")
+    (found,) = findings.judge_revision(
+        ["log_1"], ["companions_1", "log_2"], [], "", "eventlog db upgrade"
+    )
     assert (
         found.text == "the log is at revision log_1, and there are newer ones: companions_1, log_2"
     )

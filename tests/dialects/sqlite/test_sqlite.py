@@ -58,6 +58,22 @@ def test_the_declared_type_decides(declared: str, kind: Kind) -> None:
     assert column_type(declared).kind is kind
 
 
+def test_a_log_of_somebody_else_that_cannot_be_read_is_told_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with sqlite3.connect(tmp_path / "app.db") as database:
+        database.execute(
+            "CREATE TABLE eventlog (record_id NUMERIC, status TEXT, event_type INTEGER, event_time "
+            "TEXT, perpetrator TEXT, table_name TEXT, table_key TEXT, column_name TEXT, old_value "
+            "TEXT, new_value TEXT)"
+        )
+    url = f"sqlite:///{tmp_path}/app.db"
+    assert run(["--database-url", url, "db", "upgrade", "--companions-only"]) != 0
+    assert 'column "record_id" cannot be record_id' in capsys.readouterr().err
+    with sqlite3.connect(tmp_path / "app.db") as database:
+        assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("eventlog",)]
+
+
 @pytest.mark.parametrize("length", range(20))
 def test_base64_of_plain_sql(length: int) -> None:
     value = os.urandom(length)
