@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from eventlog.changes.format import Format, Report, written
+from eventlog.changes.images import with_zones
 from eventlog.changes.json_form import (
     CATALOG,
     CatalogOption,
@@ -29,6 +30,7 @@ from eventlog.changes.json_form import (
 )
 from eventlog.changes.keys import class_of_change, with_key
 from eventlog.changes.publishing import Publishing
+from eventlog.core.catalog import Catalog
 from eventlog.core.options import BATCH_SIZE, CheckedOptions, parse_options, shared
 from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
 from eventlog.files.atomic import check_parent, whole_file
@@ -107,7 +109,7 @@ def convert(
     _check_target(target_format, target, source_format, source)
     options = read_options(map or {})
     done = Report(strict=strict)
-    changes = reader.read(source, in_own_options(source_format, "reader", options["reader"]), done)
+    changes = _read(reader, source, options["reader"], done)
     own_options = in_own_options(target_format, "writer", options["writer"])
     write(writer, _followed(changes, done, progress), target, own_options, done)
     if not report:
@@ -129,8 +131,28 @@ def read_changes(
     """
     reader = format_named(format)
     check_source(format, str(source))
-    own_options = in_own_options(format, "reader", read_options({"reader": options})["reader"])
-    return reader.read(str(source), own_options, report if report is not None else Report())
+    named = read_options({"reader": options})["reader"]
+    return _read(reader, str(source), named, report if report is not None else Report())
+
+
+def _read(
+    format: Format, source: str, options: Mapping[str, Any], report: Report
+) -> Iterator[Change]:
+    """Return the changes of a source, ``zoned`` by the catalogue among the options. Raises
+    ConfigError at once.
+    """
+    catalog = catalog_of(options.get("catalog"))
+    changes = format.read(source, in_own_options(format.name, "reader", options), report)
+    return zoned(changes, catalog)
+
+
+def zoned(changes: Iterator[Change], catalog: Catalog | None) -> Iterator[Change]:
+    """Return changes as they were read, with the zones of times that the format does not hold, by
+    the columns of the catalogue (spec/change-model.md 5.1); None = unknown.
+    """
+    if catalog is None:
+        return changes
+    return (with_zones(change, class_of_change(catalog, change)) for change in changes)
 
 
 def write_changes(

@@ -4,10 +4,14 @@ they are not known, and the changes of a transaction (spec/change-model.md 4).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from eventlog.changes.keys import Key
+from eventlog.core.catalog import ObjectClass
+from eventlog.core.typed import typed_by
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import (
     FormatError,
     NotExpressible,
@@ -35,6 +39,40 @@ def refuse_without_row(change: Change) -> None:
         raise FormatError(
             f"{what} has no row: read it with a connection to its database", code="needs_query_back"
         )
+
+
+@lru_cache(maxsize=1024)
+def _columns_with_zone(object_class: ObjectClass) -> Mapping[str, ColumnType]:
+    types = {column.name: column.type for column in object_class.table.columns}
+    types |= {attribute.name: attribute.column.type for attribute in object_class.attributes}
+    return {name: type for name, type in types.items() if type.kind is Kind.TIMESTAMPTZ}
+
+
+def with_zones(change: Change, object_class: ObjectClass | None) -> Change:
+    """Return the change with the zone that its times lack and that their columns have in the
+    catalogue (spec/change-model.md 5.1).
+
+    ``object_class`` is the class of the change's table, None = unknown. Formats without zones hold
+    such times in UTC.
+    """
+    types = {} if object_class is None else _columns_with_zone(object_class)
+    if not types:
+        return change
+
+    def zoned(row: Row | None) -> Row | None:
+        if row is None or types.keys().isdisjoint(row):
+            return row
+        return {
+            name: _with_zone(types[name], value) if name in types else value
+            for name, value in row.items()
+        }
+
+    key = None if change.key is None else tuple((zoned(dict(change.key)) or {}).items())
+    return change._replace(key=key, before=zoned(change.before), after=zoned(change.after))
+
+
+def _with_zone(type: ColumnType, value: Value) -> Value:
+    return value if isinstance(value, str) else typed_by(type, value)
 
 
 def refused_column(change: Change, column: str, error: RowError) -> NotExpressible:

@@ -168,7 +168,7 @@ def to_text(value: Value) -> str:
 def typed_by(type: ColumnType, value: Value) -> Value:
     """Return a value that has lost its type, such as one from JSON, as a value of its column.
 
-    Raises BadValue.
+    A datetime that has lost its zone is in UTC, as formats without zones hold it. Raises BadValue.
     """
     if is_multi_valued(value):
         return tuple(typed_by(type, one) for one in values_of(value))
@@ -180,6 +180,8 @@ def typed_by(type: ColumnType, value: Value) -> Value:
             return Decimal(value)
         if type.kind is Kind.APPROXIMATE:
             return float(value)
+    if type.kind is Kind.TIMESTAMPTZ and isinstance(value, datetime) and value.tzinfo is None:
+        return value.replace(tzinfo=UTC)
     return value
 
 

@@ -76,6 +76,14 @@ class MomentColumn(QlikColumn):
         super().__init__(name, "DATETIME")
 
 
+class ZonedColumn(QlikColumn):
+    """A DATETIME column whose column in the source has a zone: its values are in UTC, and Parquet
+    holds their zone.
+    """
+
+    __slots__ = ()
+
+
 def key_of(columns: Iterable[QlikColumn]) -> tuple[str, ...]:
     """Return the names of the key columns in key order; empty if there is no key."""
     return tuple(
@@ -130,7 +138,8 @@ def _column_of(column: Column, place: int) -> QlikColumn:
     else:
         name = _character(column.type)
         length = _UUID_LENGTH if kind is Kind.UUID else first * _WIDEST_CHARACTER
-    return QlikColumn(column.name, name, length, precision, scale, place, nullable=not place)
+    made = ZonedColumn if kind is Kind.TIMESTAMPTZ else QlikColumn
+    return made(column.name, name, length, precision, scale, place, nullable=not place)
 
 
 def _character(type: ColumnType) -> str:

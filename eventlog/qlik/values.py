@@ -23,7 +23,7 @@ from eventlog.core.values import float_or_word
 from eventlog.errors import FormatError, NotExpressible, shown
 from eventlog.files import tabular
 from eventlog.model import Lob, Value
-from eventlog.qlik.columns import CLASSES, MomentColumn, QlikColumn
+from eventlog.qlik.columns import CLASSES, MomentColumn, QlikColumn, ZonedColumn
 
 Convert = Callable[[Any], Any]
 """A function from a stored or sent form to a value, or from a value to that form.
@@ -492,7 +492,7 @@ def arrow_type(column: QlikColumn) -> Any:
     Raises ConfigError if pyarrow is not installed.
     """
     arrow = tabular.pyarrow()
-    if isinstance(column, MomentColumn):
+    if isinstance(column, MomentColumn | ZonedColumn):
         return arrow.timestamp("us", tz="UTC")
     match column.type:
         case "DATETIME":
@@ -514,6 +514,9 @@ def _has_digits(column: QlikColumn) -> bool:
 def _arrow_converter(column: QlikColumn) -> Convert:
     if isinstance(column, MomentColumn):
         return lambda moment: moment.replace(tzinfo=UTC)
+    if isinstance(column, ZonedColumn):
+        write = typed_writer(column)
+        return lambda value: write(value).replace(tzinfo=UTC)
     if column.type == "NUMERIC":
         return _arrow_decimal(column) if _has_digits(column) else text_writer(column)
     return typed_writer(column)

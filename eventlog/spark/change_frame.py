@@ -85,9 +85,15 @@ def read_captures(
     order by ``position`` (of an event log as a number) and, where needed, ``event_number``. Raises
     ConfigError; a query fails with FormatError.
     """
-    reader = in_own_options(format, "reader", read_options({"reader": options or {}})["reader"])
+    named = read_options({"reader": options or {}})["reader"]
+    reader = in_own_options(format, "reader", named)
     frame, captures_in = work_on(
-        spark, captures(format, source, reader), format, reader, strict=strict
+        spark,
+        captures(format, source, reader),
+        format,
+        reader,
+        strict=strict,
+        catalog=named.get("catalog"),
     )
     schema = _schema_with(columns)
 

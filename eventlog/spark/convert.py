@@ -32,6 +32,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from eventlog.changes.format import PROBLEMS_KEPT, Report
+from eventlog.changes.json_form import CatalogOption
 from eventlog.conversion import in_own_options, read_options, write
 from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
@@ -115,6 +116,7 @@ class _Job:
     target: str
     strict: bool
     quiet: bool
+    catalog: CatalogOption
 
 
 def convert(
@@ -153,6 +155,7 @@ def convert(
         str(Path(target).resolve()),
         strict,
         quiet,
+        options["reader"].get("catalog"),
     )
     if Path(source).resolve() in Path(job.target).parents:
         raise ConfigError(
@@ -233,7 +236,9 @@ def _output_place(job: _Job, capture: Capture) -> Path:
 
 
 def _run(spark: SparkSession, job: _Job, waiting: Sequence[Capture]) -> list[CaptureReport]:
-    frame, captures_in = work_on(spark, waiting, job.source_format, job.reader, strict=job.strict)
+    frame, captures_in = work_on(
+        spark, waiting, job.source_format, job.reader, strict=job.strict, catalog=job.catalog
+    )
 
     def convert_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tune_collector()

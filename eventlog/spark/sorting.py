@@ -21,6 +21,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from eventlog.changes.format import PROBLEMS_KEPT, Report
+from eventlog.changes.json_form import CatalogOption, catalog_of
+from eventlog.conversion import zoned
+from eventlog.core.catalog import Catalog
 from eventlog.core.options import parse_options
 from eventlog.errors import ConfigError, EventlogError, FormatError, with_location
 from eventlog.linter.dispatch_tables import DispatchRow
@@ -63,20 +66,42 @@ Each must be read before the next is taken.
 
 
 def work_on(
-    spark: SparkSession, captures: Sequence[Capture], format: str, options: Options, *, strict: bool
+    spark: SparkSession,
+    captures: Sequence[Capture],
+    format: str,
+    options: Options,
+    *,
+    strict: bool,
+    catalog: CatalogOption = None,
 ) -> tuple[DataFrame, CapturesOf]:
     """Return the frame for the tasks, and the function that takes captures from it: each capture in
     a task, unless there are many.
 
     ``options`` are the options of the format's reader. ``strict`` must be as in the reports with
-    which the captures are read. Raises ConfigError.
+    which the captures are read. ``catalog`` gives times their zones, as in ``conversion.zoned``.
+    Raises ConfigError.
     """
     by = sorted_format(format, options)
+    captures_of: CapturesOf
     if by is not None:
-        return _sorted_rows(spark, by, captures, options, strict=strict), partial(
-            _sorted, by, captures, options
-        )
-    return numbered_tasks(spark, len(captures)), partial(_as_they_come, captures, format, options)
+        frame = _sorted_rows(spark, by, captures, options, strict=strict)
+        captures_of = partial(_sorted, by, captures, options)
+    else:
+        frame = numbered_tasks(spark, len(captures))
+        captures_of = partial(_as_they_come, captures, format, options)
+    return frame, captures_of if catalog is None else partial(_zoned, captures_of, catalog)
+
+
+def _zoned(
+    captures_of: CapturesOf, catalog: CatalogOption, batches: Iterator[pa.RecordBatch]
+) -> Iterator[tuple[Capture, Read]]:
+    classes = catalog_of(catalog)
+    for capture, read in captures_of(batches):
+        yield capture, partial(_read_zoned, read, classes)
+
+
+def _read_zoned(read: Read, classes: Catalog | None, report: Report) -> Iterator[Change]:
+    return zoned(read(report), classes)
 
 
 def _as_they_come(

@@ -18,6 +18,7 @@ from functools import partial
 from typing import Any, Final
 
 from eventlog.changes import json_form as change_json
+from eventlog.changes.images import with_zones
 from eventlog.changes.keys import class_of_change, old_and_new_key, with_key
 from eventlog.changes.publishing import EventWriter
 from eventlog.changes.to_events import association_text, change_to_events
@@ -494,6 +495,7 @@ def _add_events(run: Run, read: Read) -> None:
         )
     if change.schema is None and object_class is not None and catalog is not None:
         change = change._replace(schema=catalog.schema)
+    change = with_zones(change, object_class)
     try:
         written = []
         for event_id, objects, part in _parts(run.writer, change, read.event_id, object_class):
