@@ -209,8 +209,8 @@ def _monitoring(config: Config, out: str, file_format: str) -> Iterator[Any]:
     if config.monitor.listen is None:
         yield None
         return
-    from eventlog.cli.triggers import planned_triggers
     from eventlog.publisher.monitor import monitoring_job
+    from eventlog.publisher.trigger_plan import planned_triggers
 
     with monitoring_job(
         config, config.monitor.listen, out, file_format, planned_triggers

@@ -26,7 +26,6 @@ from sqlalchemy import URL, make_url, text
 from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, engine_of, transaction
 from eventlog.cli.db import names
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.conversion import convert
 from eventlog.core.event_ids import record_id_of
@@ -36,6 +35,7 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import open_sink
+from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import embedded, migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.rows import count_by_status, read_inflight, tail

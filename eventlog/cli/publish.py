@@ -41,6 +41,7 @@ from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join
 from eventlog.publisher.open_context import open_to_publish, open_unlocked, refuse_post_poll
 from eventlog.publisher.sinks import Sink, open_sink
 from eventlog.publisher.sinks.stdout import StreamSink
+from eventlog.publisher.trigger_plan import comparison, planned_triggers
 from eventlog.publisher.waiting import StopRequest
 from eventlog.registry import FORMATS, sink_named
 
@@ -111,7 +112,8 @@ def publish(
                 _bar(opened, quiet=quiet),
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
-                publish_once(opened, sink, stop, join_observers(life, monitor, tracing, bar))
+                observer = join_observers(life, monitor, tracing, bar)
+                publish_once(opened, sink, stop, observer, comparison(config))
         else:
             _log.info("publishing the log %s", config.database.log_table)
             used = Used()
@@ -122,7 +124,7 @@ def publish(
                 observer = join_observers(watching, bar)
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, used)
-                run_daemon(opens, open_its_sink, stop, observer, retry)
+                run_daemon(opens, open_its_sink, stop, observer, retry, comparison(config))
     finally:
         _log_summary(config, counters)
 
@@ -211,7 +213,6 @@ def _monitoring(config: Config, counters: Counters, life: Life) -> AbstractConte
     """Return the monitor as an observer of the work. It is imported only if it is configured."""
     if config.monitor.listen is None:
         return nullcontext(SILENT)
-    from eventlog.cli.triggers import planned_triggers
     from eventlog.publisher.monitor import monitoring
 
     return monitoring(config, config.monitor.listen, counters, life, planned_triggers)

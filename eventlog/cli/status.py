@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
@@ -27,11 +26,10 @@ from eventlog.cli.context import (
     table,
 )
 from eventlog.cli.settings import print_settings
-from eventlog.cli.triggers import planned_triggers, refused_watches
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep, utc_now
-from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of, visible
+from eventlog.errors import ConfigError, DatabaseError, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.consumers import MOST_BEHIND, standings
 from eventlog.publisher.doctor import examine
@@ -43,7 +41,7 @@ from eventlog.publisher.observer import SnapshotProgress
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
-from eventlog.sql.connection import as_database_errors
+from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, OpenTransaction, age, ask, oldest_writer
 from eventlog.sql.log_table import LogTable
@@ -99,29 +97,12 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
                 queue = dialect.queue(conn, log, zone)
                 known |= {"queue_rows": queue.rows, "oldest_seconds": queue.oldest_seconds}
                 known |= {"rows": count_by_status(conn, log)}
-            status = shape(**known, drift=drift(conn, dialect, config))
+            differ = differences(conn, dialect, config)
+            status = shape(**known, drift=[*differ.tables, *differ.refused])
         show = partial(print_json, status) if as_json else partial(_print_status, status, consumer)
     if anew:
         click.clear()  # this has no effect unless standard output is a terminal
     show()
-
-
-def drift(conn: Connection, dialect: Dialect, config: Config) -> list[str]:
-    """Return a sentence for each table that `eventlog triggers apply` would change, and one for
-    each watch that it cannot follow.
-
-    Empty if that is unknown, which doctor explains.
-    """
-    if not config.watches:
-        return []
-    try:
-        with as_database_errors(conn), conn.begin_nested():
-            planned = planned_triggers(conn, dialect, config)
-    except EventlogError:
-        with suppress(EventlogError), as_database_errors(conn), conn.begin_nested():
-            return list(refused_watches(conn, dialect, config))
-        return []
-    return [*(f"{action.table}: {action.reason}" for action in planned.changes), *planned.refused]
 
 
 def publishing_status(

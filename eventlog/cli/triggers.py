@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +32,7 @@ from eventlog.cli.context import (
 )
 from eventlog.cli.db import dialect_option, names, offline, refuse_to_lose_rows
 from eventlog.config.load import Config
-from eventlog.core.catalog import Catalog, Database
+from eventlog.core.catalog import Database
 from eventlog.errors import (
     ConfigError,
     NoLogTable,
@@ -44,24 +43,24 @@ from eventlog.errors import (
     with_location,
 )
 from eventlog.publisher.configured_classes import (
-    available_catalog,
     captured_tables,
     catalog_of,
     class_names,
-    class_schema,
-    declared_tables,
     declared_watches,
     with_tables,
 )
+from eventlog.publisher.configured_classes import (
+    read_catalog as present_catalog,
+)
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
+from eventlog.publisher.trigger_plan import plan_triggers, planned_triggers
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
-from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan, of_missing_log
-from eventlog.sql.triggers.declared import declared_triggers
+from eventlog.sql.log_table import new_log, quoted, split_name
+from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.triggers.watch import WatchedTable
 
 _NOTHING: Final = "Nothing to drop."
@@ -102,6 +101,7 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
     with reading(config) as (conn, dialect):
         planned = _plan_with_loopback(conn, dialect, config, without_log=True)
     if as_sql:
+        _refuse_lacking(planned)
         sys.stdout.write(dialect.triggers.script(planned, LOCK_TIMEOUT))
     elif as_json:
         _print_json(planned)
@@ -145,6 +145,7 @@ def apply(
         with reading(config) as (conn, dialect):
             planned = _plan_with_loopback(conn, dialect, config, without_log=True)
         if as_sql:
+            _refuse_lacking(planned)
             sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
             return _refused(planned)
     else:
@@ -185,6 +186,12 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
     return replace(planned, warnings=(*planned.warnings, warning))
 
 
+def _refuse_lacking(planned: TriggerPlan) -> None:
+    """Raise TriggerError if this role cannot apply a plan: its script would fail."""
+    if planned.lacking:
+        raise together([TriggerError(reason) for reason in planned.lacking])
+
+
 def _print_json(planned: TriggerPlan) -> None:
     due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
     # What is recorded of a table is no part of the plan.
@@ -204,13 +211,14 @@ def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
 
 
 def _note_due(conn: Connection, dialect: Dialect, config: Config, planned: TriggerPlan) -> None:
-    """Record for `doctor` which resyncs are due, if this user may write the table for them."""
+    """Record for `doctor` which resyncs are due, and settle those of what is gone, if this user may
+    write the table for them.
+    """
     log = find_log(conn, dialect, config)
-    if (
-        planned.gaps
-        and sa.inspect(conn).has_table(quoted(log.resync_table), log.schema)
-        and not dialect.missing_resync_rights(conn, log, resumable=True)
-    ):
+    has_table = sa.inspect(conn).has_table(quoted(log.resync_table), log.schema)
+    if has_table and not dialect.missing_resync_rights(conn, log, resumable=True):
+        if batches.due_now(conn, log):
+            batches.settle_lost(conn, log, present_catalog(conn, dialect, config, log))
         batches.note_due(conn, log, batches.due_for(planned.gaps))
 
 
@@ -428,25 +436,6 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
                 )
 
 
-def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
-    """Return the plan that makes the triggers as the configuration declares them. Raises
-    TriggerError, LogTableError, ConfigError.
-    """
-    return _plan(conn, dialect, config, find_log(conn, dialect, config))[0]
-
-
-def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple[str, ...]:
-    """Return the errors of watches that no user can follow: their tables or columns are missing."""
-    log = find_log(conn, dialect, config)
-    database = dialect.reflect(conn, class_schema(config))
-    declared = declared_tables(config, database, log)
-    catalog = available_catalog(declared, database, log)
-    refused, reflect = {**catalog.unavailable, **declared.doubtful}, partial(dialect.reflect, conn)
-    return declared_triggers(
-        database, catalog, declared_watches(declared.config), reflect, refused
-    ).refusals
-
-
 def _plan_with_loopback(
     conn: Connection, dialect: Dialect, config: Config, *, without_log: bool
 ) -> TriggerPlan:
@@ -456,14 +445,17 @@ def _plan_with_loopback(
     With ``without_log`` and no log yet, the plan is for a new log, and says so.
     """
     try:
-        planned, catalog = _plan(conn, dialect, config, find_log(conn, dialect, config))
+        planned, catalog = plan_triggers(conn, dialect, config, find_log(conn, dialect, config))
     except NoLogTable as error:
         if not without_log:
             raise
-        planned, catalog = _plan(conn, dialect, config, None)
+        planned, catalog = plan_triggers(conn, dialect, config, None)
         planned = replace(
             planned, warnings=(f"{error}; nothing can be applied before", *planned.warnings)
         )
+    if planned.lacking:
+        cannot = (f"this role cannot apply it: {reason}" for reason in planned.lacking)
+        return replace(planned, warnings=(*planned.warnings, *cannot))
     if not planned.actions:
         return planned
     user = publisher_user(config, dialect, dialect.current_user(conn))
@@ -475,49 +467,6 @@ def _plan_with_loopback(
         f"{loopback_of_tables(options.driver_user or '', owned)}: {', '.join(LOOPBACK_WAYS_OUT)}"
     )
     return replace(planned, warnings=(*planned.warnings, warning))
-
-
-def _plan(
-    conn: Connection, dialect: Dialect, config: Config, found: LogTable | None
-) -> tuple[TriggerPlan, Catalog]:
-    """Return the plan and the classes. ``found`` is the log, None if it does not exist yet."""
-    database = dialect.reflect(conn, class_schema(config))
-    schema, name = split_name(config.database.log_table)
-    log = found or new_log(dialect, schema or config.database.schema_name or database.schema, name)
-    declared = declared_tables(config, database, log)
-    catalog = available_catalog(declared, database, log)
-    watches = declared_watches(declared.config)
-    refused = {**catalog.unavailable, **declared.doubtful}
-    if found is not None:
-        planned = dialect.triggers.plan(conn, database, catalog, log, watches, refused)
-    elif refused:
-        raise together(list(refused.values()))
-    else:
-        planned = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
-        tables = dialect.triggers.tables_of(conn, log)
-        planned = replace(planned, warnings=tuple(of_missing_log(log, tables)))
-    said = declared.config.warnings[len(config.warnings) :]
-    warnings = (*said, *planned.warnings, *_view_references(declared.config, catalog))
-    return replace(planned, warnings=warnings), catalog
-
-
-def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
-    """Yield warnings about references in views that stay values with ``referential = "dn"``
-    (spec/xds.md 6.4).
-    """
-    if config.format.referential != "dn":
-        return
-    for cls in catalog.classes:
-        references = [
-            one.column.name
-            for one in cls.attributes
-            if cls.is_view and one.name[:3].casefold() == "fk_"
-        ]
-        if references:
-            yield (
-                f'{cls.name}: {", ".join(references)} stay values with referential = "dn": it '
-                "makes associations of foreign keys of tables, and a view has none"
-            )
 
 
 def _print(planned: TriggerPlan) -> None:

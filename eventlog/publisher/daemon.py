@@ -34,6 +34,7 @@ from eventlog.errors import (
 )
 from eventlog.model import Document
 from eventlog.publisher import sinks
+from eventlog.publisher.capture_watcher import CaptureWatcher, Uncaptured
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import State, draw_flight, recover, run_cycle, send_in_flight
@@ -42,6 +43,7 @@ from eventlog.publisher.liveness import ReportingSink, signs_of_life
 from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, look_at_queue
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.sinks import Sink
+from eventlog.publisher.trigger_plan import comparison
 from eventlog.publisher.waiting import (
     BackOff,
     HeartbeatTimer,
@@ -74,16 +76,19 @@ def publish(
     stop: Stop | None = None,
     observer: Observer = SILENT,
     retry: tuple[float, float] = (1.0, 60.0),
+    uncaptured: Uncaptured | None = None,
 ) -> None:
     """Publish until ``stop`` is set. A lost database connection is opened again with a back-off,
     whose first and longest pauses are ``retry``, in seconds.
 
-    ``observer`` is informed of the work. Raises FatalAnswer when the receiver answers fatal,
-    AnotherPublisher when the log is locked, DatabaseError when the first connection fails.
+    ``observer`` is informed of the work. ``uncaptured`` compares the triggers with the declared
+    ones, None = nobody does. Raises FatalAnswer when the receiver answers fatal, AnotherPublisher
+    when the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
     timetable = Timetable()
     reports: Reports | None = None
+    captures = CaptureWatcher(uncaptured)
 
     def life(connected: Callable[[], bool]) -> None:
         nonlocal reports
@@ -103,6 +108,7 @@ def publish(
                     stop,
                     timetable,
                     reports,
+                    captures,
                 )
             finally:
                 reports.warn_of_loopback(context, at_end=True)
@@ -118,9 +124,13 @@ def publish(
 
 
 def publish_once(
-    context: Context, sink: Sink, stop: Stop | None = None, observer: Observer = SILENT
+    context: Context,
+    sink: Sink,
+    stop: Stop | None = None,
+    observer: Observer = SILENT,
+    uncaptured: Uncaptured | None = None,
 ) -> None:
-    """Send the recorded flights, then the present queue. ``observer`` is informed of the work.
+    """Send the recorded flights, then the present queue. The arguments are as in ``publish``.
 
     Raises FatalAnswer, and ReceiverAway when the receiver stopped the cycle.
     """
@@ -134,6 +144,7 @@ def publish_once(
     try:
         with as_database_errors(context.connection):
             warn_at_start(context)
+            CaptureWatcher(uncaptured).look_if_due(context)
             _publish_once(context, sink, stop)
     finally:
         reports.warn_of_loopback(context, at_end=True)
@@ -184,6 +195,7 @@ def _serve(
     stop: Stop,
     timetable: Timetable,
     reports: Reports,
+    captures: CaptureWatcher,
 ) -> None:
     options = context.options
     idle = begin_idle(context)
@@ -202,6 +214,7 @@ def _serve(
             heartbeat.last = monotonic()
         if watcher.refresh_if_due():
             state = recover(watcher.context)
+        captures.look_if_due(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
@@ -488,6 +501,7 @@ class Publisher:
         if config.publisher.publisher_disabled:
             _log.warning("publisher_disabled is set: nothing is published")
             return
+        uncaptured = comparison(config)
         with signs_of_life(config) as life:
             if config.follows:
                 from eventlog.publisher.stream.follow import follow
@@ -506,11 +520,11 @@ class Publisher:
                     open_to_publish(config, counters, self._used) as context,
                     closing(self._open_sink()) as sink,
                 ):
-                    publish_once(context, sink, stop)
+                    publish_once(context, sink, stop, uncaptured=uncaptured)
             else:
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, self._used)
-                publish(opens, self._open_sink, stop, life, retry)
+                publish(opens, self._open_sink, stop, life, retry, uncaptured)
 
     def _open_sink(self) -> Sink:
         if self._receive is None:

@@ -47,6 +47,7 @@ from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.publisher.output import event_writer
+from eventlog.publisher.trigger_plan import unlike_recorded
 from eventlog.sql import doctor, migrations, resync
 from eventlog.sql.connection import (
     TO_THE_PRIMARY,
@@ -382,6 +383,9 @@ def _plan(case: Case) -> Iterator[Finding]:
             [f"{case.schema}.{table}" for table in _watched(case)] if _sees_triggers(case) else []
         )
         yield from findings.judge_without_plan(installed, watched, reason)
+        with suppress(EventlogError), as_database_errors(case.conn), case.conn.begin_nested():
+            recorded = unlike_recorded(case.conn, case.dialect, case.config)
+            yield from findings.judge_recorded(recorded)
     else:
         yield from findings.judge_plan(case.plan, installed)
 

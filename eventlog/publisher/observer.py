@@ -214,6 +214,9 @@ class Observer:
         ``left`` is the recorded rest, which is sent again; None = the flight is done.
         """
 
+    def compared(self, uncaptured: Sequence[str]) -> None:
+        """Note the tables whose triggers are not as declared, a sentence for each."""
+
     def loads(self, snapshot: SnapshotProgress | None) -> None:
         """Note the progress of a consumer's snapshot, None = it has ended."""
 
@@ -286,6 +289,10 @@ class _Several(Observer):
     def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
         for one in self._observers:
             one.flight_ended(number, result, left)
+
+    def compared(self, uncaptured: Sequence[str]) -> None:
+        for one in self._observers:
+            one.compared(uncaptured)
 
     def loads(self, snapshot: SnapshotProgress | None) -> None:
         for one in self._observers:

@@ -281,6 +281,30 @@ def due_now(conn: Connection, log: LogTable) -> list[Due]:
     return found
 
 
+def settle_lost(conn: Connection, log: LogTable, catalog: Catalog) -> None:
+    """Delete the due resyncs of classes and columns that are gone, and carry those of a class to
+    the name that it has now. Those of a class that is unavailable stay.
+
+    A renamed column has a due resync of its own (spec/triggers.md 9.1).
+    """
+    table = _table(log)
+    carried = []
+    for due in due_now(conn, log):
+        name = due.selection.class_name
+        if catalog.unavailable_class(name) is not None:
+            continue
+        meant = catalog.log_name(name)
+        cls = None if meant is None or meant.child is not None else meant.object_class
+        columns = () if cls is None else {one.column.name for one in cls.attributes}
+        has_column = cls is not None and (due.column is None or due.column in columns)
+        if has_column and cls is not None and cls.name == name:
+            continue
+        conn.execute(sa.delete(table).where(table.c.digest == due.digest))
+        if has_column and cls is not None:
+            carried.append(due._replace(selection=replace(due.selection, class_name=cls.name)))
+    note_due(conn, log, carried)
+
+
 def _settle(conn: Connection, log: LogTable, done: Selection) -> None:
     """Delete the due resyncs that were noted before this resync began and that it has done."""
     if done.keys is not None:

@@ -11,10 +11,10 @@ from shared import Run
 from trigger_log import downgrade, upgrade
 
 from eventlog.cli.context import transaction
-from eventlog.cli.triggers import planned_triggers
 from eventlog.errors import ConfigError, DatabaseError, LogTableError, TriggerError
 from eventlog.publisher.configured_classes import catalog_of, class_names, declared_watches
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import migrations
 from eventlog.sql.triggers import TriggerPlan
 

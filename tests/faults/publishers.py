@@ -22,7 +22,6 @@ from shared import PATIENCE, PlainSink, fetch, url_of
 
 from eventlog.cli.context import transaction
 from eventlog.cli.db import names
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.core.options import toml
 from eventlog.model import Answer, Document
@@ -30,6 +29,7 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.sinks import Sink
+from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.publisher.waiting import Stop, StopRequest
 from eventlog.sql import migrations
 from eventlog.sql.triggers import LOCK_TIMEOUT

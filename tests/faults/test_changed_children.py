@@ -12,10 +12,10 @@ from publishers import Collecting, install, is_drained, publishing, runs, write_
 from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.cli.context import reading
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.publisher import catalog_watcher
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.trigger_plan import planned_triggers
 
 TABLES = (
     "CREATE TABLE usr (id integer PRIMARY KEY, name text)",

@@ -16,8 +16,6 @@ from publishers import Collecting, install, is_drained, opened, publishing, runs
 from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.cli.context import reading
-from eventlog.cli.status import drift as drift_in_status
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.errors import DatabaseError, ReceiverAway
 from eventlog.model import Answer, Document
@@ -26,6 +24,7 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
+from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.sql.triggers import TriggerPlan
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text, age integer, nick varchar(40))"
@@ -531,7 +530,8 @@ def plan_of(config: Config) -> TriggerPlan:
 
 def drift_of(config: Config) -> list[str]:
     with reading(config) as (conn, dialect):
-        return drift_in_status(conn, dialect, config)
+        differ = differences(conn, dialect, config)
+        return [*differ.tables, *differ.refused]
 
 
 PLANS = {

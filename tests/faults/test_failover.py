@@ -20,7 +20,6 @@ from publishers import make_log
 from shared import Run, url_of, wait_until
 
 from eventlog.cli.context import transaction
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import load
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import ReceiverAway
@@ -28,6 +27,7 @@ from eventlog.model import Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import migrations
 from eventlog.sql.triggers import LOCK_TIMEOUT
 

@@ -15,10 +15,10 @@ from shared import execute, fetch, statuses, url_of, wait_until
 
 from eventlog.cli import cli
 from eventlog.cli.context import reading
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.errors import ConfigError
 from eventlog.publisher.doctor import examine
+from eventlog.publisher.trigger_plan import planned_triggers
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"
 MAIL = (

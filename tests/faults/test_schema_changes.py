@@ -20,12 +20,11 @@ from publishers import install, session, write_config
 from shared import execute, fetch, url_of, wait_until
 
 from eventlog.cli.context import reading, transaction
-from eventlog.cli.status import drift
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.model import LogRow
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.open_context import find_log
+from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import TriggerPlan
 
@@ -795,7 +794,7 @@ def test_a_view_whose_base_lacks_a_column_is_an_error_of_doctor_and_in_the_statu
         (one.code, one.severity, one.text) for one in examine(config, planned_triggers)
     }
     with reading(config) as (conn, dialect):
-        assert drift(conn, dialect, config) == [words]
+        assert differences(conn, dialect, config).tables == (words,)
 
 
 def test_apply_never_makes_a_session_that_uses_two_tables_the_victim_of_a_deadlock(

@@ -278,6 +278,7 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     activity.answered(Document(1, 1, ("1", "3", "5"), b"<nds/>"), Answer(), 0.3)
     looked = Looked(100_000, 100_000, 12.5, 3.0, [parked("busy")], [FlightInfo(4, 10, 20)])
     activity.looked(looked)
+    activity.compared(["hr.usr: column mail (text) is new to the watch, and not captured yet"])
     clock.now += 2
     activity.looked(looked)
     values = scrape(activity)
@@ -285,6 +286,7 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     assert values["eventlog_answers_total", "retry"] == 2
     assert values["eventlog_back_offs_total", "receiver"] == 1
     assert values["eventlog_reconnects_total",] == 1
+    assert values["eventlog_uncaptured_tables",] == 1
     assert values["eventlog_queue_rows",] == 100_000
     assert values["eventlog_queue_oldest_seconds",] == 12.5  # seen just now
     assert values["eventlog_objects_parked",] == 1

@@ -219,6 +219,7 @@ class Activity(Monitored, Observer):
         """The flights and the times when each was first seen. The mapping is replaced as a whole,
         since the server reads it at the same time.
         """
+        self.uncaptured: Sequence[str] | None = None
         self.windows = Histogram(_SHORT)
         self.envelopes = Histogram(_SHORT)
         self.delays = Histogram(_LONG)
@@ -334,6 +335,9 @@ class Activity(Monitored, Observer):
         )
         if age is not None:
             self.delays.observe(max(0.0, age))
+
+    def compared(self, uncaptured: Sequence[str]) -> None:
+        self.uncaptured = uncaptured
 
     def look_due(self) -> float | None:
         if self.looked_at is None or self.looked_time is None:

@@ -185,6 +185,9 @@ class PublisherMetrics(Collector):
             "1 if the publisher is connected and holds the lock of its log.",
             activity.is_ready,
         )
+        if activity.uncaptured is not None:
+            text = "Tables whose triggers are not as declared: what they do not log is not sent."
+            yield "eventlog_uncaptured_tables", text, len(activity.uncaptured)
         looked = activity.looked_at
         if looked is None:
             return

@@ -136,6 +136,7 @@ def process_status(
         snapshot=None if looked.snapshot is None else looked.snapshot.as_data(),
         behind=looked.behind,
         behind_unit=looked.behind_unit,
+        drift=None if activity.uncaptured is None else list(activity.uncaptured),
         looked_seconds_ago=None
         if activity.looked_time is None
         else round(now - activity.looked_time, 3),

@@ -313,10 +313,13 @@ def judge_plan(plan: TriggerPlan, installed: Iterable[LogTrigger]) -> Iterator[F
         if not trigger.enabled:
             disabled[trigger.table].append(trigger.trigger)
     mend = ("eventlog triggers plan", "eventlog triggers apply")
-    for action in plan.changes:
+    for action in plan.differences:
         if action.kind == "create":
             text = f"{action.table}: {action.reason}; its changes are lost until triggers are there"
             yield error("trigger_missing", text, *mend)
+        elif action.kind == "resync":
+            text = f"not captured: {action.reason}; triggers apply names the resync that sends it"
+            yield warning("trigger_drifted", text, *mend)
         elif action.kind == "drop":
             yield warning("trigger_orphaned", f"triggers of {action.table}: {action.reason}", *mend)
         else:
@@ -373,6 +376,13 @@ def judge_without_plan(
                 "until triggers are there",
                 "eventlog triggers apply",
             )
+
+
+def judge_recorded(sentences: Iterable[str]) -> Iterator[Finding]:
+    """Judge tables that are not as `triggers apply` has recorded them."""
+    for sentence in sentences:
+        text = f"triggers are not as declared: {sentence}"
+        yield warning("trigger_drifted", text, "eventlog triggers apply")
 
 
 def judge_orphans(orphans: Answer) -> Iterator[Finding]:

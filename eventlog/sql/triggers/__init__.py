@@ -38,6 +38,7 @@ from eventlog.sql.triggers.captured import (
     gaps_of_captured,
     has_table,
     read_captured,
+    unlike_lines,
     write_captured,
 )
 from eventlog.sql.triggers.declared import (
@@ -110,6 +111,7 @@ class TriggerPlan:
     ``refused`` are sentences on impossible watches. Their triggers stay as they are, and so do the
     triggers of tables that no watch names, since these may be the same tables under another name.
     ``captured`` are the declared tables as they are, to be recorded when the plan is applied.
+    ``lacking`` are the reasons why this role cannot apply the plan, though it can read it.
     """
 
     actions: tuple[Action, ...]
@@ -117,6 +119,7 @@ class TriggerPlan:
     not_captured: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
     captured: tuple[CapturedTable, ...] = ()
+    lacking: tuple[str, ...] = ()
 
     @classmethod
     def of_new(cls, tables: Iterable[TableSql]) -> TriggerPlan:
@@ -320,7 +323,36 @@ class Triggers(ABC):
             (*declared.warnings, *warnings_of(declared.tables), *plan.warnings)
         )
         refusals = (*declared.refusals, *plan.refused)
-        return TriggerPlan(actions, tuple(sentences), plan.not_captured, refusals, captured)
+        return TriggerPlan(
+            actions, tuple(sentences), plan.not_captured, refusals, captured, plan.lacking
+        )
+
+    def unlike_recorded(
+        self,
+        conn: Connection,
+        database: Database,
+        catalog: Catalog,
+        log: LogTable,
+        watches: Sequence[WatchedTable],
+        refused: Mapping[str, EventlogError] = MappingProxyType({}),
+    ) -> tuple[str, ...]:
+        """Return sentences on declared tables that are not as `triggers apply` has recorded them.
+
+        It is for a role that the database shows no triggers, and asks only for the right to read
+        the record. The arguments are as in ``plan``.
+        """
+        log = self.find_log(conn, log)
+        if not (lines := self._lines(conn, log)):
+            return ()
+        reflect = partial(load_dialect(conn.dialect.name).reflect, conn)
+        declared = declared_triggers(database, catalog, watches, reflect, refused)
+        tables = by_place(declared.tables, database.schema)
+        present = {
+            place: [column.name for column in of_table[0].table.columns]
+            for place, of_table in tables.items()
+        }
+        captured = as_captured(tables.values(), database.schema, {}, {})
+        return unlike_lines(lines, captured, present)
 
     def _captured(
         self,
@@ -330,15 +362,12 @@ class Triggers(ABC):
         declared: Sequence[TableTriggers],
     ) -> tuple[CapturedTable, ...]:
         """Return the declared tables as they are now."""
-        by_place: defaultdict[TableName, list[TableTriggers]] = defaultdict(list)
-        for one in declared:
-            by_place[one.schema or schema or "", one.table.name].append(one)
+        tables = by_place(declared, schema)
         return as_captured(
-            by_place.values(),
+            tables.values(),
             schema,
-            self.digests(conn, log, by_place),
-            load_dialect(conn.dialect.name).identity(conn, log),
-            self.identities(conn, by_place),
+            self.digests(conn, log, tables),
+            self.identities(conn, tables),
         )
 
     def _lines(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
@@ -348,10 +377,16 @@ class Triggers(ABC):
         return read_captured(conn, log) if not self._unreadable(conn, log, "SELECT") else ()
 
     def _unreadable(self, conn: Connection, log: LogTable, *rights: str) -> list[str]:
-        dialect = load_dialect(conn.dialect.name)
-        if not has_table(conn, log):
-            return [f"the table {log.captured_table}, which `eventlog db upgrade` makes"]
-        return dialect.lacking(conn, log, log.captured_table, rights, dialect.spelled("table_name"))
+        dialect, what = load_dialect(conn.dialect.name), log.captured_table
+        try:
+            with conn.begin_nested():
+                if not has_table(conn, log):
+                    return [f"the table {what}, which `eventlog db upgrade` makes"]
+                return dialect.lacking(conn, log, what, rights, dialect.spelled("table_name"))
+        except DBAPIError as error:  # a role that may not even use the schema of the log
+            if error.connection_invalidated:
+                raise
+            return [f"{', '.join(rights)} on table {what}"]
 
     def record(self, conn: Connection, log: LogTable, plan: TriggerPlan) -> list[str]:
         """Record in ``<log>_captured`` what an applied plan captures, and return the rights that
@@ -374,10 +409,13 @@ class Triggers(ABC):
         If it is, every change between an old trigger and a new one is logged. ``lock_timeout`` is
         the number of seconds to wait for a table, 0 = without end; other writers of the table queue
         behind us meanwhile. Raises DatabaseError if the database refuses a statement, if a trigger
-        does not compile, or if a table stays locked for too long.
+        does not compile, or if a table stays locked for too long; TriggerError for triggers that
+        could not run.
         """
         if not plan.changes:
             return
+        if plan.lacking:
+            raise together([TriggerError(reason) for reason in plan.lacking])
         action, run = plan.changes[0], load_dialect(conn.dialect.name).run
         locked_out: DatabaseError | None = None
         try:
@@ -513,6 +551,16 @@ def sha256(text: str) -> str:
 def digest_of(digests: Iterable[str]) -> str:
     """Return one hash of the hashes of a table's triggers."""
     return sha256("\n".join(sorted(digests)))
+
+
+def by_place(
+    declared: Iterable[TableTriggers], schema: str | None
+) -> dict[TableName, list[TableTriggers]]:
+    """Return the declarations by their tables. ``schema`` is that of the classes."""
+    tables: defaultdict[TableName, list[TableTriggers]] = defaultdict(list)
+    for one in declared:
+        tables[one.schema or schema or "", one.table.name].append(one)
+    return dict(tables)
 
 
 class _OfTable(Protocol):

@@ -11,7 +11,7 @@ dump has others, and its columns are compared by name, type and order.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from eventlog.core.options import toml
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
-from eventlog.sql.triggers.gaps import ANOTHER_TABLE, Gap, gap_of_column
+from eventlog.sql.triggers.gaps import ANOTHER_TABLE, Gap, declared_otherwise, gap_of_column
 
 _GONE: Final = "it had no triggers for a while"
 
@@ -42,9 +42,11 @@ class Partition(NamedTuple):
 class Identity(NamedTuple):
     """The numbers that a database has for a table, its columns and its partitions.
 
-    ``labels`` are the labels of columns whose type is an enumeration.
+    ``database`` is the one in which they count; ``labels`` are the labels of columns whose type is
+    an enumeration.
     """
 
+    database: str
     table: int
     columns: Mapping[str, int]
     labels: Mapping[str, Sequence[str]]
@@ -72,15 +74,14 @@ class CapturedClass:
 class CapturedTable:
     """A table with triggers. ``types`` are its captured columns in their order, name -> type.
 
-    ``digest`` is the hash of the triggers, None = it has none. ``database`` is the one in which the
-    numbers of ``identity`` count.
+    ``digest`` is the hash of the triggers, None = it has none. ``identity`` is None in a database
+    without numbers.
     """
 
     place: TableName
     types: Mapping[str, str]
     classes: tuple[CapturedClass, ...]
     digest: str | None = None
-    database: str | None = None
     identity: Identity | None = field(default=None, compare=False)
 
     @property
@@ -101,7 +102,7 @@ class CapturedTable:
         if self.identity is not None:
             numbers, labels = self.identity.columns, self.identity.labels
             known |= {
-                "database": self.database,
+                "database": self.identity.database,
                 "table": self.identity.table,
                 "numbers": {name: numbers[name] for name in self.types if name in numbers},
                 "labels": {name: list(labels[name]) for name in self.types if name in labels},
@@ -115,7 +116,9 @@ def _from_content(place: TableName, content: str) -> CapturedTable:
     identity = None
     if "table" in known:
         partitions = {oid: Partition("", "", was_attached=False) for oid in known["partitions"]}
-        identity = Identity(known["table"], known["numbers"], known["labels"], partitions)
+        identity = Identity(
+            known["database"], known["table"], known["numbers"], known["labels"], partitions
+        )
     return CapturedTable(
         place,
         dict(known["columns"]),
@@ -124,7 +127,6 @@ def _from_content(place: TableName, content: str) -> CapturedTable:
             for one in known["classes"]
         ),
         known["digest"],
-        known.get("database"),
         identity,
     )
 
@@ -133,7 +135,6 @@ def as_captured(
     declared: Iterable[Sequence[TableTriggers]],
     schema: str | None,
     digests: Mapping[str, str],
-    database: str,
     identities: Mapping[TableName, Identity],
 ) -> tuple[CapturedTable, ...]:
     """Return the declared tables as they are now, from the declarations of each.
@@ -166,7 +167,6 @@ def as_captured(
                     CapturedClass(name, of_class, keys[name, is_object])
                     for (name, is_object), of_class in columns.items()
                 ),
-                database=database,
                 identity=identities.get(place),
             )
         )
@@ -235,6 +235,25 @@ def gaps_of_captured(
     return found
 
 
+def unlike_lines(
+    lines: Iterable[CapturedTable],
+    captured: Iterable[CapturedTable],
+    present: Mapping[TableName, Collection[str]],
+) -> tuple[str, ...]:
+    """Return sentences on tables whose columns are not those of their lines. ``present`` are all
+    columns of each table, watched or not.
+    """
+    known, words = {one.place: one for one in lines}, []
+    for now in captured:
+        line = known.get(now.place)
+        if line is None:
+            words.append(f"{now.name}: watched, and `triggers apply` has not recorded it")
+        elif list(line.types.items()) != list(now.types.items()):
+            changes = declared_otherwise(line.types, now.types, present[now.place])
+            words.append(f"{now.name}: {'; '.join(changes)}")
+    return tuple(words)
+
+
 def _line_of(now: CapturedTable, lines: Mapping[TableName, CapturedTable]) -> CapturedTable | None:
     """Return the line of a table: by its name, else that of the name which it had."""
     if now.place in lines or now.identity is None:
@@ -243,15 +262,18 @@ def _line_of(now: CapturedTable, lines: Mapping[TableName, CapturedTable]) -> Ca
 
 
 def _is_same_database(before: CapturedTable, now: CapturedTable) -> bool:
-    return before.identity is not None and before.database == now.database
+    return (
+        before.identity is not None
+        and now.identity is not None
+        and before.identity.database == now.identity.database
+    )
 
 
 def _is_same_table(before: CapturedTable, now: CapturedTable) -> bool:
     return (
-        _is_same_database(before, now)
-        and before.identity is not None
+        before.identity is not None
         and now.identity is not None
-        and before.identity.table == now.identity.table
+        and before.identity[:2] == now.identity[:2]
     )
 
 

@@ -138,6 +138,7 @@ def _resyncs() -> Mapping[str, Run]:
             conn, LOG, [resync.Due(_KNOWN, "column NICK is new")]
         ),
         "due_now": lambda conn: resync.due_now(conn, LOG),
+        "settle_lost": lambda conn: resync.settle_lost(conn, LOG, CATALOG),
     }
 
 

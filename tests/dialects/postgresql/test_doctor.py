@@ -191,9 +191,9 @@ def test_an_older_revision_is_named() -> None:
 
 
 def test_an_old_transaction_that_has_written_to_the_log_is_named(examined: sa.Engine) -> None:
-    from eventlog.cli.triggers import planned_triggers
     from eventlog.config.load import load
     from eventlog.publisher.doctor import examine
+    from eventlog.publisher.trigger_plan import planned_triggers
     from eventlog.sql.doctor import Limits
 
     config = load(Path("eventlog.toml"), os.environ)

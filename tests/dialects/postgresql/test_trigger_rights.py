@@ -86,15 +86,16 @@ def test_hostile_functions_and_operators_are_not_called(usr: Watched, writer: st
 
 def test_triggers_that_could_not_run_are_not_made(usr: Watched, writer: str) -> None:
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
+    planned = usr.plan(WatchedTable("usr"))
+    assert planned.changes, "what a role may read, it may compare"
     with pytest.raises(TriggerError, match=f"role {writer} may not write"):
-        usr.plan(WatchedTable("usr"))
+        DIALECT.triggers.apply(usr.conn, planned)
     run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT USAGE ON SCHEMA log TO {writer}")
     run(
         usr.conn, f"GRANT INSERT ON log.eventlog TO {writer}", f"REVOKE SELECT ON usr FROM {writer}"
     )
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
-    with pytest.raises(TriggerError, match=r'may not read "public"\."usr"'):
-        usr.plan(WatchedTable("usr"))
+    assert 'may not read "public"."usr"' in usr.plan(WatchedTable("usr")).lacking[0]
 
 
 def test_a_role_that_may_not_lock_what_follows_a_row_to_another_partition_gets_no_triggers(
@@ -109,10 +110,8 @@ def test_a_role_that_may_not_lock_what_follows_a_row_to_another_partition_gets_n
         f"GRANT SELECT ON sale, note TO {writer}",
         f"SET SESSION AUTHORIZATION {writer}",
     )
-    with pytest.raises(
-        TriggerError, match=r'may not lock rows of "public"\."note", which the triggers of sale do'
-    ):
-        usr.plan(WatchedTable("sale"))
+    (reason,) = usr.plan(WatchedTable("sale")).lacking
+    assert 'may not lock rows of "public"."note", which the triggers of sale do' in reason
     run(usr.conn, "RESET SESSION AUTHORIZATION", f"GRANT UPDATE (txt) ON note TO {writer}")
     run(usr.conn, f"SET SESSION AUTHORIZATION {writer}")
     assert usr.plan(WatchedTable("sale")).changes

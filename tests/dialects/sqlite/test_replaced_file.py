@@ -15,13 +15,13 @@ import pytest
 from shared import Run, wait_until
 
 from eventlog.cli.context import transaction
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import Config, load
 from eventlog.errors import AnotherPublisher, LogTableError
 from eventlog.model import Event
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import Publisher
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.triggers import LOCK_TIMEOUT

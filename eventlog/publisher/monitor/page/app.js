@@ -206,6 +206,8 @@ function showStatus(status) {
   if (status.snapshot !== null && status.snapshot.class !== null)
     tiles.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);
   showTiles(tiles);
+  $("uncaptured").hidden = !status.drift?.length;
+  table($("uncaptured-tables"), [["Table", (one) => one]], status.drift ?? [], "");
   $("parked-count").textContent = status.parked_objects ? `(${status.parked_objects})` : "";
   table($("parked"), [
     ["class", (one) => one.class], ["key", (one) => one.key, "text"], ["tries", (one) => count(one.tries), "number"],

@@ -234,10 +234,12 @@ class MariaDBTriggers(MarkedTriggers):
         return (f"{statement.rstrip()}\n{_DELIMITER}" for statement in statements)
 
 
-def _as_written(conn: Connection, name: str, shown: str) -> str:
+def _as_written(conn: Connection, name: str, shown: str | None) -> str:
     """Return the text of a trigger. A trigger of eventlog is read as it was compiled, since the
     catalogue rewrites its literals.
     """
+    if shown is None:
+        return ""  # of a table that this user may write, but not give triggers
     if "DECLARE eventlog_trigger " not in shown:
         return shown
     ((_, _, statement, *_),) = fetch(

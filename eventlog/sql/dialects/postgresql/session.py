@@ -216,6 +216,9 @@ _DATABASE_AND_FLIGHTS: Final = """
     SELECT concat_ws('/', d.oid, to_regclass(%(flights)s)::oid)
     FROM pg_catalog.pg_database AS d
     WHERE d.datname = current_database()"""
+_DATABASE: Final = (
+    "SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database()"
+)
 _MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
 _CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
 
@@ -237,6 +240,16 @@ def _identity_parts(conn: Connection, log: LogTable) -> dict[str, str]:
     if conn.exec_driver_sql(_MAY_ASK).scalar_one():
         parts["cluster"] = str(conn.exec_driver_sql(_CLUSTER).scalar_one())
     return parts
+
+
+def database_number(conn: Connection) -> str:
+    """Return the system identifier of the server, if the role may ask for it, and the OID of the
+    database: the numbers of tables and columns count within these.
+    """
+    number = str(conn.exec_driver_sql(_DATABASE).scalar_one())
+    if conn.exec_driver_sql(_MAY_ASK).scalar_one():
+        return f"{conn.exec_driver_sql(_CLUSTER).scalar_one()}/{number}"
+    return number
 
 
 _LOCK_CLASS: Final = int.from_bytes(b"Elog")

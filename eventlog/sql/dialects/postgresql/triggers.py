@@ -18,7 +18,7 @@ from sqlalchemy import Connection, Row, text
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.clock import monotonic
-from eventlog.errors import DatabaseError, TriggerError, first_of, together
+from eventlog.errors import DatabaseError, first_of, together
 from eventlog.sql.dialects.postgresql.compile import (
     ANY_BYTE,
     BEFORE,
@@ -54,6 +54,7 @@ from eventlog.sql.dialects.postgresql.installed import (
     read_installed,
     sql,
 )
+from eventlog.sql.dialects.postgresql.session import database_number
 from eventlog.sql.dialects.postgresql.text import (
     QUOTE_FUNCTION,
     literal,
@@ -120,7 +121,8 @@ class PostgresTriggers(Triggers):
         places = {(triggers.schema or schema, triggers.table.name) for triggers in declared}
         installed = read_installed(conn, log, places.__contains__)
         facts = read_facts(conn, log, schema, installed, (home for home, _ in places))
-        _refuse_what_cannot_run(facts, declared)
+        _refuse_own_tables(facts, declared)
+        lacking = tuple(_lacking(facts, declared))
         compiled = compile_triggers(facts, declared)
         is_needed = any(needs_quoting(triggers.key) for triggers in declared)
         quoting = _compare_quoting(
@@ -132,8 +134,11 @@ class PostgresTriggers(Triggers):
             *_drop_all(installed, staying=compiled, reason=NO_LONGER_WATCHED),
             *(action for action in quoting if action.kind == "drop"),
         ]
-        warnings = _warnings(compiled, facts, installed)
-        return TriggerPlan(tuple(actions), tuple(warnings), _not_captured(declared, facts))
+        # Some warnings are of what this role would not see as the owner of the triggers.
+        warnings = [*of_lost_logs(installed.lost)]
+        warnings += [] if lacking else _warnings(compiled, facts, installed)
+        not_captured = _not_captured(declared, facts)
+        return TriggerPlan(tuple(actions), tuple(warnings), not_captured, lacking=lacking)
 
     def plan_drop(self, conn: Connection, log: LogTable) -> TriggerPlan:
         log = self.find_log(conn, log)
@@ -167,13 +172,14 @@ class PostgresTriggers(Triggers):
     def identities(
         self, conn: Connection, tables: Collection[TableName]
     ) -> dict[TableName, Identity]:
-        names = [*tables]
+        names, database = [*tables], database_number(conn)
         rows = conn.execute(
             sql("identities"),
             {"schemas": [schema for schema, _ in names], "tables": [name for _, name in names]},
         )
         return {
             (row.schema, row.name): Identity(
+                database,
                 row.oid,
                 row.columns or {},
                 row.labels or {},
@@ -289,37 +295,38 @@ def _locks(conn: Connection, plan: TriggerPlan) -> list[str]:
     return locks
 
 
-def _refuse_what_cannot_run(facts: Facts, declared: Sequence[TableTriggers]) -> None:
-    """Refuse triggers that would fail, since with them the application's statement fails."""
-    log, reasons = facts.log, []
+def _refuse_own_tables(facts: Facts, declared: Sequence[TableTriggers]) -> None:
+    """Raise TriggerError for triggers on the log or on a table that belongs to it."""
+    places = map(facts.place_of, declared)
+    log = facts.log
+    if own := [name for schema, name in places if schema == log.schema and name in log.own_tables]:
+        raise together([of_the_log(name) for name in own])
+
+
+def _lacking(facts: Facts, declared: Sequence[TableTriggers]) -> Iterator[str]:
+    """Yield the reasons why triggers of this role would fail, and the application's statements with
+    them.
+    """
+    log = facts.log
     if not facts.log_is_writable:
         name = qualified(log.schema, log.name)
-        reasons.append(
+        yield (
             f"role {facts.owner} may not write {name}: grant it INSERT, or apply as the log's owner"
         )
     for triggers in declared:
-        place = facts.place_of(triggers)
-        if place[0] == log.schema and place[1] in log.own_tables:
-            reasons.append(str(of_the_log(place[1])))
-        reasons += (
-            (
+        name = facts.place_of(triggers)[1]
+        for needed in sorted(facts.read_by(triggers) - facts.readable):
+            yield (
                 f"role {facts.owner} may not read {qualified(*needed)}, which the triggers of "
-                f"{place[1]} do: grant it SELECT, or apply as the table's owner"
+                f"{name} do: grant it SELECT, or apply as the table's owner"
             )
-            for needed in sorted(facts.read_by(triggers) - facts.readable)
-        )
-        locked = map(facts.place_of, moving_with(triggers, declared))
-        reasons += (
-            (
-                f"role {facts.owner} may not lock rows of {qualified(*needed)}, which the "
-                f"triggers of {place[1]} do when a row moves to another partition: grant it "
-                "UPDATE, or apply as the table's owner"
-            )
-            for needed in locked
-            if needed not in facts.lockable
-        )
-    if reasons:
-        raise together([TriggerError(reason) for reason in reasons])
+        for needed in map(facts.place_of, moving_with(triggers, declared)):
+            if needed not in facts.lockable:
+                yield (
+                    f"role {facts.owner} may not lock rows of {qualified(*needed)}, which the "
+                    f"triggers of {name} do when a row moves to another partition: grant it "
+                    "UPDATE, or apply as the table's owner"
+                )
 
 
 # --- what is compiled against what is installed ---------------------------------------------------
@@ -682,7 +689,6 @@ def _compare_quoting(
 def _warnings(
     compiled: Sequence[CompiledFunction], facts: Facts, installed: InstalledFunctions
 ) -> Iterator[str]:
-    yield from of_lost_logs(installed.lost)
     for one in compiled:
         if not one.is_replicated:
             yield from _keys(one)
