@@ -16,6 +16,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
+from sqlalchemy.exc import DBAPIError
+
 from eventlog.core.catalog import (
     Attribute,
     Catalog,
@@ -27,6 +29,7 @@ from eventlog.errors import (
     EventlogError,
 )
 from eventlog.publisher.context import Context, unavailable_in_words
+from eventlog.sql.connection import is_refused
 from eventlog.sql.triggers.gaps import column_changes, key_change
 
 _log = logging.getLogger("eventlog.publisher")
@@ -127,15 +130,15 @@ class CatalogWatcher:
         if not self._is_current() and self._reread():
             raise CatalogDrifted
 
-    def explains(self, error: Exception) -> bool:
+    def explains(self, error: CatalogDrifted | DBAPIError) -> bool:
         """Return True if the cycle that an error ended is to be run again: an old catalogue caused
         the error, and ``context`` has a new one now; or a table may have been away for the moment
         of a statement, and is there again. Nobody can see that afterwards, so one cycle is run
-        again whatever the error is, and none that follows it.
+        again whichever statement the database has refused, and none that follows it.
         """
         if isinstance(error, CatalogDrifted):
             return True
-        if self.context.connection.invalidated:
+        if not is_refused(self.context.connection, error):
             return False
         self.context.connection.rollback()
         if self.refresh():

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog
-from eventlog.errors import EventlogError, together
+from eventlog.errors import DatabaseAway, EventlogError, together
 from eventlog.publisher.configured_classes import (
     available_catalog,
     class_schema,
@@ -112,6 +112,8 @@ def differences(conn: Connection, dialect: Dialect, config: Config) -> Differenc
     try:
         with as_database_errors(conn), conn.begin_nested():
             planned = planned_triggers(conn, dialect, config)
+    except DatabaseAway:
+        raise
     except EventlogError:
         refused: tuple[str, ...] = ()
         recorded: tuple[str, ...] = ()

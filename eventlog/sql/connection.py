@@ -353,6 +353,18 @@ def as_database_errors(
         raise _translated(driver, dialect, error, right_advice, invalidated=False) from error
 
 
+def is_refused(conn: Connection, error: DBAPIError) -> bool:
+    """Return True if the database has refused a statement, and is there to take others.
+
+    After another error, one of BEGIN for example, what follows would run outside a transaction.
+    """
+    driver: Any = conn.dialect.loaded_dbapi
+    dialect = load_dialect(conn.dialect.name)
+    cause = error.orig or error
+    told = _translated(driver, dialect, cause, "", error.connection_invalidated)
+    return not isinstance(told, DatabaseAway)
+
+
 def _translated(
     driver: Any, dialect: Dialect, error: BaseException, right_advice: str, invalidated: bool
 ) -> DatabaseError:
