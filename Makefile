@@ -2,6 +2,8 @@
 # make demo    the whole chain on a PostgreSQL of its own
 # make test    lint, types, import contracts, the site, tests; some 13 minutes on 2 cores
 # make soak    the tests that take longer
+# make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 tells the story of one seed, or of a
+#              plan in a file, SHRINK=7 leaves out what does not matter to its failure
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
 # make reference  what the documentation repeats of the code: options, commands, error codes
@@ -24,7 +26,7 @@ BENCHES := $(addprefix bench/,drain.py consumers.py concurrency.py latency.py ca
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo test compiled lint docs docs-serve soak bench reference diagrams recording clean distclean
+.PHONY: setup demo test compiled lint docs docs-serve simulate soak bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -60,6 +62,9 @@ compiled: setup
 
 soak: setup
 	$(BIN)/pytest -m soak $(PYTEST_ARGS)
+
+simulate: setup
+	@$(BIN)/python tests/simulation/simulate.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60)))
 
 bench: setup
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python "$$bench"; done

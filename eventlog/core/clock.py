@@ -16,8 +16,9 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from concurrent.futures import wait as wait_for_futures
 from contextlib import AbstractContextManager, contextmanager
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Random = Callable[[], float]
 """A function that returns a random number, at least 0 and below 1."""
 
@@ -49,11 +50,11 @@ class Machine:
         """Return an executor of at most so many threads, whose names begin with ``name``."""
         return ThreadPoolExecutor(most, name)
 
-    def first_done(self, futures: Collection[Future[Any]]) -> set[Future[Any]]:
-        """Wait until one of the futures is done, and return those that are."""
-        return wait_for_futures(futures, return_when=FIRST_COMPLETED).done
+    def wait_for_one(self, futures: Collection[Future[Any]]) -> None:
+        """Wait until one of the futures is done."""
+        wait_for_futures(futures, return_when=FIRST_COMPLETED)
 
-    def all_done(self, futures: Collection[Future[Any]]) -> None:
+    def wait_for_all(self, futures: Collection[Future[Any]]) -> None:
         """Wait until all futures are done."""
         wait_for_futures(futures)
 
@@ -107,11 +108,12 @@ def executor(most: int, name: str) -> AbstractContextManager[Executor]:
     return _machine.executor(most, name)
 
 
-def first_done(futures: Collection[Future[Any]]) -> set[Future[Any]]:
-    """Wait until one of the futures is done, and return those that are."""
-    return _machine.first_done(futures)
+def first_done(futures: Collection[Future[T]]) -> list[Future[T]]:
+    """Wait until one of the futures is done, and return those that are, in their order."""
+    _machine.wait_for_one(futures)
+    return [future for future in futures if future.done()]
 
 
-def all_done(futures: Collection[Future[Any]]) -> None:
+def wait_for_all(futures: Collection[Future[Any]]) -> None:
     """Wait until all futures are done."""
-    _machine.all_done(futures)
+    _machine.wait_for_all(futures)

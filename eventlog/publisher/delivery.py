@@ -20,7 +20,7 @@ from enum import Enum
 from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from eventlog.core.clock import Random, all_done, chance, first_done, monotonic
+from eventlog.core.clock import Random, chance, first_done, monotonic, wait_for_all
 from eventlog.errors import FatalAnswer, ReceiverAway, number_of
 from eventlog.model import SUCCESS, Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
@@ -312,7 +312,7 @@ def _returned(
         while in_air:
             yield from _landed(in_air)
     finally:
-        all_done(in_air)
+        wait_for_all(in_air)
 
 
 def _landed(in_air: dict[Future[Answer | ReceiverAway], Envelope[E]]) -> Iterator[_Returned[E]]:

@@ -1,0 +1,454 @@
+"""The application: its tables, and what its transactions do to them.
+
+Each class has another style. Values are small and few, so that the same objects are met again and
+again; now and then one is long, NULL or hard to quote. A *late* transaction draws its record_ids, stays
+open while others commit, and commits with the lower numbers: SQLite has one writer at a time, so it
+is rolled back, its numbers are left out, its objects stay locked, and it runs again.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from machine import with_virtual_time
+
+if TYPE_CHECKING:
+    from world import World
+
+KEYS = {
+    "customer": ("id",),
+    "orders": ("id",),
+    "item": ("order_id", "pos"),
+    "doc": ("code",),
+    "part": ("id",),
+}
+SCHEMA = """
+    CREATE TABLE customer (id integer PRIMARY KEY, name text, email text, level integer);
+    CREATE TABLE customer_tag (customer_id integer REFERENCES customer (id) ON UPDATE CASCADE ON DELETE CASCADE, tag text);
+    CREATE TABLE orders (id integer PRIMARY KEY, customer_id integer REFERENCES customer (id) ON UPDATE CASCADE ON DELETE CASCADE,
+                         total integer, note text);
+    CREATE TABLE item (order_id integer, pos integer, sku text, qty integer, PRIMARY KEY (order_id, pos));
+    CREATE TABLE doc (code text PRIMARY KEY, body text, rev integer);
+    CREATE TABLE part (id integer PRIMARY KEY, name text, weight integer);
+"""
+WATCHES: tuple[dict[str, Any], ...] = (
+    {"table": "customer"},
+    {"table": "orders", "style": "remove_all"},
+    {"table": "item", "style": "field_query_back"},
+    {"table": "doc", "style": "row_query_back"},
+    {"table": "part", "style": "field"},
+)
+BURST = 1000
+"""The first key of a burst."""
+
+Object = tuple[str, Any]
+"""A table and a key: what a transaction locks."""
+
+
+class Statement(NamedTuple):
+    """A statement of the application, and the objects that it may touch. ``*`` is every customer and
+    order."""
+
+    sql: str
+    values: tuple[Any, ...]
+    touches: frozenset[Object | str]
+
+
+class Late(NamedTuple):
+    """A transaction that is open: its statements, and the record_ids that it drew."""
+
+    statements: Sequence[Statement]
+    record_ids: Sequence[int]
+    touches: frozenset[Object | str]
+
+
+def text(chance: Random) -> str | None:
+    """Draw a value."""
+    kind = chance.random()
+    if kind < 0.2:
+        return None
+    if kind < 0.25:
+        return f"{chance.randrange(100)}" + "x" * chance.choice([900, 1500, 4096])
+    return chance.choice(["", "a<b", "é", 'q"uote', "  ", "plus+eq="]) + str(chance.randrange(100))
+
+
+def statement(
+    chance: Random, tables: Sequence[str], size: int, columns: Iterable[str]
+) -> Statement:
+    """Draw a statement that writes one of these tables. ``size`` is the number of keys in use;
+    ``columns`` are those of ``part`` beyond the first."""
+    table, key = chance.choice(tables), chance.randrange(size)
+    act = chance.choices(
+        ["insert", "update", "delete", "key", "many", "child"], [5, 6, 2, 1, 1, 2]
+    )[0]
+    return _OF_TABLE[table](chance, act, key, size, tuple(columns))
+
+
+def _touches(table: str, keys: Iterable[Any]) -> frozenset[Object | str]:
+    return frozenset((table, key) for key in keys)
+
+
+_EVERY: frozenset[Object | str] = frozenset({"*"})
+
+
+def _of_customer(chance: Random, act: str, key: int, size: int, _: object) -> Statement:
+    one = _touches("customer", [key])
+    match act:
+        case "child":
+            tag = chance.choice("xyz")
+            return chance.choice(
+                [
+                    Statement(
+                        "INSERT INTO customer_tag SELECT id, ? FROM customer WHERE id = ?",
+                        (tag, key),
+                        one,
+                    ),
+                    Statement(
+                        "DELETE FROM customer_tag WHERE customer_id = ? AND tag = ?",
+                        (key, tag),
+                        one,
+                    ),
+                    Statement(
+                        "UPDATE customer_tag SET tag = ? WHERE customer_id = ?", (tag, key), one
+                    ),
+                ]
+            )
+        case "insert":
+            row = (key, text(chance), text(chance), chance.randrange(5))
+            return Statement("INSERT OR IGNORE INTO customer VALUES (?, ?, ?, ?)", row, one)
+        case "delete":
+            return Statement("DELETE FROM customer WHERE id = ?", (key,), _EVERY)
+        case "key":
+            moved = (chance.randrange(size), key)
+            return Statement("UPDATE OR IGNORE customer SET id = ? WHERE id = ?", moved, _EVERY)
+        case "many":
+            return Statement(
+                "UPDATE customer SET level = level + 1 WHERE id <= ?",
+                (key,),
+                _touches("customer", range(key + 1)),
+            )
+    column = chance.choice(["name", "email"])
+    return Statement(f"UPDATE customer SET {column} = ? WHERE id = ?", (text(chance), key), one)
+
+
+def _of_orders(chance: Random, act: str, key: int, size: int, _: object) -> Statement:
+    one = _touches("orders", [key])
+    match act:
+        case "insert":
+            return Statement(
+                "INSERT OR IGNORE INTO orders SELECT ?, max(id), ?, ? FROM customer WHERE id <= ?",
+                (key, chance.randrange(100), text(chance), chance.randrange(size)),
+                _EVERY,
+            )
+        case "delete":
+            return Statement("DELETE FROM orders WHERE id = ?", (key,), one)
+        case "many" | "key":
+            return Statement(
+                "UPDATE orders SET total = total + 1, note = ? WHERE id >= ?",
+                (text(chance), key),
+                _touches("orders", range(key, size)),
+            )
+    values = (chance.randrange(100), text(chance), key)
+    return Statement("UPDATE orders SET total = ?, note = ? WHERE id = ?", values, one)
+
+
+def _of_item(chance: Random, act: str, key: int, _: int, __: object) -> Statement:
+    place, all_of = chance.randrange(3), _touches("item", [(key, place) for place in range(3)])
+    match act:
+        case "insert":
+            row = (key, place, text(chance), chance.randrange(9))
+            return Statement("INSERT OR IGNORE INTO item VALUES (?, ?, ?, ?)", row, all_of)
+        case "delete":
+            return Statement("DELETE FROM item WHERE order_id = ?", (key,), all_of)
+        case "key":
+            moved = (chance.randrange(3), key, place)
+            return Statement(
+                "UPDATE OR IGNORE item SET pos = ? WHERE order_id = ? AND pos = ?", moved, all_of
+            )
+        case "many":
+            return Statement("UPDATE item SET qty = qty + 1 WHERE order_id = ?", (key,), all_of)
+    values = (text(chance), chance.randrange(9), key, place)
+    return Statement(
+        "UPDATE item SET sku = ?, qty = ? WHERE order_id = ? AND pos = ?", values, all_of
+    )
+
+
+def _of_doc(chance: Random, act: str, key: int, _: int, __: object) -> Statement:
+    code, one = chance.choice(["a", "B c", "d+e=f"]) + str(key), _touches("doc", [key])
+    match act:
+        case "insert":
+            row = (code, text(chance), chance.randrange(9))
+            return Statement("INSERT OR REPLACE INTO doc VALUES (?, ?, ?)", row, one)
+        case "delete":
+            return Statement("DELETE FROM doc WHERE code = ?", (code,), one)
+    return Statement(
+        "UPDATE doc SET body = ?, rev = rev + 1 WHERE code = ?", (text(chance), code), one
+    )
+
+
+def _of_part(chance: Random, act: str, key: int, size: int, columns: Sequence[str]) -> Statement:
+    one = _touches("part", [key])
+    match act:
+        case "insert" | "child":
+            row = (key, text(chance), chance.randrange(9))
+            return Statement(
+                "INSERT OR IGNORE INTO part (id, name, weight) VALUES (?, ?, ?)", row, one
+            )
+        case "delete":
+            return Statement("DELETE FROM part WHERE id = ?", (key,), one)
+        case "key":
+            other = chance.randrange(size)
+            return Statement(
+                "UPDATE OR IGNORE part SET id = ? WHERE id = ?",
+                (other, key),
+                one | _touches("part", [other]),
+            )
+    if columns and chance.random() < 0.5:
+        column = chance.choice(columns)
+        return Statement(f"UPDATE part SET {column} = ? WHERE id = ?", (text(chance), key), one)
+    return Statement("UPDATE part SET weight = ? WHERE id = ?", (chance.randrange(9), key), one)
+
+
+_OF_TABLE: dict[str, Callable[[Random, str, int, int, Sequence[str]], Statement]] = {
+    "customer": _of_customer,
+    "orders": _of_orders,
+    "item": _of_item,
+    "doc": _of_doc,
+    "part": _of_part,
+}
+
+
+class Application:
+    """What writes the tables: one session that commits at once, and late transactions."""
+
+    def __init__(self, world: World, path: Path, size: int) -> None:
+        self._world, self.path, self._size = world, path, size
+        self.connect()
+        self.late: dict[str, Late] = {}
+        self.hidden: set[str] = set()
+        """The tables that are renamed away."""
+        self.columns: set[str] = set()
+        """The columns that ``part`` has got."""
+        self._lates = 0
+
+    def connect(self) -> None:
+        """Open the session. It waits for nobody: the scheduler does."""
+        self.session = sqlite3.connect(self.path, timeout=0, isolation_level=None)
+        self.session.execute("PRAGMA foreign_keys = ON")
+        self.session.execute("PRAGMA synchronous = OFF")
+        with_virtual_time(self.session, self._world.scheduler)
+
+    # --- transactions ---
+
+    def commit(self, chance: Random) -> None:
+        """Run a transaction of up to four statements; one of ten is rolled back."""
+        statements = self._draw(chance, 4)
+        self._transact(statements, "ROLLBACK" if chance.random() < 0.1 else "COMMIT")
+
+    def burst(self, chance: Random) -> None:
+        """Write hundreds or thousands of rows of the log at once."""
+        if "part" in self.hidden:
+            return
+        last = BURST + chance.choice([30, 60, 200])
+        sql = chance.choice(
+            [
+                "INSERT OR IGNORE INTO part (id, name, weight) WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n "
+                "WHERE i < ?) SELECT i, 'n' || i, i FROM n",
+                "UPDATE part SET weight = weight + 1 WHERE id BETWEEN ? AND ?",
+                "DELETE FROM part WHERE id BETWEEN ? AND ?",
+            ]
+        )
+        self._transact([Statement(sql, (BURST, last), _touches("part", [BURST]))], "COMMIT")
+
+    def begin_late(self, chance: Random) -> None:
+        """Begin a transaction that draws its numbers now and commits later."""
+        if not (statements := self._draw(chance, 3)):
+            return
+
+        def act() -> None:
+            run = self.session.execute
+            run("BEGIN IMMEDIATE")
+            top = self.top()
+            self._run(statements)
+            drawn, now = self._rows_above(top), self.top()
+            run("ROLLBACK")
+            if not drawn:
+                return
+            if not run(
+                "UPDATE sqlite_sequence SET seq = ? WHERE name = 'eventlog'", (now,)
+            ).rowcount:
+                run("INSERT INTO sqlite_sequence VALUES ('eventlog', ?)", (now,))
+            self._lates += 1
+            name, record_ids = f"late{self._lates}", [row[0] for row in drawn]
+            self.late[name] = Late(statements, record_ids, _all_touched(statements))
+            self._world.tell(f"{name} draws {record_ids} and stays open: {_told(statements)}")
+
+        self.when_free(act)
+
+    def end_late(self, chance: Random) -> None:
+        """Commit a late transaction, or roll it back."""
+        if not self.late or self.hidden:
+            return
+        name = chance.choice(sorted(self.late))
+
+        def act() -> None:
+            run, late = self.session.execute, self.late[name]
+            run("BEGIN IMMEDIATE")
+            top = self.top()
+            self._run(late.statements)
+            written = [row[0] for row in self._rows_above(top)]
+            if chance.random() < 0.15 or len(written) > len(late.record_ids):
+                run("ROLLBACK")
+                self._world.tell(f"{name} rolls back")
+            else:
+                for number, drawn in zip(written, late.record_ids, strict=False):
+                    run("UPDATE eventlog SET record_id = ? WHERE record_id = ?", (drawn, number))
+                run("UPDATE sqlite_sequence SET seq = ? WHERE name = 'eventlog'", (top,))
+                run("COMMIT")
+                self._world.tell(f"{name} commits {late.record_ids[: len(written)]}")
+            del self.late[name]
+
+        self.when_free(act)
+
+    def _draw(self, chance: Random, most: int) -> list[Statement]:
+        """Draw statements that touch no object of a late transaction, and no table that is away."""
+        tables = [table for table in KEYS if table not in self.hidden]
+        locked = frozenset().union(*(late.touches for late in self.late.values()))
+        drawn: list[Statement] = []
+        for _ in range(chance.randint(1, most)):
+            one = statement(chance, tables, self._size, sorted(self.columns))
+            touched = _all_touched([one])
+            is_away = "*" in one.touches and self.hidden & {"customer", "orders"}
+            if not is_away and not _meet(touched, locked):
+                drawn.append(one)
+        return drawn
+
+    def _transact(self, statements: Sequence[Statement], end: str) -> None:
+        if not statements:
+            return
+
+        def act() -> None:
+            self.session.execute("BEGIN IMMEDIATE")
+            top = self.top()
+            self._run(statements)
+            written = self._rows_above(top)
+            self.session.execute(end)
+            if end == "COMMIT":
+                self._world.tell(f"commit: {_told(statements)}")
+                self._world.tell(f"  rows {_rows_told(written)}")
+
+        self.when_free(act)
+
+    def _run(self, statements: Iterable[Statement]) -> None:
+        for sql, values, _ in statements:
+            with suppress(sqlite3.IntegrityError):
+                self.session.execute(sql, values)
+
+    # --- the schema ---
+
+    def rename_away(self, table: str) -> None:
+        self._rename(table, f"{table}_away")
+        self.hidden.add(table)
+
+    def rename_back(self, table: str) -> None:
+        self._rename(f"{table}_away", table)
+        self.hidden.discard(table)
+
+    def _rename(self, name: str, to: str) -> None:
+        def act() -> None:
+            self.session.execute("PRAGMA legacy_alter_table = ON")
+            self.session.execute(f"ALTER TABLE {name} RENAME TO {to}")
+            self._world.tell(f"{name} is renamed to {to}")
+
+        self.when_free(act)
+
+    def add_column(self) -> None:
+        """Give ``part`` a further column."""
+        name = f"extra{len(self.columns) + 1}"
+
+        def act() -> None:
+            self.session.execute(f"ALTER TABLE part ADD COLUMN {name} text")
+            self.columns.add(name)
+            self._world.tell(f"part gets the column {name}")
+
+        self.when_free(act)
+
+    # --- what there is ---
+
+    def objects(self) -> dict[tuple[str, str], dict[str, list[str]]]:
+        """Return the objects of all classes as a receiver has them: class and key -> values."""
+        objects: dict[tuple[str, str], dict[str, list[str]]] = {}
+        for table, key in KEYS.items():
+            cursor = self.session.execute(f"SELECT * FROM {table}")
+            columns = [column[0] for column in cursor.description]
+            for row in cursor:
+                values = dict(zip(columns, row, strict=True))
+                text_of_key = "+".join(f"{column}={_quoted(values[column])}" for column in key)
+                objects[table, text_of_key] = {
+                    column: [str(value)]
+                    for column, value in values.items()
+                    if column not in key and value is not None
+                }
+        for owner, tag in self.session.execute("SELECT customer_id, tag FROM customer_tag"):
+            objects["customer", f"id={owner}"].setdefault("customer_tag.tag", []).append(tag)
+        return objects
+
+    def top(self) -> int:
+        """Return the highest record_id that was ever drawn."""
+        found = self.session.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog'")
+        return found.fetchone()[0] or 0
+
+    def _rows_above(self, record_id: int) -> list[tuple[Any, ...]]:
+        return self.session.execute(
+            "SELECT record_id, event_type, table_name, table_key, column_name FROM eventlog WHERE record_id > ? ORDER BY 1",
+            (record_id,),
+        ).fetchall()
+
+    def when_free(self, act: Callable[[], None]) -> None:
+        """Act as soon as nobody else has the lock of the file."""
+        for _ in range(5000):
+            try:
+                return act()
+            except sqlite3.OperationalError as error:
+                if self.session.in_transaction:
+                    self.session.execute("ROLLBACK")
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                    raise
+            self._world.scheduler.run(1)
+        raise AssertionError("the lock of the file is never free")
+
+
+def _all_touched(statements: Iterable[Statement]) -> frozenset[Object | str]:
+    return frozenset().union(*(one.touches for one in statements))
+
+
+def _meet(some: frozenset[Object | str], others: frozenset[Object | str]) -> bool:
+    """Return True if two sets of objects have one in common."""
+    if some & others:
+        return True
+    return any(
+        "*" in one and {entry[0] for entry in other} & {"customer", "orders", "*"}
+        for one, other in ((some, others), (others, some))
+    )
+
+
+def _told(statements: Iterable[Statement]) -> str:
+    return "; ".join(f"{one.sql} {one.values}" for one in statements)
+
+
+def _rows_told(rows: Sequence[tuple[Any, ...]]) -> str:
+    told = " ".join(
+        f"{i}:{kind} {table[:4]} {key}{'.' + column if column else ''}"
+        for i, kind, table, key, column in rows[:20]
+    )
+    return f"{told} and {len(rows) - 20} more" if len(rows) > 20 else told or "none"
+
+
+def _quoted(value: Any) -> str:
+    text = str(value)
+    return f'"{text}"' if any(one in ",;'+\"=\\<>" for one in text) else text

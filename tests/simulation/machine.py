@@ -1,0 +1,321 @@
+"""The machine that a simulation takes the place of: clock, chance, threads, the sessions of SQLite,
+the disk and the object store. ``installed`` puts it under the product while its block runs.
+
+Each statement, each commit that wrote, each rename and each object put is a point of the scheduler.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import sqlite3
+from collections.abc import Callable, Collection, Iterator, Mapping
+from concurrent.futures import Executor, Future
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from scheduler import BEGIN, Killed, Scheduler
+
+from eventlog.core import clock
+from eventlog.errors import ReceiverAway
+from eventlog.publisher import marks, open_context
+from eventlog.publisher.sinks import files as files_sink
+from eventlog.publisher.sinks import objects as objects_sink
+from eventlog.sql.dialects.sqlite import SQLite
+from eventlog.sql.dialects.sqlite import session as sqlite_session
+
+if TYPE_CHECKING:
+    from world import World
+
+_BUSY_SECONDS = 30.0
+
+
+class Machine(clock.Machine):
+    """Virtual time, chance from the seed, and tasks in place of threads."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world, self._random = world, random.Random(seed)
+
+    def monotonic(self) -> float:
+        return self._world.scheduler.now
+
+    def unix_time(self) -> float:
+        return BEGIN + self._world.scheduler.now
+
+    def sleep(self, seconds: float) -> None:
+        self._world.scheduler.point("sleep", seconds)
+
+    def chance(self) -> float:
+        return self._random.random()
+
+    def random_hex(self, count: int) -> str:
+        return self._random.randbytes(count).hex()
+
+    @contextmanager
+    def executor(self, most: int, name: str) -> Iterator[Executor]:
+        with _Tasks(self._world) as tasks:
+            yield tasks
+
+    def wait_for_one(self, futures: Collection[Future[Any]]) -> None:
+        self._wait(lambda: any(future.done() for future in futures))
+
+    def wait_for_all(self, futures: Collection[Future[Any]]) -> None:
+        if futures:
+            self._wait(lambda: all(future.done() for future in futures))
+
+    def _wait(self, is_ready: Callable[[], bool]) -> None:
+        self._world.scheduler.point("wait for answers", is_ready=is_ready)
+
+
+class _Tasks(Executor):
+    """An executor whose threads are tasks of the process that made it."""
+
+    def __init__(self, world: World) -> None:
+        self._world, self._futures = world, list[Future[Any]]()
+
+    def submit(self, run: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._futures.append(future)
+
+        def work() -> None:
+            try:
+                future.set_result(run(*args, **kwargs))
+            except Killed:
+                raise
+            except BaseException as error:
+                future.set_exception(error)
+
+        scheduler = self._world.scheduler
+        assert scheduler.current is not None
+        type(scheduler.current)(scheduler.current.process, work, scheduler)
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        scheduler = self._world.scheduler
+        if scheduler.current is not None and not scheduler.current.process.is_dead:
+            scheduler.point(
+                "wait for threads", is_ready=lambda: all(future.done() for future in self._futures)
+            )
+
+
+# --- SQLite ---------------------------------------------------------------------------------------
+
+
+_times = sqlite3.connect(":memory:", check_same_thread=False)
+
+
+def with_virtual_time(session: sqlite3.Connection, scheduler: Scheduler) -> None:
+    """Have ``now`` mean the simulated moment in the statements and triggers of a session."""
+
+    def strftime(line: str, moment: Any, *modifiers: str) -> Any:
+        if moment == "now":
+            moment, modifiers = BEGIN + scheduler.now, ("unixepoch", "subsec", *modifiers)
+            modifiers = tuple(one for one in modifiers if one not in ("localtime", "subsec"))
+        marks_of = ", ".join("?" * len(modifiers))
+        sql = f"SELECT strftime(?, ?{', ' if modifiers else ''}{marks_of})"
+        return _times.execute(sql, (line, moment, *modifiers)).fetchone()[0]
+
+    session.create_function("strftime", -1, strftime)
+
+
+def _error(text: str, code: int) -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError(text)
+    error.sqlite_errorcode = code
+    return error
+
+
+def _sessions_of(world: World) -> type[sqlite3.Connection]:
+    """Return the class of sessions that hand control over, and fail when they are told to."""
+    scheduler = world.scheduler
+
+    def run(execute: Callable[..., Any], sql: str, args: tuple[Any, ...]) -> Any:
+        task = scheduler.current
+        if task is None:
+            return execute(sql, *args)
+        process = task.process
+        if process.is_dead:
+            raise Killed
+        if sql.startswith("PRAGMA busy_timeout"):
+            return execute("SELECT 1")
+        if process.failing_statement >= 0:
+            process.failing_statement -= 1
+            if process.failing_statement < 0:
+                world.tell(f"{process.name}: a statement fails: {sql[:60]}")
+                raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
+        if sql.startswith("BEGIN"):
+            scheduler.point(sql)
+        until = scheduler.now + _BUSY_SECONDS
+        while True:
+            try:
+                return execute(sql, *args)
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or scheduler.now > until:
+                    raise
+            scheduler.point("busy", 0.01)
+
+    class Cursor(sqlite3.Cursor):
+        def execute(self, sql: str, *args: Any) -> Any:
+            return run(super().execute, sql, args)
+
+        def executemany(self, sql: str, *args: Any) -> Any:
+            return run(super().executemany, sql, args)
+
+    class Session(sqlite_session.Session):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **{**kwargs, "timeout": 0})
+            sqlite3.Connection.execute(self, "PRAGMA synchronous = OFF")
+            self._written = 0
+            with_virtual_time(self, scheduler)
+            if scheduler.current is not None:
+                scheduler.current.process.sessions.append(self)
+
+        def cursor(self, factory: Any = None) -> Any:
+            return super().cursor(Cursor)
+
+        def commit(self) -> None:
+            task = scheduler.current
+            writes = self.in_transaction and self.total_changes != self._written
+            if task is None or not writes:
+                super().commit()
+                return
+            process = task.process
+            scheduler.point("COMMIT")
+            failing, process.failing_commit = process.failing_commit, ""
+            if failing == "refused":
+                world.tell(f"{process.name}: a commit fails")
+                self.rollback()  # as SQLite does by itself
+                raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
+            self._written = self.total_changes
+            super().commit()
+            if failing == "lost":
+                world.tell(f"{process.name}: a commit takes effect, and its answer is lost")
+                raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
+            scheduler.point("committed")
+
+    return Session
+
+
+# --- files and objects ----------------------------------------------------------------------------
+
+
+def _renaming(world: World, replace: Callable[..., None]) -> Callable[..., None]:
+    def rename(source: Any, target: Any, **where: Any) -> None:
+        name = Path(target).name
+        world.scheduler.point(f"rename {name}")
+        replace(source, target, **where)
+        world.scheduler.point(f"renamed {name}")
+
+    return rename
+
+
+def _store_of(world: World) -> type:
+    """Return the class of object stores of this world."""
+
+    class Store:
+        def __init__(self, options: objects_sink.ObjectOptions) -> None:
+            self.location = options.location
+            self._objects = world.objects
+
+        def put(self, name: str, content: bytes) -> None:
+            world.scheduler.point(f"put {name}")
+            world.refuse_if_away("the store is away")
+            world.tell(f"  put {name}")
+            self._objects[name] = content
+            world.scheduler.point(f"put done {name}")
+
+        def has(self, name: str) -> bool:
+            return name in self._objects
+
+        def state(self, *, is_open: bool = False) -> dict[str, Any] | None:
+            content = self._objects.get(objects_sink.STATE)
+            return None if content is None else json.loads(content)
+
+        def write_state(self, state: Mapping[str, Any], *, at_start: bool = False) -> None:
+            world.scheduler.point("put the state")
+            self._objects[objects_sink.STATE] = json.dumps(state).encode()
+            world.scheduler.point("the state is put")
+
+    return Store
+
+
+def _sending(world: World, send: Callable[..., Any]) -> Callable[..., Any]:
+    def send_document(sink: Any, document: Any) -> Any:
+        world.readers.note(document)
+        world.scheduler.point(f"send {document.flight}-{document.envelope}")
+        world.refuse_if_away("the disk is full")
+        return send(sink, document)
+
+    return send_document
+
+
+class Stop:
+    """The request to stop that a process of the simulation waits for."""
+
+    def __init__(self, world: World, process: Any) -> None:
+        self._world, self._process = world, process
+
+    def is_set(self) -> bool:
+        return bool(self._process.is_stopping)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if not self._process.is_stopping:
+            self._world.scheduler.point("rest", 3600.0 if timeout is None else timeout)
+        return self.is_set()
+
+
+@contextmanager
+def installed(world: World, seed: int) -> Iterator[None]:
+    """Put the machine of a world under the product while the block runs."""
+    random.seed(seed)
+    told_options, told_send = open_context.publisher_options, marks.InflightLine.send
+    add_fates, answer_idle = marks.Marks.add_fates, marks.InflightLine._answer_idle
+    auditor = world.auditor
+
+    def options(*args: Any) -> Any:
+        from dataclasses import replace
+
+        told = told_options(*args)
+        task = world.scheduler.current
+        return told if task is None else replace(told, **task.process.start.get("bounds", {}))
+
+    def send(line: Any, envelope: int, events: Any) -> Any:
+        auditor.sends(line._context.ledger.consumer, events)
+        return told_send(line, envelope, events)
+
+    def fates(self: Any, several: Any) -> None:
+        several = list(several)
+        for one in several:
+            auditor.needs_no_event((*one.dropped, *one.gone, *one.empty))
+        add_fates(self, several)
+
+    def idle(line: Any, number: int, events: Any) -> None:
+        auditor.needs_no_event([row for event in events for row in event.ids])
+        answer_idle(line, number, events)
+
+    with ExitStack() as stack:
+        stack.enter_context(clock.simulated(Machine(world, seed)))
+
+        def put(target: Any, name: str, value: Any) -> None:
+            stack.enter_context(patch.object(target, name, value))
+
+        put(sqlite_session, "Session", _sessions_of(world))
+        # Late commits: what other databases tell of open writers.
+        put(SQLite, "open_writers", lambda *_: frozenset(world.application.late))
+        put(SQLite, "are_open", lambda _, __, writers: writers <= set(world.application.late))
+        put(os, "replace", _renaming(world, os.replace))
+        put(objects_sink, "_Store", _store_of(world))
+        put(files_sink, "sync_file", lambda file: file.flush())
+        put(files_sink, "sync_path", lambda path: None)
+        for sink in (files_sink.DocumentFiles, files_sink.LineFiles, objects_sink.ObjectsSink):
+            put(sink, "send", _sending(world, sink.send))
+        put(open_context, "publisher_options", options)
+        put(marks.InflightLine, "send", send)
+        put(marks.InflightLine, "_answer_idle", idle)
+        put(marks.Marks, "add_fates", fates)
+        yield
+
+
+__all__ = ["Machine", "ReceiverAway", "Stop", "installed"]

@@ -1,0 +1,140 @@
+"""Plans: what happens in a schedule, as data.
+
+A plan is a JSON object: the world (sink, format, ...), and steps. A step is ``[gap, kind, seed]``: after
+so many points, or as soon as a process is at a place whose name begins with ``gap[1:]``, something of
+this kind is done with chances drawn from ``seed``. So a step can be left out without changing the others,
+and a plan that fails shrinks by itself.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Any
+
+Plan = dict[str, Any]
+
+FEATURES: Mapping[str, Mapping[str, float]] = {
+    "late": {"begin_late": 2.0, "end_late": 2.5},
+    "kills": {"kill": 2.0, "kill_consumer": 0.6},
+    "faults": {"fault": 1.2},
+    "schema": {
+        "rename_away": 0.8,
+        "rename_back": 1.2,
+        "kill_and_rename": 0.8,
+        "add_column": 0.5,
+        "apply": 0.4,
+    },
+    "operators": {
+        "requeue": 0.8,
+        "requeue_done": 0.3,
+        "resync": 0.5,
+        "deleted": 0.4,
+        "restart": 0.8,
+        "second": 0.2,
+    },
+    "consumers": {"consumer": 0.9, "requeue_consumer": 0.4, "drop_consumer": 0.1},
+    "purge": {"purge": 0.6},
+    "restores": {"copy": 0.5, "restore": 0.5, "new_epoch": 0.2},
+    "bursts": {"burst": 0.7},
+}
+"""The kinds of steps that each feature adds, with their weights."""
+
+PLACES = (
+    "send", "rename", "renamed", "COMMIT", "committed", "receiver gets", "receiver answers", "cons", "put", "put done",
+    "BEGIN", "wait for answers",
+)  # fmt: skip
+"""The places at which a fault may aim."""
+
+
+def plan_of(seed: int) -> Plan:
+    """Return the plan of a seed."""
+    chance = Random(f"plan {seed}")
+    sink = chance.choices(["python", "files", "objects"], [6, 3, 1])[0]
+    features = {name for name in FEATURES if chance.random() < 0.4}
+    if chance.random() < 0.6:
+        features.discard("restores")
+    kinds = {"commit": 10.0, "mood": 2.0, **({} if sink == "python" else {"look": 1.0})}
+    for name in sorted(features):
+        kinds |= FEATURES[name]
+    steps = []
+    for _ in range(chance.randrange(10, 60)):
+        kind = chance.choices(list(kinds), list(kinds.values()))[0]
+        gap: int | str = chance.choice([0, 0, 1, 1, 2, 3, 5, 8, 13, 30])
+        if kind != "commit" and chance.random() < 0.5:
+            gap = "@" + chance.choice(PLACES)
+        steps.append([gap, kind, chance.randrange(2**31)])
+    is_rough = bool(features & {"kills", "faults", "restores"})
+    return {
+        "seed": seed,
+        "sink": sink,
+        "format": chance.choices(["xds", "cloudevents", "debezium"], [6, 2, 2])[0],
+        "layout": chance.choice(["lines", "documents"]) if sink == "files" else "lines",
+        "size": chance.choice([2, 3, 5, 12]),
+        "is_strict": is_rough or sink != "python" or chance.random() < 0.5,
+        "heals": chance.random() < 0.2,
+        "first": chance.randrange(2**31),
+        "features": sorted(features),
+        "steps": steps,
+    }
+
+
+def draw_options(chance: Random, sink: str, *, is_consumer: bool) -> tuple[Plan, Plan]:
+    """Return options of a publisher for one start, and bounds below what an option may say."""
+    options = {
+        "batch_size": chance.choice([1, 2, 3, 5, 128]),
+        "query_limit": chance.choice([1, 2, 3, 5, 10, 10000, 10000]),
+        "flight_rows": chance.choice([1, 3, 10, 10000, 10000]),
+        "mark_interval": chance.choice([0, 0.5, 1, 10]),
+        "fold_distance": chance.choice([1000, 1000, 1000, 1000]),
+        "fold_span": chance.choice([10000, 10000, 10000]),
+        "on_retry": chance.choice(["park", "park", "park", "stop"]),
+        "max_parked": chance.choice([0, 1, 2, 1000, 1000]),
+        "concurrency": chance.choice([1, 1, 2, 4]),
+        "polling_interval": chance.choice([1, 10]),
+        "retry_initial": chance.choice([1, 1, 20]),
+        "heartbeat_interval": chance.choice([0, 0, 0, 1]) if sink == "python" else 0,
+    }
+    if not is_consumer:
+        options["delete_from_log"] = chance.random() < 0.1
+        if chance.random() < 0.08:
+            options["handle_future_events"] = True
+    return options, {"flight_bytes": chance.choice([1200, 4000, 16 * 2**20, 16 * 2**20])}
+
+
+# --- shrinking ------------------------------------------------------------------------------------
+
+
+def kind_of(failure: str) -> str:
+    """Return a failure without the numbers and values that change as a plan shrinks."""
+    return re.sub(r"\d+", "0", failure)[:50]
+
+
+def shrink(plan: Plan, failure_of: Callable[[Plan], str | None], seconds: float = 120.0) -> Plan:
+    """Return a plan with fewer steps that fails in the same way. ``failure_of`` runs one."""
+    failure = failure_of(plan)
+    assert failure is not None, "only a plan that fails can shrink"
+    wanted, until = kind_of(failure), time.monotonic() + seconds
+
+    def fails(steps: list[Any]) -> bool:
+        told = failure_of({**plan, "steps": steps})
+        return told is not None and kind_of(told) == wanted
+
+    steps, size = plan["steps"], max(1, len(plan["steps"]) // 2)
+    while size and time.monotonic() < until:
+        place, has_shrunk = 0, False
+        while place < len(steps) and time.monotonic() < until:
+            rest = steps[place + size :]
+            gap = sum(one[0] for one in steps[place : place + size] if not isinstance(one[0], str))
+            candidates = [[*steps[:place], *rest]]
+            if rest and gap and not isinstance(rest[0][0], str):
+                candidates.append([*steps[:place], [rest[0][0] + gap, *rest[0][1:]], *rest[1:]])
+            found = next((one for one in candidates if fails(one)), None)
+            if found is None:
+                place += size
+            else:
+                steps, has_shrunk = found, True
+        size = size if has_shrunk and size == 1 else size // 2
+    return {**plan, "steps": steps}

@@ -1,0 +1,225 @@
+"""Receivers: replicas of the tables that answer as their mood says, and readers of files and objects.
+
+A receiver applies each event-id once, as docs/receivers.md says: an add replaces, a modify follows its
+steps, a delete removes. The *strict* one refuses what is behind a retry of the same object; the
+*lenient* one applies it, and knows the event again by the new event-id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eventlog.model import Answer, Event, Level, Op, Operation, Verdict
+
+if TYPE_CHECKING:
+    from world import World
+
+Key = tuple[str, str]
+"""Class and association of an object."""
+
+MOODS: dict[str, dict[str, float]] = {
+    "good": {},
+    "slow": {"slow": 0.5, "warning": 0.1},
+    "retry": {"retry": 0.3},
+    "moody": {"retry": 0.15, "away": 0.1, "lost": 0.1, "slow": 0.2, "half": 0.05, "warning": 0.1},
+    "errors": {"error": 0.1, "unnamed": 0.6, "retry": 0.1, "slow": 0.1},
+    "halves": {"error": 0.15, "unnamed": 1.0, "retry": 0.2, "lost": 0.1},
+    "busy": {"general retry": 0.3, "retry": 0.1},
+    "fatal": {"fatal": 0.05, "retry": 0.1},
+    "away": {"away": 0.7},
+    "hangs up": {"lost": 0.4, "half": 0.3},
+    "poisoned": {"retry one": 1.0},
+}
+"""The probability of each answer, by the name of a mood."""
+
+
+class Replica:
+    """The objects that the applied events leave."""
+
+    def __init__(self) -> None:
+        self.objects: dict[Key, dict[str, list[str]]] = {}
+        self.applied: set[str] = set()
+        self.refused: set[Key] = set()
+        """The objects of which an event was refused for good: they may differ until they are resynced."""
+
+    def apply(self, event: Event) -> bool:
+        """Apply an event, unless its event-id was applied before; return whether it was new."""
+        if event.event_id in self.applied:
+            return False
+        self.applied.add(event.event_id)
+        key = event.class_name, event.association
+        if event.operation is Operation.DELETE:
+            self.objects.pop(key, None)
+            return True
+        state = {} if event.operation is Operation.ADD else self.objects.get(key, {})
+        self.objects[key] = state
+        for attribute in event.attributes:
+            values = list(state.get(attribute.name, ()))
+            for step in attribute.steps:
+                if step.op is Op.REMOVE_ALL:
+                    values = []
+                elif step.op is Op.REMOVE:
+                    values = [value for value in values if value not in step.values]
+                else:
+                    values += [value for value in step.values if value not in values]
+            if values:
+                state[attribute.name] = values
+            else:
+                state.pop(attribute.name, None)
+        return True
+
+
+class Receiver:
+    """A replica behind a python sink."""
+
+    def __init__(self, world: World, name: str, *, is_strict: bool) -> None:
+        self._world, self.name, self.is_strict = world, name, is_strict
+        self.replica = Replica()
+        self.mood: dict[str, float] = {}
+        self.seed, self.documents = 0, 0
+        self._tries: Counter[str] = Counter()
+
+    def _draws(self, what: str, event_id: str) -> bool:
+        probability = self.mood.get(what, 0.0)
+        if not probability or (not self.is_strict and what in ("away", "lost", "half")):
+            return False
+        told = f"{self.seed}/{what}/{event_id}/{self._tries[event_id]}"
+        return _number(told) < probability
+
+    def receive(self, body: bytes, events: Sequence[Event]) -> Answer | None:
+        """Take a document, and answer."""
+        if not events:
+            return None  # a heartbeat
+        self.documents += 1
+        tell, point = self._world.tell, self._world.scheduler.point
+        first = events[0].event_id
+        self._tries.update(event.event_id for event in events)
+        told = (
+            f"{event.event_id}:{event.operation.value} {event.association}" for event in events[:20]
+        )
+        tell(f"  {self.name} gets {' '.join(told)}")
+        point(f"{self.name} gets {first}", 2.0 if self._draws("slow", first) else 0.0)
+        if self._draws("away", first):
+            self._hang_up("is away")
+        if self._draws("half", first):
+            self._apply(events[: len(events) // 2])
+            point(f"{self.name} hangs up")
+            self._hang_up("applies half of it, then is away")
+        if self._draws("general retry", first):
+            tell(f"  {self.name}: retry for all")
+            return Answer(general=Verdict(Level.RETRY, "busy"))
+        has_errors = any(self._draws("error", event.event_id) for event in events)
+        if len(events) > 1 and has_errors and self._draws("unnamed", first):
+            tell(f"  {self.name}: refuses the envelope")
+            return Answer(general=Verdict(Level.ERROR, "bad"), culprit_unknown=True)
+        good, verdicts = self._judge(events)
+        self._apply(good)
+        if verdicts:
+            named = (f"{one}={verdict.level.name.lower()}" for one, verdict in verdicts.items())
+            tell(f"  {self.name} answers {' '.join(named)}")
+        point(f"{self.name} answers {first}")
+        if self._draws("lost", first):
+            self._hang_up("answers, and the answer is lost")
+        self._world.auditor.is_answered(self.name, events, verdicts)
+        return Answer(verdicts=verdicts) if verdicts else None
+
+    def _judge(self, events: Sequence[Event]) -> tuple[list[Event], dict[str, Verdict]]:
+        good: list[Event] = []
+        verdicts: dict[str, Verdict] = {}
+        waiting: set[Key] = set()
+        for event in events:
+            key, one = (event.class_name, event.association), event.event_id
+            is_poison = "retry one" in self.mood and _number(f"{self.seed}/{key}") < 0.2
+            if (key in waiting and self.is_strict) or is_poison or self._draws("retry", one):
+                waiting.add(key)
+                verdicts[one] = Verdict(Level.RETRY, "later")
+            elif self._draws("error", one):
+                verdicts[one] = Verdict(Level.ERROR, "bad")
+                self.replica.refused.add(key)
+            elif self._draws("fatal", one):
+                verdicts[one] = Verdict(Level.FATAL, "stop")
+                self.replica.refused.add(key)
+            else:
+                good.append(event)
+                if self._draws("warning", one):
+                    verdicts[one] = Verdict(Level.WARNING, "hm")
+        return good, verdicts
+
+    def _apply(self, events: Iterable[Event]) -> None:
+        for event in events:
+            if self.replica.apply(event):
+                self._world.auditor.is_applied(self.name, event, self.is_strict)
+
+    def _hang_up(self, what: str) -> None:
+        self._world.tell(f"  {self.name} {what}")
+        raise ConnectionError(what)
+
+
+class Readers:
+    """Who reads the files or objects: one reads whenever it looks and remembers the names that it has
+    read, the other reads all at the end. Both know a document by what was handed to the sink."""
+
+    def __init__(self, world: World, directory: Path, layout: str) -> None:
+        self._world, self._directory, self._layout = world, directory, layout
+        self._events: dict[bytes, Sequence[Event]] = {}
+        self._read: dict[str, list[str]] = {}
+        self.remembering = Replica()
+
+    def note(self, document: Any) -> None:
+        """Note what a document means before it is handed to the sink."""
+        events, lines = document.events, document.body.splitlines()
+        if len(lines) == len(events) > 1:
+            for line, event in zip(lines, events, strict=True):
+                self._events[line] = (event,)
+        self._events[document.body.rstrip(b"\n")] = events
+
+    def look(self) -> None:
+        """Read new names, and check that no old name has gained an event."""
+        for name, events in self._documents().items():
+            event_ids = [event.event_id for event in events]
+            if name not in self._read:
+                self._read[name] = event_ids
+                self._world.tell(f"  a reader reads {name}: {' '.join(event_ids[:20])}")
+                for event in events:
+                    if self.remembering.apply(event):
+                        self._world.auditor.is_applied("reader", event, True)
+            elif gained := set(event_ids) - set(self._read[name]):
+                self._world.fail(f"{name} gained {sorted(gained)} after a reader had read it")
+
+    def read_all(self) -> Replica:
+        """Return what a reader has that reads all names at the end."""
+        replica = Replica()
+        for events in self._documents().values():
+            for event in events:
+                replica.apply(event)
+        return replica
+
+    def _documents(self) -> dict[str, list[Event]]:
+        """Return the events of each name, in the order of names."""
+        found = (
+            {path.name: path.read_bytes() for path in self._directory.glob("[0-9]*")}
+            if self._directory.exists()
+            else {}
+        )
+        found.update({name: body for name, body in self._world.objects.items() if name[0] != "_"})
+        return {name: self._events_in(found[name]) for name in sorted(found)}
+
+    def _events_in(self, content: bytes) -> list[Event]:
+        parts = [content] if self._layout == "documents" else content.splitlines()
+        events: list[Event] = []
+        for part in parts:
+            known = self._events.get(part.rstrip(b"\n"))
+            if known is None:
+                self._world.fail(f"a document that nobody wrote: {part[:200]!r}")
+            else:
+                events += known
+        return events
+
+
+def _number(text: str) -> float:
+    """Return a number from 0 to 1 that the text alone decides."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=4).digest(), "big") / 2**32

@@ -1,0 +1,162 @@
+"""Processes that take turns in virtual time.
+
+A *process* is a publisher, a consumer or a command: tasks that die together. A *task* is a greenlet:
+of all of them one runs at a time, and hands control back at a *point*. Which one goes on is drawn
+from the seed; when none can, the clock goes on to the next one that wakes up. So a schedule is a
+function of its seed, to the byte.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import getcurrent, greenlet
+
+BEGIN = 1_700_000_000.0
+"""The second since 1970 at which every simulation begins."""
+
+
+class Killed(BaseException):
+    """The process was killed: nothing of it runs any more, not even what handles exceptions."""
+
+
+class Deadlock(Exception):
+    """Every process waits for something that will never come."""
+
+
+class Process:
+    """Tasks that die together, with the sessions and the faults of their process."""
+
+    def __init__(self, name: str, start: dict[str, Any]) -> None:
+        self.name, self.start = name, start
+        self.tasks: list[Task] = []
+        self.sessions: list[Any] = []
+        self.error: BaseException | None = None
+        self.is_dead = self.is_stopping = False
+        self.exit_code: int | None = None
+        self.failing_statement = -1  # the number of statements until one fails
+        self.failing_commit = (
+            ""  # "lost": it takes effect, and its answer is lost; "refused": it does not
+        )
+
+    @property
+    def is_running(self) -> bool:
+        return any(not task.is_done for task in self.tasks)
+
+    @property
+    def places(self) -> list[str]:
+        """Where its tasks are."""
+        return [task.at for task in self.tasks if not task.is_done]
+
+
+class Task:
+    """One line of work of a process."""
+
+    def __init__(self, process: Process, run: Callable[[], None], scheduler: Scheduler) -> None:
+        self.process, self.scheduler, self._run = process, scheduler, run
+        self.at, self.wake_at, self.is_ready = "start", 0.0, None
+        self.is_done = False
+        self._greenlet = greenlet(self._main, scheduler.main)
+        process.tasks.append(self)
+
+    is_ready: Callable[[], bool] | None
+
+    def _main(self) -> None:
+        try:
+            if not self.process.is_dead:
+                self._run()
+        except Killed:
+            pass
+        except BaseException as error:
+            self.process.error = error
+        self.is_done = True
+
+    @property
+    def can_run(self) -> bool:
+        if self.is_done:
+            return False
+        if self.process.is_dead:
+            return True
+        return (self.is_ready is None or self.is_ready()) and self.wake_at <= self.scheduler.now
+
+    def resume(self) -> None:
+        self.scheduler.current = self
+        self._greenlet.switch()
+        self.scheduler.current = None
+
+    def pause(self, at: str, wake_at: float, is_ready: Callable[[], bool] | None) -> None:
+        self.at, self.wake_at, self.is_ready = at, wake_at, is_ready
+        self.scheduler.main.switch()
+        self.wake_at, self.is_ready = 0.0, None
+
+
+class Scheduler:
+    """The processes and their clock. ``supervise`` is called before every choice."""
+
+    def __init__(self, seed: int, supervise: Callable[[], None]) -> None:
+        self.now, self.points = 0.0, 0
+        self.processes: dict[str, Process] = {}
+        self.current: Task | None = None
+        self.main = getcurrent()
+        self._supervise, self._random = supervise, random.Random(seed)
+
+    def spawn(self, process: Process, run: Callable[[], None]) -> Task:
+        assert process.name not in self.processes, f"{process.name} runs already"
+        self.processes[process.name] = process
+        return Task(process, run, self)
+
+    def point(
+        self, at: str, seconds: float = 0.0, is_ready: Callable[[], bool] | None = None
+    ) -> None:
+        """Hand control over: others may run here, and the process may be killed here."""
+        task = self.current
+        if task is None:
+            return
+        if task.process.is_dead:
+            raise Killed
+        task.pause(at, self.now + seconds, is_ready)
+        if task.process.is_dead:
+            raise Killed
+
+    def run(self, most: int, until: Callable[[], bool] = lambda: False) -> bool:
+        """Let processes run over so many points, or until something holds; return whether it does."""
+        for _ in range(most):
+            if until():
+                return True
+            self._supervise()
+            live = [
+                task
+                for process in self.processes.values()
+                for task in process.tasks
+                if not task.is_done
+            ]
+            ready = [task for task in live if task.can_run]
+            if ready:
+                self.points += 1
+                (ready[0] if len(ready) == 1 else self._random.choice(ready)).resume()
+                continue
+            asleep = [
+                task.wake_at
+                for task in live
+                if task.wake_at > self.now and (task.is_ready is None or task.is_ready())
+            ]
+            if asleep:
+                self.now = min(asleep)
+            elif live:
+                where = "; ".join(f"{task.process.name} at {task.at}" for task in live)
+                raise Deadlock(where)
+            else:
+                return until()
+        return until()
+
+    def end(self, process: Process) -> None:
+        """End a process where it is, as kill -9 does: its sessions are gone."""
+        process.is_dead = True
+        for task in process.tasks:
+            while not task.is_done:
+                task.resume()
+        for session in process.sessions:
+            session.close()
+        process.sessions.clear()

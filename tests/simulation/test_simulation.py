@@ -1,0 +1,67 @@
+"""Schedules of a simulated publisher, by number: the same in every run, to the byte.
+
+``simulate.py`` says what is simulated and how a seed is told, shrunk and run again. A process of its
+own runs each share, since the order of a set is a part of the story.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from plans import plan_of, shrink
+
+HERE = Path(__file__).parent
+SHARE, SHARES = 15, 10
+
+
+def simulate(*words: str) -> str:
+    """Run the simulator, and return what it prints. Fails with it if a seed failed."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "simulate.py"), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("share", range(SHARES))
+def test_nothing_is_lost_in_any_schedule(share: int) -> None:
+    first = share * SHARE + 1
+    assert f" {SHARE} schedules" in simulate("--seeds", f"{first}-{first + SHARE - 1}")
+
+
+@pytest.mark.parametrize(
+    "plan", sorted((HERE / "plans").glob("*.json")), ids=lambda path: path.stem
+)
+def test_what_was_found_once_stays_mended(plan: Path) -> None:
+    simulate("--seed", str(plan))
+
+
+def test_a_seed_tells_the_same_story_to_the_byte() -> None:
+    assert simulate("--seed", "20") == simulate("--seed", "20")
+
+
+def test_a_plan_that_fails_shrinks_to_the_steps_that_matter() -> None:
+    plan = plan_of(2)
+    kept = plan["steps"][3], plan["steps"][7]
+
+    def failure(shrunk: dict) -> str | None:
+        return "row 12 is lost" if all(step in shrunk["steps"] for step in kept) else None
+
+    assert shrink(plan, failure)["steps"] == list(kept)
+
+
+@pytest.mark.soak
+def test_each_fault_that_is_put_in_is_found() -> None:
+    print(simulate("--mutations", "all"))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
+def test_fresh_seeds_lose_nothing() -> None:
+    print(simulate("--seconds", "1200"))

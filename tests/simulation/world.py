@@ -1,0 +1,399 @@
+"""The world of one schedule: the database, the processes, the receivers, and the story of what happens.
+
+``run`` does what a plan says, then ends all faults, lets everything be delivered, and has the auditor
+look. Safety is checked at every moment, liveness at the end.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import re
+import shutil
+import sqlite3
+import tempfile
+from collections import Counter
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from application import KEYS, SCHEMA, WATCHES, Application
+from auditor import Auditor
+from machine import Stop, installed
+from operators import STEPS
+from plans import Plan, draw_options
+from receivers import Readers, Receiver, Replica
+from scheduler import Deadlock, Process, Scheduler
+
+from eventlog import cli
+from eventlog.cli.context import transaction
+from eventlog.cli.db import names
+from eventlog.cli.triggers import planned_triggers
+from eventlog.config.load import load
+from eventlog.core.options import toml
+from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.publisher.daemon import Publisher
+from eventlog.sql import migrations
+
+_END_SECONDS = 1200.0
+"""Simulated seconds within which all is delivered once the last fault is over."""
+_PLAIN = {"allow_loopback": True}
+_PUBLISHERS = ("publisher", "second")
+
+
+class Failed(Exception):
+    """The schedule has failed; the world has told why."""
+
+
+class World:
+    """What a plan is run in."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.story: list[str] = []
+        self.failures: list[str] = []
+        self.stats: Counter[str] = Counter()
+        self.directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
+        database = self.directory / "a.db"
+        shutil.copy(template(), database)
+        self.scheduler = Scheduler(plan["seed"], self._supervise)
+        self.application = Application(self, database, plan["size"])
+        self.auditor = Auditor(self)
+        self.receivers = {"receiver": Receiver(self, "receiver", is_strict=plan["is_strict"])}
+        self.readers = Readers(self, self.directory / "out", plan["layout"])
+        self.objects: dict[str, bytes] = {}
+        self.away = 0.0
+        self.copied: tuple[int, set[str]] | None = None
+        self.has_removed = False
+        self.is_ordered = True
+        self._begins: dict[str, str] = {}
+        self._chance = Random(f"world {plan['seed']}")
+        self._commands = 0
+
+    @property
+    def refuses_values(self) -> bool:
+        """True if the format refuses some values, as its page says: Debezium several of one attribute."""
+        return self.plan["format"] == "debezium"
+
+    def tell(self, what: str) -> None:
+        """Add a line to the story."""
+        short = re.sub("x{20,}", lambda found: f"x*{len(found[0])}", what)
+        short = short.replace(str(self.directory), "DIRECTORY")
+        short = short if len(short) < 900 else f"{short[:500]} ... {short[-300:]}"
+        self.story.append(f"{self.scheduler.now:9.2f} #{self.scheduler.points:<5} {short}")
+
+    def fail(self, why: str) -> None:
+        """Note a failure; the story ends with the first."""
+        self.tell(f"FAILURE: {why}")
+        self.failures.append(why)
+
+    def replica_of(self, receiver: str) -> Replica:
+        return (
+            self.readers.remembering if receiver == "reader" else self.receivers[receiver].replica
+        )
+
+    def refuse_if_away(self, why: str) -> None:
+        """Raise ReceiverAway with the present probability: a full disk, a store that is away."""
+        if self.away and self._chance.random() < self.away:
+            raise ReceiverAway(why, why)
+
+    # --- processes ---
+
+    def start(self, name: str, chance: Random | None, begin: str = "") -> None:
+        """Start the publisher, or the consumer of this name. Without chances its options are plain."""
+        is_consumer = name not in _PUBLISHERS
+        if begin:
+            self._begins[name] = begin
+        sink = "python" if is_consumer else self.plan["sink"]
+        options, bounds = (
+            ({}, {}) if chance is None else draw_options(chance, sink, is_consumer=is_consumer)
+        )
+        options |= _PLAIN
+        self.has_removed |= bool(options.get("delete_from_log"))
+        self.is_ordered &= not options.get("handle_future_events")
+        config = self._config(options, sink, name if is_consumer else None)
+        process = Process(name, {"bounds": bounds})
+        if name not in self.receivers and is_consumer:
+            self.receivers[name] = Receiver(self, name, is_strict=self.plan["is_strict"])
+        receive = (
+            self.receivers[name if is_consumer else "receiver"].receive
+            if sink == "python"
+            else None
+        )
+        told = {name: value for name, value in options.items() if name not in _PLAIN}
+        self.tell(f"start {name} {told | bounds} {begin}")
+        self.stats["starts"] += 1
+
+        def run() -> None:
+            Publisher.from_config(config, sink=receive, environ={}).run(Stop(self, process))
+
+        self.scheduler.spawn(process, run)
+
+    def command(self, *words: str) -> None:
+        """Run a command of an operator, as a process."""
+        self._commands += 1
+        process = Process(f"command{self._commands}", {})
+        path = self.directory / f"{process.name}.toml"
+        config = self._config(dict(_PLAIN), self.plan["sink"], None)
+        if self.plan["sink"] == "python":
+            config["sink"] = {"type": "stdout"}
+        sections = [
+            f"[{name}]\n"
+            + "".join(f"{key} = {toml(value)}\n" for key, value in config[name].items())
+            for name in config
+            if name != "watch"
+        ]
+        sections += [
+            "[[watch]]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items())
+            for watch in WATCHES
+        ]
+        path.write_text("\n".join(sections))
+        self.tell(f"eventlog {' '.join(words)}")
+        self.stats[f"eventlog {words[0]}"] += 1
+
+        def run() -> None:
+            process.exit_code = cli.run(["--config", str(path), *words])
+            self.tell(f"eventlog {words[0]}: exit {process.exit_code}")
+
+        self.scheduler.spawn(process, run)
+
+    def wait_for_commands(self) -> None:
+        """Let everything run until no command runs."""
+        self.scheduler.run(20_000, lambda: not self._has_commands())
+
+    def _has_commands(self) -> bool:
+        return any(name.startswith("command") for name in self.scheduler.processes)
+
+    def kill(self, process: Process) -> None:
+        """End a process where it is."""
+        self.tell(f"KILL {process.name} at {', '.join(process.places)}")
+        self.stats["kills"] += 1
+        self.scheduler.end(process)
+        self.scheduler.processes.pop(process.name, None)
+
+    def stop(self, process: Process) -> None:
+        """Ask a process to stop, as SIGTERM does, and wait for it."""
+        self.tell(f"stop {process.name}")
+        process.is_stopping = True
+        for task in process.tasks:
+            task.wake_at = 0.0
+        self.scheduler.run(10_000, lambda: not process.is_running)
+        if process.is_running:
+            self.fail(f"{process.name} does not stop: it is at {', '.join(process.places)}")
+        self.scheduler.processes.pop(process.name, None)
+
+    def _supervise(self) -> None:
+        """Start again what has ended, as a supervisor does."""
+        for name, process in list(self.scheduler.processes.items()):
+            if process.is_running or process.is_dead:
+                continue
+            self.scheduler.end(process)
+            del self.scheduler.processes[name]
+            if process.error is not None:
+                self.auditor.process_ended(name, process.error)
+            if name.startswith("command") or process.is_stopping:
+                continue
+            self.tell(f"{name} ended: {type(process.error).__name__}: {process.error}")
+            if name == "second":
+                continue
+            if isinstance(process.error, FatalAnswer):
+                for receiver in self.receivers.values():
+                    receiver.mood.pop("fatal", None)
+            self.scheduler.now += 5
+            self.start(name, Random(f"{self.plan['first']} {self.scheduler.points}"))
+
+    def _config(self, options: dict[str, Any], sink: str, consumer: str | None) -> dict[str, Any]:
+        config: dict[str, Any] = {
+            "database": {"url": f"sqlite:///{self.application.path}"},
+            "publisher": options,
+            "watch": [dict(watch) for watch in WATCHES],
+        }
+        if consumer is not None:
+            config["source"] = {
+                "type": "eventlog", "consumer": consumer, "begin": self._begins[consumer],
+            }  # fmt: skip
+        if self.plan["format"] != "xds":
+            config["format"] = {"type": self.plan["format"]}
+        if sink == "files":
+            config["sink"] = {
+                "type": "files", "directory": str(self.directory / "out"), "file_layout": self.plan["layout"],
+            }  # fmt: skip
+        elif sink == "objects":
+            config["sink"] = {"type": "objects", "location": "s3://bucket/log"}
+        return config
+
+    # --- a schedule ---
+
+    def run(self) -> None:
+        """Run the plan. ``failures`` says what was wrong."""
+        logging.disable(logging.CRITICAL)
+        gc.disable()  # what is collected when would depend on what ran before
+        try:
+            with installed(self, self.plan["seed"]):
+                try:
+                    self._run()
+                except Failed:
+                    pass
+                except Deadlock as deadlock:
+                    self.fail(f"deadlock: {deadlock}")
+                finally:
+                    for process in list(self.scheduler.processes.values()):
+                        self.scheduler.end(process)
+        finally:
+            gc.enable()
+            logging.disable(logging.NOTSET)
+            self.application.session.close()
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _run(self) -> None:
+        self.start("publisher", Random(self.plan["first"]))
+        for gap, kind, seed in self.plan["steps"]:
+            if isinstance(gap, str):
+                self.scheduler.run(20, lambda place=gap[1:]: self._is_at(place))
+            else:
+                self.scheduler.run(gap)
+            self._give_up_if_failed()
+            self.stats[kind] += 1
+            STEPS[kind](self, Random(seed))
+        self._end()
+        self.auditor.audit()
+
+    def _is_at(self, place: str) -> bool:
+        return any(
+            at.startswith(place)
+            for process in self.scheduler.processes.values()
+            for at in process.places
+        )
+
+    def _give_up_if_failed(self) -> None:
+        if self.failures:
+            raise Failed
+
+    def _end(self) -> None:
+        """End all faults, and let everything be delivered."""
+        self.tell("--- the end: everything is well, and accepts")
+        for receiver in self.receivers.values():
+            receiver.mood = {}
+        self.away = 0.0
+        for process in self.scheduler.processes.values():
+            process.failing_statement, process.failing_commit = -1, ""
+        for table in sorted(self.application.hidden):
+            self.application.rename_back(table)
+        while self.application.late:
+            self.application.end_late(Random(0))
+        if (second := self.scheduler.processes.get("second")) is not None:
+            self.kill(second)
+        if "publisher" not in self.scheduler.processes:
+            self.start("publisher", None)
+        self.wait_for_commands()
+        self._do("triggers", "apply")
+        if self.application.columns:
+            self._do("resync", "part", "--as-update", "--restart")
+        if self.plan["heals"]:
+            self._heal()
+        self._deliver()
+        for process in list(self.scheduler.processes.values()):
+            self.stop(process)
+        self._give_up_if_failed()
+
+    def _heal(self) -> None:
+        """Resync all classes: afterwards no object is excused."""
+        self._deliver()
+        for table in sorted(KEYS):
+            self._do("resync", table, "--restart")
+            self._do("resync", table, "--deleted", "--restart")
+        for replica in (
+            *(one.replica for one in self.receivers.values()),
+            self.readers.remembering,
+        ):
+            replica.refused.clear()
+        there = self.application.objects()
+        self.auditor.unsure = {key for key in self.auditor.unsure if key not in there}
+
+    def _do(self, *words: str) -> None:
+        self.command(*words)
+        self.wait_for_commands()
+        self._give_up_if_failed()
+
+    def _deliver(self) -> None:
+        """Let simulated time pass until nothing is left to do, twice."""
+        until = self.scheduler.now + _END_SECONDS
+        for _ in range(2):
+            self.scheduler.run(200_000, lambda: self.scheduler.now > until or self._is_quiet())
+            self._give_up_if_failed()
+            if self.scheduler.now > until:
+                self.fail(
+                    f"not delivered after {_END_SECONDS:g} s: {self._undone()}; {self._where()}"
+                )
+                raise Failed
+            self.scheduler.now += 11
+
+    def _is_quiet(self) -> bool:
+        return (
+            not self._has_commands()
+            and all(
+                task.is_done or (task.at == "rest" and task.wake_at > self.scheduler.now)
+                for process in self.scheduler.processes.values()
+                for task in process.tasks
+            )
+            and not self._undone()
+        )
+
+    def _undone(self) -> str:
+        ask = self.application.session.execute
+        for what in (
+            "eventlog WHERE status = 'N'",
+            "eventlog_inflight",
+            "eventlog_consumer WHERE loaded IS NOT NULL OR requeued IS NOT NULL",
+        ):
+            if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
+                return f"{count} of {what}"
+        return ""
+
+    def _where(self) -> str:
+        told = (
+            f"{process.name} at {', '.join(process.places)}"
+            for process in self.scheduler.processes.values()
+        )
+        lines = self.application.session.execute("SELECT * FROM eventlog_consumer").fetchall()
+        return f"{'; '.join(told)} {lines}"
+
+
+def _memory() -> str | None:
+    return "/dev/shm" if Path("/dev/shm").is_dir() else None
+
+
+@cache
+def template() -> Path:
+    """Return a database with the tables, the log and the triggers. ``removed_rows`` has the record_id of
+    each row that was removed from the log."""
+    directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
+    path = directory / "template.db"
+    with sqlite3.connect(path) as conn:
+        conn.execute("PRAGMA journal_mode = WAL")
+        conn.executescript(SCHEMA)
+    conn.close()
+    config = load(
+        {"database": {"url": f"sqlite:///{path}"}, "publisher": _PLAIN, "watch": list(WATCHES)}, {}
+    )
+    with transaction(config) as (session, dialect):
+        migrations.upgrade(session, **names(config))
+        dialect.triggers.apply(session, planned_triggers(session, dialect, config), 5)
+    with sqlite3.connect(path) as conn:
+        conn.execute(
+            "CREATE TABLE removed_rows (record_id integer, table_name text, table_key text)"
+        )
+        conn.execute(
+            "CREATE TRIGGER removed AFTER DELETE ON eventlog BEGIN INSERT INTO removed_rows VALUES (OLD.record_id, OLD.table_name, OLD.table_key); END"
+        )
+        conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    conn.close()
+    return path
+
+
+def run_plan(plan: Plan) -> World:
+    """Run a plan, and return the world that it leaves."""
+    world = World(plan)
+    world.run()
+    return world
