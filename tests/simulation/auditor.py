@@ -117,7 +117,9 @@ class Auditor:
         if not isinstance(error, EventlogError):
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.name}"
-            self._world.fail(f"{name} ended by {type(error).__name__} in {where}: {error} {last.line}")
+            self._world.fail(
+                f"{name} ended by {type(error).__name__} in {where}: {error} {last.line}"
+            )
 
     def time_goes_back(self, top: int) -> None:
         """Note that an older copy was put back, whose highest record_id is this one."""
