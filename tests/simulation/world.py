@@ -6,6 +6,7 @@ look. Safety is checked at every moment, liveness at the end.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import logging
 import re
@@ -369,6 +370,7 @@ def template() -> Path:
     """Return a database with the tables, the log and the triggers. ``removed_rows`` has the record_id of
     each row that was removed from the log."""
     directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     path = directory / "template.db"
     with sqlite3.connect(path) as conn:
         conn.execute("PRAGMA journal_mode = WAL")
