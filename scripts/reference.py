@@ -179,6 +179,7 @@ def _metrics() -> Iterator[str]:
     activity.looked(
         Looked(queue_rows=0, cap=QUEUE_CAP, clock=datetime.now(UTC), behind=0, behind_unit="rows")
     )
+    activity.compared(())
     labels = {"log": "", "sink": ""}
     yield from _metric_table(PublisherMetrics(activity, labels), labels, "metric")
 

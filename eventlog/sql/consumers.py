@@ -252,7 +252,7 @@ def first_set(conn: Connection, dialect: Dialect, log: LogTable, begins: str) ->
 
 def _highest(conn: Connection, log: LogTable) -> int:
     highest = conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar()
-    return readable_id(conn, log, int(highest or 0))
+    return readable_id(int(highest or 0), conn, log)
 
 
 def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:

@@ -57,7 +57,7 @@ def tail(conn: Connection, log: LogTable) -> int | None:
     place, is_new = _queued(conn, log)
     statement = sa.select(place).where(*is_new, place > 0).order_by(place.desc()).limit(1)
     highest = conn.execute(statement).scalar()
-    return None if highest is None else readable_id(conn, log, int(highest))
+    return None if highest is None else readable_id(int(highest), conn, log)
 
 
 def refuse_large_ids(conn: Connection, log: LogTable) -> None:
@@ -69,10 +69,10 @@ def refuse_large_ids(conn: Connection, log: LogTable) -> None:
         return
     highest = conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar()
     if highest is not None:
-        readable_id(conn, log, int(highest))
+        readable_id(int(highest), conn, log)
 
 
-def readable_id(conn: Connection, log: LogTable, record_id: int) -> int:
+def readable_id(record_id: int, conn: Connection, log: LogTable) -> int:
     """Return a record_id that can be read. Raises LogTableError for another one."""
     last = load_dialect(conn.dialect.name).last_record_id
     if record_id > last:
@@ -420,7 +420,8 @@ def _set_back(conn: Connection, log: LogTable, ids: Sequence[int], in_parts: Con
     total = 0
     for chosen, changed in ((whole, {}), (parts, _as_modify(log))):
         values = {column_of(log, field): value for field, value in changed.items()}
-        for ranges in runs_of_ranges(chosen):
+        # A standby refuses the statement, even if no row goes back.
+        for ranges in list(runs_of_ranges(chosen)) or ([] if changed else [[]]):
             total += conn.execute(
                 sa.update(rows_of(log))
                 .where(is_failed, is_in(log, ranges))

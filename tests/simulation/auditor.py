@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from application import KEYS
-from receivers import Key, Replica
+from replicas import Key, Replica
 
 from eventlog.errors import EventlogError
 from eventlog.model import Event, Level, Verdict

@@ -11,7 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from application import KEYS
-from receivers import MOODS
+from replicas import MOODS
 
 if TYPE_CHECKING:
     from scheduler import Process

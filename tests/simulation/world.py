@@ -24,7 +24,7 @@ from auditor import Auditor
 from machine import Stop, installed
 from operators import STEPS
 from plans import Plan, draw_options
-from receivers import Readers, Receiver, Replica
+from replicas import Readers, Receiver, Replica
 from scheduler import Deadlock, Process, Scheduler
 
 from eventlog import cli

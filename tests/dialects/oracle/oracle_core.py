@@ -64,6 +64,7 @@ def _rows() -> Mapping[str, Run]:
     """Every function of ``sql.rows`` that sends a statement, by its name."""
     return {
         "tail": lambda conn: rows.tail(conn, LOG),
+        "refuse_large_ids": lambda conn: rows.refuse_large_ids(conn, LOG),
         "extent": lambda conn: rows.extent(conn, LOG),
         "count": lambda conn: rows.count(conn, rows.rows_of(LOG)),
         "count_queue": lambda conn: rows.count_queue(conn, LOG, 1000),
