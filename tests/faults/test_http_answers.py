@@ -275,6 +275,42 @@ def test_status_2xx_is_success_whatever_the_body_says(response: bytes) -> None:
     assert answered(lambda _: response, form="status") == Answer()
 
 
+LOGIN = reply(200, b"<html>log in</html>", "Content-Type: text/html; charset=utf-8")
+
+
+def test_answer_of_another_media_type_than_expected_means_that_the_receiver_is_away() -> None:
+    message = away(lambda _: LOGIN, form="status", expect_type="application/json")
+    assert "sink.expect_type): text/html; charset=utf-8" in message
+    untyped = reply(200, b"ok")
+    assert message.partition(":")[2] != away(
+        lambda _: untyped, form="status", expect_type="application/json"
+    )
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        reply(200, b"{}", "Content-Type: Application/JSON; charset=utf-8"),
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        reply(200),
+    ],
+)
+def test_answer_of_the_expected_media_type_or_without_a_body_counts(response: bytes) -> None:
+    with (
+        Receiver(lambda _: response) as receiver,
+        sink_to(receiver, form="status", expect_type="application/json") as sink,
+    ):
+        assert sink.send(document()) == Answer()
+
+
+def test_first_page_of_html_is_a_warning_that_names_the_option(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with Receiver(lambda _: LOGIN) as receiver, sink_to(receiver, form="status") as sink:
+        assert [sink.send(document()) for _ in range(2)] == [Answer(), Answer()]
+    assert [line.getMessage().count("sink.expect_type") for line in caplog.records] == [1]
+
+
 @pytest.mark.parametrize("form", ["status", "json"])
 @pytest.mark.parametrize("code", [400, 409, 413, 422])
 def test_refusal_is_an_error_of_an_event_that_is_not_named(form: str, code: int) -> None:

@@ -17,18 +17,19 @@ import gzip
 import hashlib
 import hmac
 import json
+import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, WEB_URL, is_header_text
 from eventlog.core.clock import unix_time, utc_now
-from eventlog.core.options import MANY, PATH, choice, integer, option, shared
+from eventlog.core.options import MANY, PATH, TEXT, Kind, choice, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.text import referenced_secret
 from eventlog.model import LEVELS, Answer, Document, Level, Verdict, answer_of
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from email.message import Message
 
     from eventlog.transport.http import Response
+
+_log = logging.getLogger("eventlog.publisher")
 
 _ACCEPT: Final = {"xds": "application/xml", "status": "*/*", "json": "application/json"}
 """The ``Accept`` header by the kind of answer."""
@@ -65,6 +68,16 @@ _ADVICE: Final = {
 }
 
 
+_MEDIA_TYPE: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def _parse_media_type(value: Any) -> str:
+    text: str = TEXT.parse(value).strip().lower()
+    if _MEDIA_TYPE.fullmatch(text) is None:
+        raise ValueError
+    return text
+
+
 @dataclass(frozen=True, slots=True)
 class HttpOptions:
     """Options of ``[sink]`` of type ``http``."""
@@ -87,6 +100,12 @@ class HttpOptions:
         None, SECRET_HEADERS, "those that are secrets, and where they are",
         example={"X-Api-Key": "file:/run/secrets/receiver-key"},
     )  # fmt: skip
+    expect_type: str | None = option(
+        None,
+        Kind(_parse_media_type, "a media type such as application/xml"),
+        "media type of an answer 2xx; another one means that the receiver is away",
+        example="application/json",
+    )
     compression: str = option("none", choice("none", "gzip"), "of the request")
     signing_secret: str | None = option(
         None,
@@ -162,6 +181,8 @@ class HttpSink(Sink):
         self._compresses = settings.compression == "gzip"
         self._form = answer
         self._limit = settings.max_answer_bytes
+        self._expected = settings.expect_type
+        self._warns_of_pages = settings.expect_type is None
         self._client = HttpClient(
             settings.url,
             timeout=settings.timeout,
@@ -207,6 +228,7 @@ class HttpSink(Sink):
         """Return the answer in a response. Raises ReceiverAway for a response without one."""
         status, headers, body = response
         if 200 <= status <= 299:
+            self._check_type(response)
             if self._form == "status":
                 return Answer()
             try:
@@ -235,6 +257,33 @@ class HttpSink(Sink):
         if self._form != "xds" and status == _GONE:
             return Answer(general=Verdict(Level.FATAL, why), in_short=in_short)
         raise ReceiverAway(why, "; ".join([in_short, *filter(None, [_ADVICE.get(status)])]))
+
+    def _check_type(self, response: Response) -> None:
+        """Raise ReceiverAway if an answer 2xx is of another media type than ``expect_type``; an
+        answer without a body has no type.
+
+        Without the option the first page of HTML is a warning: a proxy's login page has a status
+        2xx, too.
+        """
+        told = response.headers.get("Content-Type", "")
+        if not told and not response.body:
+            return
+        media_type = told.partition(";")[0].strip().lower()
+        if self._expected is not None:
+            if media_type != self._expected:
+                what = f"of another media type than {self._expected} (sink.expect_type)"
+                shown = self._client.clean(told, 100) or "none"
+                raise ReceiverAway(
+                    f"the receiver's answer is {what}: {shown}", f"the receiver's answer is {what}"
+                )
+        elif self._warns_of_pages and media_type == "text/html":
+            self._warns_of_pages = False
+            _log.warning(
+                "%s answers with a page of HTML, as the login page of a proxy: if the receiver "
+                "answers in another media type, name it in sink.expect_type, so that no page "
+                "counts as an answer",
+                self._client.shown,
+            )
 
     def _refusal(self, response: Response, in_short: str) -> str:
         """Return the reason in a response with a status other than 2xx, on one line that begins
