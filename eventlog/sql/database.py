@@ -373,7 +373,9 @@ class SqlDatabase(ABC):
         """Return the rights that this session lacks to be a consumer of the log, in words."""
         missing = [
             *self.lacking(conn, log, log.name, ("SELECT",), log.column("status")),
-            *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
+            *self.lacking(
+                conn, log, log.error_table, ("SELECT", "INSERT"), self.spelled("record_id")
+            ),
             *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
             *self.lacking(
                 conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")
@@ -393,7 +395,9 @@ class SqlDatabase(ABC):
         needed = ("SELECT", "UPDATE", "DELETE") if deletes else ("SELECT", "UPDATE")
         missing = [
             *self.lacking(conn, log, log.name, needed, log.column("status")),
-            *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
+            *self.lacking(
+                conn, log, log.error_table, ("SELECT", "INSERT"), self.spelled("record_id")
+            ),
             *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
             *self.lacking(
                 conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")

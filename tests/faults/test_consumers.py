@@ -32,7 +32,7 @@ from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 from eventlog import publisher
 from eventlog.config.load import Config, load
 from eventlog.core.record_set import RecordSet
-from eventlog.errors import ConfigError, ConsumerRuns, LogTableError
+from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverAway
 from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher import daemon
 from eventlog.publisher.context import Context, Counters
@@ -614,6 +614,22 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
     )
     assert consume(consumer(log)) == ["2"]
     assert set(statuses(log).values()) == {"N"}
+
+
+def test_what_is_refused_for_a_consumer_under_a_later_number_goes_once_more_under_it(
+    log: sa.Engine, command: Run
+) -> None:
+    write(log, 1, 1)
+    told = iter(({"1": Level.RETRY}, {"2.2": Level.ERROR}))
+
+    def judge(_: Document) -> Answer:
+        return Answer({one: Verdict(level, "no") for one, level in next(told, {}).items()})
+
+    with pytest.raises(ReceiverAway):
+        consume(consumer(log), judge, fold_distance=0)
+    assert consume(consumer(log), judge, fold_distance=0) == ["1", "2.2"]
+    command("requeue", "--consumer", "search")
+    assert consume(consumer(log), fold_distance=0) == ["2.2"]
 
 
 def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(
