@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Catalog, Column, Database
@@ -192,8 +192,8 @@ class SqlDatabase(ABC):
         Raises ConfigError for a foreign server.
         """
 
-    def begin(self, conn: Connection) -> None:
-        """Begin a transaction if the driver does not."""
+    def begin(self, connection: PoolProxiedConnection) -> None:
+        """Begin a transaction of a driver's connection if the driver does not."""
 
     def check_url(self, url: URL) -> None:
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
