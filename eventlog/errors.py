@@ -209,14 +209,17 @@ class ReceiverAway(EventlogError):
     """A receiver that gives no answer, or one that is not well-formed (spec/event-log.md 8.4).
 
     ``in_short`` is the message without the receiver's words, which may quote values; empty if there
-    is no such text.
+    is no such text. ``is_suspicious`` says that the receiver got the document, which may be the
+    cause. ``seconds`` is how long the sending took.
     """
 
     code = "receiver_away"
 
-    def __init__(self, message: str, in_short: str = "") -> None:
+    def __init__(self, message: str, in_short: str = "", *, is_suspicious: bool = False) -> None:
         super().__init__(message)
         self.in_short = in_short
+        self.is_suspicious = is_suspicious
+        self.seconds = 0.0
 
 
 class FatalAnswer(EventlogError):

@@ -45,9 +45,10 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
         {
             "class": "class",
             "key": "key",
+            "event-id": "event_id",
             "tries": "tries",
             "next try": "next_try_seconds",
-            "reason": "reason",
+            "last answer": "reason",
         },
     ),
     (

@@ -153,6 +153,17 @@ class PublisherSettings:
         idm="stop",
     )
     max_parked: int = option(1000, integer(0, MANY), "parked objects until the cycle stops")
+    suspect_after: int = option(
+        5,
+        integer(1, 1000),
+        "failures of one envelope in a row, such as 500 or a time-out, until another one is tried; "
+        "if that is answered, the objects of the first are parked",
+    )
+    max_tries: int = option(
+        0,
+        integer(0, MANY),
+        "tries of such an event alone until it gets E; 0 = it is parked until it is answered",
+    )
     concurrency: int = option(1, integer(1, 64), "envelopes in the air at once")
     flight_rows: int = option(10000, integer(1, MANY), "log rows a flight at most")
     flight_bytes: int = option(

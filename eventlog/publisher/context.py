@@ -43,7 +43,9 @@ class PublisherOptions:
     ``leave_loopback``: loopback rows stay N instead of being marked S. ``delete_loopback``:
     ``delete_from_log`` deletes loopback rows, too. ``loopback_is_meant``: the settings decide about
     loopback rows, so nobody is warned. ``park``: retry parks one object instead of stopping the
-    cycle (``on_retry``). ``time_of_day``: the times to publish at, in place of the interval; empty
+    cycle (``on_retry``), and so does a failure whose cause may be the document, after
+    ``suspect_after`` of them; ``max_tries`` 0 = its events are tried until they are answered.
+    ``time_of_day``: the times to publish at, in place of the interval; empty
     = the interval counts. ``heartbeat_interval`` 0 = none. ``classes``: the names of the wanted
     classes, None = all; rows of other classes are done without being sent.
     """
@@ -62,6 +64,8 @@ class PublisherOptions:
     delete_from_log: bool = False
     park: bool = True
     max_parked: int = 1000
+    suspect_after: int = 5
+    max_tries: int = 0
     retry_initial: float = 1.0
     retry_max: float = 60.0
     polling_interval: float = 10.0

@@ -28,11 +28,12 @@ from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, 
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context, report_missing
-from eventlog.publisher.delivery import Delivered, FlightResult, Parking, deliver
-from eventlog.publisher.flight import Flight, encode, numbered, pack, unbuilt
+from eventlog.publisher.delivery import Delivered, FlightResult, deliver
+from eventlog.publisher.flight import Flight, encode, numbered, pack, set_apart, unbuilt
 from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks, all_wait
+from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import (
     DueScan,
     Either,
@@ -48,7 +49,8 @@ from eventlog.publisher.queue import (
 from eventlog.publisher.read_back import Built, built_flights, with_current_rows
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.snapshot import Loading, load_chunk
-from eventlog.sql.rows import next_flight, write_inflight
+from eventlog.publisher.suspects import Suspects
+from eventlog.sql.rows import next_flight, update_inflight, write_inflight
 from eventlog.sql.windows import to_ranges
 
 _log = logging.getLogger("eventlog.publisher")
@@ -64,7 +66,8 @@ class State:
     objects, read when they are first needed. ``row_sizes`` has the approximate bytes of an object's
     row by class, as far as rows were read back. ``freed`` are objects that are no longer parked,
     and whose rows the present scan may have passed over; these rows wait for the next scan.
-    ``loading`` is a snapshot that is read before the log.
+    ``loading`` is a snapshot that is read before the log. ``suspects`` are the envelopes that the
+    receiver fails for.
     """
 
     parking: Parking[ObjectId]
@@ -76,6 +79,10 @@ class State:
     row_sizes: dict[str, int] = field(default_factory=dict)
     freed: set[ObjectId] = field(default_factory=set)
     loading: Loading | None = None
+    suspects: Suspects = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.suspects = Suspects(self.parking)
 
 
 def recover(context: Context) -> State:
@@ -115,10 +122,24 @@ def run_cycle(
     DatabaseError or SQLAlchemy's errors when the database fails. The state of the open transaction
     is unknown then, and the caller connects and recovers again.
     """
-    cycle = send_in_flight(context, state, sink, stopping, before_flight, check)
+    cycle = _run_cycle(context, state, sink, stopping, before_flight, check)
+    return _ended(state, cycle)
+
+
+def _run_cycle(
+    context: Context,
+    state: State,
+    sink: Sink,
+    stopping: Callable[[], bool],
+    before_flight: Callable[[], None],
+    check: CatalogCheck,
+) -> Delivered:
+    """Run a cycle that leaves open what becomes of an accused envelope."""
+    cycle = _send_recorded(context, state, sink, stopping, before_flight, check)
     if cycle.result is not FlightResult.DONE:
         return cycle
     if state.loading is not None:
+        sent_before = context.counters.documents_sent
         delivered, is_loaded = load_chunk(
             context,
             state.loading,
@@ -130,6 +151,9 @@ def run_cycle(
             state.row_sizes,
         )
         state.loading = None if is_loaded else state.loading
+        if context.counters.documents_sent > sent_before:
+            state.suspects.answered(())
+            _set_apart(context, state)
         return delivered
     scan = _scan_to_read(context, state)
     if scan is None:
@@ -145,6 +169,22 @@ def run_cycle(
     delivered = _send_window(context, state, window, sink, stopping, before_flight, check)
     more = state.scan is not None or scan.is_begun
     return delivered if delivered.result is not FlightResult.DONE else delivered._replace(more=more)
+
+
+def _ended(state: State, cycle: Delivered) -> Delivered:
+    """Return how a cycle ended, once it is known what becomes of an accused envelope: without
+    another envelope that is answered the receiver is away.
+    """
+    if cycle.result is FlightResult.DONE and cycle.more and state.suspects.is_probing:
+        return cycle  # the next window may have another one
+    freed, away = state.suspects.end()
+    if state.scan is not None:
+        # The scan has passed over rows of the objects that are free now.
+        state.freed.update(one for one in freed if one not in state.parking)
+    if cycle.result is not FlightResult.DONE or away is None:
+        return cycle
+    state.scan = None
+    return Delivered(FlightResult.AWAY, str(away), in_short=away.in_short)
 
 
 def _scan_to_read(context: Context, state: State) -> QueueScan | DueScan | None:
@@ -260,6 +300,21 @@ def send_in_flight(
 
     Arguments and errors as for ``run_cycle``.
     """
+    cycle = _send_recorded(context, state, sink, stopping, before_flight, check)
+    return _ended(state, cycle)
+
+
+def _send_recorded(
+    context: Context,
+    state: State,
+    sink: Sink,
+    stopping: Callable[[], bool],
+    before_flight: Callable[[], None],
+    check: CatalogCheck,
+) -> Delivered:
+    """Send the recorded flights, as ``send_in_flight`` does, and leave open what becomes of an
+    accused envelope.
+    """
     woken = _wake(context, state)
     for number in sorted(state.flights):
         flight = state.flights[number]
@@ -339,7 +394,9 @@ def _fly(
 
         return rebuild(context, part, state.parking, save_first)
 
-    line = InflightLine(context, flight, sink, state.parking, None if check is None else build)
+    line = InflightLine(
+        context, flight, sink, state.parking, None if check is None else build, state.suspects
+    )
     documents = (
         sum(map(len, flight.envelopes.values()))
         if context.output.is_single
@@ -360,6 +417,7 @@ def _fly(
         state.flights[flight.number] = unbuilt(line.recorded)
     else:
         del state.flights[flight.number]
+    _set_apart(context, state)
     left = line.recorded.info() if line.recorded.envelopes else None
     context.observer.flight_ended(flight.number, delivered.result.value, left)
     _log.debug(
@@ -371,6 +429,24 @@ def _fly(
         extra={"flight": flight.number},
     )
     return delivered
+
+
+def _set_apart(context: Context, state: State) -> None:
+    """Record the halves of envelopes that were parked as envelopes of their own, and commit."""
+    apart = state.suspects.apart
+    if not apart:
+        return
+    for number, before in state.flights.items():
+        flight = before
+        for sent_ids in apart:
+            if any(event.sent_id in sent_ids for event in flight.events()):
+                flight = set_apart(flight, sent_ids)
+        if flight is not before:
+            line = encode(flight, context.ledger.consumer)
+            update_inflight(context.connection, context.log, number, line)
+            state.flights[number] = flight
+    apart.clear()
+    context.connection.commit()
 
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
@@ -430,11 +506,7 @@ def _prepare(
             context.connection,
             context.log,
             flight.number,
-            encode(
-                flight,
-                context.ledger.consumer,
-                is_plain=not special and not context.options.events.sendings,
-            ),
+            encode(flight, context.ledger.consumer, is_plain=not special),
         )
     marks.write(context)
     context.connection.commit()

@@ -153,18 +153,31 @@ def publish_once(
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     watcher, state = CatalogWatcher(context), recover(context)
     last = context.ledger.tail(context.connection, context.log)
+    options = context.options
+    failures = BackOff(options.retry_initial, options.retry_max, context.observer)
 
     def before_flight() -> None:
         _look_if_due(watcher.context, state)
 
     while True:
         is_loading = state.loading is not None
+        settled_before = _settled(context.counters)
         cycle = _cycle(run_cycle, watcher, state, sink, stop, before_flight)
         if cycle is None:
             state = recover(watcher.context)
             continue
-        if cycle.result is not FlightResult.DONE or not cycle.more:
+        if cycle.is_suspicious and not stop.is_set():
+            # The cause may be one document: whether it is, further tries tell.
+            has_answers = _settled(context.counters) > settled_before
+            _wait_for_receiver(watcher.context, state, stop, cycle, failures, has_answers)
+            continue
+        if cycle.result is not FlightResult.DONE:
             break
+        if not cycle.more:
+            due = state.parking.next_untried()
+            if due is None or stop.wait(max(0.0, due - monotonic())):
+                break
+            continue  # a part of an envelope that the receiver fails for: its culprit is not known
         if is_loading and state.loading is None:
             # Later rows may be newer than the values that a chunk has read.
             last = context.ledger.tail(context.connection, context.log)
@@ -177,7 +190,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     if len(state.parking):
         raise ReceiverAway(
             f"{number_of(len(state.parking), 'object')} left: "
-            "the receiver asked for their events later"
+            "the receiver asked for their events later, or fails for them"
         )
 
 
@@ -401,7 +414,9 @@ def look(context: Context, state: State) -> None:
     conn.commit()
     writer = doctor.oldest_writer(transactions)
     parked = [
-        ParkedObject(object_class.name, key, parked.due, parked.attempts, parked.reason)
+        ParkedObject(
+            object_class.name, key, parked.due, parked.attempts, parked.reason, parked.event_id
+        )
         for (object_class, key), parked in state.parking.items()
     ]
     flights = [flight.info() for flight in state.flights.values()]

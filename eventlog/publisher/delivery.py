@@ -17,15 +17,15 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, M
 from concurrent.futures import Executor, Future
 from contextlib import closing
 from enum import Enum
-from operator import itemgetter
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from eventlog.core.clock import Random, chance, first_done, monotonic, wait_for_all
-from eventlog.errors import FatalAnswer, ReceiverAway, number_of
+from eventlog.core.clock import first_done, monotonic, wait_for_all
+from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import SUCCESS, Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters, PublisherOptions
+from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.waiting import back_off
+from eventlog.publisher.suspects import Suspects
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -43,7 +43,8 @@ class Delivered(NamedTuple):
 
     ``reason`` explains a stop to people; ``in_short`` does without the receiver's words, empty if
     there is no such text. ``retry_after`` is the seconds that the receiver asks to be left alone,
-    None if it names none. ``more`` is True if there is something to do at once.
+    None if it names none. ``more`` is True if there is something to do at once. ``is_suspicious``
+    is True if the receiver is away by a failure whose cause may be the document.
     """
 
     result: FlightResult
@@ -51,6 +52,7 @@ class Delivered(NamedTuple):
     retry_after: float | None = None
     more: bool = False
     in_short: str = ""
+    is_suspicious: bool = False
 
 
 class Sendable(Protocol):
@@ -66,7 +68,6 @@ class Sendable(Protocol):
 
 
 E = TypeVar("E", bound=Sendable)
-K = TypeVar("K", bound=Hashable)
 
 Envelope = tuple[int, Sequence[E]]
 """A number, and the events that are sent under it."""
@@ -103,7 +104,16 @@ class Errand(Protocol[E]):
     def parking(self) -> Parking[Any]: ...
 
     @property
+    def suspects(self) -> Suspects | None:
+        """The envelopes that the receiver fails for; None = each failure means that it is away."""
+        ...
+
+    @property
     def flight(self) -> int: ...
+
+    def is_part(self, envelope: int) -> bool:
+        """Return True if the envelope is a part of one that the receiver has failed for."""
+        ...
 
     def send(self, envelope: int, events: Sequence[E]) -> Answer:
         """Send the document of events under the number of an envelope. Raises ReceiverAway."""
@@ -120,66 +130,6 @@ class Errand(Protocol[E]):
     def save(self) -> None:
         """Make the results so far durable. Raises ReceiverAway if the sink has lost answers."""
         ...
-
-
-# --- parked objects -------------------------------------------------------------------------------
-
-
-class Parked(NamedTuple):
-    """The number of tries with an object's event, the time when it is due, and the receiver's
-    reason, for people.
-    """
-
-    attempts: int
-    due: float
-    reason: str
-
-
-class Parking(dict[K, Parked]):
-    """The parked objects, in memory only: after a restart their events are sent first.
-
-    An object waits until its back-off has passed and it is woken, and is released by an answer
-    without retry. Objects are woken only between cycles, so that no later event of an object
-    overtakes an unanswered one. Times are of one monotonic clock, in seconds.
-    """
-
-    def __init__(self, retry_initial: float, retry_max: float, random: Random = chance) -> None:
-        super().__init__()
-        self._back_off = retry_initial, retry_max, random
-        self._awake: set[K] = set()
-
-    def park(self, object_id: K, now: float, reason: str = "") -> None:
-        """Let the object wait for its ``back_off``: ``retry_initial`` seconds at first,
-        ``retry_max`` at most.
-        """
-        attempts = self[object_id].attempts + 1 if object_id in self else 1
-        self._awake.discard(object_id)
-        self[object_id] = Parked(attempts, now + back_off(attempts, *self._back_off), reason)
-
-    def release(self, object_id: K) -> None:
-        """Release an object that was answered without retry."""
-        self.pop(object_id, None)
-
-    def is_waiting(self, object_id: K | None) -> bool:
-        """Return True if events of the object must not be sent now."""
-        return object_id in self and object_id not in self._awake
-
-    def due(self, now: float) -> list[K]:
-        """Return the objects whose back-off has passed, the longest due first."""
-        due = [(parked.due, object_id) for object_id, parked in self.items() if parked.due <= now]
-        return [object_id for _, object_id in sorted(due, key=itemgetter(0))]
-
-    def wake(self, objects: Iterable[K]) -> None:
-        """End the wait of these objects; all other parked objects wait."""
-        self._awake = set(objects)
-
-    def next_due(self) -> float | None:
-        """Return when the next parked object is due; None if none is parked."""
-        return min((parked.due for parked in self.values()), default=None)
-
-    def too_many(self, most: int) -> str:
-        """Return a sentence if more objects are parked than ``most``, else an empty one."""
-        return f"more than {number_of(most, 'object')} parked" if len(self) > most else ""
 
 
 # --- sending --------------------------------------------------------------------------------------
@@ -204,15 +154,24 @@ def deliver(
         return ended.result is not FlightResult.DONE or stopping()
 
     def settle(envelope: int, events: Sequence[E], answer: Answer | ReceiverAway) -> set[Hashable]:
-        """Settle an answer; return the objects of events that got a retry of their own."""
+        """Settle an answer; return the objects of events that are sent again later."""
         nonlocal ended
         if isinstance(answer, ReceiverAway):
+            if _goes_on_without(envelope, events, answer, errand):
+                if why := errand.parking.too_many(errand.options.max_parked):
+                    ended = Delivered(FlightResult.RETRY, why, in_short=why)
+                return {event.object_id for event in events}
             if ended.result is not FlightResult.FATAL:
                 ended = ended._replace(
-                    result=FlightResult.AWAY, reason=str(answer), in_short=answer.in_short
+                    result=FlightResult.AWAY,
+                    reason=str(answer),
+                    in_short=answer.in_short,
+                    is_suspicious=_is_suspicious(answer, errand) and not _is_probing(errand),
                 )
             return set()
         judged = _judge(events, answer)
+        if errand.suspects is not None and not _is_retry_of_all(answer):
+            errand.suspects.answered(events)
         settled = _settle(envelope, judged, answer, errand)
         if (why := errand.settle(envelope, events, judged)) and settled.result is FlightResult.DONE:
             settled = settled._replace(result=FlightResult.RETRY, reason=why, in_short=why)
@@ -250,7 +209,9 @@ def _send_halves(
     """
     parts = _halves(events)
     while parts and not halted():
-        part = parts.pop(0)
+        part = _to_send_now(errand, parts.pop(0))
+        if not part:
+            continue
         answer = _send(errand, envelope, part)
         _count_sent(errand.counters, answer)
         if _refusal(part, answer) is not None:
@@ -289,20 +250,23 @@ def _returned(
     ``concurrency`` are sent at the same time, begun in order, and two with a common object never
     overlap.
     """
-    parking, most = errand.parking, errand.options.concurrency
+    most = errand.options.concurrency
     in_air: dict[Future[Answer | ReceiverAway], Envelope[E]] = {}
     try:
         for number, events in envelopes:
             if in_air:
                 objects = {event.object_id for event in events}
-                while len(in_air) >= most or any(
-                    event.object_id in objects for _, sent in in_air.values() for event in sent
+                while (
+                    len(in_air) >= most
+                    or any(
+                        event.object_id in objects for _, sent in in_air.values() for event in sent
+                    )
+                    or (in_air and _is_probing(errand))
                 ):
                     yield from _landed(in_air)
             if halted():
                 break
-            if parking:
-                events = [event for event in events if not parking.is_waiting(event.object_id)]
+            events = _to_send_now(errand, events)
             if not events:
                 continue
             if threads is None:
@@ -315,15 +279,31 @@ def _returned(
         wait_for_all(in_air)
 
 
+def _is_probing(errand: Errand[E]) -> bool:
+    return errand.suspects is not None and errand.suspects.is_probing
+
+
+def _to_send_now(errand: Errand[E], events: Sequence[E]) -> Sequence[E]:
+    """Return those events whose objects do not wait; none if the envelope itself has to."""
+    parking, suspects = errand.parking, errand.suspects
+    if parking:
+        events = [event for event in events if not parking.is_waiting(event.object_id)]
+    if events and suspects is not None and not suspects.chosen(events):
+        return ()
+    return events
+
+
 def _landed(in_air: dict[Future[Answer | ReceiverAway], Envelope[E]]) -> Iterator[_Returned[E]]:
     for future in first_done(in_air):
         yield *in_air.pop(future), future.result()
 
 
 def _send(errand: Errand[E], number: int, events: Sequence[E]) -> Answer | ReceiverAway:
+    begun = monotonic()
     try:
         answer = errand.send(number, events)
     except ReceiverAway as away:
+        away.seconds = monotonic() - begun
         return away
     if answer.unknown_ids:
         _log.warning(
@@ -430,8 +410,7 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
         counters.count_answers(verdict.level, 1)
     if ended.result is FlightResult.FATAL or not judged.retried:
         return ended
-    is_of_all = answer.general is not None and answer.general.level is Level.RETRY
-    if errand.options.park and not is_of_all:
+    if errand.options.park and not _is_retry_of_all(answer):
         _park(envelope, judged.retried, answer, errand)
         return ended
     sent_id = judged.retried[0].sent_id
@@ -444,6 +423,32 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
     )
 
 
+def _goes_on_without(
+    envelope: int, events: Sequence[E], away: ReceiverAway, errand: Errand[E]
+) -> bool:
+    """Return True if sending goes on although the receiver has failed for these events: their
+    objects wait, or the only event is given up. False if the receiver is away.
+    """
+    suspects, options = errand.suspects, errand.options
+    if suspects is None or not _is_suspicious(away, errand):
+        return False
+    if not errand.is_part(envelope):
+        return suspects.failed(events, away, options.suspect_after)
+    if why := suspects.tried(events, away, options.max_tries):
+        _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
+        errand.parking.release(events[0].object_id)
+        errand.settle(envelope, events, Judged([(Verdict(Level.ERROR, why), events)]))
+    return True
+
+
+def _is_suspicious(away: ReceiverAway, errand: Errand[E]) -> bool:
+    return errand.suspects is not None and errand.options.park and away.is_suspicious
+
+
+def _is_retry_of_all(answer: Answer) -> bool:
+    return answer.general is not None and answer.general.level is Level.RETRY
+
+
 def _park(envelope: int, retried: Sequence[E], answer: Answer, errand: Errand[E]) -> None:
     """Park the objects of the events that got retry, each with the reason of its first event."""
     now = monotonic()
@@ -452,7 +457,7 @@ def _park(envelope: int, retried: Sequence[E], answer: Answer, errand: Errand[E]
         first.setdefault(event.object_id, event)
     for object_id, event in first.items():
         reason = answer.verdict(event.sent_id).message
-        errand.parking.park(object_id, now, reason)
+        errand.parking.park(object_id, now, reason, event.sent_id)
         _log.info(
             "event %s got retry: its object is parked%s",
             event.sent_id,

@@ -12,7 +12,7 @@ special events in new flights that have none.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, islice
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple
@@ -55,7 +55,8 @@ class Flight(NamedTuple):
     make one document, by their numbers from 1. ``first`` is the number of the first event, for
     formats that number events. ``epoch`` is the log's epoch when the line was written
     (spec/event-log.md 7.4). ``last_number`` is the greatest number that an envelope of a flight
-    sent in part has had, 0 before.
+    sent in part has had, 0 before. ``suspects`` are the numbers of envelopes that are parts of one
+    that the receiver has failed for (spec/event-log.md 8.4).
 
     Three fields are not in the line: ``origins`` of its rows, for formats that need them,
     ``current_rows``, the present rows of objects, and ``waiting``, the event-ids of recorded events
@@ -70,6 +71,7 @@ class Flight(NamedTuple):
     epoch: str = ""
     last_number: int = 0
     waiting: frozenset[str] = frozenset()
+    suspects: frozenset[int] = frozenset()
 
     def events(self) -> Iterator[Outgoing]:
         """Return the events of all envelopes in order."""
@@ -114,6 +116,7 @@ def unbuilt(flight: Flight) -> Flight:
         flight.first,
         epoch=flight.epoch,
         last_number=flight.last_number,
+        suspects=flight.suspects,
     )
 
 
@@ -127,15 +130,68 @@ def rest_of(flight: Flight, left: Mapping[int, Sequence[Outgoing]]) -> Flight:
     """
     last_number = max((flight.last_number, *flight.envelopes))
     envelopes: dict[int, Sequence[Outgoing]] = {}
+    suspects: set[int] = set()
     is_sent_in_part = False
     for number, events in left.items():
         if not events:
             continue
         is_sent_in_part = is_sent_in_part or len(events) < len(flight.envelopes[number])
+        new_number = number
         if is_sent_in_part:
-            number = last_number = last_number + 1
-        envelopes[number] = events
-    return flight._replace(envelopes=envelopes, last_number=last_number)
+            new_number = last_number = last_number + 1
+        envelopes[new_number] = events
+        if number in flight.suspects:
+            suspects.add(new_number)
+    return flight._replace(
+        envelopes=envelopes, last_number=last_number, suspects=frozenset(suspects)
+    )
+
+
+def set_apart(flight: Flight, sent_ids: Container[str]) -> Flight:
+    """Return a flight in which the halves of these events, by their event-ids in the document, are
+    envelopes of their own. An event that is alone stays one envelope.
+
+    The receiver may have applied any of them. An event behind another one of its object gets a new
+    event-id, since it is sent apart from that one now (spec/event-log.md 7.4). The halves and all
+    envelopes behind them get new numbers, as in ``rest_of``.
+    """
+    last_number = before = max((flight.last_number, *flight.envelopes))
+    envelopes: dict[int, Sequence[Outgoing]] = {}
+    suspects: set[int] = set()
+    for number, events in flight.envelopes.items():
+        chosen = [event for event in events if event.sent_id in sent_ids]
+        rest = [event for event in events if event.sent_id not in sent_ids] if chosen else events
+        for half in _halves(_sent_apart(chosen)):
+            last_number += 1
+            envelopes[last_number] = half
+            suspects.add(last_number)
+        if not rest:
+            continue
+        new_number = number
+        if last_number > before:
+            new_number = last_number = last_number + 1
+        envelopes[new_number] = rest
+        if number in flight.suspects:
+            suspects.add(new_number)
+    return flight._replace(
+        envelopes=envelopes, last_number=last_number, suspects=frozenset(suspects)
+    )
+
+
+def _halves(events: Sequence[Outgoing]) -> list[Sequence[Outgoing]]:
+    middle = (len(events) + 1) // 2
+    return [half for half in (events[:middle], events[middle:]) if half]
+
+
+def _sent_apart(events: Sequence[Outgoing]) -> list[Outgoing]:
+    """Return events with a new event-id for each that stands behind another one of its object."""
+    objects: set[ObjectId | None] = set()
+    apart = []
+    for event in events:
+        is_behind = event.object_id in objects
+        objects.add(event.object_id)
+        apart.append(event._replace(sendings=event.sendings + 1) if is_behind else event)
+    return apart
 
 
 def numbered(flight: Flight, first: str) -> Flight:
@@ -179,7 +235,8 @@ def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str
     events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
     and in a numbered flight the ``place`` of its first event. ``events`` has the exceptions by the
     event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
-    ``dropped``, the number of ``sendings``, a ``place`` that does not follow the previous one.
+    ``dropped``, the number of ``sendings``, a ``place`` that does not follow the previous one. An
+    envelope of ``suspects`` has ``"suspect": true``.
     ``consumer`` is the owner of the line, empty = the publisher. ``is_plain`` says that no event
     has an exception, as in nearly all new flights, and skips the search.
     """
@@ -200,6 +257,8 @@ def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str
         envelope: dict[str, object] = {"number": number, "rows": rows, "counts": counts}
         if flight.first:
             envelope["place"] = events[0].place
+        if number in flight.suspects:
+            envelope["suspect"] = True
         if not is_plain and (special := _special(events, bool(flight.first), suffix)):
             envelope["events"] = special
         envelopes.append(envelope)
@@ -266,6 +325,9 @@ def decode(number: int, composition: str) -> Flight:
             str(line.get("first", "")),
             epoch=epoch,
             last_number=int(line.get("last_number", 0)),
+            suspects=frozenset(
+                int(envelope["number"]) for envelope in line["envelopes"] if envelope.get("suspect")
+            ),
         )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(

@@ -17,13 +17,14 @@ from typing import Final
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow
 from eventlog.core.clock import monotonic
-from eventlog.core.event_ids import record_id_of, sending_of
 from eventlog.core.events import Fates, Outgoing
 from eventlog.model import SUCCESS, Answer, Level, Status, Verdict
 from eventlog.publisher.context import Context, Counters, report_missing
-from eventlog.publisher.delivery import Answered, Judged, Parking, as_flushed
+from eventlog.publisher.delivery import Answered, Judged, as_flushed
 from eventlog.publisher.flight import NO_ORIGINS, Flight, encode, rest_of
+from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
+from eventlog.publisher.suspects import Suspects
 from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
@@ -36,15 +37,13 @@ class Marks:
     new object.
 
     ``counters`` count the rows (spec/event-log.md 7.3). ``retained`` are rows to be marked S that
-    ``delete_from_log`` does not delete. ``next_ids`` are the event-ids under which refused events
-    go once more, by the record_id that names them, where they are not the first ones.
+    ``delete_from_log`` does not delete.
     """
 
     counters: Counters
     letters: dict[Status, list[int]] = field(default_factory=dict)
     retained: list[int] = field(default_factory=list)
     errors: list[BadRow] = field(default_factory=list)
-    next_ids: dict[int, str] = field(default_factory=dict)
 
     def add(self, letter: Status, record_ids: Iterable[int]) -> None:
         self.letters.setdefault(letter, []).extend(record_ids)
@@ -77,22 +76,7 @@ class Marks:
             self.counters.note_refused(record_ids)
             message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
             self.errors.extend(BadRow(record_id, "receiver", message) for record_id in record_ids)
-            self._keep_sendings(events)
         self.add_fates(special)
-        if any(fates.bad for fates in special):
-            self._keep_sendings(event for event in events if event.fates and event.fates.bad)
-
-    def _keep_sendings(self, events: Iterable[Outgoing]) -> None:
-        """Keep the number under which the first row of a refused event goes once more
-        (spec/event-log.md 7.4): that of the refused sending, which was not applied. A row that is
-        bad by now was perhaps applied by this sending, and goes under the next number.
-        """
-        for event in events:
-            first = record_id_of(event.event_id)
-            bad = () if event.fates is None else event.fates.bad
-            number = event.sendings + any(row.record_id == first for row in bad)
-            if number > 1:
-                self.next_ids[first] = f"{event.event_id}.{number}"
 
     def add_fates(self, several: Iterable[Fates]) -> None:
         """Add the rows of events that do not depend on an answer."""
@@ -116,9 +100,7 @@ class Marks:
             record_ids = [*chain(self.retained, *self.letters.values())]
             report_missing(context, missing, min(record_ids), max(record_ids))
         if self.errors:
-            add_errors(connection, log, self.errors, context.ledger.consumer, self.next_ids)
-            known = context.options.events.sendings
-            known.update((row, sending_of(event_id)) for row, event_id in self.next_ids.items())
+            add_errors(connection, log, self.errors, context.ledger.consumer)
 
 
 def send_document(
@@ -154,7 +136,7 @@ class InflightLine:
     id, which the receiver may know. Events of waiting objects and unbuilt events stay in the line.
 
     ``build`` builds a part of a recorded flight, which has one envelope; None = the flight is new,
-    and built.
+    and built. ``suspects`` None = each failure of the receiver means that it is away.
     """
 
     def __init__(
@@ -164,7 +146,9 @@ class InflightLine:
         sink: Sink,
         parking: Parking[ObjectId],
         build: Callable[[Flight], Flight] | None = None,
+        suspects: Suspects | None = None,
     ) -> None:
+        self.suspects = suspects
         self.options, self.counters, self.parking = context.options, context.counters, parking
         self.flight, self.recorded = flight.number, flight
         self._context, self._sink, self._whole, self._build = context, sink, flight, build
@@ -191,10 +175,28 @@ class InflightLine:
             if idle := [event for event in events if event.operation is None]:
                 self._answer_idle(number, idle)
                 events = [event for event in events if event.operation is not None]
+            if self._must_wait(number):
+                assert self.suspects is not None
+                self.suspects.put_off(
+                    [event for event in events if not self.parking.is_waiting(event.object_id)]
+                )
+                continue
             if self._context.output.is_single:
                 yield from ((number, [event]) for event in events)
             elif events:
                 yield number, events
+
+    def is_part(self, envelope: int) -> bool:
+        return envelope in self._whole.suspects
+
+    def _must_wait(self, envelope: int) -> bool:
+        """Return True if the envelope is a part that may not be tried now."""
+        return (
+            self.is_part(envelope)
+            and self.options.park
+            and self.suspects is not None
+            and not self.suspects.may_try
+        )
 
     def _rebuilt(self, number: int, build: Callable[[Flight], Flight]) -> Sequence[Outgoing]:
         """Build an envelope of the recorded flight, and return its events of available classes."""

@@ -42,9 +42,9 @@ class WaitFor(StrEnum):
 
 
 class ParkedObject(NamedTuple):
-    """An object whose event the receiver asked for later.
+    """An object whose event the receiver asked for later, or fails for.
 
-    ``due`` is the next try, on the monotonic clock.
+    ``due`` is the next try, on the monotonic clock. ``event_id`` is that of the event.
     """
 
     class_name: str
@@ -52,6 +52,7 @@ class ParkedObject(NamedTuple):
     due: float
     tries: int
     reason: str
+    event_id: str = ""
 
 
 class SnapshotProgress(NamedTuple):

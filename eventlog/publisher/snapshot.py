@@ -34,13 +34,13 @@ from eventlog.publisher.delivery import (
     Delivered,
     FlightResult,
     Judged,
-    Parking,
     as_flushed,
     deliver,
 )
 from eventlog.publisher.flight import Flight, FlightInfo, pack, rest_of
 from eventlog.publisher.marks import send_document
 from eventlog.publisher.observer import SnapshotProgress
+from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import WindowResult
 from eventlog.publisher.read_back import Built, built_flights
 from eventlog.publisher.sinks import Sink
@@ -346,6 +346,14 @@ class _ChunkErrand:
         self.done: set[str] = set()
         self._context, self._flight, self._sink = context, flight, sink
         self._answered: Answered[Outgoing] = []
+
+    @property
+    def suspects(self) -> None:
+        """None: each failure of the receiver means that it is away."""
+        return
+
+    def is_part(self, envelope: int) -> bool:
+        return False
 
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
         return send_document(self._context, self._sink, self._flight, envelope, events)

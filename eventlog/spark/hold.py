@@ -109,7 +109,8 @@ _INERT: Final = frozenset({
     "publisher.publisher_disabled", "publisher.publication_mode", "publisher.polling_interval",
     "publisher.time_of_day", "publisher.notify", "publisher.post_poll_statements",
     "publisher.query_limit", "publisher.heartbeat_interval", "publisher.retry_initial",
-    "publisher.retry_max", "publisher.on_retry", "publisher.max_parked", "publisher.concurrency",
+    "publisher.retry_max", "publisher.on_retry", "publisher.max_parked", "publisher.suspect_after",
+    "publisher.max_tries", "publisher.concurrency",
     "publisher.flight_rows", "publisher.flight_bytes", "publisher.mark_interval",
     "publisher.health_file",
 })  # fmt: skip

@@ -40,12 +40,14 @@ class HttpFailed(Exception):
     """An exchange that failed: no connection, a time-out, an answer that is cut off, too large or
     not HTTP.
 
-    ``in_short`` is the message without words of the server.
+    ``in_short`` is the message without words of the server. ``is_sent`` says that a connection
+    stood and the request went out, whole or in part.
     """
 
-    def __init__(self, message: str, in_short: str | None = None) -> None:
+    def __init__(self, message: str, in_short: str | None = None, *, is_sent: bool = False) -> None:
         super().__init__(message)
         self.in_short = message if in_short is None else in_short
+        self.is_sent = is_sent
 
 
 class Response(NamedTuple):
@@ -188,7 +190,8 @@ class HttpClient:
                 break
         if len(body) > limit or (response.length or 0) > limit:
             raise HttpFailed(
-                f"the answer has more than {limit} bytes{_hint(self._section, 'max_answer_bytes')}"
+                f"the answer has more than {limit} bytes{_hint(self._section, 'max_answer_bytes')}",
+                is_sent=True,
             )
         if response.length:
             raise http.client.IncompleteRead(b"", response.length)
@@ -197,15 +200,20 @@ class HttpClient:
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         """Turn the errors of an exchange into HttpFailed, with the reason in words."""
-        in_short = None
+        # Whatever ends a connection that stood comes after the request; ``connect`` has errors of
+        # its own.
+        in_short, is_sent = None, True
         try:
             yield
         except HttpFailed as failed:
             why, in_short = self.clean(str(failed), 1000), self.clean(failed.in_short, 1000)
+            is_sent = failed.is_sent
         except TimeoutError:
             why = f"no whole answer within {self._timeout:g} s{_hint(self._section, 'timeout')}"
         except ssl.SSLError as error:
             why = f"TLS failed: {self.clean(str(error.reason or error))}"
+            # A server that refuses our certificate may say so only after the request.
+            is_sent = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
         except http.client.RemoteDisconnected:
             why = "the server closed the connection without an answer"
         except http.client.IncompleteRead:
@@ -217,7 +225,7 @@ class HttpClient:
             why = f"the connection broke: {error.strerror or type(error).__name__}"
         else:
             return
-        raise HttpFailed(why, in_short) from None
+        raise HttpFailed(why, in_short, is_sent=is_sent) from None
 
 
 def _excerpt(response: http.client.HTTPResponse) -> bytes:

@@ -10,10 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from typing import Any
 
 import pytest
-from http_sinks import PATIENCE, WARNING, answered, away, chunked, document, sink_to
-from receiver import CUT, Receiver, Request, answer, reply, status
+from http_sinks import PATIENCE, WARNING, answered, away, chunked, document, http_sink, sink_to
+from receiver import CUT, Receiver, Request, Script, answer, reply, status
 
 from eventlog.config.load import load
 from eventlog.errors import ReceiverAway
@@ -483,3 +484,61 @@ def test_xds_is_answered_in_xds_and_other_formats_by_status_unless_the_option_sa
         config = load(None, {}, {"sink.type": "http", "sink.url": receiver.url, **settings})
         with closing(open_sink(config, sys.stdout)) as sink:
             assert sink.send(document()).verdict("1").level is level
+
+
+# --- whether the document may be the cause --------------------------------------------------------
+
+
+def is_suspicious(script: Script, form: str = "status", **options: Any) -> bool:
+    with Receiver(script) as receiver, sink_to(receiver, form=form, **options) as sink:
+        with pytest.raises(ReceiverAway) as caught:
+            sink.send(document())
+        return caught.value.is_suspicious
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_failure_of_a_receiver_that_got_the_document_is_suspicious(form: str) -> None:
+    assert is_suspicious(lambda _: reply(500), form)
+    assert is_suspicious(lambda _: reply(501), form)
+    assert is_suspicious(lambda _: [CUT], form)
+    assert is_suspicious(
+        lambda _: [b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n<nds>", CUT], form
+    )
+    assert is_suspicious(lambda _: [b"garbage\r\n\r\n", CUT], form)
+
+
+def test_time_out_after_the_request_is_suspicious() -> None:
+    with Receiver() as receiver, sink_to(receiver, form="status", timeout=0.3) as sink:
+        receiver.script = lambda _: receiver.silence()
+        with pytest.raises(ReceiverAway) as caught:
+            sink.send(document())
+        assert caught.value.is_suspicious
+
+
+@pytest.mark.parametrize("code", [400, 409, 413, 422])
+def test_refusal_of_an_envelope_is_suspicious_where_xds_answers(code: int) -> None:
+    assert is_suspicious(lambda _: reply(code), "xds")
+
+
+@pytest.mark.parametrize("body", [b"", b"<nds>", b"ok", b"[]"])
+def test_answer_that_cannot_be_read_is_suspicious(body: bytes) -> None:
+    assert is_suspicious(lambda _: reply(200, body), "xds")
+    assert is_suspicious(lambda _: reply(200, body), "json")
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("code", [301, 401, 403, 404, 405, 502, 504])
+def test_status_of_a_receiver_that_is_not_there_is_not_suspicious(form: str, code: int) -> None:
+    assert not is_suspicious(lambda _: reply(code), form)
+
+
+def test_receiver_without_a_connection_is_not_suspicious() -> None:
+    with Receiver() as receiver:
+        pass
+    with closing(http_sink(receiver.url)) as sink, pytest.raises(ReceiverAway) as caught:
+        sink.send(document())
+    assert not caught.value.is_suspicious
+
+
+def test_answer_of_another_media_type_is_not_suspicious() -> None:
+    assert not is_suspicious(lambda _: LOGIN, expect_type="application/json")

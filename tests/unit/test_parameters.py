@@ -83,6 +83,8 @@ TABLE: list[tuple[str, Any, Any, str, Any]] = [
     ("publisher.retry_max", 60.0, 60.0, "90.5", 90.5),
     ("publisher.on_retry", "stop", "park", '"park"', "park"),
     ("publisher.max_parked", 1000, 1000, "1", 1),
+    ("publisher.suspect_after", 5, 5, "1", 1),
+    ("publisher.max_tries", 0, 0, "10", 10),
     ("publisher.concurrency", 1, 1, "64", 64),
     ("publisher.flight_rows", 10000, 10000, "1", 1),
     ("publisher.flight_bytes", 16777216, 16777216, "65536", 65536),

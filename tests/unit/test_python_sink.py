@@ -68,6 +68,7 @@ def test_what_is_no_answer_means_that_the_receiver_is_away(returned: object, mes
     with pytest.raises(ReceiverAway) as caught:
         sink(lambda *_: returned).send(DOCUMENT)
     assert str(caught.value).startswith(message)
+    assert caught.value.is_suspicious
 
 
 @pytest.mark.parametrize(
@@ -90,6 +91,7 @@ def test_exception_of_the_function_means_that_the_receiver_is_away(
     assert str(caught.value).startswith(message)
     assert f"{__file__}, line " in str(caught.value)
     assert caught.value.__cause__ is error
+    assert caught.value.is_suspicious
 
 
 def test_function_with_other_parameters_is_away() -> None:
@@ -105,6 +107,7 @@ def test_receiver_away_of_the_function_is_passed_on() -> None:
     with pytest.raises(ReceiverAway) as caught:
         sink(receive).send(DOCUMENT)
     assert caught.value is away
+    assert not away.is_suspicious
 
 
 MODULES = {

@@ -148,6 +148,7 @@ def process_status(
             {
                 "class": parked.class_name,
                 "key": private(parked.key),
+                "event_id": without_key(parked.event_id) if not shows_values else parked.event_id,
                 "tries": parked.tries,
                 "next_try_seconds": round(max(0.0, parked.due - now), 3),
                 "reason": private(parked.reason),

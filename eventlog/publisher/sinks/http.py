@@ -2,7 +2,8 @@
 
 The answer is read from an XDS document, from the status alone, or from JSON with a result for each
 event. Any other response means that the receiver is away: no connection, a time-out, a body that is
-cut off or too large, any status that is no verdict on events (redirects are not followed).
+cut off or too large, any status that is no verdict on events (redirects are not followed). It is
+suspicious if the document may be the cause.
 
 No ``Idempotency-Key`` is sent: an envelope is sent again under its old numbers with its remaining
 events, and a gateway that knows the key would repeat its old answer. The key is the event-id
@@ -54,6 +55,11 @@ _REFUSED: Final = (400, 409, 413, 422)
 """Statuses that refuse a part of the envelope without naming it."""
 
 _GONE: Final = 410
+
+_NOT_THERE: Final = (502, 503, 504)
+"""Statuses 5xx of whoever stands before a receiver that is not there. Another 5xx may be caused by
+the document.
+"""
 
 _ADVICE: Final = {
     401: (
@@ -219,7 +225,12 @@ class HttpSink(Sink):
         except self._failures as error:
             shown, clean = self._client.shown, self._client.clean
             in_short = f"{shown}: {clean(error.in_short, 1000)}" if error.in_short else ""
-            raise ReceiverAway(f"{shown}: {clean(str(error), 1000)}", in_short) from None
+            is_suspicious = (
+                error.is_suspicious if isinstance(error, ReceiverAway) else error.is_sent
+            )
+            raise ReceiverAway(
+                f"{shown}: {clean(str(error), 1000)}", in_short, is_suspicious=is_suspicious
+            ) from None
 
     def close(self) -> None:
         self._client.close()
@@ -239,7 +250,9 @@ class HttpSink(Sink):
                 return read_answer(body, event_ids, self._limit)
             except ReceiverAway as away:
                 hint = 'a receiver that answers by its status alone needs sink.answer = "status"'
-                raise ReceiverAway(f"{away}; {hint}", f"{away.in_short}; {hint}") from None
+                raise ReceiverAway(
+                    f"{away}; {hint}", f"{away.in_short}; {hint}", is_suspicious=True
+                ) from None
         from http.client import responses
 
         in_short = f"the receiver answers {status} {responses.get(status, '')}".rstrip()
@@ -256,7 +269,11 @@ class HttpSink(Sink):
             )
         if self._form != "xds" and status == _GONE:
             return Answer(general=Verdict(Level.FATAL, why), in_short=in_short)
-        raise ReceiverAway(why, "; ".join([in_short, *filter(None, [_ADVICE.get(status)])]))
+        is_suspicious = (500 <= status <= 599 and status not in _NOT_THERE) or (
+            self._form == "xds" and status in _REFUSED
+        )
+        advised = "; ".join([in_short, *filter(None, [_ADVICE.get(status)])])
+        raise ReceiverAway(why, advised, is_suspicious=is_suspicious)
 
     def _check_type(self, response: Response) -> None:
         """Raise ReceiverAway if an answer 2xx is of another media type than ``expect_type``; an

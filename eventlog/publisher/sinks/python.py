@@ -61,7 +61,8 @@ class CallableSink(Sink):
     def send(self, document: Document) -> Answer:
         """Return the function's answer.
 
-        Raises ReceiverAway if the function raises or returns another type.
+        Raises ReceiverAway if the function raises or returns another type. The document may be the
+        cause, unless the function raises ReceiverAway itself.
         """
         try:
             answer = self.receive(document.body, document.events)
@@ -70,7 +71,9 @@ class CallableSink(Sink):
         except Exception as error:
             what = f"{self.target} raised"
             raise ReceiverAway(
-                f"{what} {_described(error)}", f"{what} {type(error).__name__}"
+                f"{what} {_described(error)}",
+                f"{what} {type(error).__name__}",
+                is_suspicious=True,
             ) from error
         event_ids = set(document.event_ids)
         if answer is None:
@@ -86,10 +89,12 @@ class CallableSink(Sink):
                 return read_answer(answer, event_ids)
             except ReceiverAway as away:
                 raise ReceiverAway(
-                    f"{self.target}: {away}", f"{self.target}: {away.in_short}"
+                    f"{self.target}: {away}",
+                    f"{self.target}: {away.in_short}",
+                    is_suspicious=True,
                 ) from None
         why = f"{self.target} returned {type(answer).__name__}: None, str, bytes or Answer needed"
-        raise ReceiverAway(why, why)
+        raise ReceiverAway(why, why, is_suspicious=True)
 
 
 def load_callable(target: str, directory: Path | None = None) -> CallableSink:

@@ -42,13 +42,13 @@ from eventlog.publisher.delivery import (
     Delivered,
     FlightResult,
     Judged,
-    Parking,
     as_flushed,
     deliver,
     send_heartbeat,
 )
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor
+from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway, Step, Stream
 from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, Place
@@ -236,6 +236,14 @@ class Run:
         if self.envelopes > before:
             self.envelopes = before + len(envelopes)
         return ended
+
+    @property
+    def suspects(self) -> None:
+        """None: each failure of the receiver means that it is away."""
+        return
+
+    def is_part(self, envelope: int) -> bool:
+        return False
 
     def send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
         return self._sink.send(self.document(envelope, events))
@@ -596,7 +604,7 @@ def look(run: Run) -> None:
     if run.observer.look_due() != 0.0:
         return
     parked = [
-        ParkedObject("", _named(one), each.due, each.attempts, each.reason)
+        ParkedObject("", _named(one), each.due, each.attempts, each.reason, each.event_id)
         for one, each in run.parking.items()
     ]
     begun = monotonic()

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.model import Change, Verdict
-from eventlog.publisher.delivery import Answered, Parking
+from eventlog.publisher.delivery import Answered
+from eventlog.publisher.parking import Parking
 
 ObjectId: TypeAlias = tuple[Any, ...]
 """The object of an event: schema, table and key of a row."""

@@ -210,8 +210,8 @@ function showStatus(status) {
   table($("uncaptured-tables"), [["Table", (one) => one]], status.drift ?? [], "");
   $("parked-count").textContent = status.parked_objects ? `(${status.parked_objects})` : "";
   table($("parked"), [
-    ["class", (one) => one.class], ["key", (one) => one.key, "text"], ["tries", (one) => count(one.tries), "number"],
-    ["next try in", (one) => seconds(one.next_try_seconds)], ["the receiver's reason", (one) => one.reason, "text"],
+    ["class", (one) => one.class], ["key", (one) => one.key, "text"], ["event-id", (one) => one.event_id], ["tries", (one) => count(one.tries), "number"],
+    ["next try in", (one) => seconds(one.next_try_seconds)], ["last answer", (one) => one.reason, "text"],
   ], status.parked, "None.");
   table($("flights"), [
     ["flight", (one) => one.number], ["events", (one) => count(one.events), "number"], ["rows", (one) => count(one.rows), "number"],

@@ -1,0 +1,115 @@
+"""Objects whose events are sent again later (spec/event-log.md 8.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable
+from operator import itemgetter
+from typing import NamedTuple, TypeVar
+
+from eventlog.core.clock import Random, chance
+from eventlog.errors import number_of
+from eventlog.publisher.waiting import back_off
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Parked(NamedTuple):
+    """The number of tries with an object's event, the time when it is due, and the last answer, for
+    people.
+
+    ``event_id`` is that of the event. ``answers`` is not None if the receiver failed for the event
+    (``suspects``): the number of documents answered before. ``alone`` is then the number of tries
+    of the event alone.
+    """
+
+    attempts: int
+    due: float
+    reason: str
+    event_id: str = ""
+    alone: int = 0
+    answers: int | None = None
+
+
+class Parking(dict[K, Parked]):
+    """The parked objects, in memory only: after a restart their events are sent first.
+
+    An object waits until its back-off has passed and it is woken, and is released by an answer
+    without retry. Objects are woken only between cycles, so that no later event of an object
+    overtakes an unanswered one. Times are of one monotonic clock, in seconds. No object that the
+    receiver failed for is due before ``rests_until``.
+    """
+
+    def __init__(self, retry_initial: float, retry_max: float, random: Random = chance) -> None:
+        super().__init__()
+        self._back_off = retry_initial, retry_max, random
+        self._awake: set[K] = set()
+        self.rests_until = 0.0
+
+    def park(self, object_id: K, now: float, reason: str = "", event_id: str = "") -> None:
+        """Let the object wait for its ``back_off``: ``retry_initial`` seconds at first,
+        ``retry_max`` at most.
+        """
+        attempts = self[object_id].attempts + 1 if object_id in self else 1
+        self.put(object_id, Parked(attempts, self.due_after(attempts, now), reason, event_id))
+
+    def put(self, object_id: K, parked: Parked) -> None:
+        """Let the object wait in this way."""
+        self._awake.discard(object_id)
+        self[object_id] = parked
+
+    def due_after(self, attempts: int, now: float) -> float:
+        """Return when an object is due whose event was tried so many times."""
+        return now + back_off(attempts, *self._back_off)
+
+    def let_suspects_wait(self) -> None:
+        """Let the objects that the receiver failed for wait until they are woken again."""
+        self._awake -= {one for one, parked in self.items() if parked.answers is not None}
+
+    def release(self, object_id: K) -> None:
+        """Release an object that was answered without retry."""
+        self.pop(object_id, None)
+
+    def is_waiting(self, object_id: K | None) -> bool:
+        """Return True if events of the object must not be sent now."""
+        return object_id in self and object_id not in self._awake
+
+    def due(self, now: float) -> list[K]:
+        """Return the objects whose back-off has passed, the longest due first.
+
+        Of those that the receiver failed for only the longest due are among them, which were parked
+        together, and none before ``rests_until``.
+        """
+        due = sorted(
+            ((parked.due, object_id) for object_id, parked in self.items() if parked.due <= now),
+            key=itemgetter(0),
+        )
+        suspects = [at for at, object_id in due if self[object_id].answers is not None]
+        if not suspects:
+            return [object_id for _, object_id in due]
+        chosen = suspects[0] if now >= self.rests_until else None
+        return [one for at, one in due if self[one].answers is None or at == chosen]
+
+    def wake(self, objects: Iterable[K]) -> None:
+        """End the wait of these objects; all other parked objects wait."""
+        self._awake = set(objects)
+
+    def next_due(self) -> float | None:
+        """Return when the next parked object is due; None if none is parked."""
+        return min(
+            (
+                parked.due if parked.answers is None else max(parked.due, self.rests_until)
+                for parked in self.values()
+            ),
+            default=None,
+        )
+
+    def next_untried(self) -> float | None:
+        """Return when the next object is due that the receiver failed for, and whose event was not
+        tried alone yet; None if there is none.
+        """
+        due = [one.due for one in self.values() if one.answers is not None and not one.alone]
+        return max(min(due), self.rests_until) if due else None
+
+    def too_many(self, most: int) -> str:
+        """Return a sentence if more objects are parked than ``most``, else an empty one."""
+        return f"more than {number_of(most, 'object')} parked" if len(self) > most else ""

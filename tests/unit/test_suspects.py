@@ -1,0 +1,274 @@
+"""A receiver that fails for one document: when another one is tried, what is parked, what goes on
+(spec/event-log.md 8.4).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, field
+
+import pytest
+from fake_publisher import FakePublisher, NewWorld, Receiver, deletes, flights_of, judge
+from samples import row
+
+from eventlog.errors import ReceiverAway
+from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.publisher.cycle import State
+from eventlog.publisher.delivery import Delivered, FlightResult
+
+
+@dataclass
+class Failing(Receiver):
+    """Fails for documents with an event of ``culprits``, and for all while ``is_down``; ``tried``
+    are the event-ids of each of these.
+    """
+
+    culprits: Container[str] = ()
+    is_down: bool = False
+    tried: list[list[str]] = field(default_factory=list)
+    fails: Callable[[], Answer] | None = None
+
+    def send(self, document: Document) -> Answer:
+        if self.is_down or any(
+            one.partition(".")[0] in self.culprits for one in document.event_ids
+        ):
+            self.tried.append(list(document.event_ids))
+            if self.fails is not None:
+                return self.fails()
+            raise ReceiverAway("answers 500", is_suspicious=True)
+        return super().send(document)
+
+
+def cycles(fake: FakePublisher, state: State, receiver: Failing, most: int) -> Delivered:
+    """Cycles up to the first one that is done."""
+    for _ in range(most):
+        ended = fake.cycle(state, receiver)
+        if ended.result is FlightResult.DONE:
+            return ended
+    raise AssertionError(ended)
+
+
+def test_after_five_failures_in_a_row_another_envelope_is_sent_and_the_first_is_parked(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*"12345678"), batch_size=4, retry_initial=1000, retry_max=1000)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    for _ in range(4):
+        ended = fake.cycle(state, receiver)
+        assert (ended.result, ended.reason) == (FlightResult.AWAY, "answers 500")
+    assert (receiver.sent, len(state.parking)) == ([], 0)
+    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert receiver.tried == [["1", "2", "3", "4"]] * 5
+    assert receiver.sent == [["5", "6", "7", "8"]]
+    # Its halves stand in the line as envelopes with new numbers.
+    assert [[n, [one[0] for one in events]] for n, events in fake.in_flight()[1]] == [
+        [3, ["1", "2"]],
+        [4, ["3", "4"]],
+    ]
+    assert len(state.parking) == 4
+    # Later events of its objects wait, all others go on.
+    fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
+    fake.cycle(state, receiver)
+    assert receiver.sent[1:] == [["10"]]
+
+
+def test_halves_are_tried_until_the_culprit_is_alone(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"12345678"), batch_size=4)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    cycles(fake, state, receiver, 5)
+    for _ in range(6):
+        fake.cycle(state, receiver)
+    assert receiver.tried[5:8] == [["1", "2"], ["2"], ["2"]]
+    assert sorted(map(tuple, receiver.sent)) == [("1",), ("3", "4"), ("5", "6", "7", "8")]
+    assert [(one.event_id, one.reason) for one in state.parking.values()] == [("2", "answers 500")]
+    # Answered at last, it is done as all others.
+    receiver.culprits = ()
+    fake.run(receiver, state)
+    assert set(fake.statuses().values()) == {"S"}
+    assert not state.parking
+
+
+def test_one_failing_part_is_tried_in_a_cycle(new_world: NewWorld) -> None:
+    """So that others get their turn between two of them."""
+    fake = new_world(deletes(*"12345678"), batch_size=4)
+    receiver, state = Failing(culprits={"2", "3"}), fake.start()
+    cycles(fake, state, receiver, 5)
+    del receiver.tried[:]
+    for cycle in range(1, 5):
+        fake.cycle(state, receiver)
+        assert len(receiver.tried) == cycle
+
+
+def test_receiver_that_answers_no_other_envelope_is_away(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"12345678"), batch_size=2)
+    receiver, state = Failing(is_down=True), fake.start()
+    for _ in range(12):
+        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    assert (receiver.sent, len(state.parking)) == ([], 0)
+    # Nobody knows which envelope another failure would have been of: each is a probe in its turn.
+    probes = [ids for ids in receiver.tried if ids != ["1", "2"]]
+    assert probes[:6] == [["3", "4"], ["5", "6"], ["7", "8"], ["3", "4"], ["5", "6"], ["7", "8"]]
+    receiver.is_down = False
+    fake.run(receiver, state)
+    assert receiver.sent == [["1", "2"], ["3", "4"], ["5", "6"], ["7", "8"]]
+
+
+def test_an_envelope_without_another_one_is_not_parked(new_world: NewWorld) -> None:
+    fake = new_world(deletes("1"))
+    receiver, state = Failing(culprits={"1"}), fake.start()
+    for _ in range(8):
+        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    assert not state.parking
+    # One that comes into the queue later decides.
+    fake.log([row(2, 4, "idu=1"), row(3, 4, "idu=3")])
+    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert (receiver.sent, len(state.parking)) == ([["3"]], 1)
+
+
+def test_an_envelope_with_an_object_in_common_is_sent_without_it(new_world: NewWorld) -> None:
+    fake = new_world(deletes("1", "2", "1", "3"), batch_size=2, retry_initial=99, retry_max=99)
+    receiver, state = Failing(culprits={"1"}), fake.start()
+    cycles(fake, state, receiver, 5)
+    assert receiver.sent == [["4"]]
+    assert sorted(flights_of(state)) == ["1", "2", "3"]
+
+
+def test_several_envelopes_with_culprits_are_parked_one_after_the_other(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*map(str, range(1, 11))), batch_size=2, retry_initial=0)
+    receiver, state = Failing(culprits={"1", "4", "5"}), fake.start()
+    for _ in range(30):
+        fake.cycle(state, receiver)
+    whole = [ids for ids in receiver.tried if len(ids) == 2]
+    # Each failed five times, and the first once more after each probe that failed.
+    assert len(whole) == 3 * 5 + 2
+    assert {name for ids in receiver.sent for name in ids} == {"2", "3", "6", "7", "8", "9", "10"}
+    assert {one.event_id for one in state.parking.values()} == {"1", "4", "5"}
+
+
+@pytest.mark.parametrize("concurrency", [1, 2, 8])
+def test_with_several_in_the_air_all_others_arrive_too(
+    new_world: NewWorld, concurrency: int
+) -> None:
+    names = [str(number) for number in range(1, 41)]
+    culprits = {"1", "3", "4", "22"}
+    fake = new_world(deletes(*names), batch_size=2, concurrency=concurrency)
+    receiver, state = Failing(culprits=culprits), fake.start()
+    for _ in range(80):
+        fake.cycle(state, receiver)
+    assert {name for name, event in receiver.applied.items()} == set(names) - culprits
+    assert {one.event_id for one in state.parking.values()} == culprits
+    receiver.culprits = ()
+    fake.run(receiver, state)
+    assert set(fake.statuses().values()) == {"S"}
+
+
+def test_a_later_event_of_an_object_in_the_envelope_gets_a_new_id_when_it_is_sent_apart(
+    new_world: NewWorld,
+) -> None:
+    """The receiver may have applied it, and not the earlier one."""
+    fake = new_world(deletes("1", "2", "1", "1", "5", "6"), batch_size=4)
+    receiver, state = Failing(culprits={"1"}), fake.start()
+    cycles(fake, state, receiver, 5)
+    assert [[one[0], *one[3:]] for _, events in fake.in_flight()[1] for one in events] == [
+        ["1"],
+        ["2"],
+        ["3", 2],
+        ["4", 2],
+    ]
+    for _ in range(3):
+        fake.cycle(state, receiver)
+    receiver.culprits = ()
+    fake.run(receiver, state)
+    assert receiver.sent == [["5", "6"], ["2"], ["1"], ["3.2", "4.2"]]
+
+
+def test_a_restart_tries_the_parts_once_and_lets_the_others_go_on(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"12345678"), batch_size=4)
+    receiver, state = Failing(culprits={"2", "3"}), fake.start()
+    cycles(fake, state, receiver, 5)
+    del receiver.tried[:], receiver.documents[:]
+    fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
+    state = fake.start()
+    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert (receiver.tried, receiver.sent) == ([["1", "2"]], [["10"]])
+    receiver.culprits = ()
+    fake.run(receiver, state)
+    assert set(fake.statuses().values()) == {"S"}
+    assert [ids for ids in receiver.sent if set(ids) & {"3", "9"}] == [["3", "4"], ["9"]]
+
+
+def test_after_max_tries_alone_the_event_is_an_error_with_the_last_answer(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2, max_tries=3)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    cycles(fake, state, receiver, 5)
+    fake.log([row(5, 4, "idu=2")])
+    fake.run(receiver, state)
+    assert fake.statuses() == {1: "S", 2: "E", 3: "S", 4: "S", 5: "S"}
+    assert fake.errors() == [(2, "receiver", "given up after 3 tries alone: answers 500")]
+    assert receiver.tried == [["1", "2"]] * 5 + [["2"]] * 3
+
+
+def test_nothing_is_given_up_while_the_receiver_answers_nobody(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2, max_tries=2)
+    receiver, state = Failing(culprits={"1", "2"}), fake.start()
+    cycles(fake, state, receiver, 5)
+    receiver.is_down = True
+    for _ in range(20):
+        fake.cycle(state, receiver)
+    assert fake.statuses() == {1: "N", 2: "N", 3: "S", 4: "S"}
+
+
+def test_on_retry_stop_means_that_the_receiver_is_away(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2, park=False)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    for _ in range(10):
+        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    assert receiver.sent == []
+
+
+def test_any_other_failure_of_the_other_envelope_means_that_the_receiver_is_away(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    for _ in range(4):
+        fake.cycle(state, receiver)
+    receiver.judge = judge(e3="away")
+    assert fake.cycle(state, receiver).reason == "away"
+    assert not state.parking
+    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert receiver.sent == [["3", "4"]]
+
+
+def test_retry_of_the_other_envelope_parks_nothing(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    for _ in range(4):
+        fake.cycle(state, receiver)
+    later = Answer({}, Verdict(Level.RETRY))
+    send, receiver_send = Receiver.send, receiver.send
+    receiver.send = lambda document: later if "3" in document.event_ids else receiver_send(document)  # type: ignore[method-assign]
+    assert fake.cycle(state, receiver).result is FlightResult.RETRY
+    assert (send is Receiver.send, len(state.parking)) == (True, 0)
+
+
+def test_more_than_max_parked_objects_stop_the_cycle(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"123456"), batch_size=3, max_parked=2, retry_initial=99, retry_max=99)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    for _ in range(5):
+        ended = fake.cycle(state, receiver)
+    assert (ended.result, ended.reason) == (FlightResult.RETRY, "more than 2 objects parked")
+
+
+def test_documents_of_one_event_are_judged_each_by_itself(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"123456"), batch_size=3)
+    fake.singly = True
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    for _ in range(8):
+        fake.cycle(state, receiver)
+    assert sorted(receiver.sent) == [["1"], ["3"], ["4"], ["5"], ["6"]]
+    assert fake.in_flight() == {1: [[6, [["2", [[2, 2]]]]]]}
