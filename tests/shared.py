@@ -123,6 +123,8 @@ def apply_event(objects: Objects, event: Event, key: str | None = None) -> None:
     if event.operation == Operation.DELETE:
         objects.pop(key, None)
         return
+    if event.operation == Operation.ADD:  # it replaces what is there (receivers.md)
+        objects.pop(key, None)
     attributes = objects.setdefault(key, {})
     for attribute in event.attributes:
         values = attributes.setdefault(attribute.name, set())

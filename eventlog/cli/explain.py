@@ -37,7 +37,7 @@ from eventlog.publisher.explain import (
     refusals_data,
 )
 from eventlog.publisher.ledger import SetLedger
-from eventlog.publisher.open_context import find_log, open_unlocked
+from eventlog.publisher.open_context import find_log, open_unlocked, under_epoch
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql.consumers import ConsumerLine, has_table, read_consumer, read_consumers
 from eventlog.sql.log_table import LogTable
@@ -177,6 +177,7 @@ def show(context: CommandContext, row: int | str, consumer: str | None, as_json:
             # The options of the consumer's own configuration decide its loopback rows.
             options = replace(opened.options, driver_user=None)
             opened = replace(opened, ledger=SetLedger(consumer), options=options)
+            opened = under_epoch(opened, opened.epoch)
         if opened.ledger.consumer:
             consumer_line(opened.connection, opened.log, opened.ledger.consumer)
             opened.connection.commit()

@@ -11,7 +11,7 @@ for an assignment inside a comprehension, and the order of fields in ``Outgoing`
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple, TypeAlias
@@ -67,11 +67,15 @@ class EventOptions:
     """The options of spec/event-log.md 9 that decide the content of an event.
 
     ``id_suffix`` follows the record_id in new event-ids; it comes from the log's epoch (7.4).
+    ``sendings`` has the number of the sending of new events by the record_id that names them, where
+    it is not 1: the rows were refused under a later number, and the receiver may know the first.
+    Whoever marks rows adds to it.
     """
 
     insert_query_back: str = "modify"
     noop_updates: str = "drop"
     id_suffix: str = ""
+    sendings: dict[int, int] = field(default_factory=dict, hash=False)
 
 
 class Decision(NamedTuple):
@@ -291,7 +295,10 @@ def build_event(
     operation, steps, all_rows = _content(group, None, options)
     fates = None if operation is not None else Fates(empty=ids)
     event_id = event_id or str(ids[0]) + options.id_suffix
-    return _new(Outgoing, (event_id, ids, object_id, operation, steps, fates, (), 1, 0, all_rows))
+    sendings = options.sendings.get(ids[0], 1) if options.sendings else 1
+    return _new(
+        Outgoing, (event_id, ids, object_id, operation, steps, fates, (), sendings, 0, all_rows)
+    )
 
 
 def _build_decided(
@@ -318,16 +325,18 @@ def _build_decided(
             rows, bad = _without_unreadable(rows, failed)
     operation, steps, all_rows = _content(rows, values, options)
     ids = ids_of(group)
+    sendings = 1
     if event_id is None:
         failed_ids = {row.record_id for row in bad}
         first = next((record_id for record_id in ids if record_id not in failed_ids), ids[0])
         event_id = str(first) + options.id_suffix
+        sendings = options.sendings.get(first, 1)
     dropped, kept = ids_of(dropped_rows), ids_of(rows)
     contributed, empty = ((), kept) if operation is None else (kept, ())
     is_plain = conflicts == 0 and len(contributed) == len(ids)
     fates = None if is_plain else Fates(contributed, dropped, gone, empty, bad, conflicts)
     return Outgoing(
-        event_id, ids, object_of(group), operation, steps, fates, dropped, rows=all_rows
+        event_id, ids, object_of(group), operation, steps, fates, dropped, sendings, rows=all_rows
     )
 
 

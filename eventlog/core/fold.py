@@ -8,14 +8,14 @@ group has no methods: its first row, last row and object are positions, which ``
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import itemgetter
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import (
-    DELETE_ROW,
     INSERT_FIELD,
     INSERT_FIELD_QUERY_BACK,
     CheckedRow,
@@ -29,6 +29,12 @@ FAMILY = (0, 1, 2, 2, 0, 1, 2, 1, 2)
 never folds.
 """
 
+INSERT_DISTANCE: Final = 1000
+INSERT_SPAN: Final = 10_000
+"""How far apart, in record_ids, rows of an add may stand whatever the options say: an insert may
+have a row for each column, and a second add of it would replace the object.
+"""
+
 Group: TypeAlias = list[CheckedRow]
 """The rows of one object that fold together, in queue order, at least one.
 
@@ -36,10 +42,35 @@ Group: TypeAlias = list[CheckedRow]
 """
 
 
+class _Bounds(NamedTuple):
+    """The largest distances of record_ids, by family: to the last row and to the first row of a
+    group.
+    """
+
+    distances: tuple[int, int, int]
+    spans: tuple[int, int, int]
+
+
+def _bounds(fold_distance: int, fold_span: int) -> _Bounds:
+    span = fold_span or sys.maxsize
+    return _Bounds((-1, reach(fold_distance), fold_distance), (-1, reach_of_span(span), span))
+
+
+def reach(fold_distance: int) -> int:
+    """Return the largest distance of two rows, one behind the other, that may fold."""
+    return max(fold_distance, INSERT_DISTANCE)
+
+
+def reach_of_span(fold_span: int) -> int:
+    """Return the largest distance of the first and the last row of a group; 0 = no bound."""
+    return fold_span and max(fold_span, INSERT_SPAN)
+
+
 def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list[Group]:
     """Return the groups in the order of their first rows. Distances are of record_ids;
     ``fold_span`` 0 = no bound.
     """
+    distances, spans = _bounds(fold_distance, fold_span)
     groups: list[Group] = []
     newest: dict[ObjectId, Group] = {}
     for row in rows:
@@ -48,9 +79,9 @@ def fold(rows: Iterable[CheckedRow], fold_distance: int, fold_span: int) -> list
         if group is not None:
             last_id, last_type, _, _, _, _ = group[-1]
             family = FAMILY[event_type]
-            if family and family == FAMILY[last_type] and abs(record_id - last_id) <= fold_distance:
+            if family == FAMILY[last_type] and abs(record_id - last_id) <= distances[family]:
                 first_id, _, _, _, _, _ = group[0]
-                if not fold_span or abs(record_id - first_id) <= fold_span:
+                if abs(record_id - first_id) <= spans[family]:
                     group.append(row)
                     continue
         newest[object_id] = group = [row]
@@ -89,20 +120,23 @@ def open_groups(
 
     The groups are of rows in record_id order.
     """
-    following = window_end + 1
+    distances, spans = _bounds(fold_distance, fold_span)
+    following, farthest = window_end + 1, max(distances)
     # The newest group of an object has its last row. If that is too far back, the rows of its other
     # groups are, too.
     near: list[tuple[int, int, ObjectId, Group]] = []
     for index, group in enumerate(groups):
         last_id, last_type, object_id, _, _, _ = group[-1]
-        if following - last_id <= fold_distance:
+        if following - last_id <= farthest:
             near.append((index, last_type, object_id, group))
     newest = {object_id: index for index, _, object_id, _ in near}
     for index, last_type, object_id, group in near:
+        last_id, *_ = group[-1]
+        family = FAMILY[last_type]
         if (
-            last_type != DELETE_ROW
-            and newest[object_id] == index
-            and (not fold_span or following - first_id(group) <= fold_span)
+            newest[object_id] == index
+            and following - last_id <= distances[family]
+            and following - first_id(group) <= spans[family]
         ):
             yield index
 

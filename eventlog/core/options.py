@@ -447,10 +447,14 @@ COLUMN_SORT: Final = Option(
     "order of the log's columns in databases that do not number them",
 )
 FOLD_DISTANCE: Final = Option(
-    1000, integer(0, MANY), "largest distance of record_ids between rows of one event"
+    1000,
+    integer(0, MANY),
+    "largest distance of record_ids between rows of one event; of an insert at least 1000",
 )
 FOLD_SPAN: Final = Option(
-    10000, integer(0, MANY), "largest distance of first and last, 0 = no bound"
+    10000,
+    integer(0, MANY),
+    "largest distance of first and last, 0 = no bound; of an insert at least 10000",
 )
 BATCH_SIZE: Final = Option(128, integer(1, 128), "events a document", idm=1)
 

@@ -506,7 +506,11 @@ def _prepare(
             context.connection,
             context.log,
             flight.number,
-            encode(flight, context.ledger.consumer, is_plain=not special),
+            encode(
+                flight,
+                context.ledger.consumer,
+                is_plain=not special and not context.options.events.sendings,
+            ),
         )
     marks.write(context)
     context.connection.commit()

@@ -28,7 +28,7 @@ from eventlog.core.events import (
     decide,
     ids_of,
 )
-from eventlog.core.fold import first_id, fold, object_of
+from eventlog.core.fold import first_id, fold, object_of, reach, reach_of_span
 from eventlog.errors import BadTableKey, DatabaseError, LogTableError
 from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, remark_in_words, unavailable_in_words
@@ -517,8 +517,8 @@ def _folded(
     context: Context, source: Source, record_id: int, object_id: ObjectId, read: _Read
 ) -> _Built | None:
     options = context.options
-    reach = min(options.fold_span or _MOST_REACH, _MOST_REACH)
-    first, last = max(1, record_id - reach), record_id + reach
+    span = min(reach_of_span(options.fold_span) or _MOST_REACH, _MOST_REACH)
+    first, last = max(1, record_id - span), record_id + span
     rows: list[LogRow] = []
     mine: list[CheckedRow] = []
     for _ in range(_MOST_STEPS):
@@ -527,9 +527,9 @@ def _folded(
         mine = [row for row in good for _, _, other, _, _, _ in (row,) if other == object_id]
         # The beginning of a group depends on the end of the previous one:
         # go back to a gap that no group spans.
-        if not mine or first == 1 or first_id(mine) - first >= options.fold_distance:
+        if not mine or first == 1 or first_id(mine) - first >= reach(options.fold_distance):
             break
-        first = max(1, first - reach)
+        first = max(1, first - span)
     for group in fold(mine, options.fold_distance, options.fold_span):
         ids = ids_of(group)
         if record_id in ids:

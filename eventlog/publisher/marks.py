@@ -17,6 +17,7 @@ from typing import Final
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow
 from eventlog.core.clock import monotonic
+from eventlog.core.event_ids import record_id_of, sending_of
 from eventlog.core.events import Fates, Outgoing
 from eventlog.model import SUCCESS, Answer, Level, Status, Verdict
 from eventlog.publisher.context import Context, Counters, report_missing
@@ -37,13 +38,15 @@ class Marks:
     new object.
 
     ``counters`` count the rows (spec/event-log.md 7.3). ``retained`` are rows to be marked S that
-    ``delete_from_log`` does not delete.
+    ``delete_from_log`` does not delete. ``next_ids`` are the event-ids under which refused events
+    go once more, by the record_id that names them, where they are not the first ones.
     """
 
     counters: Counters
     letters: dict[Status, list[int]] = field(default_factory=dict)
     retained: list[int] = field(default_factory=list)
     errors: list[BadRow] = field(default_factory=list)
+    next_ids: dict[int, str] = field(default_factory=dict)
 
     def add(self, letter: Status, record_ids: Iterable[int]) -> None:
         self.letters.setdefault(letter, []).extend(record_ids)
@@ -76,7 +79,22 @@ class Marks:
             self.counters.note_refused(record_ids)
             message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
             self.errors.extend(BadRow(record_id, "receiver", message) for record_id in record_ids)
+            self._keep_sendings(events)
         self.add_fates(special)
+        if any(fates.bad for fates in special):
+            self._keep_sendings(event for event in events if event.fates and event.fates.bad)
+
+    def _keep_sendings(self, events: Iterable[Outgoing]) -> None:
+        """Keep the number under which the first row of a refused event goes once more
+        (spec/event-log.md 7.4): that of the refused sending, which was not applied. A row that is
+        bad by now was perhaps applied by this sending, and goes under the next number.
+        """
+        for event in events:
+            first = record_id_of(event.event_id)
+            bad = () if event.fates is None else event.fates.bad
+            number = event.sendings + any(row.record_id == first for row in bad)
+            if number > 1:
+                self.next_ids[first] = f"{event.event_id}.{number}"
 
     def add_fates(self, several: Iterable[Fates]) -> None:
         """Add the rows of events that do not depend on an answer."""
@@ -100,7 +118,9 @@ class Marks:
             record_ids = [*chain(self.retained, *self.letters.values())]
             report_missing(context, missing, min(record_ids), max(record_ids))
         if self.errors:
-            add_errors(connection, log, self.errors, context.ledger.consumer)
+            add_errors(connection, log, self.errors, context.ledger.consumer, self.next_ids)
+            known = context.options.events.sendings
+            known.update((row, sending_of(event_id)) for row, event_id in self.next_ids.items())
 
 
 def send_document(

@@ -38,7 +38,7 @@ from eventlog.sql.connection import (
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, pass_over, raise_epoch, read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable, locate_log
-from eventlog.sql.rows import extent, refuse_large_ids
+from eventlog.sql.rows import extent, read_sendings, refuse_large_ids
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -182,8 +182,13 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
 
 
 def under_epoch(context: Context, epoch: str) -> Context:
-    """Return the context with new events under an epoch."""
-    events = replace(context.options.events, id_suffix=epoch_suffix(epoch))
+    """Return the context with new events under an epoch, and under the number of their sending.
+
+    Ends the transaction.
+    """
+    sendings = read_sendings(context.connection, context.log, context.ledger.consumer)
+    context.connection.commit()
+    events = replace(context.options.events, id_suffix=epoch_suffix(epoch), sendings=sendings)
     return replace(context, epoch=epoch, options=replace(context.options, events=events))
 
 

@@ -36,7 +36,16 @@ from eventlog.changes.publishing import Need
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, Remark, check_rows
 from eventlog.core.events import Outgoing, QueryBack, asks_for_values, build_event, decide, ids_of
-from eventlog.core.fold import Group, RowFolder, first_id, fold, is_rest_of_insert, object_of
+from eventlog.core.fold import (
+    Group,
+    RowFolder,
+    first_id,
+    fold,
+    is_rest_of_insert,
+    object_of,
+    reach,
+    reach_of_span,
+)
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
 from eventlog.publisher.context import Context, PublisherOptions, report_missing
 from eventlog.publisher.flight import NO_ORIGINS
@@ -492,11 +501,12 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[LogRow]]) -> N
     """Add to a window those of the rows behind it that belong to an insert which the window ends
     in.
 
-    They lie within ``fold_distance`` rows of the insert's last row, since rows of one time are in
-    the order of record_ids; at most ``fold_span`` rows are looked at.
+    They lie within as many rows of the insert's last row as rows of an insert may be apart, since
+    rows of one time are in the order of record_ids.
     """
     options = reader.context.options
-    most = options.fold_span or _UNLIMITED_WINDOW
+    farthest = reach(options.fold_distance)
+    most = reach_of_span(options.fold_span) or _UNLIMITED_WINDOW
     folded = fold(reader.folder.rows, options.fold_distance, options.fold_span)
     unfinished = {object_of(group): group for group in folded}
     looked_at = found_at = 0
@@ -512,7 +522,7 @@ def _complete_inserts(reader: WindowReader, chunks: Iterable[list[LogRow]]) -> N
             else:
                 del unfinished[object_of([row])]
         looked_at += len(chunk)
-        if looked_at - found_at > options.fold_distance or looked_at >= most:
+        if looked_at - found_at > farthest or looked_at >= most:
             return
 
 

@@ -4,7 +4,7 @@ A batch is folded as a window is (spec/event-log.md 6, 8.2). A part of it is a r
 and has the groups whose first row is in the range. To find them it reads rows beyond its ends:
 before its first row, back to the beginning of the runs of its objects, and after its last one until
 none of its groups is open. Usually these are few rows, since a run ends at a delete, where adds and
-modifies meet, and where rows of its object are more than ``fold_distance`` apart.
+modifies meet, and where rows of its object are too far apart to fold.
 """
 
 from __future__ import annotations
@@ -16,7 +16,16 @@ from typing import NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
-from eventlog.core.fold import FAMILY, Group, RowFolder, first_id, fold, object_of, open_groups
+from eventlog.core.fold import (
+    FAMILY,
+    Group,
+    RowFolder,
+    first_id,
+    fold,
+    object_of,
+    open_groups,
+    reach,
+)
 from eventlog.core.record_set import Range
 
 Read = Callable[[int, int], Iterable[Sequence[CheckedRow]]]
@@ -33,16 +42,21 @@ class Folding(NamedTuple):
     lowest: int
     highest: int
 
+    @property
+    def reach(self) -> int:
+        """The largest distance of two rows, one behind the other, that may fold."""
+        return reach(self.fold_distance)
+
 
 def rows_before(
     read: Read, rows: Sequence[CheckedRow], first: int, how: Folding
 ) -> list[CheckedRow]:
     """Return the rows before ``first`` that affect how ``rows`` fold, in queue order.
 
-    ``rows`` are the rows of the batch from ``first`` on, at least as far as ``fold_distance``. The
+    ``rows`` are the rows of the batch from ``first`` on, at least as far as ``how.reach``. The
     returned rows and ``rows`` together fold into the same groups as in the whole batch.
     """
-    distance = how.fold_distance
+    distance = how.reach
     seen: set[ObjectId] = set()
     # The earliest row of a run that may continue before the rows read so far, and its family.
     runs: dict[ObjectId, tuple[int, int]] = {}
@@ -54,7 +68,7 @@ def rows_before(
             if FAMILY[event_type]:
                 runs[object_id] = record_id, FAMILY[event_type]
     found: list[CheckedRow] = []
-    step, high = max(distance, 1), first - 1
+    step, high = distance, first - 1
     while runs and high >= how.lowest:
         low = max(how.lowest, high - step + 1)
         chunk = [row for piece in read(low, high) for row in piece if row[2] in runs]
@@ -87,7 +101,7 @@ def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group
 
     begin = first
     if first > how.lowest:
-        head_end = min(last, first + how.fold_distance)
+        head_end = min(last, first + how.reach)
         head = list(chain.from_iterable(read(first, head_end)))
         folder.rows = rows_before(read, head, first, how)
         yield own(folder.add(head))
@@ -102,7 +116,7 @@ def groups_of_part(read: Read, part: Range, how: Folding) -> Iterator[list[Group
         waiting = {object_of(groups[i]) for i in still_open if first <= first_id(groups[i])}
         if not waiting:
             break
-        following = min(how.highest, read_to + max(how.fold_distance, 1))
+        following = min(how.highest, read_to + how.reach)
         folder.rows += [
             row for piece in read(read_to + 1, following) for row in piece if row[2] in waiting
         ]
@@ -123,7 +137,7 @@ def held_back(read: Read, last: int, how: Folding) -> HeldBack | None:
     """Return the rows that a batch cut after ``last`` holds back (spec/event-log.md 8.2); None = no
     group is open.
     """
-    groups = _groups_from(read, max(how.lowest, last - how.fold_distance), last, how)
+    groups = _groups_from(read, max(how.lowest, last - how.reach), last, how)
     is_open = next(open_groups(groups, last, how.fold_distance, how.fold_span), None)
     if is_open is None:
         return None

@@ -34,7 +34,7 @@ from eventlog.core.checks import (
     check_rows,
 )
 from eventlog.core.events import CurrentRow, Decided, decide, ids_of
-from eventlog.core.fold import Group, RowFolder, first_id, open_groups
+from eventlog.core.fold import Group, RowFolder, first_id, open_groups, reach
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import ALL, QUEUE_FIELDS, LogRow, log_row, queue_rows
 from eventlog.publisher.context import Context
@@ -167,21 +167,21 @@ class Boundary:
     """The boundary of a part: it sets the groups apart that may fold with rows of other parts.
     ``rows`` are the rows of these groups.
 
-    Rows fold only within ``fold_distance`` record_ids (spec/event-log.md 6). Rows farther from both
+    Rows fold only within a distance of record_ids (spec/event-log.md 6). Rows farther from both
     ends of a part fold alike whatever the other parts hold. Only the rows near the ends, usually
     few, have to meet the rows of other parts.
 
     The ``rows`` of all parts, folded together, give exactly the missing groups: they begin and end
     where groups do, and wherever rows of an object are left out between them, the rows on both
-    sides are more than ``fold_distance`` apart.
+    sides are too far apart to fold.
     """
 
     def __init__(self, part: Part, fold_distance: int, fold_span: int) -> None:
         self.rows: list[CheckedRow] = []
-        self._distance, self._span = fold_distance, fold_span
+        self._distances, self._reach = (fold_distance, fold_span), reach(fold_distance)
         self._before, self._last = part.first - 1, part.last
         self._run_ends: dict[ObjectId, int] = {}
-        self._reach = self._before
+        self._run_end = self._before
 
     def final(self, groups: Sequence[Group]) -> list[Group]:
         """Return the final ones among groups that no later row of the part joins. All groups of the
@@ -189,7 +189,7 @@ class Boundary:
         """
         final: list[Group] = []
         for index, group in enumerate(groups):
-            if first_id(group) - self._reach > self._distance:  # true for every later group, too
+            if first_id(group) - self._run_end > self._reach:  # true for every later group, too
                 return [*final, *groups[index:]]
             if not self._may_begin_before(group):
                 final.append(group)
@@ -197,7 +197,7 @@ class Boundary:
 
     def final_at_end(self, groups: Sequence[Group]) -> list[Group]:
         """Return the final ones among the part's last groups."""
-        still_open = set(open_groups(groups, self._last, self._distance, self._span))
+        still_open = set(open_groups(groups, self._last, *self._distances))
         for index in still_open:
             self.rows += groups[index]
         return self.final([group for index, group in enumerate(groups) if index not in still_open])
@@ -210,11 +210,11 @@ class Boundary:
         how it is cut into groups.
         """
         first, _, object_id, _, _, _ = group[0]
-        if first - self._run_ends.get(object_id, self._before) > self._distance:
+        if first - self._run_ends.get(object_id, self._before) > self._reach:
             return False
         last, *_ = group[-1]
         self._run_ends[object_id] = last
-        self._reach = max(self._reach, last)
+        self._run_end = max(self._run_end, last)
         self.rows += group
         return True
 

@@ -13,7 +13,16 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    NullPool,
+    PoolProxiedConnection,
+    create_engine,
+    event,
+    make_url,
+)
 from sqlalchemy.engine.interfaces import DBAPIConnection, ExceptionContext
 from sqlalchemy.engine.interfaces import Dialect as Driver
 from sqlalchemy.exc import (
@@ -147,7 +156,7 @@ def connect(
             cursor.close()
         driver_connection.commit()
 
-    event.listen(engine, "begin", dialect.begin)
+    _begin_by(engine, dialect)
 
     @event.listens_for(engine, "handle_error")
     def explain(context: ExceptionContext) -> None:
@@ -269,6 +278,22 @@ def _connect_by(
         return connection
 
 
+def _begin_by(engine: Engine, dialect: Dialect) -> None:
+    """Let an engine begin its transactions as a dialect does.
+
+    It begins them as its driver's dialect and not as a listener: after a listener to "begin" that
+    fails, SQLAlchemy begins no transaction on the connection any more, and whoever goes on with it
+    would commit each statement by itself.
+    """
+    begin = engine.dialect.do_begin
+
+    def begin_both(dbapi_connection: PoolProxiedConnection) -> None:
+        begin(dbapi_connection)
+        dialect.begin(dbapi_connection)
+
+    engine.dialect.do_begin = begin_both  # type: ignore[method-assign]
+
+
 def will_write(conn: Connection) -> None:
     """Mark a session whose transactions are going to write.
 
@@ -356,7 +381,7 @@ def as_database_errors(
 def is_refused(conn: Connection, error: DBAPIError) -> bool:
     """Return True if the database has refused a statement, and is there to take others.
 
-    After another error, one of BEGIN for example, what follows would run outside a transaction.
+    After another error the connection may be lost.
     """
     driver: Any = conn.dialect.loaded_dbapi
     dialect = load_dialect(conn.dialect.name)

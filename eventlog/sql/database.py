@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Protocol
 
 import sqlalchemy as sa
-from sqlalchemy import URL, Connection
+from sqlalchemy import URL, Connection, PoolProxiedConnection
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Catalog, Column, Database
@@ -192,8 +192,8 @@ class SqlDatabase(ABC):
         Raises ConfigError for a foreign server.
         """
 
-    def begin(self, conn: Connection) -> None:
-        """Begin a transaction if the driver does not."""
+    def begin(self, connection: PoolProxiedConnection) -> None:
+        """Begin a transaction of a driver's connection if the driver does not."""
 
     def check_url(self, url: URL) -> None:
         """Raise ConfigError or DatabaseError for a URL that cannot lead to a log."""
@@ -373,7 +373,9 @@ class SqlDatabase(ABC):
         """Return the rights that this session lacks to be a consumer of the log, in words."""
         missing = [
             *self.lacking(conn, log, log.name, ("SELECT",), log.column("status")),
-            *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
+            *self.lacking(
+                conn, log, log.error_table, ("SELECT", "INSERT"), self.spelled("record_id")
+            ),
             *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
             *self.lacking(
                 conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")
@@ -393,7 +395,9 @@ class SqlDatabase(ABC):
         needed = ("SELECT", "UPDATE", "DELETE") if deletes else ("SELECT", "UPDATE")
         missing = [
             *self.lacking(conn, log, log.name, needed, log.column("status")),
-            *self.lacking(conn, log, log.error_table, ("INSERT",), self.spelled("record_id")),
+            *self.lacking(
+                conn, log, log.error_table, ("SELECT", "INSERT"), self.spelled("record_id")
+            ),
             *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
             *self.lacking(
                 conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")

@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from eventlog.core.event_ids import sending_of
 from eventlog.core.record_set import RecordSet
 from eventlog.core.requeue import LoggedRow, Standing, Way, judge
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
@@ -503,17 +504,28 @@ def _inflight(log: LogTable) -> sa.TableClause:
 
 
 def add_errors(
-    conn: Connection, log: LogTable, lines: Sequence[tuple[int, str, str]], consumer: str = ""
+    conn: Connection,
+    log: LogTable,
+    lines: Sequence[tuple[int, str, str]],
+    consumer: str = "",
+    event_ids: Mapping[int, str] = MappingProxyType({}),
 ) -> None:
     """Write lines (record_id, code, message) to ``<log>_error``; characters that no text column
     accepts are replaced.
 
-    ``consumer`` is the one whose failures they are; empty = the publisher.
+    ``consumer`` is the one whose failures they are; empty = the publisher. ``event_ids`` are those
+    under which rows go once more, by record_id, where they are not the first ones.
     """
     if lines:
         whose = {"consumer": consumer} if consumer else {}
         rows = [
-            {"record_id": record_id, "code": code, "message": storable(message), **whose}
+            {
+                "record_id": record_id,
+                "code": code,
+                "message": storable(message),
+                **whose,
+                **({"event_id": event_ids.get(record_id)} if event_ids else {}),
+            }
             for record_id, code, message in lines
         ]
         conn.execute(sa.insert(_errors(log)), rows)
@@ -537,6 +549,21 @@ def add_object_errors(
             for event_id, code, message in lines
         ]
         conn.execute(sa.insert(_errors(log)), rows)
+
+
+def read_sendings(conn: Connection, log: LogTable, consumer: str = "") -> dict[int, int]:
+    """Return the number of the sending under which refused rows go once more, by record_id, where
+    it is not 1 (spec/event-log.md 7.4). ``consumer`` is that of ``read_errors``.
+    """
+    errors = _errors(log)
+    named = sa.select(errors.c.record_id, errors.c.event_id).where(
+        errors.c.record_id > 0, errors.c.event_id.is_not(None), _is_of(log, consumer)
+    )
+    sendings: dict[int, int] = {}
+    for record_id, event_id in conn.execute(named):
+        number = max(sendings.get(int(record_id), 1), sending_of(str(event_id)))
+        sendings[int(record_id)] = number
+    return sendings
 
 
 def next_flight(conn: Connection, log: LogTable) -> int:
@@ -632,7 +659,10 @@ def newest_errors(
     )
     newest_first = errors.c.error_time.desc(), errors.c.record_id.desc()
     lines = sa.select(*columns).where(_is_of(log, consumer)).order_by(*newest_first).limit(most)
-    return [(int(record_id), ErrorLine(*line)) for record_id, *line in conn.execute(lines)]
+    return [
+        (int(row), ErrorLine(time, code, message, None if row else event_id))
+        for row, time, code, message, event_id in conn.execute(lines)
+    ]
 
 
 # --- rows removed by age --------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from eventlog.sql.rows import (
     purge_rows,
     read_errors,
     read_inflight,
+    read_sendings,
     requeue,
     rows_of,
     strike_inflight,
@@ -211,6 +212,14 @@ def test_error_lines_keep_their_words(log: Log) -> None:
     assert line.code == "bad_value"
     assert "it was: ä 😀" in line.message
     assert abs(line.error_time - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=1)
+
+
+def test_error_lines_tell_under_which_number_a_row_goes_once_more(log: Log) -> None:
+    conn, table = log.conn, log.table
+    add_errors(conn, table, [(7, "receiver", "no"), (8, "receiver", "no")], "", {7: "7.3"})
+    add_errors(conn, table, [(7, "receiver", "no"), (9, "bad_value", "no")], "", {9: "9.e1.2"})
+    add_errors(conn, table, [(7, "receiver", "no")])
+    assert read_sendings(conn, table) == {7: 3, 9: 2}
 
 
 def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:

@@ -63,7 +63,7 @@ def install(config: Config) -> None:
 
 
 ROW = """INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)
-VALUES (1, 'usr', 'idu=' || :idu, 'fname', 'Jack')"""
+VALUES (:event_type, 'usr', 'idu=' || :idu, 'fname', 'Jack')"""
 
 
 def make_log(engine: sa.Engine) -> None:
@@ -73,11 +73,14 @@ def make_log(engine: sa.Engine) -> None:
     migrations.upgrade(engine, log_table="eventlog")
 
 
-def write(engine: sa.Engine, *keys: int) -> None:
-    """A row for each of these objects, in one transaction."""
+def write(engine: sa.Engine, *keys: int, event_type: int = 1) -> None:
+    """A row for each of these objects, in one transaction.
+
+    A window with a modify at its end, 2, may end there; that of an insert waits for more of its rows.
+    """
     with engine.begin() as conn:
         for key in keys:
-            conn.execute(sa.text(ROW), {"idu": key})
+            conn.execute(sa.text(ROW), {"idu": key, "event_type": event_type})
 
 
 def settings(engine: sa.Engine, **options: object) -> dict[str, str]:

@@ -32,7 +32,7 @@ from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 from eventlog import publisher
 from eventlog.config.load import Config, load
 from eventlog.core.record_set import RecordSet
-from eventlog.errors import ConfigError, ConsumerRuns, LogTableError
+from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverAway
 from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher import daemon
 from eventlog.publisher.context import Context, Counters
@@ -80,6 +80,7 @@ def writer(database: sa.Engine) -> Iterator[Callable[[], psycopg.Connection[Any]
 
 
 ROW = "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', 'idu={}', 'fname', '{}')"
+CHANGED = ROW.replace("(1,", "(2,")
 
 
 def consumer(
@@ -215,10 +216,10 @@ def test_every_window_begins_at_the_head_so_that_no_row_overtakes_one_of_its_obj
     pg_log: sa.Engine, writer: Callable[[], Any]
 ) -> None:
     long = writer()
-    long.execute(ROW.format(1, "a"))
-    write(pg_log, *range(100, 110))
-    long.execute(ROW.format(1, "b"))
-    write(pg_log, *range(200, 205))
+    long.execute(CHANGED.format(1, "a"))
+    write(pg_log, *range(100, 110), event_type=2)
+    long.execute(CHANGED.format(1, "b"))
+    write(pg_log, *range(200, 205), event_type=2)
     sink = Collecting()
     with opened(consumer(pg_log), query_limit=4, fold_distance=2) as context:
         state = recover(context)
@@ -273,7 +274,7 @@ def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_
     pg_log: sa.Engine, writer: Callable[[], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = writer()
-    late.execute(ROW.format(1, "a"))
+    late.execute(CHANGED.format(1, "a"))
     write(pg_log, 2)
     sink = Collecting()
     with opened(consumer(pg_log), fold_distance=1) as context:
@@ -285,7 +286,7 @@ def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_
         def look_before_a_commit(*arguments: Any) -> bool:
             is_changed = look(*arguments)
             late.commit()
-            execute(pg_log, ROW.format(1, "b"))
+            execute(pg_log, CHANGED.format(1, "b"))
             monkeypatch.setattr(FollowedSet, "look", look)
             return is_changed
 
@@ -616,6 +617,22 @@ def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(
     assert set(statuses(log).values()) == {"N"}
 
 
+def test_what_is_refused_for_a_consumer_under_a_later_number_goes_once_more_under_it(
+    log: sa.Engine, command: Run
+) -> None:
+    write(log, 1, 1)
+    told = iter(({"1": Level.RETRY}, {"2.2": Level.ERROR}))
+
+    def judge(_: Document) -> Answer:
+        return Answer({one: Verdict(level, "no") for one, level in next(told, {}).items()})
+
+    with pytest.raises(ReceiverAway):
+        consume(consumer(log), judge, fold_distance=0)
+    assert consume(consumer(log), judge, fold_distance=0) == ["1", "2.2"]
+    command("requeue", "--consumer", "search")
+    assert consume(consumer(log), fold_distance=0) == ["2.2"]
+
+
 def test_what_was_refused_before_a_consumer_was_reset_is_refused_no_longer(
     log: sa.Engine, command: Run
 ) -> None:
@@ -646,7 +663,7 @@ def test_the_commands_are_of_the_consumer_that_the_configuration_names(
 def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(
     log: sa.Engine, command: Run
 ) -> None:
-    write(log, 1, 1)
+    write(log, 1, 1, event_type=2)
     consume(consumer(log), fold_distance=0)
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1")
     assert (code, "0 rows sent once more" in said) == (1, True)
@@ -699,7 +716,7 @@ def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
 
 
 def test_a_dry_run_reads_each_row_once(log: sa.Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(log, *range(1, 41))
+    write(log, *range(1, 41), event_type=2)
     execute(log, "UPDATE eventlog SET table_name = 'nowhere' WHERE record_id % 4 = 0")
     read: list[int] = []
     original = WindowReader.add

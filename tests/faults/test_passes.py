@@ -24,7 +24,7 @@ from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.ledger import QueueScan
 
-OTHERS = "INSERT INTO usr SELECT n, 0 FROM generate_series({}, {}) AS n"
+OTHERS = "UPDATE usr SET num = 1 WHERE id BETWEEN {} AND {}"
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ def config(database: sa.Engine, tmp_path: Path) -> Config:
         database,
         "CREATE TABLE usr (id integer PRIMARY KEY, num integer, name text)",
         "INSERT INTO usr VALUES (1, 0), (2, 0)",
+        "INSERT INTO usr SELECT n, 0 FROM generate_series(100, 10000) AS n",
     )
     config = load(
         write_config(

@@ -187,7 +187,7 @@ def test_post_poll_statements_run_after_a_cycle_that_sent_something(
 
 
 def test_they_run_after_each_window(log: sa.Engine, notes: Any) -> None:
-    write(log, 1, 2, 3)
+    write(log, 1, 2, 3, event_type=2)
     once(log, post_poll_statements=json.dumps(STATEMENTS), query_limit=1, fold_distance=0)
     assert notes().count("second") == 3
 
@@ -198,7 +198,7 @@ def test_they_run_after_each_window(log: sa.Engine, notes: Any) -> None:
 def test_one_that_fails_undoes_them_all_and_stops_nothing(
     log: sa.Engine, notes: Any, caplog: pytest.LogCaptureFixture, statement: str
 ) -> None:
-    write(log, 1, 2)
+    write(log, 1, 2, event_type=2)
     once(
         log,
         post_poll_statements=json.dumps([*STATEMENTS, statement]),

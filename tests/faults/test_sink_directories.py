@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from publishers import ROW, write_config
+from publishers import write_config
 from shared import execute, statuses, url_of
 
 from eventlog import cli
@@ -31,7 +31,9 @@ def command(database: sa.Engine, tmp_path: Path) -> Any:
     execute(database, TABLE)
 
     def publish(log: str = "eventlog", key: int = 1) -> int:
-        execute(database, ROW.replace("INTO eventlog", f"INTO {log}").replace(":idu", f"{key}"))
+        columns = "event_type, table_name, table_key, column_name, new_value"
+        values = f"1, 'usr', 'idu={key}', 'fname', 'Jack'"
+        execute(database, f"INSERT INTO {log} ({columns}) VALUES ({values})")
         place = tmp_path / log
         place.mkdir(exist_ok=True)
         sink = {"type": "files", "directory": str(tmp_path / "documents")}

@@ -56,13 +56,11 @@ def test_an_insert_whose_rows_come_in_two_batches_loses_no_column(
     accounts: sa.Engine, tmp_path: Path, style: str
 ) -> None:
     config = installed(accounts, tmp_path, style)
-    file = config.read_text()
-    config.write_text(file + "[publisher]\nfold_distance = 5\n")
     # So that the rows of one INSERT lie far apart, as where many others write meanwhile.
     run(
         accounts,
         "DO $$ BEGIN EXECUTE 'ALTER SEQUENCE ' || pg_get_serial_sequence('eventlog', 'record_id') "
-        "|| ' INCREMENT 20'; END $$",
+        "|| ' INCREMENT 2000'; END $$",
         INSERT.format(first=1, last=2),
     )
     put = copied(config, tmp_path)

@@ -25,6 +25,7 @@ from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import State, recover, run_cycle
 from eventlog.publisher.delivery import Delivered, FlightResult
 from eventlog.publisher.flight import decode
+from eventlog.publisher.open_context import under_epoch
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
@@ -70,7 +71,8 @@ class FakePublisher:
         )
         self.connection.exec_driver_sql(f"CREATE TABLE eventlog ({fields})")
         self.connection.exec_driver_sql(
-            "CREATE TABLE eventlog_error (record_id INTEGER, code TEXT, message TEXT)"
+            "CREATE TABLE eventlog_error "
+            "(record_id INTEGER, code TEXT, message TEXT, consumer TEXT, event_id TEXT)"
         )
         self.connection.exec_driver_sql(
             "CREATE TABLE eventlog_inflight (flight_no INTEGER, composition TEXT)"
@@ -127,9 +129,10 @@ class FakePublisher:
         dialect = SteppingDialect(self)
         output = XdsWriter(Header())
         output.is_single = self.singly
-        return Context(
+        context = Context(
             self.connection, dialect, LOG, self.catalog, self.options, output, self.counters
         )
+        return under_epoch(context, "")
 
     def start(self) -> State:
         return recover(self.context())

@@ -6,8 +6,9 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from eventlog.core.event_ids import epoch_suffix, new_epoch, raised_at, record_id_of
+from eventlog.core.event_ids import epoch_suffix, new_epoch, raised_at, record_id_of, sending_of
 
+EPOCH = "e202611212045009f3c01ab"
 NOW = datetime(2026, 11, 21, 20, 45, 0, 123456, tzinfo=UTC)
 
 
@@ -29,7 +30,10 @@ def test_without_an_epoch_an_id_is_the_record_id_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "event_id", ["17", "17.2", "17.e202611212045009f3c01ab", "17.e202611212045009f3c01ab.2"]
+    ("event_id", "sending"),
+    [("17", 1), ("17.2", 2), (f"17.{EPOCH}", 1), (f"17.{EPOCH}.12", 12)],
 )
-def test_every_form_of_an_id_tells_its_record_id(event_id: str) -> None:
-    assert record_id_of(event_id) == 17
+def test_every_form_of_an_id_tells_its_record_id_and_its_sending(
+    event_id: str, sending: int
+) -> None:
+    assert (record_id_of(event_id), sending_of(event_id)) == (17, sending)

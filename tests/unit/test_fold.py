@@ -69,6 +69,17 @@ SPANS = [
     # A group that began because of the span counts from its own first row.
     ("1: 2 A, 12: 2 A, 22: 2 A", 1000, 10, [[1], [12, 22]]),
     ("1: 2 A, 5: 2 B, 12: 2 B, 16: 2 B", 1000, 10, [[1], [5, 12], [16]]),
+    # The rows of an insert may stand 1000 and 10000 apart with any options, since another add would replace the object.
+    ("1: 1 A, 2: 7 A, 1002: 1 A, 2003: 1 A", 0, 5, [[1, 2, 1002], [2003]]),
+    ("1: 1 A, 1000: 1 A, 2000: 2 A, 2001: 2 A", 0, 5, [[1, 1000], [2000], [2001]]),
+    (
+        ", ".join(f"{i}: 1 A" for i in range(1, 10_910, 909)),
+        0,
+        5,
+        [[*range(1, 10_001, 909)], [10909]],
+    ),
+    ("1: 1 A, 2001: 1 A", 2000, 5, [[1, 2001]]),
+    ("1: 1 A, 10901: 1 A", 20_000, 10_900, [[1, 10901]]),
 ]
 
 
@@ -113,6 +124,10 @@ OPEN = [
     # Type 4 never grows, no row ever joins at distance 0.
     ("1: 4 A, 2: 4 B", 2, 1000, 0, 2),
     ("1: 2 A, 2: 2 B", 2, 0, 0, 2),
+    # Adds stay open for as long as rows of an insert may stand apart.
+    ("1: 4 B, 2: 1 A", 1001, 0, 1, 1),
+    ("1: 4 B, 2: 1 A", 1002, 0, 1, 2),
+    ("1: 1 A, 2: 2 A", 2, 0, 1, 2),
     ("", 7, 1000, 0, 0),
 ]
 
@@ -127,7 +142,9 @@ def test_groups_before_the_first_open_one_may_be_sent(
 
 queues = st.lists(
     st.tuples(
-        st.integers(1, 12), st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8]), st.sampled_from("ABC")
+        st.integers(1, 12) | st.sampled_from([997, 1000, 1001, 3000]),
+        st.sampled_from([1, 2, 3, 4, 5, 6, 7, 8]),
+        st.sampled_from("ABC"),
     ),
     max_size=40,
 )
@@ -148,6 +165,8 @@ def may_join(one: CheckedRow, group: list[CheckedRow], distance: int, span: int)
     record_id, kind, _, _, _, _ = one
     last_id, last_kind, _, _, _, _ = group[-1]
     kinds = {kind, last_kind}
+    if kinds <= add:
+        distance, span = max(distance, 1000), span and max(span, 10_000)
     return (
         4 not in kinds
         and (kinds <= add or kinds <= modify)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fake_publisher import (
+    LOG,
     Answering,
     FakePublisher,
     Killed,
@@ -25,6 +26,7 @@ from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher import queue
 from eventlog.publisher.cycle import State
 from eventlog.publisher.delivery import FlightResult
+from eventlog.sql.rows import requeue
 
 
 def test_retry_parks_its_object_and_no_other(new_world: NewWorld) -> None:
@@ -113,6 +115,51 @@ def test_an_error_behind_a_retry_is_sent_again_too(new_world: NewWorld) -> None:
     fake.run(Receiver(judge(e1="retry", e2="error")))
     assert fake.statuses() == {1: "S", 2: "S"}
     assert fake.errors() == []
+
+
+def put_back(fake: FakePublisher) -> None:
+    requeue(fake.connection, LOG, {"E"})
+    fake.connection.commit()
+
+
+def test_what_is_refused_under_a_later_number_goes_once_more_under_it_and_not_under_the_first(
+    new_world: NewWorld,
+) -> None:
+    # The receiver has applied 2 behind the retry, and would pass over it.
+    fake = new_world(deletes("1", "1"))
+    receiver, state = Receiver(judge(e1="retry", e2_2="error")), fake.start()
+    fake.run(receiver, state)
+    put_back(fake)
+    fake.run(receiver)
+    assert receiver.sent == [["1", "2"], ["1", "2.2"], ["2.2"]]
+    assert set(fake.statuses().values()) == {"S"}
+
+
+def test_it_gets_the_next_number_behind_another_retry(new_world: NewWorld) -> None:
+    fake = new_world(deletes("1", "1", "1"))
+    receiver = Receiver(judge(e1="retry", e2_2="error", e3_2="error"))
+    fake.run(receiver)
+    receiver.judge = judge(e2_2="retry")
+    put_back(fake)
+    fake.run(receiver)
+    assert receiver.sent[2:] == [["2.2", "3.2"], ["2.2", "3.3"]]
+
+
+def test_a_row_that_is_bad_when_its_event_is_sent_again_goes_once_more_under_the_next_number(
+    new_world: NewWorld,
+) -> None:
+    # It is not known whether the receiver has applied the first sending.
+    fake = new_world([row(1, 2, column="fname", new="x")])
+    lost = Receiver(judge(e1="lost"))
+    fake.cycle(fake.start(), lost)
+    fake.connection.exec_driver_sql("UPDATE eventlog SET new_value = CHAR(1)")
+    fake.run(lost)
+    assert fake.statuses() == {1: "E"}
+    fake.connection.exec_driver_sql("UPDATE eventlog SET new_value = 'y'")
+    put_back(fake)
+    fake.run(lost)
+    assert lost.sent == [["1"], ["1.2"]]
+    assert lost.state == {"idu=1,table=usr,schema=indirect": {"fname": {"x", "y"}}}
 
 
 def test_fatal_behind_a_retry_is_f_and_stops(new_world: NewWorld) -> None:

@@ -89,6 +89,7 @@ def _rows() -> Mapping[str, Run]:
         "add_object_errors": lambda conn: rows.add_object_errors(
             conn, LOG, [("snapshot.1", "receiver", "no")], "search"
         ),
+        "read_sendings": lambda conn: rows.read_sendings(conn, LOG, "search"),
         "next_flight": lambda conn: rows.next_flight(conn, LOG),
         "write_inflight": lambda conn: rows.write_inflight(conn, LOG, 1, "{}"),
         "update_inflight": lambda conn: rows.update_inflight(conn, LOG, 1, "{}"),

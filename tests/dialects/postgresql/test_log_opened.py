@@ -84,6 +84,7 @@ GRANTS = {
     "SELECT on table eventlog": "GRANT SELECT ON eventlog TO PUBLIC",
     "DELETE on table eventlog": "GRANT DELETE ON eventlog TO PUBLIC",
     "UPDATE on column status of table eventlog": "GRANT UPDATE (status) ON eventlog TO PUBLIC",
+    "SELECT on table eventlog_error": "GRANT SELECT ON eventlog_error TO PUBLIC",
     "INSERT on table eventlog_error": "GRANT INSERT ON eventlog_error TO PUBLIC",
     "DELETE on table eventlog_inflight": "GRANT ALL ON eventlog_inflight TO PUBLIC",
     "UPDATE on table eventlog_epoch": "GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO PUBLIC",

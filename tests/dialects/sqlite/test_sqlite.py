@@ -288,6 +288,22 @@ def test_a_busy_file_is_worth_trying_again_and_a_wrong_statement_is_not(file: Pl
     assert not isinstance(refused.value, DatabaseAway)
 
 
+def test_after_a_begin_that_failed_the_connection_begins_transactions_as_before(
+    file: Platform,
+) -> None:
+    file.run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
+    engine = connect(file.engine.url, connect_timeout=0)
+    with file.engine.connect() as other, engine.connect() as writer:
+        other.exec_driver_sql("BEGIN IMMEDIATE")
+        will_write(writer)
+        with pytest.raises(sa.exc.OperationalError, match="locked"):
+            writer.exec_driver_sql("INSERT INTO t VALUES (1)")
+        other.rollback()
+        writer.exec_driver_sql("INSERT INTO t VALUES (1)")
+        writer.rollback()
+        assert writer.exec_driver_sql("SELECT count(*) FROM t").scalar() == 0
+
+
 def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
     file.run("CREATE TABLE t (k INTEGER PRIMARY KEY)")
     file.config()

@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
-from sqlalchemy import URL, Connection, inspect
+from sqlalchemy import URL, Connection, PoolProxiedConnection, inspect
 
 from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
@@ -95,9 +95,10 @@ class SQLiteSessions(Dialect):
             "check_same_thread": False,
         }
 
-    def begin(self, conn: Connection) -> None:
+    def begin(self, connection: PoolProxiedConnection) -> None:
         # A writing session takes its turn now; a reading one sees one moment.
-        conn.exec_driver_sql("BEGIN IMMEDIATE" if conn.info.get(WRITES) else "BEGIN")
+        with closing(connection.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE" if connection.info.get(WRITES) else "BEGIN")
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         conn.exec_driver_sql("PRAGMA query_only = ON")

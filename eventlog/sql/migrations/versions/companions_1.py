@@ -1,8 +1,8 @@
 """The tables beside a log: failures, flights, resyncs, the epoch, consumers (spec/event-log.md 7.4,
 10, 11, 13).
 
-Grants: the publisher's user needs INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE on
-``<log>_inflight``; USAGE on the sequence ``<log>_flight``; SELECT, INSERT, UPDATE on
+Grants: the publisher's user needs SELECT, INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE
+on ``<log>_inflight``; USAGE on the sequence ``<log>_flight``; SELECT, INSERT, UPDATE on
 ``<log>_epoch``. The user of ``eventlog resync`` needs SELECT, INSERT, UPDATE, DELETE on
 ``<log>_resync``, and INSERT on the log; the user of ``eventlog db new-epoch`` the rights on
 ``<log>_epoch``. A consumer's user needs SELECT on the log; the publisher's rights on
@@ -60,7 +60,8 @@ def upgrade() -> None:
         sa.Column(
             "event_id",
             types["text"],
-            comment="The object of a consumer's snapshot that failed; NULL: a row",
+            comment="What failed, if it is an object of a consumer's snapshot; of a row what it "
+            "goes once more under, if not its record_id",
         ),
         schema=schema_of(log),
         comment=f"Rows of {log.name} that failed: one line a failure, never changed afterwards",

@@ -73,6 +73,11 @@ WHERE "LOGS"."EVENTLOG"."RECORD_ID" > :RECORD_ID_2) logged
 WHERE logged.is_wanted = 1 ORDER BY logged.place, logged.record_id;
 INSERT INTO "LOGS"."EVENTLOG_ERROR" (record_id, code, message) VALUES (:record_id, :code, :message);
 INSERT INTO "LOGS"."EVENTLOG_ERROR" (record_id, code, message, consumer, event_id) VALUES (:record_id, :code, :message, :consumer, :event_id);
+SELECT "LOGS"."EVENTLOG_ERROR".record_id, "LOGS"."EVENTLOG_ERROR".event_id 
+FROM "LOGS"."EVENTLOG_ERROR" 
+WHERE "LOGS"."EVENTLOG_ERROR".record_id > :record_id_1 AND "LOGS"."EVENTLOG_ERROR".event_id IS NOT NULL AND "LOGS"."EVENTLOG_ERROR".consumer = :consumer_1 AND "LOGS"."EVENTLOG_ERROR".error_time >= (SELECT "LOGS"."EVENTLOG_CONSUMER".begun 
+FROM "LOGS"."EVENTLOG_CONSUMER" 
+WHERE "LOGS"."EVENTLOG_CONSUMER".name = :name_1);
 SELECT "LOGS"."EVENTLOG_FLIGHT".NEXTVAL FROM DUAL;
 INSERT INTO "LOGS"."EVENTLOG_INFLIGHT" (flight_no, composition) VALUES (:flight_no, :composition);
 UPDATE "LOGS"."EVENTLOG_INFLIGHT" SET composition=:composition WHERE "LOGS"."EVENTLOG_INFLIGHT".flight_no = :flight_no_1;

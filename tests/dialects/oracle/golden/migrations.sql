@@ -193,7 +193,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".message IS 'Why, for people';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".consumer IS 'Whose failure it is; NULL: the publisher''s';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".event_id IS 'The object of a consumer''s snapshot that failed; NULL: a row';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_ERROR".event_id IS 'What failed, if it is an object of a consumer''s snapshot; of a row what it goes once more under, if not its record_id';
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE INDEX "LOGS"."IDX_EVENTLOG_2" ON "LOGS"."EVENTLOG_ERROR" (record_id)';
