@@ -147,7 +147,19 @@ def log(filled_database: Any) -> Iterator[sa.Engine]:
         yield database
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+FIRST, *OTHERS = LANGUAGES
+
+
+@pytest.mark.parametrize(
+    "language",
+    [
+        FIRST,
+        *(
+            pytest.param(*one.values, id=one.id, marks=[*one.marks, pytest.mark.soak])
+            for one in OTHERS
+        ),
+    ],
+)
 def test_each_event_of_a_publisher_is_kept_once_though_the_receiver_is_killed_and_all_comes_again(
     language: Language, log: sa.Engine, tmp_path: Path
 ) -> None:

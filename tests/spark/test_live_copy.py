@@ -123,7 +123,9 @@ def follow(spark: SparkSession, config: Path, directory: Path, **options: str) -
     query.awaitTermination()
 
 
-@pytest.mark.parametrize("style", ["field", "remove_all", "row_query_back"])
+@pytest.mark.parametrize(
+    "style", ["field", pytest.param("remove_all", marks=pytest.mark.soak), "row_query_back"]
+)
 def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
     spark: SparkSession, database: sa.Engine, tmp_path: Path, style: str
 ) -> None:
