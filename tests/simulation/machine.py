@@ -21,9 +21,10 @@ from scheduler import BEGIN, Killed, Scheduler
 
 from eventlog.core import clock
 from eventlog.errors import ReceiverAway
-from eventlog.publisher import marks, open_context
+from eventlog.publisher import ledger, marks, open_context, snapshot
 from eventlog.publisher.sinks import files as files_sink
 from eventlog.publisher.sinks import objects as objects_sink
+from eventlog.sql import followed_set
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.dialects.sqlite import session as sqlite_session
 
@@ -251,6 +252,13 @@ def _sending(world: World, send: Callable[..., Any]) -> Callable[..., Any]:
     return send_document
 
 
+_BOUNDS = {
+    "keys of a chunk": (snapshot, "_MOST_KEYS"),
+    "ranges of a small set": (ledger, "_SMALL"),
+    "rows shown at once": (followed_set, "_MOST_SHOWN"),
+}
+
+
 class Stop:
     """The request to stop that a process of the simulation waits for."""
 
@@ -267,8 +275,9 @@ class Stop:
 
 
 @contextmanager
-def installed(world: World, seed: int) -> Iterator[None]:
-    """Put the machine of a world under the product while the block runs."""
+def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[None]:
+    """Put the machine of a world under the product while the block runs. ``bounds`` are sizes in the
+    product, by the names of ``_BOUNDS``, that are to be others."""
     random.seed(seed)
     told_options, told_send = open_context.publisher_options, marks.InflightLine.send
     add_fates, answer_idle = marks.Marks.add_fates, marks.InflightLine._answer_idle
@@ -301,6 +310,8 @@ def installed(world: World, seed: int) -> Iterator[None]:
         def put(target: Any, name: str, value: Any) -> None:
             stack.enter_context(patch.object(target, name, value))
 
+        for name, bound in bounds.items():
+            put(*_BOUNDS[name], bound)
         put(sqlite_session, "Session", _sessions_of(world))
         # Late commits: what other databases tell of open writers.
         put(SQLite, "open_writers", lambda *_: frozenset(world.application.late))

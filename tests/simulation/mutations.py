@@ -3,6 +3,7 @@ has to find it. One that finds nothing to replace fails."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
@@ -13,21 +14,30 @@ from eventlog.publisher import (
     catalog_watcher,
     cycle,
     delivery,
+    flight,
+    ledger,
     marks,
     open_context,
+    purge,
     queue,
     snapshot,
 )
 from eventlog.publisher.sinks import files, objects
-from eventlog.sql import rows
+from eventlog.sql import consumers, followed_set, resync, rows
+from eventlog.sql.dialects.sqlite import SQLite
 
 
 class Mutation(NamedTuple):
-    """A fault: what it replaces, which plans may show it, and within how many of them it is found."""
+    """A fault: what it replaces, which plans may show it, and within how many of them it is found.
+
+    ``unseen`` says why no schedule shows it: it is equivalent to what it replaces, or a hole of the
+    generator; empty = it has to be found.
+    """
 
     replaces: Callable[[], Mapping[tuple[Any, str], Any]]
     suits: Callable[[dict[str, Any]], bool] = lambda plan: True
     most: int = 200
+    unseen: str = ""
 
 
 @contextmanager
@@ -181,6 +191,209 @@ def _marks_forget_a_row() -> Mapping[tuple[Any, str], Any]:
     return {(marks.Marks, "add"): add_more}
 
 
+def _parked_rows_are_taken() -> Mapping[tuple[Any, str], Any]:
+    read = cycle.read_window
+    return {
+        (cycle, "read_window"): lambda context, first, last, left_out, _: read(
+            context, first, last, left_out, ()
+        )
+    }
+
+
+def _freed_begin_no_scan() -> Mapping[tuple[Any, str], Any]:
+    wake = cycle._wake
+
+    def none_told(context: Any, state: Any) -> list[Any]:
+        wake(context, state)
+        return []
+
+    return {(cycle, "_wake"): none_told}
+
+
+def _ended_writers_are_ignored() -> Mapping[tuple[Any, str], Any]:
+    def follow(self: Any, writers: frozenset[str]) -> None:
+        self.looks = [look._replace(writers=look.writers & writers) for look in self.looks]
+
+    return {(followed_set.FollowedSet, "_follow"): follow}
+
+
+def _failed_delete_is_told() -> Mapping[tuple[Any, str], Any]:
+    source = inspect.getsource(resync.known)
+    assert "| has_failed" in source
+    made: dict[str, Any] = {}
+    exec(source.replace("| has_failed", ""), vars(resync), made)
+    return {(resync, "known"): made["known"]}
+
+
+# --- sets -----------------------------------------------------------------------------------------
+
+
+def _gaps_are_closed_at_once() -> Mapping[tuple[Any, str], Any]:
+    add_look = followed_set.FollowedSet._add_look
+    return {
+        (followed_set.FollowedSet, "_add_look"): lambda self, look: add_look(
+            self, look._replace(writers=frozenset())
+        )
+    }
+
+
+def _scan_outlives_its_writers() -> Mapping[tuple[Any, str], Any]:
+    return {(cycle, "is_still_valid"): lambda _, writers: writers is not None}
+
+
+def _recent_rows_are_not_written() -> Mapping[tuple[Any, str], Any]:
+    return {(consumers, "write_recent"): lambda *_: None}
+
+
+def _begins_behind_open_writers() -> Mapping[tuple[Any, str], Any]:
+    first_set = consumers.first_set
+
+    def begins(conn: Any, dialect: Any, log: Any, where: str) -> Any:
+        if where == consumers.FIRST:
+            return first_set(conn, dialect, log, where)
+        return consumers.RecordSet(consumers._highest(conn, log))
+
+    return {(consumers, "first_set"): begins}
+
+
+def _purge_asks_no_consumer() -> Mapping[tuple[Any, str], Any]:
+    return {(purge, "done_by_consumers"): lambda *_: {}}
+
+
+def _delete_asks_no_consumer() -> Mapping[tuple[Any, str], Any]:
+    return {(ledger, "are_registered"): lambda *_: False}
+
+
+# --- snapshots ------------------------------------------------------------------------------------
+
+
+def _chunk_is_done_before_it_is_sent() -> Mapping[tuple[Any, str], Any]:
+    send = snapshot._send
+
+    def send_late(context: Any, loading: Any, *given: Any) -> Any:
+        before = loading.position
+        if loading.again is None:
+            loading.position = loading.keys[-1]
+            snapshot._save(context, loading)
+        loading.position = before
+        return send(context, loading, *given)
+
+    return {(snapshot, "_send"): send_late}
+
+
+def _retried_objects_are_passed_over() -> Mapping[tuple[Any, str], Any]:
+    send = snapshot._send
+
+    def send_once(context: Any, loading: Any, *given: Any) -> Any:
+        ended = send(context, loading, *given)
+        if ended.result is snapshot.FlightResult.RETRY:
+            loading.left = None
+            return snapshot._MORE
+        return ended
+
+    return {(snapshot, "_send"): send_once}
+
+
+def _changes_during_a_snapshot_are_passed_over() -> Mapping[tuple[Any, str], Any]:
+    without_class = snapshot._without_class
+
+    def ends(context: Any, loading: Any) -> Any:
+        if loading.class_name is None and loading.again is None:
+            conn, log = context.connection, context.log
+            now = consumers.first_set(conn, context.dialect, log, consumers.NOW)
+            context.ledger.followed = followed_set.FollowedSet(now)
+            consumers.write_done(
+                conn, context.dialect, log, context.ledger.consumer, now, moved=False
+            )
+        return without_class(context, loading)
+
+    return {(snapshot, "_without_class"): ends}
+
+
+# --- epochs, locks, names -------------------------------------------------------------------------
+
+
+def _epoch_is_not_in_ids() -> Mapping[tuple[Any, str], Any]:
+    return {(open_context, "epoch_suffix"): lambda _: ""}
+
+
+def _recorded_events_lose_their_epoch() -> Mapping[tuple[Any, str], Any]:
+    read = flight._read
+    return {(flight, "_read"): lambda envelope, _: read(envelope, "")}
+
+
+def _sendings_are_not_recorded() -> Mapping[tuple[Any, str], Any]:
+    recorded = flight._recorded
+    return {
+        (flight, "_recorded"): lambda event_id, ids, dropped=(), sendings=1, place=0: recorded(
+            event_id, ids, dropped, 1, place
+        )
+    }
+
+
+def _last_number_is_not_recorded() -> Mapping[tuple[Any, str], Any]:
+    rest_of = flight.rest_of
+
+    def rest(whole: Any, left: Any) -> Any:
+        return rest_of(whole._replace(last_number=0), left)
+
+    return {(marks, "rest_of"): rest}
+
+
+def _line_goes_before_the_marks() -> Mapping[tuple[Any, str], Any]:
+    write = marks.InflightLine._write
+
+    def strike_first(self: Any, own: Any) -> None:
+        if not any(self._left.values()):
+            marks.strike_inflight(self._context.connection, self._context.log, self.flight)
+            self._context.connection.commit()
+        write(self, own)
+
+    return {(marks.InflightLine, "_write"): strike_first}
+
+
+def _second_publisher_gets_the_lock() -> Mapping[tuple[Any, str], Any]:
+    return {(SQLite, "try_lock"): lambda *_: True, (SQLite, "claim"): lambda *_: True}
+
+
+# --- requeue and due resyncs ----------------------------------------------------------------------
+
+
+def _requeue_for_a_consumer_judges_nothing() -> Mapping[tuple[Any, str], Any]:
+    judge_all = consumers.judge_all
+    return {
+        (consumers, "judge_all"): lambda objects, judged, **_: judge_all(
+            objects, judged, force=True
+        )
+    }
+
+
+def _request_is_cleared_too_early() -> Mapping[tuple[Any, str], Any]:
+    pop = consumers.pop_requeued
+
+    def pop_and_commit(conn: Any, log: Any, name: str) -> Any:
+        again = pop(conn, log, name)
+        conn.commit()
+        return again
+
+    return {(consumers, "pop_requeued"): pop_and_commit}
+
+
+def _due_is_not_noted() -> Mapping[tuple[Any, str], Any]:
+    return {(resync, "note_due"): lambda *_: None}
+
+
+def _due_is_settled_at_the_beginning() -> Mapping[tuple[Any, str], Any]:
+    begin = resync.begin
+
+    def settle_first(conn: Any, log: Any, selection: Any, **how: Any) -> Any:
+        line = begin(conn, log, selection, **how)
+        resync._settle(conn, log, selection)
+        return line
+
+    return {(resync, "begin"): settle_first}
+
+
 MUTATIONS: Mapping[str, Mutation] = {
     "rows are marked before the sink has the documents": Mutation(_marks_before_flush, _to_files),
     "nothing is recorded before it is sent": Mutation(_no_line),
@@ -203,4 +416,70 @@ MUTATIONS: Mapping[str, Mutation] = {
     "an insert is cut at the end of a window": Mutation(_insert_is_cut),
     "a name of a file gains events": Mutation(_names_gain_events, _to_files),
     "a row is marked that was not sent": Mutation(_marks_forget_a_row),
+    "rows of parked objects are read": Mutation(
+        _parked_rows_are_taken,
+        _to_python,
+        most=40,
+        unseen="equivalent: what is sent leaves events of parked objects out once more",
+    ),
+    "objects that are free again begin no scan": Mutation(
+        _freed_begin_no_scan, lambda plan: _to_python(plan) and "bursts" in plan["features"]
+    ),
+    "a consumer reads no gap again when its writer has ended": Mutation(
+        _ended_writers_are_ignored, _has("late", "consumers")
+    ),
+    "a delete that was refused counts as sent": Mutation(
+        _failed_delete_is_told, lambda plan: plan["heals"] and _to_python(plan)
+    ),
+    "a consumer closes gaps of open writers": Mutation(
+        _gaps_are_closed_at_once, _has("late", "consumers")
+    ),
+    "a scan goes on when a writer has ended": Mutation(_scan_outlives_its_writers, _has("late")),
+    "rows that joined a set are not written": Mutation(
+        _recent_rows_are_not_written, _has("consumers", "kills")
+    ),
+    "a consumer begins behind open writers": Mutation(
+        _begins_behind_open_writers, _has("late", "consumers")
+    ),
+    "a purge removes what a consumer lacks": Mutation(
+        _purge_asks_no_consumer, _has("purge", "consumers")
+    ),
+    "delete_from_log removes what a consumer lacks": Mutation(
+        _delete_asks_no_consumer, _has("consumers")
+    ),
+    "a chunk of a snapshot is done before it is sent": Mutation(
+        _chunk_is_done_before_it_is_sent, _has("consumers", "kills")
+    ),
+    "a snapshot sends no object again": Mutation(
+        _retried_objects_are_passed_over, _has("consumers")
+    ),
+    "what changes during a snapshot is passed over": Mutation(
+        _changes_during_a_snapshot_are_passed_over, _has("consumers")
+    ),
+    "event-ids have no epoch": Mutation(_epoch_is_not_in_ids, _has("restores")),
+    "recorded events lose their epoch": Mutation(
+        _recorded_events_lose_their_epoch, _has("restores", "kills")
+    ),
+    "the number of a sending is not recorded": Mutation(
+        _sendings_are_not_recorded, lambda plan: _to_python(plan) and not plan["is_strict"]
+    ),
+    "the numbers of envelopes begin again after a restart": Mutation(
+        _last_number_is_not_recorded, _to_files
+    ),
+    "the line of a flight goes before its marks": Mutation(
+        _line_goes_before_the_marks, _has("kills")
+    ),
+    "a second publisher gets the lock": Mutation(
+        _second_publisher_gets_the_lock, _has("operators")
+    ),
+    "requeue for a consumer sends what is stale": Mutation(
+        _requeue_for_a_consumer_judges_nothing, _has("consumers")
+    ),
+    "a consumer clears a request before it has its rows": Mutation(
+        _request_is_cleared_too_early, _has("consumers", "kills")
+    ),
+    "a due resync is not noted": Mutation(_due_is_not_noted, _has("schema")),
+    "a due resync is settled before it is done": Mutation(
+        _due_is_settled_at_the_beginning, _has("schema", "kills")
+    ),
 }

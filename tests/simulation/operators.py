@@ -43,6 +43,8 @@ def _mood(world: World, chance: Random) -> None:
 def _kill(world: World, chance: Random) -> None:
     for process in _running(world, "publisher"):
         world.kill(process)
+        if chance.random() < 0.5:
+            world.readers.look()  # what a reader has read must not change when the publisher is back
         world.start("publisher", chance)
 
 
@@ -51,6 +53,11 @@ def _kill_consumer(world: World, chance: Random) -> None:
         process = chance.choice(running)
         world.kill(process)
         world.start(process.name, chance)
+
+
+def _kill_command(world: World, chance: Random) -> None:
+    if running := _running(world, "command"):
+        world.kill(chance.choice(running))
 
 
 def _kill_and_rename(world: World, chance: Random) -> None:
@@ -237,6 +244,7 @@ STEPS: Mapping[str, Callable[[World, Random], None]] = {
     "mood": _mood,
     "kill": _kill,
     "kill_consumer": _kill_consumer,
+    "kill_command": _kill_command,
     "kill_and_rename": _kill_and_rename,
     "restart": _restart,
     "second": _second,

@@ -18,7 +18,7 @@ Plan = dict[str, Any]
 
 FEATURES: Mapping[str, Mapping[str, float]] = {
     "late": {"begin_late": 2.0, "end_late": 2.5},
-    "kills": {"kill": 2.0, "kill_consumer": 0.6},
+    "kills": {"kill": 2.0, "kill_consumer": 0.6, "kill_command": 0.4},
     "faults": {"fault": 1.2},
     "schema": {
         "rename_away": 0.8,
@@ -75,9 +75,21 @@ def plan_of(seed: int) -> Plan:
         "size": chance.choice([2, 3, 5, 12]),
         "is_strict": is_rough or sink != "python" or chance.random() < 0.5,
         "heals": chance.random() < 0.2,
+        "bounds": _draw_bounds(Random(f"bounds {seed}")),
         "first": chance.randrange(2**31),
         "features": sorted(features),
         "steps": steps,
+    }
+
+
+def _draw_bounds(chance: Random) -> Mapping[str, int]:
+    """Return the sizes of the product that small tables would never reach, for half of the plans."""
+    if chance.random() < 0.5:
+        return {}
+    return {
+        "keys of a chunk": chance.choice([1, 2, 5]),
+        "ranges of a small set": chance.choice([0, 1, 3]),
+        "rows shown at once": chance.choice([2, 5, 10_000]),
     }
 
 

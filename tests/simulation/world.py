@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import gc
+import json
 import logging
 import re
+import shlex
 import shutil
 import sqlite3
 import tempfile
@@ -33,9 +35,13 @@ from eventlog.cli.db import names
 from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import load
 from eventlog.core.options import toml
+from eventlog.core.record_set import decode
 from eventlog.errors import FatalAnswer, ReceiverAway
+from eventlog.model import EventType
 from eventlog.publisher.daemon import Publisher
 from eventlog.sql import migrations
+from eventlog.sql.resync import Due
+from eventlog.sql.windows import Selection
 
 _END_SECONDS = 1200.0
 """Simulated seconds within which all is delivered once the last fault is over."""
@@ -125,6 +131,7 @@ class World:
         told = {name: value for name, value in options.items() if name not in _PLAIN}
         self.tell(f"start {name} {told | bounds} {begin}")
         self.stats["starts"] += 1
+        self.stats["snapshots"] += begin == "snapshot"
 
         def run() -> None:
             Publisher.from_config(config, sink=receive, environ={}).run(Stop(self, process))
@@ -231,7 +238,7 @@ class World:
         logging.disable(logging.CRITICAL)
         gc.disable()  # what is collected when would depend on what ran before
         try:
-            with installed(self, self.plan["seed"]):
+            with installed(self, self.plan["seed"], self.plan.get("bounds", {})):
                 try:
                     self._run()
                 except Failed:
@@ -289,14 +296,24 @@ class World:
             self.start("publisher", None)
         self.wait_for_commands()
         self._do("triggers", "apply")
-        if self.application.columns:
-            self._do("resync", "part", "--as-update", "--restart")
+        for due in self._due():
+            self._do(*shlex.split(due.command)[1:], "--restart")
         if self.plan["heals"]:
             self._heal()
         self._deliver()
         for process in list(self.scheduler.processes.values()):
             self.stop(process)
         self._give_up_if_failed()
+
+    def _due(self) -> list[Due]:
+        """Return the resyncs that the database names as due: what an operator has to run."""
+        told = self.application.session.execute(
+            "SELECT class_name, substr(selection, 6) FROM eventlog_resync WHERE selection LIKE 'due: %' ORDER BY started"
+        )
+        return [
+            Due(Selection(name, EventType(what["type"]), what["where"]), what["reason"])
+            for name, what in ((name, json.loads(text)) for name, text in told.fetchall())
+        ]
 
     def _heal(self) -> None:
         """Resync all classes: afterwards no object is excused."""
@@ -350,6 +367,19 @@ class World:
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
                 return f"{count} of {what}"
+        lines = {
+            name: (done, recent)
+            for name, done, recent in ask("SELECT name, done, recent FROM eventlog_consumer")
+        }
+        for name in self.receivers.keys() - {"receiver"}:
+            if name not in lines:
+                return f"{name} is not registered yet"
+            done, recent = lines[name]
+            rows = decode(done)
+            rows.add(() if recent is None else decode(recent).spans)
+            left = [one for (one,) in ask("SELECT record_id FROM eventlog") if one not in rows]
+            if left:
+                return f"{len(left)} rows of {name}"
         return ""
 
     def _where(self) -> str:
