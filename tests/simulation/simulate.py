@@ -4,6 +4,11 @@
     python tests/simulation/simulate.py --seeds 1-150     seeds by number
     python tests/simulation/simulate.py --seconds 600     fresh seeds, as many as the time allows
     python tests/simulation/simulate.py --shrink 7        the plan of a failing seed with fewer steps
+    python tests/simulation/simulate.py --mutations all   after how many schedules each fault that is put in is found
+    python tests/simulation/simulate.py --serial 1-60     plans without interleaving, on SQLite and on PostgreSQL: both end equal
+
+``--report`` adds which features met in how many schedules, and the branches of the publisher that were
+reached; it takes three times as long.
 
 Exit code 1 if a seed failed. ``make simulate`` calls it.
 """
@@ -16,9 +21,10 @@ import io
 import json
 import os
 import sys
+import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from itertools import islice
 from pathlib import Path
 
 if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set is a part of the story
@@ -28,7 +34,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from mutations import MUTATIONS, mutated
 from plans import Plan, plan_of, shrink
+from report import Report, branches, counting_branches
+from serial import two_sides
 from world import World, run_plan
+
+from eventlog.sql import embedded
 
 
 def _plan(named: str) -> Plan:
@@ -44,24 +54,18 @@ def _failure(plan: Plan) -> str | None:
     return next(iter(_run(plan).failures), None)
 
 
-def run_many(
-    plans: Iterable[Plan], seconds: float = float("inf"), most: int = 10**9
-) -> Counter[str]:
+def run_many(plans: Iterable[Plan], seconds: float = float("inf"), most: int = 10**9) -> Report:
     """Run plans until the time is over, or so many have failed. Say what failed, and count."""
-    until, counted = time.monotonic() + seconds, Counter[str]()
+    until, failed, report = time.monotonic() + seconds, 0, Report()
     for plan in plans:
-        if time.monotonic() > until or counted["failed"] >= most:
+        if time.monotonic() > until or failed >= most:
             break
         world = _run(plan)
-        counted.update(world.stats)
-        counted["schedules"] += 1
-        counted["points"] += world.scheduler.points
-        counted["simulated seconds"] += int(world.scheduler.now)
-        counted["checks"] += world.auditor.checks
+        report.note(world)
         if world.failures:
-            counted["failed"] += 1
+            failed += 1
             print(f"seed {plan['seed']} failed: {world.failures[0][:600]}", flush=True)
-    return counted
+    return report
 
 
 def main(words: list[str] | None = None) -> int:
@@ -75,8 +79,15 @@ def main(words: list[str] | None = None) -> int:
     asked.add_argument("--seconds", type=float)
     asked.add_argument("--shrink", metavar="SEED|FILE")
     asked.add_argument("--mutations", metavar="NAME|all")
+    asked.add_argument("--serial", metavar="FIRST-LAST")
+    parser.add_argument(
+        "--postgres", metavar="URL", help="of a server for --serial; default: an embedded one"
+    )
     parser.add_argument(
         "--first", type=int, default=None, help="the first fresh seed; default: by the clock"
+    )
+    parser.add_argument(
+        "--report", action="store_true", help="print which features met, and the branches reached"
     )
     parser.add_argument("--most", type=int, default=10**9, help="end after so many failures")
     given = parser.parse_args(words)
@@ -94,40 +105,69 @@ def main(words: list[str] | None = None) -> int:
         return 0
     if given.mutations:
         return _try_mutations(given.mutations)
+    if given.serial:
+        return _run_serially(_range(given.serial), given.postgres)
     if given.seeds:
-        first, _, last = given.seeds.partition("-")
-        seeds = range(int(first), int(last or first) + 1)
+        seeds = _range(given.seeds)
     else:
         begin = int(time.time()) % 10**8 * 1000 if given.first is None else given.first
         seeds = range(begin, begin + 10**6)
         print(f"fresh seeds from {begin} on", flush=True)
     began = time.monotonic()
-    counted = run_many(map(plan_of, seeds), given.seconds or float("inf"), given.most)
-    told = ", ".join(f"{count:,} {what}" for what, count in sorted(counted.items()))
-    print(f"{time.monotonic() - began:.0f} s: {told}")
-    return int(bool(counted["failed"]))
+    with counting_branches() if given.report else contextlib.nullcontext() as counted:
+        report = run_many(map(plan_of, seeds), given.seconds or float("inf"), given.most)
+    print(f"{time.monotonic() - began:.0f} s: {report.numbers()}")
+    if counted is not None:
+        print("\n".join([*report.pairs(), *branches(counted)]))
+    return int(report.has_failed)
+
+
+def _range(told: str) -> range:
+    first, _, last = told.partition("-")
+    return range(int(first), int(last or first) + 1)
+
+
+def _run_serially(seeds: Sequence[int], postgres: str | None) -> int:
+    """Run plans without interleaving on SQLite and on PostgreSQL, and return 1 if they end differently."""
+    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with contextlib.ExitStack() as kept:
+        directory = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="sim-", dir=memory)))
+        url = postgres or kept.enter_context(embedded.running(directory / "pg"))
+        run = kept.enter_context(two_sides(url, directory))
+        failed = 0
+        for seed in seeds:
+            if found := run(plan_of(seed)):
+                failed += 1
+                print(f"seed {seed} ends differently: {found[0][:1000]}", flush=True)
+    print(f"{len(seeds)} plans ran serially on SQLite and PostgreSQL, {failed} ended differently")
+    return int(bool(failed))
 
 
 def _try_mutations(named: str) -> int:
-    """Put each fault into the product, and say after how many schedules it is found."""
-    missed = 0
+    """Put each fault into the product, print after how many schedules it is found, and return 1 if
+    one that has to be found is not.
+
+    A plan that fails without the fault, too, says nothing of it.
+    """
+    wrong = 0
     for name, mutation in MUTATIONS.items():
         if named not in ("all", name):
             continue
-        plans = (plan for plan in map(plan_of, range(1, 10**6)) if mutation.suits(plan))
-        for number, plan in enumerate(plans, 1):
+        plans = filter(mutation.suits, map(plan_of, range(1, 10**6)))
+        failure, began, number = None, time.monotonic(), 0
+        for number, plan in enumerate(islice(plans, mutation.most), 1):
             with mutated(mutation):
                 failure = _failure(plan)
-            if failure is not None or number >= mutation.most:
+            if failure is not None and _failure(plan) is not None:
+                failure = None
+            if failure is not None:
+                found = f"{number:4} seed {plan['seed']}: {failure[:90]}"
                 break
-        missed += failure is None
-        found = (
-            f"found by schedule {number}, seed {plan['seed']}: {failure[:100]}"
-            if failure
-            else f"NOT found in {number}"
-        )
-        print(f"{name}: {found}", flush=True)
-    return int(bool(missed))
+        else:
+            found = f"none of {number}: {mutation.unseen or 'NOT FOUND'}"
+        wrong += (failure is None) is not bool(mutation.unseen)
+        print(f"{name:56} | {time.monotonic() - began:4.0f} s | {found}", flush=True)
+    return int(bool(wrong))
 
 
 if __name__ == "__main__":

@@ -64,5 +64,11 @@ def test_each_fault_that_is_put_in_is_found() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(1800)
+def test_the_same_plans_run_serially_end_equal_on_sqlite_and_postgresql(postgres_url: str) -> None:
+    assert "60 plans" in simulate("--serial", "1-60", "--postgres", postgres_url)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(1800)
 def test_fresh_seeds_lose_nothing() -> None:
     print(simulate("--seconds", "1200"))

@@ -1,0 +1,131 @@
+"""What a run of many schedules has tried: their numbers, which features met in how many of them, and the
+branches of the product that they reached."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from itertools import combinations
+from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING
+
+from plans import FEATURES
+
+import eventlog
+
+if TYPE_CHECKING:
+    from coverage import Coverage
+    from world import World
+
+MODULES = (
+    "publisher/cycle", "publisher/delivery", "publisher/marks", "publisher/flight", "publisher/snapshot", "publisher/queue",
+    "publisher/ledger", "sql/followed_set", "sql/consumers", "core/record_set", "core/requeue",
+)  # fmt: skip
+"""The modules whose branches are counted: the publisher's cycle, and the ledgers."""
+
+
+class Report:
+    """What has been tried so far."""
+
+    def __init__(self) -> None:
+        self._counts, self._met = Counter[str](), Counter[tuple[str, ...]]()
+        self._steps: list[int] = []
+
+    def note(self, world: World) -> None:
+        """Count a schedule that has ended."""
+        self._counts.update(
+            schedules=1,
+            failed=bool(world.failures),
+            points=world.scheduler.points,
+            kills=world.stats["kills"],
+            starts=world.stats["starts"],
+            checks=world.auditor.checks,
+        )
+        self._counts["simulated seconds"] += int(world.scheduler.now)
+        self._steps.append(len(world.plan["steps"]))
+        met = sorted(_features(world))
+        self._met.update((one,) for one in met)
+        self._met.update(combinations(met, 2))
+
+    @property
+    def has_failed(self) -> bool:
+        """True if a schedule has failed."""
+        return self._counts["failed"] > 0
+
+    def numbers(self) -> str:
+        """Return the numbers in one line."""
+        told = [f"{count:,} {what}" for what, count in self._counts.items()]
+        if len(self._steps) > 1:
+            middle = ", ".join(f"{step:.0f}" for step in quantiles(self._steps))
+            told.append(f"steps by quartile {min(self._steps)}, {middle}, {max(self._steps)}")
+        return ", ".join(told)
+
+    def pairs(self) -> Iterator[str]:
+        """Yield a table: the schedules in which two features met, and on its diagonal those of one."""
+        names = sorted({name for pair in self._met for name in pair})
+        yield "schedules in which features met:"
+        yield " " * 12 + "".join(f"{name[:6]:>7}" for name in names)
+        for one in names:
+            row = (
+                self._met[(one,) if one == other else (*sorted((one, other)),)] for other in names
+            )
+            yield f"{one:12}" + "".join(f"{count:7}" for count in row)
+
+
+def _features(world: World) -> set[str]:
+    """Return the features that were at work in a schedule, by the steps that were taken."""
+    plan = world.plan
+    met = {name for name, kinds in FEATURES.items() if any(world.stats[kind] for kind in kinds)}
+    met |= {plan["sink"], plan["format"], "strict" if plan["is_strict"] else "lenient"}
+    if world.stats["snapshots"]:
+        met.add("snapshot")
+    return met
+
+
+# --- branches -------------------------------------------------------------------------------------
+
+
+@contextmanager
+def counting_branches() -> Iterator[Coverage]:
+    """Count the branches of ``MODULES`` while the block runs."""
+    from coverage import Coverage
+
+    root = Path(eventlog.__file__).parent
+    counted = Coverage(
+        data_file=None,
+        branch=True,
+        concurrency=["greenlet"],
+        include=[str(root / f"{module}.py") for module in MODULES],
+        config_file=False,
+    )
+    counted.start()
+    try:
+        yield counted
+    finally:
+        counted.stop()
+
+
+def branches(counted: Coverage) -> Iterator[str]:
+    """Yield the branches that were reached, and those that were not by their functions."""
+    with tempfile.NamedTemporaryFile(suffix=".json") as file:
+        counted.json_report(outfile=file.name)
+        files = json.loads(Path(file.name).read_text())["files"]
+    for path, told in sorted(files.items()):
+        summary = told["summary"]
+        every, reached = summary["num_branches"], summary["covered_branches"]
+        share = f"{100 * reached / every:.0f} %" if every else "none"
+        module = Path(path).stem
+        yield f"{module:13} {reached:3} of {every:3} branches, {share}{_missing(told['functions'])}"
+
+
+def _missing(functions: dict[str, dict[str, object]]) -> str:
+    missing = [
+        f"{name or 'module'} {' '.join(f'{start}-{abs(end)}' for start, end in arcs)}"
+        for name, told in functions.items()
+        if isinstance(arcs := told["missing_branches"], Iterable) and arcs
+    ]
+    return f"; not reached: {', '.join(missing)}" if missing else ""
