@@ -140,25 +140,10 @@ def _behind_a_retry_is_done() -> Mapping[tuple[Any, str], Any]:
 
 
 def _same_object_twice_in_the_air() -> Mapping[tuple[Any, str], Any]:
-    def returned(envelopes: Any, errand: Any, halted: Any, threads: Any) -> Any:
-        parking, most, in_air = errand.parking, errand.options.concurrency, {}
-        for number, events in envelopes:
-            while in_air and len(in_air) >= most:
-                yield from delivery._landed(in_air)
-            if halted():
-                break
-            if parking:
-                events = [event for event in events if not parking.is_waiting(event.object_id)]
-            if not events:
-                continue
-            if threads is None:
-                yield number, events, delivery._send(errand, number, events)
-            else:
-                in_air[threads.submit(delivery._send, errand, number, events)] = number, events
-        while in_air:
-            yield from delivery._landed(in_air)
-
-    return {(delivery, "_returned"): returned}
+    source = inspect.getsource(delivery._returned)
+    overlaps = "event.object_id in objects for _, sent in in_air.values() for event in sent"
+    assert overlaps in source
+    return _made_again(delivery, "_returned", source.replace(overlaps, "()"))
 
 
 def _unavailable_is_struck() -> Mapping[tuple[Any, str], Any]:
@@ -220,9 +205,14 @@ def _ended_writers_are_ignored() -> Mapping[tuple[Any, str], Any]:
 def _failed_delete_is_told() -> Mapping[tuple[Any, str], Any]:
     source = inspect.getsource(resync.known)
     assert "| has_failed" in source
+    return _made_again(resync, "known", source.replace("| has_failed", ""))
+
+
+def _made_again(module: Any, name: str, source: str) -> Mapping[tuple[Any, str], Any]:
+    """Return a function of a module with another source."""
     made: dict[str, Any] = {}
-    exec(source.replace("| has_failed", ""), vars(resync), made)
-    return {(resync, "known"): made["known"]}
+    exec(source, vars(module), made)
+    return {(module, name): made[name]}
 
 
 # --- sets -----------------------------------------------------------------------------------------

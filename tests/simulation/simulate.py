@@ -54,8 +54,16 @@ def _failure(plan: Plan) -> str | None:
     return next(iter(_run(plan).failures), None)
 
 
-def run_many(plans: Iterable[Plan], seconds: float = float("inf"), most: int = 10**9) -> Report:
-    """Run plans until the time is over, or so many have failed. Say what failed, and count."""
+def run_many(
+    plans: Iterable[Plan],
+    seconds: float = float("inf"),
+    most: int = 10**9,
+    kept: Path | None = None,
+) -> Report:
+    """Run plans until the time is over, or so many have failed. Say what failed, and count.
+
+    ``kept`` gets the plan and the story of each that fails, under the name of its seed.
+    """
     until, failed, report = time.monotonic() + seconds, 0, Report()
     for plan in plans:
         if time.monotonic() > until or failed >= most:
@@ -65,6 +73,10 @@ def run_many(plans: Iterable[Plan], seconds: float = float("inf"), most: int = 1
         if world.failures:
             failed += 1
             print(f"seed {plan['seed']} failed: {world.failures[0][:600]}", flush=True)
+            if kept is not None:
+                kept.mkdir(exist_ok=True)
+                (kept / f"seed-{plan['seed']}.json").write_text(json.dumps(plan, indent=1) + "\n")
+                (kept / f"seed-{plan['seed']}.txt").write_text("\n".join(world.story) + "\n")
     return report
 
 
@@ -108,14 +120,15 @@ def main(words: list[str] | None = None) -> int:
     if given.serial:
         return _run_serially(_range(given.serial), given.postgres)
     if given.seeds:
-        seeds = _range(given.seeds)
+        seeds, kept = _range(given.seeds), None
     else:
+        kept = Path("simulation-failed")
         begin = int(time.time()) % 10**8 * 1000 if given.first is None else given.first
         seeds = range(begin, begin + 10**6)
         print(f"fresh seeds from {begin} on", flush=True)
     began = time.monotonic()
     with counting_branches() if given.report else contextlib.nullcontext() as counted:
-        report = run_many(map(plan_of, seeds), given.seconds or float("inf"), given.most)
+        report = run_many(map(plan_of, seeds), given.seconds or float("inf"), given.most, kept)
     print(f"{time.monotonic() - began:.0f} s: {report.numbers()}")
     if counted is not None:
         print("\n".join([*report.pairs(), *branches(counted)]))
