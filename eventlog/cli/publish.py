@@ -24,12 +24,11 @@ from eventlog.config.effective import said
 from eventlog.config.load import Config
 from eventlog.config.publishing import ignored_option
 from eventlog.core.options import toml
-from eventlog.errors import number_of
 from eventlog.publisher.context import (
     Context,
     Counters,
     Used,
-    remarks,
+    closing_summary,
     stream_summary,
     warn_of_loopback,
 )
@@ -100,6 +99,7 @@ def publish(
     stop = _stop_on_signals()
     quiet = context.quiet or not sys.stderr.isatty()
     quiet = quiet or (sink_named(config.sink.type).is_terminal and sys.stdout.isatty())
+    ended = _Ended()
     try:
         if once:
             with (
@@ -112,7 +112,7 @@ def publish(
                 _bar(opened, quiet=quiet),
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
-                observer = join_observers(life, monitor, tracing, bar)
+                observer = join_observers(life, monitor, tracing, bar, ended)
                 publish_once(opened, sink, stop, observer, comparison(config))
         else:
             _log.info("publishing the log %s", config.database.log_table)
@@ -121,12 +121,12 @@ def publish(
                 _watching(config, counters) as (watching, open_its_sink),
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
-                observer = join_observers(watching, bar)
+                observer = join_observers(watching, bar, ended)
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, used)
                 run_daemon(opens, open_its_sink, stop, observer, retry, comparison(config))
     finally:
-        _log_summary(config, counters)
+        ended.log_summary(counters)
 
 
 @contextmanager
@@ -183,6 +183,25 @@ class _SnapshotBar(Observer):
         objects = min(snapshot.objects, self._total)
         self._advance(objects - self._objects)
         self._objects = objects
+
+
+class _Ended(Observer):
+    """An observer that keeps what the closing line tells beside the counters."""
+
+    def __init__(self) -> None:
+        self._has_begun, self._parked = False, 0
+
+    def connected(self, *, again: bool) -> None:
+        self._has_begun = True
+
+    def left(self, parked: int) -> None:
+        self._parked = parked
+
+    def log_summary(self, counters: Counters) -> None:
+        """Log the closing line, a warning if it tells of failures; none if nothing has begun."""
+        if self._has_begun:
+            line, needs_care = closing_summary(counters, self._parked)
+            _log.log(logging.WARNING if needs_care else logging.INFO, "%s", line)
 
 
 @contextmanager
@@ -311,13 +330,3 @@ def tune_collector() -> None:
     """Let the garbage collector run seldom: rows and events are many and free of cycles."""
     gc.freeze()
     gc.set_threshold(200_000, 20, 100)
-
-
-def _log_summary(config: Config, counters: Counters) -> None:
-    """Log a summary of the work at the end."""
-    done = (
-        f"{number_of(counters.rows_read, 'row')} read, {number_of(counters.events_sent, 'event')} "
-        f"in {number_of(counters.documents_sent, 'document')} sent, "
-        f"{number_of(counters.rows_bad, 'row')} bad (see {config.database.log_table}_error)"
-    )
-    _log.info("%s", ", ".join([done, *remarks(counters.old_unreadable, counters.truncated)]))

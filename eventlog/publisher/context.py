@@ -238,23 +238,42 @@ def stream_summary(counters: Counters) -> str:
     )
 
 
-def summary(before: Counters, now: Counters, queue: Queue, parked: int) -> str:
-    """Return one line for people: the work between two looks at the counters, and the queue.
-    ``parked`` counts objects.
+def summary(before: Counters, now: Counters, queue: Queue | None, parked: int) -> str:
+    """Return one line for people: the work between two looks at the counters, and the queue unless
+    it is None. ``parked`` counts objects.
     """
-    bad, refused = now.rows_bad - before.rows_bad, now.rows_error - before.rows_error
+    bad = now.rows_bad - before.rows_bad
+    refused = now.rows_error + now.rows_fatal - before.rows_error - before.rows_fatal
     documents = number_of(now.documents_sent - before.documents_sent, "document")
-    oldest = "" if queue.oldest_seconds is None else f", oldest {queue.oldest_seconds:.1f} s"
     parts = [
         f"{number_of(now.rows_published - before.rows_published, 'row')} published",
         f"{number_of(now.events_sent - before.events_sent, 'event')} in {documents}",
         f"{number_of(bad, 'row')} bad" if bad else "",
         *remarks(now.old_unreadable - before.old_unreadable, now.truncated - before.truncated),
         f"{number_of(refused, 'row')} refused" if refused else "",
-        f"queue: {number_of(queue.rows, 'row')}{oldest}",
+        "" if queue is None else _in_words(queue),
         f"{number_of(parked, 'object')} parked" if parked else "",
     ]
     return "; ".join(filter(None, parts))
+
+
+def _in_words(queue: Queue) -> str:
+    oldest = "" if queue.oldest_seconds is None else f", oldest {queue.oldest_seconds:.1f} s"
+    return f"queue: {number_of(queue.rows, 'row')}{oldest}"
+
+
+def closing_summary(counters: Counters, parked: int) -> tuple[str, bool]:
+    """Return one line for people on the work of a process, and whether something of it is left for
+    them to look at: refused or bad rows, or ``parked`` objects.
+    """
+    failed = counters.rows_bad + counters.rows_error + counters.rows_fatal
+    parts = [
+        f"{number_of(counters.rows_read, 'row')} read",
+        summary(Counters(), counters, None, parked),
+        "`eventlog errors` tells the reasons" if failed else "",
+        "`eventlog status` tells what is parked" if parked else "",
+    ]
+    return "; ".join(filter(None, parts)), bool(failed or parked)
 
 
 def remarks(old_unreadable: int, truncated: int) -> list[str]:

@@ -183,6 +183,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
             last = context.ledger.tail(context.connection, context.log)
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
             break  # the remaining rows are newer than the start
+    context.observer.left(len(state.parking))
     if cycle.result is FlightResult.FATAL:
         raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
     if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
@@ -240,6 +241,7 @@ def _serve(
         if context.counters.documents_sent > sent_before:
             heartbeat.last = monotonic()
         _report(context, state, reports)
+        context.observer.left(len(state.parking))
         if not cycle.more:
             _look_if_due(watcher.context, state)
         if cycle.result is FlightResult.FATAL:

@@ -230,6 +230,9 @@ class Observer:
     def flushed(self) -> None:
         """Note that the receiver has answered everything that was pending."""
 
+    def left(self, parked: int) -> None:
+        """Note how many objects are parked after a cycle."""
+
     def look_due(self) -> float | None:
         """Return the seconds until the next call of ``looked``, 0 if it is due, None for never."""
         return None
@@ -310,6 +313,10 @@ class _Several(Observer):
     def flushed(self) -> None:
         for one in self._observers:
             one.flushed()
+
+    def left(self, parked: int) -> None:
+        for one in self._observers:
+            one.left(parked)
 
     def look_due(self) -> float | None:
         return min(

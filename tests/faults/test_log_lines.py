@@ -78,11 +78,13 @@ def test_twice_verbose_says_each_statement_and_never_a_value(
     assert not any(" rows: " in line for line in said(log, tmp_path, "-v"))
 
 
-def test_the_line_of_a_parked_object_says_flight_envelope_and_event(
+def test_the_line_of_a_parked_object_and_the_closing_line_say_what_is_left(
     log: sa.Engine, tmp_path: Path
 ) -> None:
     write(log, 1, 2)
-    locked = reply(200, answer(status("retry", "2", "the mailbox is locked")))
+    locked = reply(
+        200, answer(status("error", "1", "no"), status("retry", "2", "the mailbox is locked"))
+    )
     with Receiver(lambda _: locked) as receiver:
         options = {
             "sink__type": "http",
@@ -97,6 +99,12 @@ def test_the_line_of_a_parked_object_says_flight_envelope_and_event(
     assert (parked["flight"], parked["envelope"], parked["event_id"]) == (1, 2, "2")
     assert "the mailbox is locked" in parked["message"]
     assert told[-1]["code"] == "receiver_away"
+    (closing,) = [line for line in told if "rows read" in line["message"]]
+    assert (closing["level"], closing["message"]) == (
+        "warning",
+        "2 rows read; 0 rows published; 2 events in 2 documents; 1 row refused; 1 object parked; "
+        "`eventlog errors` tells the reasons; `eventlog status` tells what is parked",
+    )
 
 
 def test_a_lost_connection_is_a_line_with_its_code(log: sa.Engine, tmp_path: Path) -> None:
@@ -117,3 +125,4 @@ def test_a_refusal_is_a_json_line_with_its_code_too(log: sa.Engine, tmp_path: Pa
         _, lines = running.communicate(timeout=60)
     assert running.returncode == 1
     assert json.loads(lines.decode().splitlines()[-1])["code"] == "log_table"
+    assert "read;" not in lines.decode(), "nothing has begun, so nothing is summed up"
