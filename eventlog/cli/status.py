@@ -146,18 +146,20 @@ def publishing_status(
 def _events_in_flight(
     conn: Connection, dialect: Dialect, log: LogTable, flights: Iterable[Flight]
 ) -> list[dict[str, Any]]:
-    """Return the events in flight with the table and key of their first rows, None if gone."""
+    """Return the events in flight with the table and key of their first rows, None if gone; those
+    that the receiver failed for with the tries of their part of an envelope and the last answer.
+    """
     recorded = [
-        (flight.number, envelope, event)
+        (flight.number, envelope, event, flight.suspects.get(envelope))
         for flight in flights
         for envelope, events in flight.envelopes.items()
         for event in events
     ]
-    firsts = sorted({event.ids[0] for _, _, event in recorded})
+    firsts = sorted({event.ids[0] for _, _, event, _ in recorded})
     read = dialect.read_rows(conn, log, [(first, first) for first in firsts])
     rows = {row.record_id: row for row in read}
     in_flight = []
-    for flight_number, envelope_number, event in recorded:
+    for flight_number, envelope_number, event, tried in recorded:
         row = rows.get(event.ids[0])
         in_flight.append(
             {
@@ -168,6 +170,8 @@ def _events_in_flight(
                 "sendings": event.sendings,
                 "table_name": None if row is None else row.table_name,
                 "table_key": None if row is None else row.table_key,
+                "tries": None if tried is None else tried.tries,
+                "answer": None if tried is None else tried.answer,
             }
         )
     return in_flight
@@ -221,7 +225,17 @@ def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool |
         waits = "in flight, or parked until the receiver takes them"
     result(f"{number_of(len(events), 'event')} {waits}:")
     table(
-        ("flight", "envelope", "event-id", "rows", "sent", "table", "key"),
+        (
+            "flight",
+            "envelope",
+            "event-id",
+            "rows",
+            "sent",
+            "table",
+            "key",
+            "tries",
+            "last answer",
+        ),
         [tuple(event.values()) for event in events[:_SHOWN]],
     )
     if len(events) > _SHOWN:

@@ -29,7 +29,7 @@ from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context, report_missing
 from eventlog.publisher.delivery import Delivered, FlightResult, deliver
-from eventlog.publisher.flight import Flight, encode, numbered, pack, set_apart, unbuilt
+from eventlog.publisher.flight import Flight, encode, note_try, numbered, pack, set_apart, unbuilt
 from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks, all_wait
@@ -432,15 +432,19 @@ def _fly(
 
 
 def _set_apart(context: Context, state: State) -> None:
-    """Record the halves of envelopes that were parked as envelopes of their own, and commit."""
+    """Record the halves of envelopes that were parked as envelopes of their own, and the tries of
+    events that are alone, and commit.
+    """
     apart = state.suspects.apart
     if not apart:
         return
     for number, before in state.flights.items():
         flight = before
-        for sent_ids in apart:
-            if any(event.sent_id in sent_ids for event in flight.events()):
-                flight = set_apart(flight, sent_ids)
+        for one in apart:
+            if one.is_tried:
+                flight = note_try(flight, next(iter(one.sent_ids)), one.answer)
+            elif any(event.sent_id in one.sent_ids for event in flight.events()):
+                flight = set_apart(flight, one.sent_ids, one.answer)
         if flight is not before:
             line = encode(flight, context.ledger.consumer)
             update_inflight(context.connection, context.log, number, line)

@@ -111,8 +111,10 @@ class Errand(Protocol[E]):
     @property
     def flight(self) -> int: ...
 
-    def is_part(self, envelope: int) -> bool:
-        """Return True if the envelope is a part of one that the receiver has failed for."""
+    def tries(self, envelope: int) -> int | None:
+        """Return the number of recorded tries of an envelope that is a part of one that the
+        receiver has failed for; None for any other envelope.
+        """
         ...
 
     def send(self, envelope: int, events: Sequence[E]) -> Answer:
@@ -432,9 +434,10 @@ def _goes_on_without(
     suspects, options = errand.suspects, errand.options
     if suspects is None or not _is_suspicious(away, errand):
         return False
-    if not errand.is_part(envelope):
+    before = errand.tries(envelope)
+    if before is None:
         return suspects.failed(events, away, options.suspect_after)
-    if why := suspects.tried(events, away, options.max_tries):
+    if why := suspects.tried(events, away, options.max_tries, before):
         _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
         errand.parking.release(events[0].object_id)
         errand.settle(envelope, events, Judged([(Verdict(Level.ERROR, why), events)]))

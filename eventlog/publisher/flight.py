@@ -39,6 +39,9 @@ _CONSUMER: Final = "consumer"
 """The kind of a line of a consumer, which it names (spec/event-log.md 13.1)."""
 
 
+_MOST_CHARACTERS: Final = 300
+"""The most characters of a last answer that a line keeps."""
+
 NO_ORIGINS: Final = Origins({}, {})
 
 
@@ -50,13 +53,22 @@ class FlightInfo(NamedTuple):
     rows: int
 
 
+class Tried(NamedTuple):
+    """The tries of a part of an envelope that the receiver has failed for: their number since it
+    was cut, and the last answer.
+    """
+
+    tries: int = 0
+    answer: str = ""
+
+
 class Flight(NamedTuple):
     """The content of one in-flight line. ``envelopes`` are up to ``batch_size`` events each, which
     make one document, by their numbers from 1. ``first`` is the number of the first event, for
     formats that number events. ``epoch`` is the log's epoch when the line was written
     (spec/event-log.md 7.4). ``last_number`` is the greatest number that an envelope of a flight
-    sent in part has had, 0 before. ``suspects`` are the numbers of envelopes that are parts of one
-    that the receiver has failed for (spec/event-log.md 8.4).
+    sent in part has had, 0 before. ``suspects`` has the tries of envelopes that are parts of one
+    that the receiver has failed for, by their numbers (spec/event-log.md 8.4).
 
     Three fields are not in the line: ``origins`` of its rows, for formats that need them,
     ``current_rows``, the present rows of objects, and ``waiting``, the event-ids of recorded events
@@ -71,7 +83,7 @@ class Flight(NamedTuple):
     epoch: str = ""
     last_number: int = 0
     waiting: frozenset[str] = frozenset()
-    suspects: frozenset[int] = frozenset()
+    suspects: Mapping[int, Tried] = MappingProxyType({})
 
     def events(self) -> Iterator[Outgoing]:
         """Return the events of all envelopes in order."""
@@ -130,7 +142,7 @@ def rest_of(flight: Flight, left: Mapping[int, Sequence[Outgoing]]) -> Flight:
     """
     last_number = max((flight.last_number, *flight.envelopes))
     envelopes: dict[int, Sequence[Outgoing]] = {}
-    suspects: set[int] = set()
+    suspects: dict[int, Tried] = {}
     is_sent_in_part = False
     for number, events in left.items():
         if not events:
@@ -141,15 +153,13 @@ def rest_of(flight: Flight, left: Mapping[int, Sequence[Outgoing]]) -> Flight:
             new_number = last_number = last_number + 1
         envelopes[new_number] = events
         if number in flight.suspects:
-            suspects.add(new_number)
-    return flight._replace(
-        envelopes=envelopes, last_number=last_number, suspects=frozenset(suspects)
-    )
+            suspects[new_number] = flight.suspects[number]
+    return flight._replace(envelopes=envelopes, last_number=last_number, suspects=suspects)
 
 
-def set_apart(flight: Flight, sent_ids: Container[str]) -> Flight:
+def set_apart(flight: Flight, sent_ids: Container[str], answer: str = "") -> Flight:
     """Return a flight in which the halves of these events, by their event-ids in the document, are
-    envelopes of their own. An event that is alone stays one envelope.
+    envelopes of their own, after this last answer. An event that is alone stays one envelope.
 
     The receiver may have applied any of them. An event behind another one of its object gets a new
     event-id, since it is sent apart from that one now (spec/event-log.md 7.4). The halves and all
@@ -157,14 +167,14 @@ def set_apart(flight: Flight, sent_ids: Container[str]) -> Flight:
     """
     last_number = before = max((flight.last_number, *flight.envelopes))
     envelopes: dict[int, Sequence[Outgoing]] = {}
-    suspects: set[int] = set()
+    suspects: dict[int, Tried] = {}
     for number, events in flight.envelopes.items():
         chosen = [event for event in events if event.sent_id in sent_ids]
         rest = [event for event in events if event.sent_id not in sent_ids] if chosen else events
         for half in _halves(_sent_apart(chosen)):
             last_number += 1
             envelopes[last_number] = half
-            suspects.add(last_number)
+            suspects[last_number] = Tried(0, answer[:_MOST_CHARACTERS])
         if not rest:
             continue
         new_number = number
@@ -172,10 +182,20 @@ def set_apart(flight: Flight, sent_ids: Container[str]) -> Flight:
             new_number = last_number = last_number + 1
         envelopes[new_number] = rest
         if number in flight.suspects:
-            suspects.add(new_number)
-    return flight._replace(
-        envelopes=envelopes, last_number=last_number, suspects=frozenset(suspects)
-    )
+            suspects[new_number] = flight.suspects[number]
+    return flight._replace(envelopes=envelopes, last_number=last_number, suspects=suspects)
+
+
+def note_try(flight: Flight, sent_id: str, answer: str) -> Flight:
+    """Return a flight that has one try more of the part with this event."""
+    for number, tried in flight.suspects.items():
+        if any(event.sent_id == sent_id for event in flight.envelopes.get(number, ())):
+            suspects = {
+                **flight.suspects,
+                number: Tried(tried.tries + 1, answer[:_MOST_CHARACTERS]),
+            }
+            return flight._replace(suspects=suspects)
+    return flight
 
 
 def _halves(events: Sequence[Outgoing]) -> list[Sequence[Outgoing]]:
@@ -236,7 +256,7 @@ def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str
     and in a numbered flight the ``place`` of its first event. ``events`` has the exceptions by the
     event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
     ``dropped``, the number of ``sendings``, a ``place`` that does not follow the previous one. An
-    envelope of ``suspects`` has ``"suspect": true``.
+    envelope of ``suspects`` has ``"suspect": {"tries": 2, "answer": "..."}``.
     ``consumer`` is the owner of the line, empty = the publisher. ``is_plain`` says that no event
     has an exception, as in nearly all new flights, and skips the search.
     """
@@ -258,7 +278,7 @@ def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str
         if flight.first:
             envelope["place"] = events[0].place
         if number in flight.suspects:
-            envelope["suspect"] = True
+            envelope["suspect"] = flight.suspects[number]._asdict()
         if not is_plain and (special := _special(events, bool(flight.first), suffix)):
             envelope["events"] = special
         envelopes.append(envelope)
@@ -325,9 +345,11 @@ def decode(number: int, composition: str) -> Flight:
             str(line.get("first", "")),
             epoch=epoch,
             last_number=int(line.get("last_number", 0)),
-            suspects=frozenset(
-                int(envelope["number"]) for envelope in line["envelopes"] if envelope.get("suspect")
-            ),
+            suspects={
+                int(envelope["number"]): Tried(**envelope["suspect"])
+                for envelope in line["envelopes"]
+                if "suspect" in envelope
+            },
         )
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         raise DatabaseError(

@@ -195,28 +195,25 @@ class InflightLine:
             if idle := [event for event in events if event.operation is None]:
                 self._answer_idle(number, idle)
                 events = [event for event in events if event.operation is not None]
-            if self._must_wait(number):
-                assert self.suspects is not None
-                self.suspects.put_off(
-                    [event for event in events if not self.parking.is_waiting(event.object_id)]
-                )
+            if self._puts_off(number, events):
                 continue
             if self._context.output.is_single:
                 yield from ((number, [event]) for event in events)
             elif events:
                 yield number, events
 
-    def is_part(self, envelope: int) -> bool:
-        return envelope in self._whole.suspects
+    def tries(self, envelope: int) -> int | None:
+        tried = self._whole.suspects.get(envelope)
+        return None if tried is None else tried.tries
 
-    def _must_wait(self, envelope: int) -> bool:
-        """Return True if the envelope is a part that may not be tried now."""
-        return (
-            self.is_part(envelope)
-            and self.options.park
-            and self.suspects is not None
-            and not self.suspects.may_try
-        )
+    def _puts_off(self, envelope: int, events: Sequence[Outgoing]) -> bool:
+        """Return True if the envelope is a part that may not be tried now; its objects wait."""
+        tried, suspects = self._whole.suspects.get(envelope), self.suspects
+        if tried is None or suspects is None or suspects.may_try or not self.options.park:
+            return False
+        ready = [event for event in events if not self.parking.is_waiting(event.object_id)]
+        suspects.put_off(ready, *tried)
+        return True
 
     def _rebuilt(self, number: int, build: Callable[[Flight], Flight]) -> Sequence[Outgoing]:
         """Build an envelope of the recorded flight, and return its events of available classes."""

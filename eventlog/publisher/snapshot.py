@@ -352,8 +352,8 @@ class _ChunkErrand:
         """None: each failure of the receiver means that it is away."""
         return
 
-    def is_part(self, envelope: int) -> bool:
-        return False
+    def tries(self, envelope: int) -> None:
+        return
 
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:
         return send_document(self._context, self._sink, self._flight, envelope, events)

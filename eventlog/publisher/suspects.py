@@ -33,6 +33,16 @@ class Sent(Protocol):
     def object_id(self) -> Hashable: ...
 
 
+class Apart(NamedTuple):
+    """The event-ids of a document that the receiver has failed for, and its last answer.
+    ``is_tried`` is True for one event that was tried alone.
+    """
+
+    sent_ids: frozenset[str]
+    answer: str
+    is_tried: bool = False
+
+
 class _Row(NamedTuple):
     """The failures of an event's envelope in a row. ``answers`` is the number of documents answered
     before the first one.
@@ -53,12 +63,13 @@ class _Accused(NamedTuple):
 class Suspects:
     """The suspicious failures of a receiver, and what follows from them.
 
-    ``apart`` has the event-ids of each envelope, or part of one, that has been parked since the
-    last look: the owner of the in-flight lines records its halves as envelopes of their own.
+    ``apart`` are the envelopes, or parts of one, that have been parked since the last look: the
+    owner of the in-flight lines records the halves of each as envelopes of their own, and a try of
+    an event that is alone.
     """
 
     def __init__(self, parking: Parking[Any]) -> None:
-        self.apart: list[frozenset[str]] = []
+        self.apart: list[Apart] = []
         self._parking = parking
         self._failures: dict[str, _Row] = {}  # by the event-id in the document
         self._answers = 0  # the number of documents that were answered
@@ -126,9 +137,10 @@ class Suspects:
             self._park_accused()  # another one was answered since its first failure: it decides
         return True
 
-    def tried(self, events: Sequence[Sent], away: ReceiverAway, max_tries: int) -> str:
+    def tried(self, events: Sequence[Sent], away: ReceiverAway, max_tries: int, before: int) -> str:
         """Note that a part has failed again, and park its objects. Return why its only event is
-        given up, empty if it is not.
+        given up, empty if it is not. ``before`` is the number of earlier tries of the part, of
+        which some may have been before a restart.
 
         Others get as much time as it took before the next part is tried. An event is given up only
         if the receiver has answered another document since the event was parked, or cut out of its
@@ -138,20 +150,21 @@ class Suspects:
         self._has_tried = True
         if len(events) > 1:
             self._park(events, away, 1, self._answers)
-            self.apart.append(frozenset(event.sent_id for event in events))
         else:
             parked = self._parking.get(events[0].object_id)
             answers = None if parked is None else parked.answers
-            tries = 1 if parked is None else parked.alone + 1
+            tries = max(before, 0 if parked is None else parked.alone) + 1
             if 0 < max_tries <= tries and answers is not None and self._answers > answers:
                 return f"given up after {tries} {'try' if tries == 1 else 'tries'} alone: {away}"
             self._park(events, away, 1, self._answers if answers is None else answers, tries)
+        sent = frozenset(event.sent_id for event in events)
+        self.apart.append(Apart(sent, str(away), is_tried=len(events) == 1))
         self._parking.let_suspects_wait()
         return ""
 
-    def put_off(self, events: Sequence[Sent]) -> None:
-        """Let the objects of a part wait that may not be tried yet. A restart has found it, if they
-        are not parked.
+    def put_off(self, events: Sequence[Sent], tries: int, answer: str) -> None:
+        """Let the objects of a part wait that may not be tried yet. A restart has found it after so
+        many tries, if they are not parked.
         """
         found = []
         for event in events:
@@ -161,7 +174,8 @@ class Suspects:
             else:
                 self._parking.put(event.object_id, parked)
         if found:
-            self._park(found, ReceiverAway("not tried since the last start"), 0, self._answers)
+            alone = tries if len(events) == 1 else 0
+            self._park(found, ReceiverAway(answer), 0, self._answers, alone)
 
     # --- the end of a cycle ---
 
@@ -202,7 +216,7 @@ class Suspects:
                 self._put_back(object_id)
             # A single event is the culprit by this answer; of several any of them may be.
             self._park(events, away, failures, self._answers - (len(events) == 1))
-            self.apart.append(sent)
+            self.apart.append(Apart(sent, str(away)))
             self._forget(sent)
         self._accused, self._probe = [], None
 
@@ -218,7 +232,9 @@ class Suspects:
         for event in reversed(events):  # the first event of an object names it
             before = self._parking.get(event.object_id)
             tried = 0 if before is None or before.event_id != event.sent_id else before.attempts
-            parked = Parked(tried + tries, due, str(away), event.sent_id, alone, answers)
+            parked = Parked(
+                max(tried + tries, alone), due, str(away), event.sent_id, alone, answers
+            )
             self._parking.put(event.object_id, parked)
 
     def _set_aside(self, events: Sequence[Sent], reason: str) -> None:

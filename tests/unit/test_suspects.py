@@ -212,6 +212,25 @@ def test_after_max_tries_alone_the_event_is_an_error_with_the_last_answer(
     assert receiver.tried == [["1", "2"]] * 5 + [["2"]] * 3
 
 
+def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2, max_tries=4)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    cycles(fake, state, receiver, 5)
+    for _ in range(3):
+        fake.cycle(state, receiver)
+    tries = len([ids for ids in receiver.tried if ids == ["2"]])
+    state = fake.start()
+    (flight,) = state.flights.values()
+    assert list(flight.suspects.values()) == [(tries, "answers 500")]
+    fake.log([row(5, 4, "idu=5")])
+    for number in range(6, 12):
+        fake.cycle(state, receiver)
+        fake.log([row(number, 4, f"idu={number}")])
+    assert fake.statuses()[2] == "E"
+    # What was answered before the restart proves nothing after it: one try more.
+    assert receiver.tried.count(["2"]) == tries + 2 == 5
+
+
 def test_nothing_is_given_up_while_the_receiver_answers_nobody(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2, max_tries=2)
     receiver, state = Failing(culprits={"1", "2"}), fake.start()

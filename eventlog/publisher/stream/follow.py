@@ -242,8 +242,8 @@ class Run:
         """None: each failure of the receiver means that it is away."""
         return
 
-    def is_part(self, envelope: int) -> bool:
-        return False
+    def tries(self, envelope: int) -> None:
+        return
 
     def send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
         return self._sink.send(self.document(envelope, events))
