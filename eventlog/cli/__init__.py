@@ -53,6 +53,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Repair": {
         "consumers": ("consumers", "Look after those who read the log beside its publisher."),
         "requeue": ("log_rows", "Put rows with status E or F back into the queue."),
+        "skip": ("log_rows", "Give up an event that the receiver fails for."),
         "resync": ("resync", "Write objects into the log once more: repair and first load."),
         "purge": ("log_rows", "Remove processed rows by age."),
     },
@@ -87,7 +88,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy",
         "--abandon", "--as-update", "--rate", "--batch", "--pause", "--resume", "--restart",
         "--strict", "--lock-timeout", "--no-backlog", "--estimate", "--check", "--dry-run",
-        "--force", "--yes",
+        "--force", "--yes", "--why",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
     "Output": ("--sql", "--json"),
@@ -205,6 +206,10 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "requeue": {
         "eventlog requeue --dry-run": "how many rows E and F would wait again",
         "eventlog requeue --ids 1,2,5-9": "these rows",
+    },
+    "skip": {
+        "eventlog skip 4711 --why 'the mailbox is gone'": "its rows get E, and later ones go on",
+        "eventlog skip 4711 --why 'no need' --consumer search": "for this consumer alone",
     },
     "resync": {
         "eventlog resync customer --dry-run": "how many objects would be sent as they are now",

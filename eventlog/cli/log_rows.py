@@ -1,10 +1,12 @@
-"""``eventlog requeue`` and ``purge``: rows put back into the queue, and processed rows removed by
-age, a transaction a batch (spec/event-log.md 11).
+"""``eventlog requeue``, ``skip`` and ``purge``: rows put back into the queue, an event given up,
+and processed rows removed by age, a transaction a batch (spec/event-log.md 11).
 """
 
 from __future__ import annotations
 
+import getpass
 import re
+import socket
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
@@ -34,6 +36,7 @@ from eventlog.core.clock import sleep
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.explain import refused
 from eventlog.publisher.held_rows import sent_ids
+from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import (
     find_log,
     own_user,
@@ -41,6 +44,7 @@ from eventlog.publisher.open_context import (
     publisher_user,
 )
 from eventlog.publisher.purge import purge_batch
+from eventlog.publisher.skipping import skip as skip_event
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
     ConsumerLine,
@@ -253,6 +257,43 @@ def parse_ids(text: str) -> list[tuple[int, int]]:
             )
         ranges.append((int(match[1]), int(match[2] or match[1])))
     return ranges
+
+
+@click.command(cls=Command)
+@click.argument("event_id")
+@click.option(
+    "--why", required=True, metavar="REASON", help="For the error line, beside your name."
+)
+@consumer_option
+@json_option
+@click.pass_obj
+def skip(
+    context: CommandContext, event_id: str, why: str, consumer: str | None, as_json: bool
+) -> None:
+    """Give up the event EVENT_ID, which is parked: the receiver fails for it, or asks for it later.
+
+    Its rows get E, each with an error line that says who gave it up, why, and the receiver's last
+    answer. A publisher that runs takes note when it tries the event the next time; then the later
+    events of the object go on. `eventlog status` shows which events are in flight. `eventlog
+    requeue` puts the rows back.
+
+    With --consumer the consumer must not run.
+    """
+    config = context.config()
+    ledger = ledger_of(consumer or config.of_log.consumer)
+    who = f"given up by hand by {getpass.getuser()} on {socket.gethostname()}"
+    with session(config) as (conn, dialect):
+        log = find_log(conn, dialect, config)
+        if ledger.consumer:
+            consumer_line(conn, log, ledger.consumer)
+            ledger.lock(conn, dialect, log)
+            ledger.recover(conn, dialect, log)
+        skipped = skip_event(conn, dialect, log, ledger, event_id, f"{who}: {why}")
+        conn.commit()
+    if as_json:
+        print_json(skipped._asdict())
+    else:
+        result(f"event {skipped.event_id} is given up: {number_of(skipped.rows, 'row')} of it E")
 
 
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.clock import executor, monotonic
-from eventlog.core.event_ids import raised_at
+from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
@@ -622,6 +622,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     log_rows = {
         row.record_id: row for row in present if row.status.rstrip() in context.ledger.statuses
     }
+    _keep_sendings(context, recorded, present)
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))
     bad = {row.record_id: row for row in checked.bad}
@@ -652,6 +653,19 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
         )
     waiting = frozenset(checked.waiting)
     return Rebuilt(events, decided, bad, log_rows, checked.remarks, waiting, missing)
+
+
+def _keep_sendings(
+    context: Context, recorded: Sequence[Outgoing], present: Iterable[LogRow]
+) -> None:
+    """Keep the next number of events that were given up by hand: if their rows go once more, the
+    receiver may know the last one (spec/event-log.md 7.4).
+    """
+    refused = {row.record_id for row in present if row.status.rstrip() == Status.ERROR}
+    if refused and not context.ledger.consumer:
+        for event in recorded:
+            if (first := record_id_of(event.event_id)) in refused:
+                context.options.events.sendings[first] = event.sendings + 1
 
 
 # --- dry run --------------------------------------------------------------------------------------

@@ -79,12 +79,14 @@ Answered = list[tuple[Verdict, Sequence[E]]]
 class Judged(NamedTuple, Generic[E]):
     """The meaning of an answer. ``retried`` are the events that got retry. ``behind`` are the
     events behind a retry of their own object, with their verdicts; they are sent again, too, under
-    a new event-id.
+    a new event-id. ``given_up`` are events without an answer that are not sent again; the receiver
+    may have applied them.
     """
 
     answered: Answered[E]
     retried: Sequence[E] = ()
     behind: Sequence[tuple[Verdict, E]] = ()
+    given_up: Sequence[tuple[Verdict, E]] = ()
 
 
 class Errand(Protocol[E]):
@@ -440,7 +442,8 @@ def _goes_on_without(
     if why := suspects.tried(events, away, options.max_tries, before):
         _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
         errand.parking.release(events[0].object_id)
-        errand.settle(envelope, events, Judged([(Verdict(Level.ERROR, why), events)]))
+        given_up = [(Verdict(Level.ERROR, why), event) for event in events]
+        errand.settle(envelope, events, Judged([], given_up=given_up))
     return True
 
 

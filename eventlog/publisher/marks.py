@@ -239,6 +239,9 @@ class InflightLine:
 
     def settle(self, envelope: int, events: Sequence[Outgoing], judged: Judged[Outgoing]) -> str:
         self._unmarked += judged.answered
+        for verdict, event in judged.given_up:
+            # What goes once more must not meet an id that the receiver may know.
+            self._unmarked.append((verdict, [event._replace(sendings=event.sendings + 1)]))
         self._left[envelope] = left = _left_of(self._left[envelope], events, judged)
         if not left:
             self._built.pop(envelope, None)
@@ -288,6 +291,7 @@ def _left_of(
     if not judged.retried and not judged.behind and len(events) == len(before):
         return ()
     done = {event.event_id for _, answered in judged.answered for event in answered}
+    done.update(event.event_id for _, event in judged.given_up)
     behind = {event.event_id for _, event in judged.behind}
     return [
         event._replace(steps=None, sendings=event.sendings + (event.event_id in behind))

@@ -1,0 +1,94 @@
+"""An event that is given up by hand: ``eventlog skip`` (spec/event-log.md 8.4)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from publishers import Collecting, configuration, opened, write
+from shared import Run, execute, fetch, url_of
+
+from eventlog.errors import ReceiverAway
+from eventlog.model import Answer, Document
+from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.sql import migrations
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Iterator[sa.Engine]:
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}")
+    execute(engine, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
+    migrations.upgrade(engine, log_table="eventlog")
+    yield engine
+    engine.dispose()
+
+
+def failing(document: Document) -> Answer | None:
+    if any(event.association.startswith("idu=2,") for event in document.events):
+        raise ReceiverAway("answers 500", is_suspicious=True)
+    return None
+
+
+def errors(engine: sa.Engine) -> list[tuple[object, ...]]:
+    return [
+        tuple(row)
+        for row in fetch(engine, "SELECT record_id, code, message, event_id FROM eventlog_error")
+    ]
+
+
+@pytest.mark.parametrize("consumer", [None, "search"])
+def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
+    log: sa.Engine, run: Run, consumer: str | None
+) -> None:
+    named = {} if consumer is None else {"source__consumer": consumer, "source__begin": "first"}
+    config = configuration(
+        log, batch_size=2, allow_loopback="yes", loopback_rows="consume",
+        **({} if consumer is None else {"source__type": "eventlog", **named}),
+    )  # fmt: skip
+    sink = Collecting(failing)
+    of_consumer = () if consumer is None else ("--consumer", consumer)
+
+    def command(*arguments: str) -> tuple[int, str, str]:
+        return run("--database-url", url_of(log), *arguments)
+
+    write(log, 1, 2, 3, 4)
+    at_once = {"retry_initial": 0, "retry_max": 0}
+    with opened(config, **at_once) as context:
+        state = recover(context)
+        for _ in range(10):
+            run_cycle(context, state, sink, lambda: False)
+        assert [one.event_id for one in state.parking.values()] == ["2"]
+        if consumer is None:
+            assert "answers 500" in command("status")[1]
+            # The publisher runs meanwhile.
+            code, out, _ = command("skip", "2", "--why", "the mailbox is gone")
+            assert (code, out) == (0, "event 2 is given up: 1 row of it E\n")
+            run_cycle(context, state, sink, lambda: False)
+            assert not state.parking
+    if consumer is not None:
+        code, out, _ = command("skip", "2", "--why", "the mailbox is gone", *of_consumer, "--json")
+        assert (code, json.loads(out)["rows"]) == (0, 1)
+    ((record_id, code_of_line, message, event_id),) = errors(log)
+    assert (record_id, code_of_line, event_id) == (2, "skipped", "2.2")
+    assert str(message).startswith("given up by hand by ")
+    assert str(message).endswith(": the mailbox is gone; the last answer: answers 500")
+    assert fetch(log, "SELECT count(*) FROM eventlog_inflight") == [(0,)]
+    assert "the mailbox is gone" in command("errors", *of_consumer)[1]
+    # Put back, it is another event for a receiver that may have applied it.
+    sink.on_send = lambda _: None
+    assert command("requeue", *of_consumer)[0] == 0
+    with opened(config, **at_once) as context:
+        state = recover(context)
+        run_cycle(context, state, sink, lambda: False)
+    assert sink.event_ids[-1] == "2.2"
+
+
+def test_only_what_is_in_flight_can_be_given_up(log: sa.Engine, run: Run) -> None:
+    write(log, 1)
+    code, _, error = run("--database-url", url_of(log), "skip", "1", "--why", "no need")
+    assert code == 2
+    assert "no event 1 is in flight" in error
+    assert errors(log) == []
