@@ -59,6 +59,7 @@ from eventlog.publisher.monitor.openmetrics import JobMetrics, PublisherMetrics 
 from eventlog.publisher.observer import QUEUE_CAP, Looked  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
+from eventlog.sql.doctor import TableStorage  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
@@ -177,7 +178,17 @@ def _parameters(name: str, command: click.Command) -> Iterator[str]:
 def _metrics() -> Iterator[str]:
     activity = Activity(Counters(), 1.0, LifeClock(1.0))
     activity.looked(
-        Looked(queue_rows=0, cap=QUEUE_CAP, clock=datetime.now(UTC), behind=0, behind_unit="rows")
+        Looked(
+            queue_rows=0,
+            cap=QUEUE_CAP,
+            clock=datetime.now(UTC),
+            behind=0,
+            behind_unit="rows",
+            tables=[
+                TableStorage(part, part, 0, 0, None, None, 0)
+                for part in ("log", "error", "inflight", "consumer", "epoch", "captured", "resync")
+            ],
+        )
     )
     activity.compared(())
     labels = {"log": "", "sink": ""}

@@ -37,13 +37,22 @@ from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.observer import SnapshotProgress
+from eventlog.publisher.observer import Looked, SnapshotProgress
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.doctor import Finding, Limits, OpenTransaction, age, ask, oldest_writer
+from eventlog.sql.doctor import (
+    Finding,
+    HeldSnapshot,
+    Limits,
+    OpenTransaction,
+    TableStorage,
+    age,
+    ask,
+    oldest_writer,
+)
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import count_by_status
 
@@ -122,6 +131,8 @@ def publishing_status(
     writer = oldest_writer(
         ask(conn, dialect, "transactions", OpenTransaction, log, limit=_MOST_TRANSACTIONS)
     )
+    snapshots = ask(conn, dialect, "snapshots", HeldSnapshot, log, limit=1)
+    looked = Looked(tables=ask(conn, dialect, "storage", TableStorage, log))
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": ledger.runs(conn, dialect, log),
@@ -130,6 +141,10 @@ def publishing_status(
         "consumers": [one.as_data() for one in consumers],
         "oldest_writer_seconds": None if writer is None else writer.seconds,
         "oldest_writer": None if writer is None else writer.who,
+        "oldest_snapshot_seconds": snapshots[0].seconds if snapshots else None,
+        "oldest_snapshot": snapshots[0].who if snapshots else None,
+        "dead_rows": dict(looked.dead_rows) or None,
+        "table_bytes": dict(looked.table_bytes) or None,
     }
     for own in consumers:
         if own.name == consumer:

@@ -406,6 +406,8 @@ def look(context: Context, state: State) -> None:
     transactions = doctor.ask(
         conn, dialect, "transactions", doctor.OpenTransaction, log, limit=_MOST_TRANSACTIONS
     )
+    snapshots = doctor.ask(conn, dialect, "snapshots", doctor.HeldSnapshot, log, limit=1)
+    tables = doctor.ask(conn, dialect, "storage", doctor.TableStorage, log)
     oldest_flight = None
     if state.flights:
         (oldest_flight,) = doctor.ask(
@@ -428,6 +430,8 @@ def look(context: Context, state: State) -> None:
             queue,
             oldest_writer_seconds=None if writer is None else writer.seconds,
             oldest_writer=None if writer is None else writer.who,
+            oldest_snapshot=snapshots[0] if snapshots else None,
+            tables=tables,
             oldest_flight_seconds=oldest_flight,
             parked=parked,
             flights=flights,

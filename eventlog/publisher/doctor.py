@@ -275,6 +275,10 @@ def _post_poll(case: Case) -> Iterator[Finding]:
         yield doctor.error("post_poll", text, "take it out", *SAFE_WAYS)
 
 
+def _snapshots(case: Case) -> list[doctor.HeldSnapshot]:
+    return case.ask("snapshots", doctor.HeldSnapshot, limit=case.limits.shown)
+
+
 def _wake(case: Case) -> Iterator[Finding]:
     wake, settings = case.dialect.wake, case.config.publisher
     if wake is not None and settings.notify:
@@ -640,8 +644,9 @@ LOG_CHECKS: Final[Checks] = {
         case.log.column("record_id"),
         must_be_known="concurrent_writers" in case.dialect.capabilities,
     ),
+    "old snapshots": lambda case: doctor.judge_snapshots(_snapshots(case), case.limits),
     "dead rows": lambda case: findings.judge_storage(
-        case.ask("storage", doctor.row), case.log_name, case.limits
+        case.ask("storage", doctor.TableStorage), _snapshots(case), case.limits
     ),
     "the post-poll statements": _post_poll,
     "the notification of changes": _wake,

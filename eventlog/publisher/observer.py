@@ -18,6 +18,7 @@ from eventlog.model import Answer, Document
 from eventlog.publisher.flight import FlightInfo
 from eventlog.publisher.ledger import LETTERS, Ledger
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.doctor import HeldSnapshot, TableStorage
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 
@@ -115,6 +116,8 @@ class Looked:
     of the look. ``behind`` is the number of ``behind_unit``s in a followed source behind its
     position, None for a log or if it is unknown. ``ranges`` is the number of ranges in a consumer's
     set. ``snapshot`` is the progress of its first load, None = it has none, or none any more.
+    ``oldest_snapshot`` is what keeps dead rows of the log from being removed, None if there is
+    nothing or it is unknown; ``tables`` are the log and its companions, empty if it is unknown.
     """
 
     queue_rows: int | None = None
@@ -131,6 +134,18 @@ class Looked:
     behind: int | None = None
     behind_unit: str | None = None
     oldest_writer: str | None = None
+    oldest_snapshot: HeldSnapshot | None = None
+    tables: Sequence[TableStorage] = ()
+
+    @property
+    def dead_rows(self) -> Mapping[str, int]:
+        """The dead rows by part of the log, as far as they are known."""
+        return {table.part: table.dead for table in self.tables if table.dead is not None}
+
+    @property
+    def table_bytes(self) -> Mapping[str, int]:
+        """The bytes on disk by part of the log, with indexes."""
+        return {table.part: table.bytes for table in self.tables}
 
 
 def look_at_queue(

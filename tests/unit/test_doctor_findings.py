@@ -9,13 +9,15 @@ from samples import CATALOG
 
 from eventlog.core.checks import BadRow
 from eventlog.sql.doctor import (
-    Answer,
     Finding,
+    HeldSnapshot,
     Limits,
     LogTrigger,
     Numbering,
     OpenTransaction,
+    TableStorage,
     judge_clock,
+    judge_snapshots,
     judge_transactions,
 )
 from eventlog.sql.doctor.findings import (
@@ -87,18 +89,60 @@ def test_a_numbering_that_nobody_knows_is_told_where_several_write(
 @pytest.mark.parametrize(
     ("facts", "codes"),
     [
-        ([], []),
-        ([(1000, 90_000, None, True)], []),
-        ([(10_000_000, 100_000, None, True)], []),  # a hundredth of it
-        ([(100_000, 100_000, "2024-01-01 00:00", True)], ["dead_rows"]),
-        ([(0, 0, None, False)], ["autovacuum_off"]),
-        ([(100, 1_000_000, None, False)], ["autovacuum_off", "dead_rows"]),
+        (("log", "l", 1000, 90_000, None, True, 1), []),
+        (("log", "l", 10_000_000, 100_000, None, True, 1), []),  # a hundredth of it
+        (("log", "l", 100_000, 100_000, "2024-01-01 00:00", True, 1), ["dead_rows"]),
+        (("log", "l", 0, 0, None, False, 1), ["autovacuum_off"]),
+        (("log", "l", 100, 1_000_000, None, False, 1), ["autovacuum_off", "dead_rows"]),
+        (("log", "l", None, None, None, None, 1), []),  # the database tells its size alone
+        (("inflight", "l_inflight", 1, 19_999, None, True, 1), []),
+        (("inflight", "l_inflight", 1, 20_000, None, True, 1), ["dead_rows"]),
     ],
 )
 def test_dead_rows_count_when_they_are_many_beside_the_live_ones(
-    facts: Answer, codes: list[str]
+    facts: tuple[Any, ...], codes: list[str]
 ) -> None:
-    assert [one.code for one in judge_storage(facts, "hr.eventlog", LIMITS)] == codes
+    assert [one.code for one in judge_storage([TableStorage(*facts)], [], LIMITS)] == codes
+
+
+def snapshot(**facts: Any) -> HeldSnapshot:
+    usual = {"kind": "session", "name": None, "pid": 7, "user": "app", "application": "pg_dump",
+             "address": "10.0.0.9", "state": "active", "seconds": 7200.0, "transactions": 50_000,
+             "xmin": "812", "mend": "SELECT pg_terminate_backend(7)"}  # fmt: skip
+    return HeldSnapshot(**{**usual, **facts})
+
+
+@pytest.mark.parametrize(
+    ("facts", "part"),
+    [
+        ({}, "session 7 of app (pg_dump) at 10.0.0.9, active, holds a snapshot 2 hours old: dead "
+             "rows that 50,000 transactions"),
+        ({"seconds": 3599.0}, None),
+        ({"transactions": 999}, None),  # it moves, or nothing is written
+        ({"seconds": None}, None),
+        ({"seconds": None, "transactions": 1_000_000}, "a snapshot of unknown age"),
+        ({"kind": "prepared", "name": "it's"}, "prepared transaction \"it's\", holds"),
+        ({"kind": "standby", "pid": 9}, "a standby's query, by session 9"),
+        (
+            {"kind": "slot", "name": "copy", "pid": None, "address": None, "seconds": None,
+             "transactions": 1_000_000},
+            "replication slot 'copy', which nobody reads, holds",
+        ),
+    ],
+)  # fmt: skip
+def test_a_snapshot_that_holds_back_dead_rows_is_told_from_an_hour_on(
+    facts: dict[str, Any], part: str | None
+) -> None:
+    found = list(judge_snapshots([snapshot(**facts)], LIMITS))
+    assert [one.code for one in found] == ([] if part is None else ["old_snapshot"])
+    assert part is None or part in found[0].text
+
+
+def test_dead_rows_name_the_snapshot_that_keeps_them_and_end_it_first() -> None:
+    log = TableStorage("log", "l", 0, 1_000_000, None, True, 1)
+    (found,) = judge_storage([log], [snapshot()], LIMITS)
+    assert found.text.endswith("at 10.0.0.9 keeps them from being removed")
+    assert found.mend == ("SELECT pg_terminate_backend(7)", "VACUUM (ANALYZE) l")
 
 
 @pytest.mark.parametrize(
@@ -112,10 +156,7 @@ def test_dead_rows_count_when_they_are_many_beside_the_live_ones(
         ),
         ({"seconds": 300.0, "wrote_log": False}, "rows that it may write to the log"),
         ({"seconds": 300.0, "writes": False, "wrote_log": False}, None),
-        (
-            {"seconds": 9000.0, "writes": False, "wrote_log": False},
-            "no dead row of the log can be removed",
-        ),
+        ({"seconds": 9000.0, "writes": False, "wrote_log": False}, None),
         ({"seconds": None}, "its age is not shown to this user"),
         ({"seconds": None, "wrote_log": False}, None),
     ],

@@ -36,6 +36,7 @@ from eventlog.publisher.observer import (
     _Several,
     join_observers,
 )
+from eventlog.sql.doctor import HeldSnapshot, TableStorage
 
 
 @dataclass
@@ -319,6 +320,53 @@ def test_a_scrape_is_in_the_format_that_is_asked_for(
     assert headers["content-type"].startswith(media_type)
     assert body.endswith("# EOF\n") is (media_type == "application/openmetrics-text")
     assert "eventlog_rows_read_total" in body
+
+
+HELD = HeldSnapshot(
+    "session",
+    None,
+    7,
+    "app",
+    "report",
+    None,
+    None,
+    None,
+    12,
+    "801",
+    "SELECT pg_terminate_backend(7)",
+)
+
+
+def test_a_snapshot_whose_age_the_database_hides_is_as_old_as_the_first_look_that_saw_it(
+    activity: Activity, clock: Clock
+) -> None:
+    name = ("eventlog_oldest_snapshot_seconds",)
+    activity.looked(Looked(oldest_snapshot=HELD))
+    clock.now += 30
+    activity.looked(Looked(oldest_snapshot=HELD._replace(transactions=99)))
+    assert scrape(activity)[name] == 30
+    activity.looked(Looked(oldest_snapshot=HELD._replace(xmin="802")))
+    assert scrape(activity)[name] == 0
+    activity.looked(Looked(oldest_snapshot=HELD._replace(seconds=5.0)))
+    assert scrape(activity)[name] == 5
+    activity.looked(Looked())
+    assert scrape(activity)[name] == 0
+
+
+def test_the_size_of_the_log_is_told_by_table_where_the_database_tells_it(
+    activity: Activity,
+) -> None:
+    activity.looked(Looked())
+    assert not [name for name, *_ in scrape(activity) if "_table_" in name]
+    log = TableStorage("log", "hr.eventlog", 10, 5, None, True, 8192)
+    unknown = TableStorage("error", "hr.eventlog_error", None, None, None, None, 0)
+    activity.looked(Looked(tables=[log, unknown]))
+    values = scrape(activity)
+    assert values["eventlog_table_bytes", "log"] == 8192
+    assert values["eventlog_table_bytes", "error"] == 0
+    assert {key: number for key, number in values.items() if "dead" in key[0]} == {
+        ("eventlog_table_dead_rows", "log"): 5
+    }
 
 
 def test_before_the_first_look_the_queue_is_not_told(activity: Activity) -> None:

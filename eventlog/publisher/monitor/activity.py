@@ -215,6 +215,7 @@ class Activity(Monitored, Observer):
         self.back_offs: Mapping[str, int] = {who.value: 0 for who in WaitFor}
         self.looked_at: Looked | None = None
         self.looked_time: float | None = None
+        self._snapshot_seen: tuple[tuple[object, ...], float] = ((), 0.0)
         self.flights: Mapping[int, tuple[FlightInfo, float]] = {}
         """The flights and the times when each was first seen. The mapping is replaced as a whole,
         since the server reads it at the same time.
@@ -363,6 +364,10 @@ class Activity(Monitored, Observer):
             )
             for flight in looked.flights
         }
+        if (held := looked.oldest_snapshot) is not None:
+            seen = (held.kind, held.name, held.pid, held.xmin)
+            if seen != self._snapshot_seen[0]:
+                self._snapshot_seen = seen, now
         self.looked_at, self.looked_time = looked, now
 
     # --- answers to the server ---
@@ -381,6 +386,19 @@ class Activity(Monitored, Observer):
             since <= looked_time for _, since in self.flights.values()
         )
         return looked.oldest_seconds + (self.clock() - looked_time if is_held else 0.0)
+
+    @property
+    def oldest_snapshot_seconds(self) -> float | None:
+        """The age of the oldest snapshot that holds back dead rows, at the last look; None if it
+        saw none.
+
+        Where the database tells no age, it is the time from the first look that saw the snapshot.
+        """
+        looked, looked_time = self.looked_at, self.looked_time
+        if looked is None or looked.oldest_snapshot is None or looked_time is None:
+            return None
+        seconds = looked.oldest_snapshot.seconds
+        return looked_time - self._snapshot_seen[1] if seconds is None else seconds
 
     def add_sample(self) -> None:
         with self._lock:

@@ -115,6 +115,16 @@ def _gauge(name: str, text: str, labels: _Labels, number: float) -> Metric:
     return family
 
 
+def _gauges_by(
+    name: str, text: str, labels: _Labels, label: str, numbers: Mapping[str, float]
+) -> Metric:
+    """Return a gauge with one more label, by the values of that label."""
+    family = GaugeMetricFamily(name, text, labels=[*labels, label], unit=_unit_of(name))
+    for value, number in numbers.items():
+        family.add_metric([*labels.values(), value], number)
+    return family
+
+
 def _state(
     name: str, text: str, labels: _Labels, label: str, states: Iterable[str], now: str
 ) -> Metric:
@@ -128,7 +138,7 @@ def _state(
 def _unit_of(name: str) -> str:
     """Return the unit at the end of a metric's name, empty if it has none."""
     last = name.rpartition("_")[2]
-    return last if last in ("seconds", "ratio") else ""
+    return last if last in ("seconds", "ratio", "bytes") else ""
 
 
 class PublisherMetrics(Collector):
@@ -157,6 +167,21 @@ class PublisherMetrics(Collector):
         yield _counter("eventlog_reconnects", text, labels, activity.reconnects)
         for name, text, number in self._gauges():
             yield _gauge(name, text, labels, number)
+        if activity.looked_at is not None:
+            for name, text, numbers in (
+                (
+                    "eventlog_table_bytes",
+                    "Bytes of the log and of its companions on disk, with indexes.",
+                    activity.looked_at.table_bytes,
+                ),
+                (
+                    "eventlog_table_dead_rows",
+                    "Dead rows of the log and of its companions, by the database's statistics.",
+                    activity.looked_at.dead_rows,
+                ),
+            ):
+                if numbers:
+                    yield _gauges_by(name, text, labels, "table", numbers)
         yield _state(
             "eventlog_state",
             "1 for what the publisher does now.",
@@ -238,6 +263,12 @@ class PublisherMetrics(Collector):
             "eventlog_oldest_writer_seconds",
             "Age of the oldest open transaction that has written the log; 0 if there is none.",
             looked.oldest_writer_seconds or 0.0,
+        )
+        yield (
+            "eventlog_oldest_snapshot_seconds",
+            "Age of the oldest snapshot that keeps dead rows of the log from being removed; "
+            "0 if there is none.",
+            activity.oldest_snapshot_seconds or 0.0,
         )
 
     def _histogram(self, name: str, text: str, histogram: Histogram) -> Metric:

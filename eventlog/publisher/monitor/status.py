@@ -36,7 +36,8 @@ EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(
     (
         "log", "sink", "format", "started_at", "publisher_runs", "state", "is_ready", "is_alive",
         "progress_seconds", "patience_seconds", "rows", "queue_rows", "queue_cap", "oldest_seconds",
-        "oldest_writer_seconds", "oldest_writer", "looked_seconds_ago", "counters", "back_offs",
+        "oldest_writer_seconds", "oldest_writer", "oldest_snapshot_seconds", "oldest_snapshot",
+        "dead_rows", "table_bytes", "looked_seconds_ago", "counters", "back_offs",
         "reconnects", "parked_objects", "parked", "flights", "sent", "in_flight", "drift", "job",
         "backlog", "consumers", "ranges", "snapshot", "behind", "behind_unit",
     )
@@ -132,6 +133,10 @@ def process_status(
         oldest_seconds=activity.oldest_seconds,
         oldest_writer_seconds=looked.oldest_writer_seconds,
         oldest_writer=looked.oldest_writer,
+        oldest_snapshot_seconds=activity.oldest_snapshot_seconds,
+        oldest_snapshot=None if looked.oldest_snapshot is None else looked.oldest_snapshot.who,
+        dead_rows=dict(looked.dead_rows) or None,
+        table_bytes=dict(looked.table_bytes) or None,
         ranges=looked.ranges,
         snapshot=None if looked.snapshot is None else looked.snapshot.as_data(),
         behind=looked.behind,

@@ -65,9 +65,11 @@ class Limits:
     ``sample`` is the number of the log's newest rows that are read, ``rows`` the number of the
     first rows N for each question, ``statement`` the seconds of one statement, ``shown`` the number
     of examples in one finding. In seconds: ``clock`` between database and machine, ``event_time``
-    ahead of the database, ``writing`` and ``reading`` of an open transaction, ``in_flight`` of an
-    in-flight line while a publisher runs. ``dead`` is the number of dead rows of the log, if they
-    are also ``dead_share`` of the live ones.
+    ahead of the database, ``writing`` of an open transaction, ``snapshot`` of what holds back dead
+    rows, ``in_flight`` of an in-flight line while a publisher runs. A snapshot counts once
+    ``held`` transactions have ended since, one of unknown age once ``held_unknown`` have. ``dead``
+    is the number of dead rows of the log, if they are also ``dead_share`` of the live ones, and
+    ``dead_beside`` that of a companion.
     """
 
     sample: int = 100_000
@@ -77,10 +79,13 @@ class Limits:
     clock: float = 2.0
     event_time: float = 60.0
     writing: float = 60.0
-    reading: float = 3600.0
+    snapshot: float = 3600.0
+    held: int = 1_000
+    held_unknown: int = 1_000_000
     in_flight: float = 600.0
     dead: int = 100_000
     dead_share: float = 0.2
+    dead_beside: int = 20_000
 
 
 def age(seconds: float) -> str:
@@ -142,8 +147,65 @@ class OpenTransaction(NamedTuple):
         """Whose it is, for people."""
         if self.prepared is not None:
             return f"prepared transaction {self.prepared!r}"
-        application = f" ({self.application})" if self.application else ""
-        return f"session {self.pid} of {self.user or 'another user'}{application}"
+        return _session(self.pid, self.user, self.application)
+
+
+def _session(pid: int | None, user: str | None, application: str | None) -> str:
+    """Name a session, for people."""
+    in_brackets = f" ({application})" if application else ""
+    return f"session {pid} of {user or 'another user'}{in_brackets}"
+
+
+class HeldSnapshot(NamedTuple):
+    """A snapshot that keeps dead rows of the log from being removed (spec/event-log.md 11).
+
+    ``kind`` is ``session``, ``prepared``, ``slot`` or ``standby``; ``name`` is that of a prepared
+    transaction or a slot. The session is the one that has the snapshot, or that reads the slot, as
+    far as this role may see it. ``seconds`` is the age of its transaction, None if it is unknown.
+    ``transactions`` is the number of transactions since, whose dead rows stay; ``xmin`` is a
+    text that changes when the snapshot does. ``mend`` ends it.
+    """
+
+    kind: str
+    name: str | None
+    pid: int | None
+    user: str | None
+    application: str | None
+    address: str | None
+    state: str | None
+    seconds: float | None
+    transactions: int
+    xmin: str
+    mend: str
+
+    @property
+    def who(self) -> str:
+        """Whose it is, for people."""
+        if self.kind == "prepared":
+            return f"prepared transaction {self.name!r}"
+        session = _session(self.pid, self.user, self.application)
+        if self.address is not None:
+            session = f"{session} at {self.address}"
+        if self.kind == "slot":
+            reader = "which nobody reads" if self.pid is None else f"read by {session}"
+            return f"replication slot {self.name!r}, {reader}"
+        return f"a standby's query, by {session}" if self.kind == "standby" else session
+
+
+class TableStorage(NamedTuple):
+    """A table of the log. ``part`` is ``log`` or the ending of a companion's name; ``name`` is SQL.
+
+    ``live`` and ``dead`` are rows by the database's statistics, ``vacuumed`` is when dead ones were
+    last removed; None where the database does not tell. ``bytes`` are those on disk, with indexes.
+    """
+
+    part: str
+    name: str
+    live: int | None
+    dead: int | None
+    vacuumed: str | None
+    autovacuum: bool | None
+    bytes: int
 
 
 def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | None:
@@ -245,6 +307,12 @@ def _values(dialect: Dialect, log: LogTable) -> dict[str, object]:
         "log_schema": log.schema,
         "log_name": log.name,
         "record_id_column": log.column("record_id"),
+        "error": dialect.qualified(log.schema, log.error_table),
+        "inflight": dialect.qualified(log.schema, log.inflight_table),
+        "consumer": dialect.qualified(log.schema, log.consumer_table),
+        "epoch": dialect.qualified(log.schema, log.epoch_table),
+        "captured": dialect.qualified(log.schema, log.captured_table),
+        "resync": dialect.qualified(log.schema, log.resync_table),
         "numbers": None if log.sequence is None else dialect.qualified(*log.sequence),
         "marker": f" log {sql_name}",  # the end of the comments in our triggers
     }
@@ -350,9 +418,7 @@ def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding
 def judge_transactions(
     transactions: Iterable[OpenTransaction], limits: Limits
 ) -> Iterator[Finding]:
-    """Judge old transactions: the rows of a writing one are invisible, and dead rows behind a
-    snapshot cannot be removed.
-    """
+    """Judge old transactions that write: their rows are invisible."""
     for transaction in transactions:
         seconds, who = transaction.seconds, transaction.who
         if transaction.prepared is not None:
@@ -370,13 +436,27 @@ def judge_transactions(
             continue
         if transaction.writes and seconds >= limits.writing:
             rows = "rows that it has written" if transaction.wrote_log else "rows that it may write"
-            effect = f"{rows} to the log are not published before it commits"
-        elif seconds >= limits.reading:
-            effect = "until it ends no dead row of the log can be removed"
-        else:
+            yield warning(
+                "open_transaction",
+                f"{who} has a transaction open for {age(seconds)}{state}: {rows} to the log are "
+                "not published before it commits",
+                end,
+            )
+
+
+def judge_snapshots(snapshots: Iterable[HeldSnapshot], limits: Limits) -> Iterator[Finding]:
+    """Judge what keeps dead rows from being removed: reading the log gets slower meanwhile."""
+    for one in snapshots:
+        bounds = (
+            (0.0, limits.held_unknown) if one.seconds is None else (limits.snapshot, limits.held)
+        )
+        if (one.seconds or 0.0) < bounds[0] or one.transactions < bounds[1]:
             continue
+        since = "of unknown age" if one.seconds is None else f"{age(one.seconds)} old"
+        state = f", {one.state}" if one.kind == "session" and one.state else ""
         yield warning(
-            "open_transaction",
-            f"{who} has a transaction open for {age(seconds)}{state}: {effect}",
-            end,
+            "old_snapshot",
+            f"{one.who}{state}, holds a snapshot {since}: dead rows that {one.transactions:,} "
+            "transactions have left in the log and in other tables since then cannot be removed",
+            one.mend,
         )

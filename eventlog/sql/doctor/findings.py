@@ -16,9 +16,11 @@ from eventlog.model import EventType, Status
 from eventlog.sql.doctor import (
     Answer,
     Finding,
+    HeldSnapshot,
     Limits,
     LogTrigger,
     Numbering,
+    TableStorage,
     age,
     error,
     info,
@@ -156,23 +158,37 @@ def judge_numberings(
             )
 
 
-def judge_storage(storages: Answer, log: str, limits: Limits) -> Iterator[Finding]:
-    """Judge the dead rows of the log by the database's own statistics. ``log`` is its SQL name."""
-    for live, dead, vacuumed, has_autovacuum in storages:
-        if not has_autovacuum:
+def judge_storage(
+    tables: Iterable[TableStorage], snapshots: Sequence[HeldSnapshot], limits: Limits
+) -> Iterator[Finding]:
+    """Judge the dead rows of the log and of its companions by the database's own statistics.
+
+    ``snapshots`` are what may keep them from being removed, the oldest first.
+    """
+    for part, name, live, dead, vacuumed, has_autovacuum, _ in tables:
+        is_log = part == "log"
+        if is_log and has_autovacuum is False:
             yield warning(
                 "autovacuum_off",
                 "autovacuum is off for the log: every mark leaves a dead row behind, and the log "
                 "slows down without end",
-                f"ALTER TABLE {log} SET (autovacuum_enabled = true)",
+                f"ALTER TABLE {name} SET (autovacuum_enabled = true)",
             )
-        if dead >= limits.dead and dead >= limits.dead_share * live:
+        live, dead = live or 0, dead or 0
+        bound = max(limits.dead, limits.dead_share * live) if is_log else limits.dead_beside
+        if dead >= bound:
             last = f"last vacuumed {vacuumed}" if vacuumed else "never vacuumed"
+            slow = "windows are read slowly" if is_log else "each cycle of a publisher is slow"
+            holders = (
+                snapshots[:1] if snapshots and snapshots[0].transactions >= limits.held else ()
+            )
+            held = "".join(f"; {one.who} keeps them from being removed" for one in holders)
             yield warning(
                 "dead_rows",
-                f"the log has {dead:,} dead rows beside {live:,} live ones ({last}): "
-                "windows are read slowly",
-                f"VACUUM (ANALYZE) {log}",
+                f"{'the log' if is_log else name} has {dead:,} dead rows beside {live:,} live ones "
+                f"({last}): {slow}{held}",
+                *(one.mend for one in holders),
+                f"VACUUM (ANALYZE) {name}",
             )
 
 

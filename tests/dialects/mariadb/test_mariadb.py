@@ -19,6 +19,7 @@ from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.dialects.mariadb.session import refuse_server
 from eventlog.sql.dialects.mariadb.triggers import MariaDBTriggers
+from eventlog.sql.doctor import HeldSnapshot, TableStorage, ask
 
 KEY = "k=1"
 
@@ -482,3 +483,35 @@ def test_triggers_that_were_applied_by_half_are_completed_by_the_next_run(
         mariadb.logged("INSERT INTO t VALUES (1, 1)", "INSERT INTO u VALUES (1, 1)")
         == [(1, KEY, "v", None, "1")] * 2
     )
+
+
+# --- what holds old versions of rows back ---------------------------------------------------------
+
+
+def test_the_oldest_reader_is_told_to_who_has_the_right_and_the_size_of_the_log_to_everybody(
+    mariadb: Platform, mariadb_server_: mariadb_server.Server
+) -> None:
+    mariadb.run("CREATE TABLE t (k int PRIMARY KEY)")
+
+    def told() -> tuple[list[HeldSnapshot], list[TableStorage]]:
+        with mariadb.session() as (conn, log):
+            return (
+                ask(conn, mariadb.dialect, "snapshots", HeldSnapshot, log, limit=5),
+                ask(conn, mariadb.dialect, "storage", TableStorage, log),
+            )
+
+    with mariadb.engine.connect() as reader:
+        reader.exec_driver_sql("SELECT * FROM t")
+        pid = reader.exec_driver_sql("SELECT CONNECTION_ID()").scalar_one()
+        held, tables = told()
+        assert held == []
+        assert {"log", "error", "inflight"} <= {table.part for table in tables if table.bytes > 0}
+        mariadb_server_.run("GRANT PROCESS ON *.* TO app@localhost")
+        try:
+            mariadb.ours.dispose()
+            (one,) = told()[0]
+        finally:
+            mariadb_server_.run("REVOKE PROCESS ON *.* FROM app@localhost")
+        assert (one.pid, one.user, one.state, one.mend) == (pid, "app", "sleep", f"KILL {pid}")
+        assert (one.seconds or 0) >= 0
+        assert one.transactions >= 0

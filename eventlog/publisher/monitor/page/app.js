@@ -17,6 +17,10 @@ const charts = [];
 
 // --- numbers and times for people ---
 
+function sum(numbers) {
+  return Object.values(numbers).reduce((total, each) => total + each, 0);
+}
+
 function count(value) {
   if (value === null || value === undefined) return "–";
   if (Math.abs(value) >= 10000) return Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 }).format(value);
@@ -202,6 +206,9 @@ function showStatus(status) {
   const failed = done.rows_error + done.rows_fatal + done.rows_bad + done.answers_error + done.answers_fatal;
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
   if (status.oldest_writer_seconds !== null) tiles.push([`oldest open writer${status.oldest_writer ? `, ${status.oldest_writer}` : ""}`, seconds(status.oldest_writer_seconds)]);
+  if (status.oldest_snapshot !== null) tiles.push([`oldest snapshot, ${status.oldest_snapshot}`, seconds(status.oldest_snapshot_seconds)]);
+  if (status.dead_rows !== null) tiles.push(["dead rows of the log and its companions", count(sum(status.dead_rows))]);
+  if (status.table_bytes !== null) tiles.push(["bytes of the log and its companions", count(sum(status.table_bytes))]);
   if (isConsumer) tiles.push(["ranges in the consumer's set", count(status.ranges)]);
   if (status.snapshot !== null && status.snapshot.class !== null)
     tiles.push([`objects of ${status.snapshot.class} read, of about ${count(status.snapshot.expected)}`, count(status.snapshot.objects)]);

@@ -61,3 +61,21 @@ SELECT TIMESTAMPDIFF(MICROSECOND, started, UTC_TIMESTAMP(6)) / 1000000 FROM {inf
 
 -- name: tables
 SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE();
+
+-- name: readers
+-- The open transactions of other sessions that may have a read view, the oldest first.
+SELECT t.trx_mysql_thread_id, p.user, NULL, p.host, LOWER(p.command),
+       TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), CAST(t.trx_started AS CHAR)
+FROM information_schema.innodb_trx AS t
+LEFT JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
+WHERE t.trx_mysql_thread_id NOT IN (0, CONNECTION_ID())
+  AND (t.trx_isolation_level IN ('REPEATABLE READ', 'SERIALIZABLE') OR t.trx_query IS NOT NULL)
+ORDER BY t.trx_started LIMIT :limit;
+
+-- name: history
+-- The transactions whose old versions of rows wait for the purge.
+SHOW GLOBAL STATUS LIKE 'Innodb_history_list_length';
+
+-- name: size
+SELECT t.data_length + t.index_length FROM information_schema.tables AS t
+WHERE t.table_schema = DATABASE() AND t.table_name = :table;

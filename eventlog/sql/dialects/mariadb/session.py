@@ -369,6 +369,41 @@ def _indexes(conn: Connection, log: LogTable) -> Answer:
     return [(name, True, column, None) for name, column in rows]
 
 
+def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[object]]:
+    """Yield the open transactions that may keep old versions of rows from being purged, the oldest
+    first; nothing if this user lacks the right PROCESS.
+
+    The server does not tell who has a read view: it is a transaction of REPEATABLE READ, or one
+    that reads now. Each has the length of the history list, which is the server's.
+    """
+    if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
+        return
+    (history,) = fetch(conn, _SQL["history"], {}) or ((None, 0),)
+    for pid, user, program, host, state, seconds, started in fetch(
+        conn, bindable(_SQL["readers"]).replace(":limit", "%(limit)s"), {"limit": limit}
+    ):
+        session = "session", None, pid, user, program, host, state, seconds
+        yield *session, int(history[1]), started, f"KILL {pid}"
+
+
+def _storage(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
+    """Yield the tables of a log. InnoDB tells no dead rows of a table."""
+    parts = {
+        log.name: "log",
+        log.error_table: "error",
+        log.inflight_table: "inflight",
+        log.consumer_table: "consumer",
+        log.epoch_table: "epoch",
+        log.captured_table: "captured",
+        log.resync_table: "resync",
+    }
+    for name, part in parts.items():
+        for (size,) in fetch(
+            conn, bindable(_SQL["size"]).replace(":table", "%(table)s"), {"table": name}
+        ):
+            yield part, quote_identifier(name), None, None, None, None, size or 0
+
+
 def has_log(conn: Connection, log: str) -> bool:
     """Return True if the log that the text of a trigger names exists."""
     return log in {
@@ -407,6 +442,8 @@ def sees_triggers(conn: Connection, schema: str) -> bool:
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
     "numberings": _numberings,
     "indexes": _indexes,
+    "snapshots": _snapshots,
+    "storage": _storage,
     "unreadable": _unreadable,
     "rights_to_apply": _rights_to_apply,
 }

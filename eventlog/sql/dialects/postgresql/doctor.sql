@@ -114,15 +114,56 @@ FROM pg_catalog.pg_prepared_xacts p
 WHERE p.database = current_database()
 ORDER BY seconds DESC NULLS LAST LIMIT :limit;
 
+-- name: snapshots
+-- What keeps dead rows of this database from being removed, the oldest first: a session's snapshot or transaction, a
+-- prepared transaction, the feedback of a standby, by a replication slot or without one. A slot's catalog_xmin holds
+-- back the catalogue alone. VACUUM and logical decoding hold nothing back by their sessions. Without pg_read_all_stats
+-- the start and the address of another user's session are NULL, its snapshot is seen.
+SELECT h.kind, h.name, h.pid, h."user", h.application, h.address, h.state, h.seconds::float8 AS seconds,
+       h.transactions, h.xmin, h.mend
+FROM (
+    SELECT CASE WHEN w.pid IS NULL THEN 'session' ELSE 'standby' END AS kind, NULL AS name, a.pid,
+           a.usename::text AS "user", a.application_name AS application, host(a.client_addr) AS address, a.state,
+           extract(epoch FROM clock_timestamp() - a.xact_start) AS seconds,
+           greatest(age(a.backend_xid), age(a.backend_xmin)) AS transactions,
+           concat_ws(' ', a.backend_xid, a.backend_xmin) AS xmin,
+           CASE WHEN w.pid IS NULL THEN format('SELECT pg_terminate_backend(%s)', a.pid)
+                ELSE 'end the oldest query on the standby, or set hot_standby_feedback = off there' END AS mend
+    FROM pg_catalog.pg_stat_activity a
+    LEFT JOIN pg_catalog.pg_stat_get_wal_senders() AS w ON w.pid = a.pid
+    WHERE a.pid <> pg_backend_pid() AND (a.backend_xid IS NOT NULL OR a.backend_xmin IS NOT NULL)
+      AND (a.datname = current_database() OR coalesce(a.datid, 0) = 0)
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_stat_progress_vacuum v WHERE v.pid = a.pid)
+      AND NOT EXISTS (SELECT FROM pg_catalog.pg_replication_slots s WHERE s.active_pid = a.pid AND s.slot_type = 'logical')
+    UNION ALL
+    SELECT 'prepared', p.gid, NULL, p.owner::text, NULL, NULL, 'prepared', extract(epoch FROM clock_timestamp() - p.prepared),
+           age(p.transaction), p.transaction::text, format('ROLLBACK PREPARED %L', p.gid)
+    FROM pg_catalog.pg_prepared_xacts p
+    WHERE p.database = current_database()
+    UNION ALL
+    SELECT 'slot', s.slot_name::text, s.active_pid, a.usename::text, a.application_name, host(a.client_addr), NULL, NULL,
+           age(s.xmin), s.xmin::text,
+           CASE WHEN s.active THEN 'end the oldest query on the standby, or set hot_standby_feedback = off there'
+                ELSE format('SELECT pg_drop_replication_slot(%L), if its reader does not come back', s.slot_name) END
+    FROM pg_catalog.pg_replication_slots s
+    LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = s.active_pid
+    WHERE s.xmin IS NOT NULL) AS h
+ORDER BY h.transactions DESC, h.seconds DESC NULLS LAST LIMIT :limit;
+
 -- name: storage
-SELECT s.n_live_tup AS live, s.n_dead_tup AS dead,
-       to_char(greatest(s.last_vacuum, s.last_autovacuum), 'YYYY-MM-DD HH24:MI') AS vacuumed,
-       current_setting('autovacuum')::boolean
-       AND NOT coalesce(c.reloptions::text[] && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off'], false)
-           AS autovacuum
-FROM pg_catalog.pg_stat_all_tables s
-JOIN pg_catalog.pg_class c ON c.oid = s.relid
-WHERE s.relid = to_regclass(:log);
+-- The log and its companions, each with its partitions: rows by the statistics, bytes with indexes and large values.
+SELECT t.part, t.name, sum(s.n_live_tup) AS live, sum(s.n_dead_tup) AS dead,
+       to_char(max(greatest(s.last_vacuum, s.last_autovacuum)), 'YYYY-MM-DD HH24:MI') AS vacuumed,
+       current_setting('autovacuum')::boolean AND NOT coalesce(
+           bool_or(c.reloptions::text[] && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off']), false) AS autovacuum,
+       sum(pg_catalog.pg_total_relation_size(c.oid)) AS bytes
+FROM (VALUES (1, 'log', :log), (2, 'error', :error), (3, 'inflight', :inflight), (4, 'consumer', :consumer),
+             (5, 'epoch', :epoch), (6, 'captured', :captured), (7, 'resync', :resync)) AS t (place, part, name)
+CROSS JOIN LATERAL (SELECT to_regclass(t.name) UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(to_regclass(t.name)) p)
+    AS parts (relid)
+JOIN pg_catalog.pg_class c ON c.oid = parts.relid
+LEFT JOIN pg_catalog.pg_stat_all_tables s ON s.relid = c.oid
+GROUP BY t.place, t.part, t.name ORDER BY t.place;
 
 -- name: installed_triggers
 -- The triggers of one log, by their comments, which end in its name.
