@@ -8,9 +8,11 @@ is rolled back, its numbers are left out, its objects stay locked, and it runs a
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,6 +47,42 @@ WATCHES: tuple[dict[str, Any], ...] = (
 )
 BURST = 1000
 """The first key of a burst."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the tables are like, and what the configuration says of it.
+
+    ``columns`` are those that ``part`` has got. ``part`` may be renamed: ``names`` are those that it has
+    had, the last one is that of now. So may the key of ``doc``: ``keys``. ``weight`` is the type of that
+    column of ``part``.
+    """
+
+    columns: tuple[str, ...] = ()
+    names: tuple[str, ...] = ("part",)
+    keys: tuple[str, ...] = ("code",)
+    weight: str = "integer"
+
+    def table(self, name: str) -> str:
+        """Return the name that a table has now."""
+        return self.names[-1] if name == "part" else name
+
+    def sql(self, text: str) -> str:
+        """Return a statement with the names of now."""
+        text = re.sub(r"\bpart\b", self.names[-1], text)
+        return re.sub(r"\bcode\b", self.keys[-1], text)
+
+    @property
+    def watches(self) -> list[dict[str, Any]]:
+        """The ``[[watch]]`` of the configuration."""
+        watches = [{**watch, "table": self.table(watch["table"])} for watch in WATCHES]
+        for watch in watches:
+            if watch["table"] == self.names[-1] and len(self.names) > 1:
+                watch["was"] = list(self.names[:-1])
+            if watch["table"] == "doc" and len(self.keys) > 1:
+                watch["was_key"] = self.keys[-2]
+        return watches
+
 
 Object = tuple[str, Any]
 """A table and a key: what a transaction locks."""
@@ -232,9 +270,13 @@ class Application:
         self.late: dict[str, Late] = {}
         self.hidden: set[str] = set()
         """The tables that are renamed away."""
-        self.columns: set[str] = set()
-        """The columns that ``part`` has got."""
-        self._lates = 0
+        self.shape = self.configured = Shape()
+        """What the tables are like, and what the configuration says that they are like."""
+        self.written: set[int] = set()
+        """The record_ids of rows that its transactions have committed. Those of commands are others."""
+        self.unlogged: set[tuple[str, str]] = set()
+        """The objects that were deleted while their table had no triggers."""
+        self._lates = self._columns = 0
 
     def connect(self) -> None:
         """Open the session. It waits for nobody: the scheduler does."""
@@ -254,7 +296,7 @@ class Application:
         """Write hundreds or thousands of rows of the log at once."""
         if "part" in self.hidden:
             return
-        last = BURST + chance.choice([30, 60, 200])
+        last = BURST + chance.choice([30, 60, 200] if self._world.plan["bursts"] else [10, 30, 60])
         sql = chance.choice(
             [
                 "INSERT OR IGNORE INTO part (id, name, weight) WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n "
@@ -310,6 +352,7 @@ class Application:
                     run("UPDATE eventlog SET record_id = ? WHERE record_id = ?", (drawn, number))
                 run("UPDATE sqlite_sequence SET seq = ? WHERE name = 'eventlog'", (top,))
                 run("COMMIT")
+                self.written.update(late.record_ids[: len(written)])
                 self._world.tell(f"{name} commits {late.record_ids[: len(written)]}")
             del self.late[name]
 
@@ -321,7 +364,7 @@ class Application:
         locked = frozenset().union(*(late.touches for late in self.late.values()))
         drawn: list[Statement] = []
         for _ in range(chance.randint(1, most)):
-            one = statement(chance, tables, self._size, sorted(self.columns))
+            one = statement(chance, tables, self._size, self.shape.columns)
             touched = _all_touched([one])
             is_away = "*" in one.touches and self.hidden & {"customer", "orders"}
             if not is_away and not _meet(touched, locked):
@@ -339,42 +382,104 @@ class Application:
             written = self._rows_above(top)
             self.session.execute(end)
             if end == "COMMIT":
+                self.written.update(row[0] for row in written)
                 self._world.tell(f"commit: {_told(statements)}")
                 self._world.tell(f"  rows {_rows_told(written)}")
 
         self.when_free(act)
 
     def _run(self, statements: Iterable[Statement]) -> None:
+        before = self._uncaptured()
         for sql, values, _ in statements:
             with suppress(sqlite3.IntegrityError):
-                self.session.execute(sql, values)
+                self.session.execute(self.shape.sql(sql), values)
+        self.unlogged |= before - self._uncaptured()
+
+    def _uncaptured(self) -> set[tuple[str, str]]:
+        """Return the objects of ``part`` if it has no trigger, since its statements log nothing."""
+        if "part" in self.hidden or self._drops():
+            return set()
+        return {
+            ("part", f"id={key}")
+            for (key,) in self.session.execute(self.shape.sql("SELECT id FROM part"))
+        }
 
     # --- the schema ---
 
     def rename_away(self, table: str) -> None:
-        self._rename(table, f"{table}_away")
+        """Take a table away: its name is another one for a while, and its triggers speak of it."""
+        self._rename(self.shape.table(table), f"{table}_away", legacy="ON")
         self.hidden.add(table)
 
     def rename_back(self, table: str) -> None:
-        self._rename(f"{table}_away", table)
+        self._rename(f"{table}_away", self.shape.table(table), legacy="ON")
         self.hidden.discard(table)
 
-    def _rename(self, name: str, to: str) -> None:
-        def act() -> None:
-            self.session.execute("PRAGMA legacy_alter_table = ON")
-            self.session.execute(f"ALTER TABLE {name} RENAME TO {to}")
-            self._world.tell(f"{name} is renamed to {to}")
+    def rename_part(self) -> None:
+        """Rename ``part`` for good. SQLite writes the new name into the triggers."""
+        names = (*self.shape.names, f"part{len(self.shape.names) + 1}")
+        self._rename(self.shape.names[-1], names[-1], legacy="OFF")
+        self.shape = replace(self.shape, names=names)
 
-        self.when_free(act)
+    def rename_key(self) -> None:
+        """Rename the key of ``doc``."""
+        keys = (*self.shape.keys, f"code{len(self.shape.keys) + 1}")
+        self._change(f"ALTER TABLE doc RENAME COLUMN {self.shape.keys[-1]} TO {keys[-1]}")
+        self.shape = replace(self.shape, keys=keys)
+
+    def _rename(self, name: str, to: str, legacy: str) -> None:
+        self._change(f"PRAGMA legacy_alter_table = {legacy}", f"ALTER TABLE {name} RENAME TO {to}")
 
     def add_column(self) -> None:
         """Give ``part`` a further column."""
-        name = f"extra{len(self.columns) + 1}"
+        name = self._new_column()
+        self._change(f"ALTER TABLE part ADD COLUMN {name} text")
+        self.shape = replace(self.shape, columns=(*self.shape.columns, name))
 
+    def rename_column(self, column: str) -> None:
+        """Rename a column of ``part``."""
+        name = self._new_column()
+        self._change(f"ALTER TABLE part RENAME COLUMN {column} TO {name}")
+        columns = tuple(name if one == column else one for one in self.shape.columns)
+        self.shape = replace(self.shape, columns=columns)
+
+    def drop_column(self, column: str) -> None:
+        """Drop a column of ``part``, and its triggers before, since SQLite refuses it otherwise."""
+        self._change("BEGIN", *self._drops(), f"ALTER TABLE part DROP COLUMN {column}", "COMMIT")
+        columns = tuple(one for one in self.shape.columns if one != column)
+        self.shape = replace(self.shape, columns=columns)
+
+    def change_type(self) -> None:
+        """Give ``part.weight`` another type, as SQLite does it: by a new table of the old name."""
+        weight = "text" if self.shape.weight == "integer" else "integer"
+        columns = "".join(f", {one} text" for one in self.shape.columns)
+        self._change(
+            "BEGIN",
+            f"CREATE TABLE made (id integer PRIMARY KEY, name text, weight {weight}{columns})",
+            "INSERT INTO made SELECT * FROM part",
+            "DROP TABLE part",
+            f"ALTER TABLE made RENAME TO {self.shape.names[-1]}",
+            "COMMIT",
+        )
+        self.shape = replace(self.shape, weight=weight)
+
+    def _new_column(self) -> str:
+        self._columns += 1
+        return f"extra{self._columns}"
+
+    def _drops(self) -> list[str]:
+        """Return what drops the triggers of ``part``."""
+        found = self.session.execute(
+            "SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = ? ORDER BY 1",
+            (self.shape.names[-1],),
+        )
+        return [f'DROP TRIGGER "{name}"' for (name,) in found]
+
+    def _change(self, *statements: str) -> None:
         def act() -> None:
-            self.session.execute(f"ALTER TABLE part ADD COLUMN {name} text")
-            self.columns.add(name)
-            self._world.tell(f"part gets the column {name}")
+            for one in statements:
+                self.session.execute(self.shape.sql(one))
+            self._world.tell(f"the schema changes: {'; '.join(map(self.shape.sql, statements))}")
 
         self.when_free(act)
 
@@ -384,8 +489,9 @@ class Application:
         """Return the objects of all classes as a receiver has them: class and key -> values."""
         objects: dict[tuple[str, str], dict[str, list[str]]] = {}
         for table, key in KEYS.items():
-            cursor = self.session.execute(f"SELECT * FROM {table}")
+            cursor = self.session.execute(f"SELECT * FROM {self.shape.table(table)}")
             columns = [column[0] for column in cursor.description]
+            key = tuple(map(self.shape.sql, key))
             for row in cursor:
                 values = dict(zip(columns, row, strict=True))
                 text_of_key = "+".join(f"{column}={_quoted(values[column])}" for column in key)

@@ -1,7 +1,8 @@
 """The machine that a simulation takes the place of: clock, chance, threads, the sessions of SQLite,
 the disk and the object store. ``installed`` puts it under the product while its block runs.
 
-Each statement, each commit that wrote, each rename and each object put is a point of the scheduler.
+Each transaction, each commit that wrote, each rename and each object put is a point of the scheduler. A
+commit's point names the tables that it wrote, without the name of the log: ``COMMIT inflight log``.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
@@ -27,11 +29,15 @@ from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.sql import followed_set
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.dialects.sqlite import session as sqlite_session
+from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
 
 if TYPE_CHECKING:
     from world import World
 
 _BUSY_SECONDS = 30.0
+_WRITES = re.compile(
+    r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+[\"']?(?:eventlog_(\w+)|(eventlog)\b)"
+)
 
 
 class Machine(clock.Machine):
@@ -132,10 +138,12 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
     """Return the class of sessions that hand control over, and fail when they are told to."""
     scheduler = world.scheduler
 
-    def run(execute: Callable[..., Any], sql: str, args: tuple[Any, ...]) -> Any:
+    def run(session: Any, execute: Callable[..., Any], sql: str, args: tuple[Any, ...]) -> Any:
         task = scheduler.current
         if task is None:
             return execute(sql, *args)
+        if written := _WRITES.match(sql):
+            session.tables.add(written[1] or "log")
         process = task.process
         if process.is_dead:
             raise Killed
@@ -159,16 +167,16 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
 
     class Cursor(sqlite3.Cursor):
         def execute(self, sql: str, *args: Any) -> Any:
-            return run(super().execute, sql, args)
+            return run(self.connection, super().execute, sql, args)
 
         def executemany(self, sql: str, *args: Any) -> Any:
-            return run(super().executemany, sql, args)
+            return run(self.connection, super().executemany, sql, args)
 
     class Session(sqlite_session.Session):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             super().__init__(*args, **{**kwargs, "timeout": 0})
             sqlite3.Connection.execute(self, "PRAGMA synchronous = OFF")
-            self._written = 0
+            self._written, self.tables = 0, set[str]()
             with_virtual_time(self, scheduler)
             if scheduler.current is not None:
                 scheduler.current.process.sessions.append(self)
@@ -179,11 +187,13 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
         def commit(self) -> None:
             task = scheduler.current
             writes = self.in_transaction and self.total_changes != self._written
+            tables = " ".join(sorted(self.tables))
+            self.tables.clear()
             if task is None or not writes:
                 super().commit()
                 return
             process = task.process
-            scheduler.point("COMMIT")
+            scheduler.point(f"COMMIT {tables}")
             failing, process.failing_commit = process.failing_commit, ""
             if failing == "refused":
                 world.tell(f"{process.name}: a commit fails")
@@ -194,9 +204,44 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
             if failing == "lost":
                 world.tell(f"{process.name}: a commit takes effect, and its answer is lost")
                 raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
-            scheduler.point("committed")
+            scheduler.point(f"committed {tables}")
 
     return Session
+
+
+_tables: dict[str, Any] = {}
+_triggers: dict[Any, Any] = {}
+
+
+def _read_once(world: World, reflect: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``reflect`` for a simulation: the tables of one schema are read once, by one statement for
+    the processes that take turns."""
+
+    def read(dialect: Any, conn: Any, schema: Any) -> Any:
+        text = conn.exec_driver_sql(
+            "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master WHERE type <> 'trigger' ORDER BY rowid)"
+        ).scalar_one()
+        if text not in _tables:
+            task, world.scheduler.current = world.scheduler.current, None
+            try:
+                _tables[text] = reflect(dialect, conn, schema)
+            finally:
+                world.scheduler.current = task
+        return _tables[text]
+
+    return read
+
+
+def _compiled_once(compile_declared: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``compile_declared`` for a simulation: what is declared is compiled once."""
+
+    def compiled(dialect: Any, schema: Any, log: Any, declared: Any, others: Any = ()) -> Any:
+        what = repr((schema, log, declared, sorted(others)))
+        if what not in _triggers:
+            _triggers[what] = compile_declared(dialect, schema, log, declared, others)
+        return _triggers[what]
+
+    return compiled
 
 
 # --- files and objects ----------------------------------------------------------------------------
@@ -291,17 +336,26 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         return told if task is None else replace(told, **task.process.start.get("bounds", {}))
 
     def send(line: Any, envelope: int, events: Any) -> Any:
-        auditor.sends(line._context.ledger.consumer, events)
+        if world.converting is None:
+            auditor.sends(line._context.ledger.consumer, events)
+        else:
+            world.converting.meanings.append(events)
         return told_send(line, envelope, events)
+
+    def needs_no_event(rows: list[int]) -> None:
+        if world.converting is None:
+            auditor.needs_no_event(rows)
+        else:
+            world.converting.idle += rows
 
     def fates(self: Any, several: Any) -> None:
         several = list(several)
         for one in several:
-            auditor.needs_no_event((*one.dropped, *one.gone, *one.empty))
+            needs_no_event([*one.dropped, *one.gone, *one.empty])
         add_fates(self, several)
 
     def idle(line: Any, number: int, events: Any) -> None:
-        auditor.needs_no_event([row for event in events for row in event.ids])
+        needs_no_event([row for event in events for row in event.ids])
         answer_idle(line, number, events)
 
     with ExitStack() as stack:
@@ -313,6 +367,12 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         for name, bound in bounds.items():
             put(*_BOUNDS[name], bound)
         put(sqlite_session, "Session", _sessions_of(world))
+        put(SQLite, "reflect", _read_once(world, SQLite.reflect))
+        put(
+            SQLiteTriggers,
+            "compile_declared",
+            _compiled_once(SQLiteTriggers.compile_declared),
+        )
         # Late commits: what other databases tell of open writers.
         put(SQLite, "open_writers", lambda *_: frozenset(world.application.late))
         put(SQLite, "are_open", lambda _, __, writers: writers <= set(world.application.late))

@@ -11,7 +11,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from application import KEYS
-from replicas import MOODS
+from backlog import Directory
+from replicas import MOODS, Replica, class_of
 
 if TYPE_CHECKING:
     from scheduler import Process
@@ -46,6 +47,21 @@ def _kill(world: World, chance: Random) -> None:
         if chance.random() < 0.5:
             world.readers.look()  # what a reader has read must not change when the publisher is back
         world.start("publisher", chance)
+
+
+def _kill_aimed(world: World, chance: Random) -> None:
+    """The process that has come to the place of the step is killed, whichever it is. An operator
+    whose command was killed gives it again, half of the time."""
+    process = world.scheduler.aimed
+    if process is None or not process.is_running:
+        return
+    world.kill(process)
+    if not process.name.startswith("command"):
+        if process.name != "second":
+            world.start(process.name, chance)
+    elif chance.random() < 0.5:
+        words = [word for word in process.start["words"] if word != "--restart"]
+        world.command(*words, *(["--resume"] if words[0] == "resync" else []))
 
 
 def _kill_consumer(world: World, chance: Random) -> None:
@@ -107,16 +123,48 @@ def _rename_back(world: World, chance: Random) -> None:
 
 def _add_column(world: World, chance: Random) -> None:
     application = world.application
-    if "part" not in application.hidden and not application.late and len(application.columns) < 2:
+    if _is_stable(world) and len(application.shape.columns) < 2:
         application.add_column()
         if chance.random() < 0.5:
             world.command("triggers", "apply")
             world.wait_for_commands()
-            world.command("resync", "part", "--as-update", "--restart")
+            world.command("resync", application.shape.table("part"), "--as-update", "--restart")
+
+
+def _change_schema(world: World, chance: Random) -> None:
+    """A column is renamed or dropped, or has another type; a table or a key gets another name. Half of
+    the time the configuration follows at once."""
+    application = world.application
+    if not _is_stable(world):
+        return
+    shape = application.shape
+    changes: list[Callable[[], None]] = [application.change_type]
+    if shape.columns:
+        column = chance.choice(shape.columns)
+        changes += [
+            lambda: application.rename_column(column),
+            lambda: application.drop_column(column),
+        ]
+    if len(shape.names) < 3:
+        changes.append(application.rename_part)
+    if len(shape.keys) < 2:
+        changes.append(application.rename_key)
+    chance.choice(changes)()
+    if chance.random() < 0.5:
+        world.follow_schema(chance)
+
+
+def _is_stable(world: World) -> bool:
+    """Return True if no table is away and no transaction is open, so that the schema can change."""
+    return not world.application.hidden and not world.application.late
 
 
 def _apply(world: World, chance: Random) -> None:
-    if not world.application.hidden:
+    if world.application.hidden:
+        return
+    if chance.random() < 0.5:
+        world.follow_schema(chance)
+    else:
         world.command("triggers", "apply")
 
 
@@ -142,11 +190,15 @@ def _resync(world: World, chance: Random) -> None:
     options = ["--batch", str(chance.choice([1, 2, 1000])), "--restart"]
     if chance.random() < 0.3:
         options.append("--as-update")
-    world.command("resync", chance.choice(sorted(KEYS)), *options)
+    world.command("resync", _class(world, chance), *options)
 
 
 def _deleted(world: World, chance: Random) -> None:
-    world.command("resync", chance.choice(sorted(KEYS)), "--deleted", "--restart")
+    world.command("resync", _class(world, chance), "--deleted", "--restart")
+
+
+def _class(world: World, chance: Random) -> str:
+    return world.application.configured.table(chance.choice(sorted(KEYS)))
 
 
 def _purge(world: World, chance: Random) -> None:
@@ -170,6 +222,58 @@ def _drop_consumer(world: World, chance: Random) -> None:
         world.command("consumers", "drop", process.name)
         world.wait_for_commands()
         del world.receivers[process.name]
+        world.auditor.begins_anew(process.name)
+
+
+def _reset_consumer(world: World, chance: Random) -> None:
+    """A consumer is taken back to a beginning, with a receiver that has nothing."""
+    if running := _running(world, "cons"):
+        process = chance.choice(running)
+        world.stop(process)
+        begin = "snapshot" if world.has_removed or chance.random() < 0.6 else "first"
+        world.command("consumers", "reset", process.name, "--begin", begin, "--yes")
+        world.wait_for_commands()
+        world.auditor.begins_anew(process.name)
+        world.receivers[process.name].replica = Replica()
+        world.start(process.name, chance)
+
+
+def _second_consumer(world: World, chance: Random) -> None:
+    """Somebody starts a second process of a consumer: it waits as a standby, and is ended again."""
+    if running := _running(world, "cons"):
+        world.start_standby(chance.choice(running).name, chance)
+
+
+# --- a backlog job --------------------------------------------------------------------------------
+
+
+def _hold(world: World, chance: Random) -> None:
+    """A backlog job converts what waits into a directory, whose rows are held from then on."""
+    if world.backlog is not None or world.plan["sink"] != "python":
+        return
+    for name in ("second", "publisher"):
+        for process in _running(world, name):
+            world.stop(process)
+    world.backlog = Directory.made(world)
+    world.start("publisher", chance)
+
+
+def _hand_over(world: World, chance: Random) -> None:
+    """The receiver gets the directory, and its rows are marked; the job may be killed meanwhile. Or the
+    directory is given up."""
+    if world.backlog is None:
+        return
+    for name in ("second", "publisher"):
+        for process in _running(world, name):
+            world.stop(process)
+    if chance.random() < 0.2 and not world.backlog.is_marking:
+        world.backlog.abandon()
+        world.backlog = None
+    else:
+        world.backlog.hand_over()
+        if world.backlog.mark(None if chance.random() < 0.7 else chance.randrange(5)):
+            world.backlog = None
+    world.start("publisher", chance)
 
 
 # --- copies that are put back ---------------------------------------------------------------------
@@ -189,7 +293,12 @@ def _copy(world: World, chance: Random) -> None:
             reader.backup(copy)
         copy.close()
         reader.close()
-        world.copied = application.top(), set(application.columns)
+        world.copied = (
+            application.top(),
+            application.shape,
+            application.configured,
+            world.backlog,
+        )
         application.session.execute("ROLLBACK")
         world.tell("the database is copied")
 
@@ -197,30 +306,34 @@ def _copy(world: World, chance: Random) -> None:
 
 
 def _restore(world: World, chance: Random) -> None:
-    """The machine crashes, and the older copy of the database is put back."""
+    """The machine crashes, and the older copy of the database is put back. Or it is put back under the
+    processes that run: nothing tells them."""
     if world.copied is None or world.application.hidden:
         return
-    world.tell("CRASH: the older copy of the database is put back")
-    application, (top, columns) = world.application, world.copied
+    application, (top, shape, configured, backlog) = world.application, world.copied
+    is_crash = chance.random() < 0.6 or shape != application.shape
+    told = "CRASH: the" if is_crash else "under running processes the"
+    world.tell(f"{told} older copy of the database is put back")
     lost = application.session.execute(
         "SELECT table_name, table_key FROM eventlog WHERE record_id > :top "
         "UNION SELECT table_name, table_key FROM removed_rows WHERE record_id > :top",
         {"top": top},
     ).fetchall()
-    world.auditor.unsure |= {(table, key) for table, key in lost}
+    world.auditor.unsure |= {(class_of(table), key) for table, key in lost}
     names = [name for name in world.scheduler.processes if not name.startswith("command")]
     for process in list(world.scheduler.processes.values()):
-        world.kill(process)
+        if is_crash or process.name.startswith("command"):
+            world.kill(process)
     application.late.clear()
     application.session.close()
+    shutil.copy(world.directory / "copy.db", world.directory / "new.db")
     for ending in ("-wal", "-shm"):
         application.path.with_name(application.path.name + ending).unlink(missing_ok=True)
-    shutil.copy(world.directory / "copy.db", world.directory / "new.db")
     _replace(world.directory / "new.db", application.path)
     application.connect()
-    application.columns = set(columns)
+    application.shape, application.configured, world.backlog = shape, configured, backlog
     world.auditor.time_goes_back(top)
-    for name in names:
+    for name in names if is_crash else ():
         if name == "publisher" or name in world.receivers:
             world.start(name, chance)
 
@@ -245,6 +358,7 @@ STEPS: Mapping[str, Callable[[World, Random], None]] = {
     "kill": _kill,
     "kill_consumer": _kill_consumer,
     "kill_command": _kill_command,
+    "kill_aimed": _kill_aimed,
     "kill_and_rename": _kill_and_rename,
     "restart": _restart,
     "second": _second,
@@ -252,6 +366,7 @@ STEPS: Mapping[str, Callable[[World, Random], None]] = {
     "rename_away": _rename_away,
     "rename_back": _rename_back,
     "add_column": _add_column,
+    "change_schema": _change_schema,
     "apply": _apply,
     "requeue": _requeue,
     "requeue_done": _requeue_done,
@@ -261,6 +376,10 @@ STEPS: Mapping[str, Callable[[World, Random], None]] = {
     "purge": _purge,
     "consumer": _consumer,
     "drop_consumer": _drop_consumer,
+    "reset_consumer": _reset_consumer,
+    "second_consumer": _second_consumer,
+    "hold": _hold,
+    "hand_over": _hand_over,
     "copy": _copy,
     "restore": _restore,
     "new_epoch": _new_epoch,

@@ -1,9 +1,9 @@
 """Plans: what happens in a schedule, as data.
 
 A plan is a JSON object: the world (sink, format, ...), and steps. A step is ``[gap, kind, seed]``: after
-so many points, or as soon as a process is at a place whose name begins with ``gap[1:]``, something of
-this kind is done with chances drawn from ``seed``. So a step can be left out without changing the others,
-and a plan that fails shrinks by itself.
+so many points, something of this kind is done with chances drawn from ``seed``. A gap may be a place in
+place of a number: ``@COMMIT inflight*3`` is as soon as a process comes to it for the third time. So a
+step can be left out without changing the others, and a plan that fails shrinks by itself.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ Plan = dict[str, Any]
 
 FEATURES: Mapping[str, Mapping[str, float]] = {
     "late": {"begin_late": 2.0, "end_late": 2.5},
-    "kills": {"kill": 2.0, "kill_consumer": 0.6, "kill_command": 0.4},
+    "kills": {"kill": 1.5, "kill_aimed": 1.5, "kill_consumer": 0.4, "kill_command": 0.4},
     "faults": {"fault": 1.2},
     "schema": {
         "rename_away": 0.8,
         "rename_back": 1.2,
         "kill_and_rename": 0.8,
-        "add_column": 0.5,
-        "apply": 0.4,
+        "add_column": 0.6,
+        "change_schema": 0.7,
+        "apply": 0.5,
     },
     "operators": {
         "requeue": 0.8,
@@ -35,7 +36,14 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "restart": 0.8,
         "second": 0.2,
     },
-    "consumers": {"consumer": 0.9, "requeue_consumer": 0.4, "drop_consumer": 0.1},
+    "consumers": {
+        "consumer": 0.9,
+        "requeue_consumer": 0.4,
+        "drop_consumer": 0.1,
+        "reset_consumer": 0.3,
+        "second_consumer": 0.1,
+    },
+    "backlog": {"hold": 0.5, "hand_over": 0.6},
     "purge": {"purge": 0.6},
     "restores": {"copy": 0.5, "restore": 0.5, "new_epoch": 0.2},
     "bursts": {"burst": 0.7},
@@ -43,8 +51,9 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
 """The kinds of steps that each feature adds, with their weights."""
 
 PLACES = (
-    "send", "rename", "renamed", "COMMIT", "committed", "receiver gets", "receiver answers", "cons", "put", "put done",
-    "BEGIN", "wait for answers",
+    "send", "rename", "renamed", "put", "put done", "put the state", "the state is put", "gets", "answers", "hangs up",
+    "BEGIN", "COMMIT", "committed", "COMMIT inflight", "committed inflight", "COMMIT log", "committed log", "COMMIT consumer",
+    "committed consumer", "COMMIT resync", "committed resync", "COMMIT error", "COMMIT epoch", "wait for answers", "sleep",
 )  # fmt: skip
 """The places at which a fault may aim."""
 
@@ -64,7 +73,7 @@ def plan_of(seed: int) -> Plan:
         kind = chance.choices(list(kinds), list(kinds.values()))[0]
         gap: int | str = chance.choice([0, 0, 1, 1, 2, 3, 5, 8, 13, 30])
         if kind != "commit" and chance.random() < 0.5:
-            gap = "@" + chance.choice(PLACES)
+            gap = f"@{chance.choice(PLACES)}*{chance.choice([1, 1, 1, 2, 3, 5])}"
         steps.append([gap, kind, chance.randrange(2**31)])
     is_rough = bool(features & {"kills", "faults", "restores"})
     return {
@@ -73,6 +82,7 @@ def plan_of(seed: int) -> Plan:
         "format": chance.choices(["xds", "cloudevents", "debezium"], [6, 2, 2])[0],
         "layout": chance.choice(["lines", "documents"]) if sink == "files" else "lines",
         "size": chance.choice([2, 3, 5, 12]),
+        "bursts": "bursts" in features and chance.random() < 0.3,
         "is_strict": is_rough or sink != "python" or chance.random() < 0.5,
         "heals": chance.random() < 0.2,
         "bounds": _draw_bounds(Random(f"bounds {seed}")),

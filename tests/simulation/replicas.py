@@ -51,7 +51,7 @@ class Replica:
         if event.event_id in self.applied:
             return False
         self.applied.add(event.event_id)
-        key = event.class_name, event.association
+        key = object_of(event)
         if event.operation is Operation.DELETE:
             self.objects.pop(key, None)
             return True
@@ -102,26 +102,27 @@ class Receiver:
             f"{event.event_id}:{event.operation.value} {event.association}" for event in events[:20]
         )
         tell(f"  {self.name} gets {' '.join(told)}")
-        point(f"{self.name} gets {first}", 2.0 if self._draws("slow", first) else 0.0)
+        point(f"gets {self.name} {first}", 2.0 if self._draws("slow", first) else 0.0)
         if self._draws("away", first):
             self._hang_up("is away")
         if self._draws("half", first):
-            self._apply(events[: len(events) // 2])
-            point(f"{self.name} hangs up")
+            self.apply(events[: len(events) // 2])
+            point(f"hangs up {self.name}")
             self._hang_up("applies half of it, then is away")
         if self._draws("general retry", first):
             tell(f"  {self.name}: retry for all")
+            self._world.auditor.is_answered(self.name, events, {}, Level.RETRY)
             return Answer(general=Verdict(Level.RETRY, "busy"))
         has_errors = any(self._draws("error", event.event_id) for event in events)
         if len(events) > 1 and has_errors and self._draws("unnamed", first):
             tell(f"  {self.name}: refuses the envelope")
             return Answer(general=Verdict(Level.ERROR, "bad"), culprit_unknown=True)
         good, verdicts = self._judge(events)
-        self._apply(good)
+        self.apply(good)
         if verdicts:
             named = (f"{one}={verdict.level.name.lower()}" for one, verdict in verdicts.items())
             tell(f"  {self.name} answers {' '.join(named)}")
-        point(f"{self.name} answers {first}")
+        point(f"answers {self.name} {first}")
         if self._draws("lost", first):
             self._hang_up("answers, and the answer is lost")
         self._world.auditor.is_answered(self.name, events, verdicts)
@@ -132,7 +133,7 @@ class Receiver:
         verdicts: dict[str, Verdict] = {}
         waiting: set[Key] = set()
         for event in events:
-            key, one = (event.class_name, event.association), event.event_id
+            key, one = object_of(event), event.event_id
             is_poison = "retry one" in self.mood and _number(f"{self.seed}/{key}") < 0.2
             if (key in waiting and self.is_strict) or is_poison or self._draws("retry", one):
                 waiting.add(key)
@@ -149,7 +150,7 @@ class Receiver:
                     verdicts[one] = Verdict(Level.WARNING, "hm")
         return good, verdicts
 
-    def _apply(self, events: Iterable[Event]) -> None:
+    def apply(self, events: Iterable[Event]) -> None:
         for event in events:
             if self.replica.apply(event):
                 self._world.auditor.is_applied(self.name, event, self.is_strict)
@@ -218,6 +219,16 @@ class Readers:
             else:
                 events += known
         return events
+
+
+def class_of(name: str) -> str:
+    """Return the class that a table is, whatever its name was: ``part`` gets other names."""
+    return "part" if name.startswith("part") else name
+
+
+def object_of(event: Event) -> Key:
+    """Return the object of an event: its class and its key, whatever the table's name was."""
+    return class_of(event.class_name), event.association.partition(",table=")[0]
 
 
 def _number(text: str) -> float:

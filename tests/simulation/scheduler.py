@@ -88,8 +88,15 @@ class Task:
 
     def pause(self, at: str, wake_at: float, is_ready: Callable[[], bool] | None) -> None:
         self.at, self.wake_at, self.is_ready = at, wake_at, is_ready
+        self.scheduler.arrives(self)
         self.scheduler.main.switch()
         self.wake_at, self.is_ready = 0.0, None
+
+
+def is_place(name: str, at: str) -> bool:
+    """Return True if a place has a name: it begins with its first word and has all the others."""
+    wanted, words = name.split(), at.split()
+    return words[:1] == wanted[:1] and set(wanted) <= set(words)
 
 
 class Scheduler:
@@ -101,6 +108,9 @@ class Scheduler:
         self.current: Task | None = None
         self.main = getcurrent()
         self._supervise, self._random = supervise, random.Random(seed)
+        self._aim: tuple[str, int] | None = None
+        self.aimed: Process | None = None
+        """The process whose arrival at a place was waited for last, None if it did not come."""
 
     def spawn(self, process: Process, run: Callable[[], None]) -> Task:
         assert process.name not in self.processes, f"{process.name} runs already"
@@ -119,6 +129,22 @@ class Scheduler:
         task.pause(at, self.now + seconds, is_ready)
         if task.process.is_dead:
             raise Killed
+
+    def run_to(self, place: str, number: int, most: int) -> None:
+        """Let processes run until one arrives for the ``number``-th time at a place that has this
+        name (``is_place``), over so many points at most. ``aimed`` is the process then."""
+        self._aim, self.aimed = (place, number), None
+        self.run(most, lambda: self._aim is None)
+        self._aim = None
+
+    def arrives(self, task: Task) -> None:
+        """Note that a task arrives at its place."""
+        if self._aim is not None and is_place(self._aim[0], task.at):
+            place, number = self._aim
+            if number > 1:
+                self._aim = place, number - 1
+            else:
+                self._aim, self.aimed = None, task.process
 
     def run(self, most: int, until: Callable[[], bool] = lambda: False) -> bool:
         """Let processes run over so many points, or until something holds; return whether it does."""

@@ -46,7 +46,8 @@ def _plan(named: str) -> Plan:
 
 
 def _run(plan: Plan) -> World:
-    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+    said = io.StringIO()
+    with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
         return run_plan(plan)
 
 

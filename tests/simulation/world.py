@@ -7,13 +7,16 @@ look. Safety is checked at every moment, liveness at the end.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import gc
+import io
 import json
 import logging
 import re
 import shlex
 import shutil
 import sqlite3
+import sys
 import tempfile
 from collections import Counter
 from functools import cache
@@ -23,6 +26,7 @@ from typing import Any
 
 from application import KEYS, SCHEMA, WATCHES, Application
 from auditor import Auditor
+from backlog import Directory
 from machine import Stop, installed
 from operators import STEPS
 from plans import Plan, draw_options
@@ -32,7 +36,6 @@ from scheduler import Deadlock, Process, Scheduler
 from eventlog import cli
 from eventlog.cli.context import transaction
 from eventlog.cli.db import names
-from eventlog.cli.triggers import planned_triggers
 from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.core.record_set import decode
@@ -71,7 +74,11 @@ class World:
         self.readers = Readers(self, self.directory / "out", plan["layout"])
         self.objects: dict[str, bytes] = {}
         self.away = 0.0
-        self.copied: tuple[int, set[str]] | None = None
+        self.copied: Any = None
+        """The newest copy of the database: its last record_id, and what is not in the database."""
+        self.backlog: Directory | None = None
+        """The directory whose rows are held."""
+        self.converting: Directory | None = None
         self.has_removed = False
         self.is_ordered = True
         self._begins: dict[str, str] = {}
@@ -119,8 +126,8 @@ class World:
         options |= _PLAIN
         self.has_removed |= bool(options.get("delete_from_log"))
         self.is_ordered &= not options.get("handle_future_events")
-        config = self._config(options, sink, name if is_consumer else None)
-        process = Process(name, {"bounds": bounds})
+        config = self.config_of(options, sink, name if is_consumer else None)
+        process = Process(name, {"bounds": bounds, "shape": self.application.configured})
         if name not in self.receivers and is_consumer:
             self.receivers[name] = Receiver(self, name, is_strict=self.plan["is_strict"])
         receive = (
@@ -141,30 +148,57 @@ class World:
     def command(self, *words: str) -> None:
         """Run a command of an operator, as a process."""
         self._commands += 1
-        process = Process(f"command{self._commands}", {})
+        process = Process(f"command{self._commands}", {"words": words})
         path = self.directory / f"{process.name}.toml"
-        config = self._config(dict(_PLAIN), self.plan["sink"], None)
+        config = self.config_of(dict(_PLAIN), self.plan["sink"], None)
         if self.plan["sink"] == "python":
             config["sink"] = {"type": "stdout"}
-        sections = [
-            f"[{name}]\n"
-            + "".join(f"{key} = {toml(value)}\n" for key, value in config[name].items())
-            for name in config
-            if name != "watch"
-        ]
-        sections += [
-            "[[watch]]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items())
-            for watch in WATCHES
-        ]
-        path.write_text("\n".join(sections))
+        path.write_text(_toml(config))
         self.tell(f"eventlog {' '.join(words)}")
         self.stats[f"eventlog {words[0]}"] += 1
 
         def run() -> None:
             process.exit_code = cli.run(["--config", str(path), *words])
-            self.tell(f"eventlog {words[0]}: exit {process.exit_code}")
+            said = ""
+            if process.exit_code and isinstance(sys.stdout, io.StringIO):
+                said = f": {' '.join(sys.stdout.getvalue()[-400:].split())}"
+            self.tell(f"eventlog {words[0]}: exit {process.exit_code}{said}")
 
         self.scheduler.spawn(process, run)
+
+    def start_standby(self, name: str, chance: Random) -> None:
+        """Start a second process of a consumer, let it wait for a while, and end it."""
+        config = self.config_of(dict(_PLAIN), "python", name)
+        process = Process(f"{name}'s standby", {"bounds": {}})
+        if process.name in self.scheduler.processes:
+            return
+        self.tell(f"start {process.name}")
+
+        def run() -> None:
+            receive = self.receivers[name].receive
+            Publisher.from_config(config, sink=receive, environ={}).run(Stop(self, process))
+
+        self.scheduler.spawn(process, run)
+        self.scheduler.run(chance.choice([10, 50, 200]))
+        if process.is_running:
+            self.stop(process)
+
+    def follow_schema(self, chance: Random) -> None:
+        """The configuration follows the schema: triggers are made anew, processes start again, and the
+        resyncs run that are due, as ``doctor`` names them."""
+        self.application.configured = self.application.shape
+        self._do("triggers", "apply")
+        self._start_with_new_shape(chance)
+        for due in self._due():
+            self.command(*shlex.split(due.command)[1:], "--restart")
+
+    def _start_with_new_shape(self, chance: Random | None) -> None:
+        shape = self.application.configured
+        for name, process in list(self.scheduler.processes.items()):
+            if process.is_running and process.start.get("shape", shape) != shape:
+                self.stop(process)
+                if name != "second":
+                    self.start(name, chance)
 
     def wait_for_commands(self) -> None:
         """Let everything run until no command runs."""
@@ -211,11 +245,11 @@ class World:
             self.scheduler.now += 5
             self.start(name, Random(f"{self.plan['first']} {self.scheduler.points}"))
 
-    def _config(self, options: dict[str, Any], sink: str, consumer: str | None) -> dict[str, Any]:
+    def config_of(self, options: dict[str, Any], sink: str, consumer: str | None) -> dict[str, Any]:
         config: dict[str, Any] = {
             "database": {"url": f"sqlite:///{self.application.path}"},
             "publisher": options,
-            "watch": [dict(watch) for watch in WATCHES],
+            "watch": self.application.configured.watches,
         }
         if consumer is not None:
             config["source"] = {
@@ -258,21 +292,16 @@ class World:
         self.start("publisher", Random(self.plan["first"]))
         for gap, kind, seed in self.plan["steps"]:
             if isinstance(gap, str):
-                self.scheduler.run(20, lambda place=gap[1:]: self._is_at(place))
+                place, _, number = gap[1:].partition("*")
+                self.scheduler.run_to(place, int(number or 1), 20 + 10 * int(number or 1))
             else:
+                self.scheduler.aimed = None
                 self.scheduler.run(gap)
             self._give_up_if_failed()
             self.stats[kind] += 1
             STEPS[kind](self, Random(seed))
         self._end()
         self.auditor.audit()
-
-    def _is_at(self, place: str) -> bool:
-        return any(
-            at.startswith(place)
-            for process in self.scheduler.processes.values()
-            for at in process.places
-        )
 
     def _give_up_if_failed(self) -> None:
         if self.failures:
@@ -295,7 +324,11 @@ class World:
         if "publisher" not in self.scheduler.processes:
             self.start("publisher", None)
         self.wait_for_commands()
+        while self.backlog is not None:
+            STEPS["hand_over"](self, Random(self.scheduler.points))
+        self.application.configured = self.application.shape
         self._do("triggers", "apply")
+        self._start_with_new_shape(None)
         for due in self._due():
             self._do(*shlex.split(due.command)[1:], "--restart")
         if self.plan["heals"]:
@@ -319,8 +352,9 @@ class World:
         """Resync all classes: afterwards no object is excused."""
         self._deliver()
         for table in sorted(KEYS):
-            self._do("resync", table, "--restart")
-            self._do("resync", table, "--deleted", "--restart")
+            name = self.application.shape.table(table)
+            self._do("resync", name, "--restart")
+            self._do("resync", name, "--deleted", "--restart")
         for replica in (
             *(one.replica for one in self.receivers.values()),
             self.readers.remembering,
@@ -380,6 +414,14 @@ class World:
             left = [one for (one,) in ask("SELECT record_id FROM eventlog") if one not in rows]
             if left:
                 return f"{len(left)} rows of {name}"
+        rows = [row for (row,) in ask("SELECT record_id FROM eventlog").fetchall()]
+        for name, done, recent in ask(
+            "SELECT name, done, recent FROM eventlog_consumer"
+        ).fetchall():
+            known = decode(done)
+            known.add(decode(recent).spans if recent else ())
+            if left := [row for row in rows if row not in known]:
+                return f"rows {left[:10]} of consumer {name}"
         return ""
 
     def _where(self) -> str:
@@ -391,14 +433,29 @@ class World:
         return f"{'; '.join(told)} {lines}"
 
 
+def _toml(config: dict[str, Any]) -> str:
+    """Return the text of a configuration file."""
+    sections = [
+        f"[{name}]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in section.items())
+        for name, section in config.items()
+        if name != "watch"
+    ]
+    sections += [
+        "[[watch]]\n" + "".join(f"{key} = {toml(value)}\n" for key, value in watch.items())
+        for watch in config["watch"]
+    ]
+    return "\n".join(sections)
+
+
 def _memory() -> str | None:
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 @cache
 def template() -> Path:
-    """Return a database with the tables, the log and the triggers. ``removed_rows`` has the record_id of
-    each row that was removed from the log."""
+    """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row that was
+    removed from the log, ``begun_consumers`` the set with which each consumer began, and how many rows
+    had been removed by then."""
     directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     path = directory / "template.db"
@@ -406,18 +463,30 @@ def template() -> Path:
         conn.execute("PRAGMA journal_mode = WAL")
         conn.executescript(SCHEMA)
     conn.close()
-    config = load(
-        {"database": {"url": f"sqlite:///{path}"}, "publisher": _PLAIN, "watch": list(WATCHES)}, {}
-    )
-    with transaction(config) as (session, dialect):
+    content = {
+        "database": {"url": f"sqlite:///{path}"},
+        "publisher": _PLAIN,
+        "watch": list(WATCHES),
+    }
+    config = load(content, {})
+    with transaction(config) as (session, _):
         migrations.upgrade(session, **names(config))
-        dialect.triggers.apply(session, planned_triggers(session, dialect, config), 5)
+    configuration = directory / "eventlog.toml"
+    configuration.write_text(_toml(content))
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        assert cli.run(["--config", str(configuration), "triggers", "apply"]) == 0
     with sqlite3.connect(path) as conn:
         conn.execute(
-            "CREATE TABLE removed_rows (record_id integer, table_name text, table_key text)"
+            "CREATE TABLE removed_rows (record_id integer, status text, table_name text, table_key text)"
         )
         conn.execute(
-            "CREATE TRIGGER removed AFTER DELETE ON eventlog BEGIN INSERT INTO removed_rows VALUES (OLD.record_id, OLD.table_name, OLD.table_key); END"
+            "CREATE TRIGGER removed AFTER DELETE ON eventlog BEGIN INSERT INTO removed_rows VALUES (OLD.record_id, OLD.status, OLD.table_name, OLD.table_key); END"
+        )
+        conn.execute(
+            "CREATE TABLE begun_consumers (name text, begins text, done text, removed integer)"
+        )
+        conn.execute(
+            "CREATE TRIGGER begun AFTER INSERT ON eventlog_consumer BEGIN INSERT INTO begun_consumers SELECT NEW.name, NEW.begins, NEW.done, (SELECT coalesce(max(rowid), 0) FROM removed_rows); END"
         )
         conn.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     conn.close()

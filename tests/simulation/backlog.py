@@ -1,0 +1,149 @@
+"""A backlog job, and the directory that it makes: its rows are held until they are marked
+(docs/spec/event-log.md 8.6).
+
+What a job converts is what a publisher would send at that moment. So a publisher empties a copy of the
+database, once, and what it sends there is the directory. The line of the directory, and its marks, are
+written as the job writes them.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from eventlog.model import Event
+from eventlog.publisher.daemon import Publisher
+
+if TYPE_CHECKING:
+    from world import World
+
+
+@dataclass
+class Directory:
+    """A finished directory. ``letters`` has the rows that it marks, with the letter of each; ``flights``
+    are those that stand in it, too; ``meanings`` what its event-ids mean."""
+
+    world: World
+    number: int
+    letters: dict[int, str]
+    flights: list[int]
+    events: list[Event] = field(default_factory=list)
+    meanings: list[Any] = field(default_factory=list)
+    idle: list[int] = field(default_factory=list)
+    is_marking = False
+
+    @classmethod
+    def made(cls, world: World) -> Directory | None:
+        """Convert what waits, and hold it. None if nothing waits."""
+        session, path = world.application.session, world.directory / "backlog.db"
+        path.unlink(missing_ok=True)
+        with sqlite3.connect(path) as copy:
+            session.backup(copy)
+            # No server is known, so that the epoch of the copy is that of the log.
+            copy.execute("UPDATE eventlog_epoch SET server = NULL")
+            waiting = [
+                row for (row,) in copy.execute("SELECT record_id FROM eventlog WHERE status = 'N'")
+            ]
+            flights = [
+                number
+                for number, line in copy.execute(
+                    "SELECT flight_no, composition FROM eventlog_inflight"
+                )
+                if json.loads(line)["kind"] == "publisher"
+            ]
+        copy.close()
+        if not waiting:
+            return None
+        made = cls(world, 0, {}, flights)
+        world.converting = made
+        try:
+            config = world.config_of({"allow_loopback": True}, "python", None)
+            config["database"] = {"url": f"sqlite:///{path}"}
+            Publisher.from_config(config, sink=made._collect, environ={}).run_once()
+        finally:
+            world.converting = None
+        with sqlite3.connect(path) as copy:
+            letters = dict(copy.execute("SELECT record_id, status FROM eventlog"))
+        copy.close()
+        made.letters = {row: letters[row] for row in waiting if letters[row] == "S"}
+        made._write_line(max(waiting))
+        world.tell(
+            f"a backlog job holds the rows up to {max(waiting)}, in {len(made.events)} events"
+        )
+        return made
+
+    def _collect(self, body: bytes, events: Sequence[Event]) -> None:
+        self.events += events
+
+    def _write_line(self, last: int) -> None:
+        line = {
+            "line_format": 1, "kind": "backlog", "job": "job", "directory": "directory", "manifest": "0" * 64,
+            "since": "2023-11-14 22:13:20", "last": last, "rows": len(self.letters), "flights": self.flights,
+            "writers": sorted(self.world.application.late), "is_marking": False,
+        }  # fmt: skip
+
+        def act() -> None:
+            run = self.world.application.session.execute
+            run("BEGIN IMMEDIATE")
+            self.number = run(
+                "INSERT INTO eventlog_flight DEFAULT VALUES RETURNING flight_no"
+            ).fetchone()[0]
+            run("DELETE FROM eventlog_flight")
+            run(
+                "INSERT INTO eventlog_inflight (flight_no, composition) VALUES (?, ?)",
+                (self.number, json.dumps(line, separators=(",", ":"))),
+            )
+            run("COMMIT")
+
+        self.world.application.when_free(act)
+
+    def hand_over(self) -> None:
+        """Give the documents to the receiver, which applies each event that it does not know."""
+        receiver = self.world.receivers["receiver"]
+        self.world.tell(f"the receiver gets the directory of {len(self.events)} events")
+        for events in self.meanings:
+            self.world.auditor.sends("", events)
+        self.world.auditor.needs_no_event(self.idle)
+        receiver.apply(self.events)
+        self.world.auditor.is_answered("receiver", self.events, {})
+
+    def mark(self, most: int | None = None) -> bool:
+        """Mark the rows and end the hold; with ``most`` only so many rows, as a job that is killed.
+        Return True if all is done."""
+        rows = sorted(self.letters)[:most]
+
+        def act() -> None:
+            run = self.world.application.session.execute
+            run("BEGIN IMMEDIATE")
+            (line,) = run(
+                "SELECT composition FROM eventlog_inflight WHERE flight_no = ?", (self.number,)
+            ).fetchone()
+            line = json.dumps({**json.loads(line), "is_marking": True}, separators=(",", ":"))
+            run(
+                "UPDATE eventlog_inflight SET composition = ? WHERE flight_no = ?",
+                (line, self.number),
+            )
+            for flight in self.flights:
+                run("DELETE FROM eventlog_inflight WHERE flight_no = ?", (flight,))
+            for row in rows:
+                run("UPDATE eventlog SET status = 'S' WHERE record_id = ? AND status = 'N'", (row,))
+            if most is None:
+                run("DELETE FROM eventlog_inflight WHERE flight_no = ?", (self.number,))
+            run("COMMIT")
+
+        self.is_marking = True
+        self.world.application.when_free(act)
+        self.world.tell(f"the job marks {rows}{'' if most is None else ', and is killed'}")
+        return most is None
+
+    def abandon(self) -> None:
+        """Give the rows back to the publisher."""
+        self.world.tell("the directory is given up")
+        self.world.application.when_free(
+            lambda: self.world.application.session.execute(
+                "DELETE FROM eventlog_inflight WHERE flight_no = ?", (self.number,)
+            )
+        )
