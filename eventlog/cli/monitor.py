@@ -28,7 +28,7 @@ from eventlog.cli.status import publishing_status
 from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
-from eventlog.publisher.monitor.status import shape
+from eventlog.publisher.monitor.status import HIDDEN, shape
 from eventlog.publisher.observer import SnapshotProgress, look_at_queue
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import source_status
@@ -58,7 +58,7 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
             "flight": "flight",
             "event-id": "event_id",
             "rows": "rows",
-            "sent": "sendings",
+            "event-ids": "sendings",
             "table": "table_name",
             "key": "table_key",
         },
@@ -77,6 +77,9 @@ _TABLES: Final[Sequence[tuple[str, str, Mapping[str, str]]]] = (
     ),
 )
 """The members of the status shown as tables: their titles, and their columns by heading."""
+_LEGEND: Final = (
+    f"{HIDDEN} stands for values, keys and the receiver's words, which monitor.values = false hides"
+)
 _LEVELS: Final = {
     "success": "green",
     "warning": "yellow",
@@ -218,7 +221,8 @@ def _pictures(read: Read, interval: float) -> Iterator[Group]:
 def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
     state = status["state"]
     if state is not None:
-        words, style = state["words"], "bold yellow" if state["name"] == "waiting" else "bold green"
+        needs_care = state["name"] == "waiting" or status["parked_objects"]
+        words, style = state["words"], "bold yellow" if needs_care else "bold green"
     else:
         runs = status["publisher_runs"]
         is_of_publisher = status["ranges"] is None
@@ -237,6 +241,8 @@ def _picture(status: Status, before: tuple[float, Status] | None) -> Group:
             for row in rows[:_SHOWN]:
                 table.add_row(*(_cell(key, row[key]) for key in columns.values()))
             parts.append(table)
+    if HIDDEN in json.dumps(status, ensure_ascii=False, default=str):
+        parts.append(Text(_LEGEND, style="dim"))
     return Group(*parts)
 
 

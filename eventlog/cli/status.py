@@ -245,7 +245,7 @@ def _print_in_flight(events: Sequence[Mapping[str, Any]], publisher_runs: bool |
             "envelope",
             "event-id",
             "rows",
-            "sent",
+            "event-ids",
             "table",
             "key",
             "tries",

@@ -18,6 +18,7 @@ from sqlalchemy import Connection
 from eventlog.core.record_set import RecordSet, decode
 from eventlog.core.requeue import LoggedRow, Standing, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.epoch import read_removed
@@ -73,9 +74,10 @@ class Again(NamedTuple):
 class ConsumerLine(NamedTuple):
     """The line of a consumer. Times are UTC.
 
-    ``begins`` is where it began, ``moved`` when its set last changed. ``requeued`` is the request
-    to send rows and objects again; these rows are still in the set. ``loaded`` is the progress of
-    its snapshot (spec/event-log.md 13.3), None = it has no snapshot any more.
+    ``begins`` is where it began, ``moved`` when its set or its snapshot last changed.
+    ``requeued`` is the request to send rows and objects again; these rows are still in the set.
+    ``loaded`` is the progress of its snapshot (spec/event-log.md 13.3), None = it has no snapshot
+    any more.
     """
 
     name: str
@@ -346,10 +348,8 @@ def loading(conn: Connection, log: LogTable, name: str) -> tuple[datetime, dict[
 
 def write_loaded(conn: Connection, log: LogTable, name: str, loaded: dict[str, Any] | None) -> None:
     """Write the progress of a consumer's snapshot; None = it is complete."""
-    table = _consumers(log)
-    text = None if loaded is None else json.dumps(loaded)
-    if not conn.execute(sa.update(table).where(table.c.name == name).values(loaded=text)).rowcount:
-        raise _gone(log, name)
+    values = {"loaded": None if loaded is None else json.dumps(loaded)}
+    _write(conn, load_dialect(conn.dialect.name), log, name, values, moved=True)
 
 
 def _gone(log: LogTable, name: str) -> DatabaseError:

@@ -238,6 +238,7 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
             assert text(browser, "queue-hint") == "All 3 rows of the log."
             assert re.search(r"\d\d:\d\d:\d\d UTC", text(browser, "sent"))
             assert "Jack" not in browser.page_source
+            assert "monitor.values = false" in text(browser, "now"), "what ••• stands for"
             assert browser.execute_script(NOT_SHOWN) == []
             titles = browser.execute_script(
                 "return [...document.querySelectorAll('td')].map((c) => c.dataset.title)"

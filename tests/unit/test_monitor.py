@@ -611,6 +611,26 @@ def test_a_look_that_takes_long_comes_less_often(activity: Activity, clock: Cloc
     assert activity.look_due() == 1
 
 
+def test_a_rest_tells_what_is_left_in_the_queue(activity: Activity, clock: Clock) -> None:
+    activity.does(Doing.RESTING)
+    assert activity.in_words() == "resting: the queue is empty"
+    clock.now += 1
+    activity.looked(Looked(2, 100))
+    assert activity.in_words() == "resting: 2 rows wait"
+    activity.left(1)
+    assert activity.in_words() == "resting: 1 object parked"
+    activity.left(0)
+    activity.window_read(0.01, 2)
+    clock.now += 1
+    activity.does(Doing.RESTING)
+    assert activity.in_words() == "resting", "what the last look saw may be published since"
+
+
+def test_a_wait_without_a_reason_names_for_whom_alone(activity: Activity) -> None:
+    activity.waits(WaitFor.RECEIVER, "", 1010.0)
+    assert activity.in_words() == "waiting for 0 s: the receiver; next try in 10 s"
+
+
 def test_a_look_at_an_empty_queue_is_part_of_the_rest(activity: Activity, clock: Clock) -> None:
     activity.does(Doing.RESTING)
     clock.now += 30

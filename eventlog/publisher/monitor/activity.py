@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Final, NamedTuple
 
 from eventlog.core.clock import unix_time
+from eventlog.errors import number_of
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
@@ -221,6 +222,7 @@ class Activity(Monitored, Observer):
         since the server reads it at the same time.
         """
         self.uncaptured: Sequence[str] | None = None
+        self._parked = 0
         self.windows = Histogram(_SHORT)
         self.envelopes = Histogram(_SHORT)
         self.delays = Histogram(_LONG)
@@ -251,7 +253,8 @@ class Activity(Monitored, Observer):
         self.back_offs = {**self.back_offs, who.value: self.back_offs[who.value] + 1}
         whom = f"the {who.value}"
         in_short = f"{whom}: {in_short}" if in_short else whom
-        self._enter(State(Doing.WAITING, self.clock(), f"{whom}: {reason}", until, in_short))
+        reason = f"{whom}: {reason}" if reason else whom
+        self._enter(State(Doing.WAITING, self.clock(), reason, until, in_short))
 
     def _enter(self, state: State) -> None:
         self.state = (
@@ -340,6 +343,9 @@ class Activity(Monitored, Observer):
     def compared(self, uncaptured: Sequence[str]) -> None:
         self.uncaptured = uncaptured
 
+    def left(self, parked: int) -> None:
+        self._parked = parked
+
     def look_due(self) -> float | None:
         if self.looked_at is None or self.looked_time is None:
             return 0.0
@@ -368,7 +374,7 @@ class Activity(Monitored, Observer):
             seen = (held.kind, held.name, held.pid, held.xmin)
             if seen != self._snapshot_seen[0]:
                 self._snapshot_seen = seen, now
-        self.looked_at, self.looked_time = looked, now
+        self.looked_at, self.looked_time, self._parked = looked, now, len(looked.parked)
 
     # --- answers to the server ---
 
@@ -435,6 +441,18 @@ class Activity(Monitored, Observer):
         ]
         return [(sent, verdict) for sent, verdict in verdicts if verdict.level is not Level.SUCCESS]
 
+    @property
+    def _resting(self) -> str:
+        """The rest in words, with what is left in the queue."""
+        if self._parked:
+            return f"resting: {number_of(self._parked, 'object')} parked"
+        rows = (self.looked_at or Looked()).queue_rows
+        if not rows:
+            return "resting: the queue is empty"
+        if (self.looked_time or 0.0) < self.state.since:  # they may be published since
+            return "resting"
+        return f"resting: {number_of(rows, 'row')} {'waits' if rows == 1 else 'wait'}"
+
     def in_words(self, *, quotes: bool = True) -> str:
         now = self.clock()
         doing, since, reason, until, in_short = self.state
@@ -442,7 +460,7 @@ class Activity(Monitored, Observer):
         words = {
             Doing.CONNECTING: "connecting to the database",
             Doing.PUBLISHING: "publishing",
-            Doing.RESTING: "resting: the queue is empty",
+            Doing.RESTING: self._resting,
             Doing.WAITING: f"waiting for {now - since:.0f} s",
             Doing.STOPPED: "stopped",
         }[doing]

@@ -5,6 +5,7 @@
 
 const LOOK_EVERY = 2000;
 const HOUR = 3600;
+const HIDDEN = "•••";
 const $ = (id) => document.getElementById(id);
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -175,8 +176,9 @@ function showStatus(status) {
   document.title = `${status.state.name} · ${status.log}`;
   $("about").textContent = `to ${status.sink} as ${status.format} · eventlog ${status.eventlog}`;
   $("words").textContent = status.state.words;
-  const kind = !status.is_alive ? "is-bad" : status.state.name === "waiting" || !status.is_ready ? "is-warn" : "is-good";
+  const kind = !status.is_alive ? "is-bad" : status.state.name === "waiting" || !status.is_ready || status.parked_objects ? "is-warn" : "is-good";
   $("now").className = kind;
+  $("hidden-values").hidden = !JSON.stringify(status).includes(HIDDEN);
   const advice = $("advice");
   advice.hidden = status.is_alive;
   if (!status.is_alive) advice.textContent = `No progress for ${seconds(status.progress_seconds)}; a sign was due within ${seconds(status.patience_seconds)}.`;

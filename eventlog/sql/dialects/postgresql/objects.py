@@ -71,6 +71,8 @@ from eventlog.sql.statements import (
 from eventlog.sql.windows import Batch, Selection, Walk
 
 _SQL: Final = statements(__package__, "reflect.sql")
+_CHEAP: Final = 1_000.0
+"""The planner's cost below which rows are counted: a thousand pages, or 40,000 rows."""
 _QUESTIONS: Final = ("columns", "unique_keys", "foreign_keys", "partitions")
 _rendered: Final = template_renderer(__package__)  # all text put in is quoted or bound
 _TEXT_KINDS: Final = (Kind.CHARACTER, Kind.FIXED)
@@ -247,11 +249,15 @@ class PostgresObjects(Dialect):
         return {f"k{i}": part.value for i, part in enumerate(table_key.parse(position))}
 
     def estimate(self, conn: Connection, walk: Walk, position: str | None) -> int:
-        # The number of rows that the planner expects.
+        # The number of rows that the planner expects. Of a small table that was never analysed it
+        # knows nothing, and counting costs little.
         ((plan,),) = self._of_walk(
             conn, walk, position, "EXPLAIN (FORMAT JSON) SELECT %(event_type)s::smallint"
         )
-        return int(plan[0]["Plan"]["Plan Rows"])
+        expected = plan[0]["Plan"]
+        if expected["Total Cost"] < _CHEAP:
+            return self.count(conn, walk, position)
+        return int(expected["Plan Rows"])
 
     def count(self, conn: Connection, walk: Walk, position: str | None) -> int:
         ((rows,),) = self._of_walk(conn, walk, position, "SELECT count(%(event_type)s::smallint)")
