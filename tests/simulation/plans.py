@@ -123,6 +123,8 @@ def draw_options(chance: Random, sink: str, *, is_consumer: bool) -> tuple[Plan,
         options["delete_from_log"] = chance.random() < 0.1
         if chance.random() < 0.08:
             options["handle_future_events"] = True
+    # Of what is drawn already, so that the numbers of other schedules mean what they meant.
+    options["suspect_after"] = Random(repr(sorted(options.items()))).choice([1, 2, 5])
     return options, {"flight_bytes": chance.choice([1200, 4000, 16 * 2**20, 16 * 2**20])}
 
 

@@ -33,6 +33,8 @@ MOODS: dict[str, dict[str, float]] = {
     "away": {"away": 0.7},
     "hangs up": {"lost": 0.4, "half": 0.3},
     "poisoned": {"retry one": 1.0},
+    "stumbles": {"fail one": 1.0, "retry": 0.1},
+    "stumbles late": {"fail one": 1.0, "applies": 1.0, "slow": 0.1},
 }
 """The probability of each answer, by the name of a mood."""
 
@@ -105,6 +107,11 @@ class Receiver:
         point(f"gets {self.name} {first}", 2.0 if self._draws("slow", first) else 0.0)
         if self._draws("away", first):
             self._hang_up("is away")
+        is_stumbling = self.is_strict and "fail one" in self.mood
+        if is_stumbling and any(self._is_poison(event) for event in events):
+            if self._draws("applies", first):
+                self.apply(events)
+            self._hang_up("fails for one of them")
         if self._draws("half", first):
             self.apply(events[: len(events) // 2])
             point(f"hangs up {self.name}")
@@ -134,7 +141,7 @@ class Receiver:
         waiting: set[Key] = set()
         for event in events:
             key, one = object_of(event), event.event_id
-            is_poison = "retry one" in self.mood and _number(f"{self.seed}/{key}") < 0.2
+            is_poison = "retry one" in self.mood and self._is_poison(event)
             if (key in waiting and self.is_strict) or is_poison or self._draws("retry", one):
                 waiting.add(key)
                 verdicts[one] = Verdict(Level.RETRY, "later")
@@ -149,6 +156,9 @@ class Receiver:
                 if self._draws("warning", one):
                     verdicts[one] = Verdict(Level.WARNING, "hm")
         return good, verdicts
+
+    def _is_poison(self, event: Event) -> bool:
+        return _number(f"{self.seed}/{object_of(event)}") < 0.2
 
     def apply(self, events: Iterable[Event]) -> None:
         for event in events:
