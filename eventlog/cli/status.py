@@ -384,7 +384,8 @@ def _print_findings(findings: list[Finding], settings: list[Effective], quiet: b
             result(f"    {visible(line)}")
     if quiet:
         return
-    changed = [setting for setting in settings if setting.source != "default"]
+    # Of types that are not chosen the source says that, too.
+    changed = [setting for setting in settings if not setting.source.startswith("default")]
     if changed:
         result(
             "Settings in effect, all others are at their defaults (`eventlog config` shows them):"

@@ -638,6 +638,9 @@ SESSION_CHECKS: Final[Checks] = {
 LOG_CHECKS: Final[Checks] = {
     "the rights on the log": _rights,
     "the revision of the log": _revision,
+    "the lock of the log": lambda case: findings.judge_lock(
+        case.dialect.lock_holder(case.conn, case.log), str(case.log)
+    ),
     "the indexes of the log": _indexes,
     "the sequence of record_id": lambda case: findings.judge_numberings(
         case.ask("numberings", doctor.Numbering),

@@ -182,12 +182,20 @@ class StatusLedger:
         is_ours = dialect.try_lock(conn, log)
         conn.commit()  # from here on the session writes
         is_ours = is_ours and dialect.claim(conn, log)
+        holder = None if is_ours else dialect.lock_holder(conn, log)
         conn.commit()
-        if not is_ours:
+        if is_ours:
+            return
+        if holder is not None and holder.is_other:
             raise AnotherPublisher(
-                f"the log {log} is already being published; stop the other publisher (or the "
-                "Spark job that marks), or give this one another log"
+                f"the log {log} is already being published, or another program keeps its lock: "
+                f"{holder}; end that session, or let it give the lock back"
             )
+        who = "" if holder is None else f" by {holder}"
+        raise AnotherPublisher(
+            f"the log {log} is already being published{who}; stop the other publisher (or the "
+            "Spark job that marks), or give this one another log"
+        )
 
     def check_rights(
         self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool

@@ -12,7 +12,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, ClassVar, Final, Protocol
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 import sqlalchemy as sa
 from sqlalchemy import URL, Connection, PoolProxiedConnection
@@ -81,6 +81,29 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 """The capabilities of databases: names for ``SqlDatabase.capabilities``, and their meanings."""
 
 _ALL_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
+
+
+class LockHolder(NamedTuple):
+    """The session that has locked a log, as far as the database tells: its number, its user,
+    application and address, empty if they are not told.
+
+    ``is_other`` says that its application is neither eventlog nor that of this session.
+    """
+
+    session: int
+    user: str = ""
+    application: str = ""
+    address: str = ""
+    is_other: bool = False
+
+    def __str__(self) -> str:
+        parts = [
+            f"session {self.session}",
+            f"user {self.user}" if self.user else "",
+            f"application {self.application!r}" if self.application else "",
+            f"from {self.address}" if self.address else "",
+        ]
+        return ", ".join(filter(None, parts))
 
 
 class Wake(Protocol):
@@ -337,6 +360,10 @@ class SqlDatabase(ABC):
             return True
         self.unlock(conn, log)
         return False
+
+    def lock_holder(self, conn: Connection, log: LogTable) -> LockHolder | None:
+        """Return the session that has locked the log, None if there is none or it is not told."""
+        return None
 
     @abstractmethod
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:

@@ -272,6 +272,24 @@ def test_a_second_publisher_is_refused_and_the_first_goes_on(
     assert statuses(database) == {1: "S"}
 
 
+def test_who_keeps_the_publisher_out_is_named_and_doctor_warns_of_another_program(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    config = installed(database, tmp_path)
+    key = f"{int.from_bytes(b'Elog')}, 'eventlog'::regclass::oid::integer"
+    with database.connect() as other:
+        other.exec_driver_sql("SET application_name = 'psql'")
+        other.exec_driver_sql(f"SELECT pg_advisory_lock({key})")
+        (session,) = other.exec_driver_sql("SELECT pg_backend_pid()").one()
+        who = f"session {session}, user postgres, application 'psql'"
+        with pytest.raises(AnotherPublisher, match=f"another program keeps its lock: {who}"):
+            publish(lambda: opened(config), Collecting)
+        told = command(tmp_path, "doctor").stdout
+        assert "[lock_of_another]" in told
+        assert f"SELECT pg_terminate_backend({session})" in told
+        assert "(default" not in told, "nothing of what is at its default"
+
+
 def test_a_second_publisher_has_one_clear_line_and_exit_code_1(
     database: sa.Engine, tmp_path: Path
 ) -> None:

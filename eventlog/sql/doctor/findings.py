@@ -13,6 +13,7 @@ from eventlog.core.checks import BadRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
 from eventlog.model import EventType, Status
+from eventlog.sql.database import LockHolder
 from eventlog.sql.doctor import (
     Answer,
     Finding,
@@ -116,6 +117,18 @@ def _is_status_n(predicate: str, status: str, quote: Callable[[str], str]) -> bo
     )
     plain = re.sub(r"::(bpchar|text|character varying)|[()\s]", "", predicate)
     return plain in (f"{status}='N'", f"{quote(status)}='N'")
+
+
+def judge_lock(holder: LockHolder | None, log: str) -> Iterator[Finding]:
+    """Judge the session that has locked the log, None = no known one."""
+    if holder is not None and holder.is_other:
+        yield Finding(
+            "lock_of_another",
+            "warning",
+            f"the lock of the log {log} is kept by another program than eventlog, so that no "
+            f"publisher can start: {holder}",
+            (f"SELECT pg_terminate_backend({holder.session})",),
+        )
 
 
 def judge_numberings(

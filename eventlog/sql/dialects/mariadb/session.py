@@ -16,6 +16,7 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import ConfigError
+from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mariadb.text import USER, bindable, in_text, quote_identifier
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
@@ -204,6 +205,15 @@ class MariaDBSessions(Dialect):
 
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
         return _ask_lock(conn, log, "IS_USED_LOCK({name})") is not None
+
+    def lock_holder(self, conn: Connection, log: LogTable) -> LockHolder | None:
+        session = _ask_lock(conn, log, "IS_USED_LOCK({name})")
+        if session is None:
+            return None
+        # Without the right PROCESS the sessions of other users are not seen.
+        seen = "SELECT user, host FROM information_schema.processlist WHERE id = %s"
+        user, address = conn.exec_driver_sql(seen, (session,)).first() or ("", "")
+        return LockHolder(int(session), str(user), "", str(address))
 
     def unlock(self, conn: Connection, log: LogTable) -> None:
         _ask_lock(conn, log, "RELEASE_LOCK({name})")

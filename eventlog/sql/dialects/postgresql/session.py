@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 from sqlalchemy import Connection, text
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.sql.database import CHANGING_POOL, Wake
+from eventlog.sql.database import CHANGING_POOL, LockHolder, Wake
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
 from eventlog.sql.log_table import LogTable
@@ -156,6 +156,11 @@ class PostgresSessions(Dialect):
     def is_locked(self, conn: Connection, log: LogTable) -> bool:
         return bool(_scalar(conn, log, f"EXISTS ({_LOCKS})"))
 
+    def lock_holder(self, conn: Connection, log: LogTable) -> LockHolder | None:
+        parameters = {"class": _LOCK_CLASS, "log": qualified(log.schema, log.name)}
+        found = conn.execute(text(_HOLDER), parameters).first()
+        return None if found is None else LockHolder(*found)
+
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
         return bool(_scalar(conn, log, _HELD))
 
@@ -266,6 +271,13 @@ _LOCKS: Final = """
       AND objsubid = 2
       AND granted"""
 _HELD: Final = f"EXISTS ({_LOCKS} AND pid = pg_backend_pid())"
+_HOLDER: Final = f"""
+    SELECT a.pid, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),
+           coalesce(host(a.client_addr), ''),
+           coalesce(a.application_name, '')
+               NOT IN ('eventlog', current_setting('application_name'))
+    FROM pg_catalog.pg_stat_activity AS a
+    WHERE EXISTS ({_LOCKS} AND pg_locks.pid = a.pid)"""  # noqa: S608
 _KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
 
 
@@ -366,7 +378,7 @@ class PostgresWake(Wake):
     """Notifications by NOTIFY, sent by a trigger of the log if the publisher holds the lock."""
 
     def create(self, log: LogTable) -> list[str]:
-        return _wake_statements(log, "function", "drop_trigger", "trigger", "always")
+        return _wake_statements(log, "function", "revoke", "drop_trigger", "trigger", "always")
 
     def drop(self, log: LogTable) -> list[str]:
         return _wake_statements(log, "drop_trigger", "drop_function")

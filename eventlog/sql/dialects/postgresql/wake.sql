@@ -20,6 +20,10 @@ BEGIN
 END
 $eventlog$
 
+-- name: revoke
+-- Whoever could call it could take the lock and keep the publisher asleep; firing needs no right.
+REVOKE ALL ON FUNCTION {function}() FROM PUBLIC
+
 -- name: drop_trigger
 DROP TRIGGER IF EXISTS {trigger} ON {log}
 
