@@ -297,15 +297,16 @@ class Application:
         if "part" in self.hidden:
             return
         last = BURST + chance.choice([30, 60, 200] if self._world.plan["bursts"] else [10, 30, 60])
-        sql = chance.choice(
-            [
-                "INSERT OR IGNORE INTO part (id, name, weight) WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n "
-                "WHERE i < ?) SELECT i, 'n' || i, i FROM n",
-                "UPDATE part SET weight = weight + 1 WHERE id BETWEEN ? AND ?",
-                "DELETE FROM part WHERE id BETWEEN ? AND ?",
-            ]
+        insert = (
+            "INSERT OR IGNORE INTO part (id, name, weight) WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n "
+            "WHERE i < ?) SELECT i, 'n' || i, i FROM n"
         )
-        self._transact([Statement(sql, (BURST, last), _touches("part", [BURST]))], "COMMIT")
+        update = "UPDATE part SET weight = weight + 1 WHERE id BETWEEN ? AND ?"
+        delete = "DELETE FROM part WHERE id BETWEEN ? AND ?"
+        # Twice: while an object is parked, windows with its later rows are read.
+        several = chance.choice([[insert], [insert, update], [update], [update, update], [delete]])
+        touches = _touches("part", [BURST])
+        self._transact([Statement(one, (BURST, last), touches) for one in several], "COMMIT")
 
     def begin_late(self, chance: Random) -> None:
         """Begin a transaction that draws its numbers now and commits later."""

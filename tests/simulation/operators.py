@@ -56,6 +56,7 @@ def _kill_aimed(world: World, chance: Random) -> None:
     if process is None or not process.is_running:
         return
     world.kill(process)
+    world.readers.look()
     if not process.name.startswith("command"):
         if process.name != "second":
             world.start(process.name, chance)
@@ -213,6 +214,10 @@ def _consumer(world: World, chance: Random) -> None:
     if free := sorted({"cons1", "cons2"} - set(world.receivers)):
         begin = "snapshot" if world.has_removed or chance.random() < 0.5 else "first"
         world.start(free[0], chance, begin=begin)
+        if "kills" in world.plan["features"] and chance.random() < 0.4:
+            # In its snapshot, if it has one.
+            world.scheduler.run(chance.randrange(10, 80))
+            _kill_consumer(world, chance)
 
 
 def _drop_consumer(world: World, chance: Random) -> None:

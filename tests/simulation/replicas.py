@@ -25,6 +25,7 @@ MOODS: dict[str, dict[str, float]] = {
     "good": {},
     "slow": {"slow": 0.5, "warning": 0.1},
     "retry": {"retry": 0.3},
+    "slow retry": {"retry": 0.3, "slow": 0.6},
     "moody": {"retry": 0.15, "away": 0.1, "lost": 0.1, "slow": 0.2, "half": 0.05, "warning": 0.1},
     "errors": {"error": 0.1, "unnamed": 0.6, "retry": 0.1, "slow": 0.1},
     "halves": {"error": 0.15, "unnamed": 1.0, "retry": 0.2, "lost": 0.1},

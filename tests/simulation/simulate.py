@@ -91,7 +91,7 @@ def main(words: list[str] | None = None) -> int:
     asked.add_argument("--seeds", metavar="FIRST-LAST")
     asked.add_argument("--seconds", type=float)
     asked.add_argument("--shrink", metavar="SEED|FILE")
-    asked.add_argument("--mutations", metavar="NAME|all")
+    asked.add_argument("--mutations", metavar="PART OF A NAME|all")
     asked.add_argument("--serial", metavar="FIRST-LAST")
     parser.add_argument(
         "--postgres", metavar="URL", help="of a server for --serial; default: an embedded one"
@@ -102,7 +102,12 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument(
         "--report", action="store_true", help="print which features met, and the branches reached"
     )
-    parser.add_argument("--most", type=int, default=10**9, help="end after so many failures")
+    parser.add_argument(
+        "--most",
+        type=int,
+        default=10**9,
+        help="end after so many failures, or schedules of a mutation",
+    )
     given = parser.parse_args(words)
     if given.seed:
         world = _run(_plan(given.seed))
@@ -117,7 +122,7 @@ def main(words: list[str] | None = None) -> int:
         print(f"{len(plan['steps'])} steps are left, in {path}")
         return 0
     if given.mutations:
-        return _try_mutations(given.mutations)
+        return _try_mutations(given.mutations, given.most)
     if given.serial:
         return _run_serially(_range(given.serial), given.postgres)
     if given.seeds:
@@ -157,7 +162,7 @@ def _run_serially(seeds: Sequence[int], postgres: str | None) -> int:
     return int(bool(failed))
 
 
-def _try_mutations(named: str) -> int:
+def _try_mutations(named: str, most: int) -> int:
     """Put each fault into the product, print after how many schedules it is found, and return 1 if
     one that has to be found is not.
 
@@ -165,11 +170,11 @@ def _try_mutations(named: str) -> int:
     """
     wrong = 0
     for name, mutation in MUTATIONS.items():
-        if named not in ("all", name):
+        if named != "all" and named not in name:
             continue
         plans = filter(mutation.suits, map(plan_of, range(1, 10**6)))
         failure, began, number = None, time.monotonic(), 0
-        for number, plan in enumerate(islice(plans, mutation.most), 1):
+        for number, plan in enumerate(islice(plans, min(most, mutation.most)), 1):
             with mutated(mutation):
                 failure = _failure(plan)
             if failure is not None and _failure(plan) is not None:
