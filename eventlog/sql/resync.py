@@ -24,21 +24,21 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.core.clock import monotonic, sleep
-from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
+from eventlog.errors import ConfigError, LogTableError, number_of
 from eventlog.model import EventType, Status
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.open_writers import wait_for, writers_to_await
 from eventlog.sql.rows import column_of
 from eventlog.sql.triggers.gaps import Gap
 from eventlog.sql.windows import Batch, Selection
 
 COLUMNS: Final = ("digest", "class_name", "selection", "started", "position", "rows_written")
 """The columns of ``<log>_resync``."""
-PATIENCE: Final = 60.0
-"""The number of seconds that a batch of deletes waits for the transactions that had written the log
-before it.
-"""
+_MAY_INSERT: Final = (
+    "what it inserts may not be taken for deleted: end it (`eventlog doctor` names it), then go on "
+    "with --resume"
+)
 
 
 class Unfinished(NamedTuple):
@@ -409,38 +409,15 @@ def write_deleted(
     while gone:
         savepoint = conn.begin_nested()
         dialect.write_keys(conn, log, selection, gone)
-        writers = dialect.open_writers(conn, log)
-        if writers is None or not _sees_what_commits(conn, dialect):
+        writers = writers_to_await(conn, dialect, log)
+        if writers is None:
             again = replace(selection, event_type=EventType.INSERT_ROW_QUERY_BACK)
             dialect.write_keys(conn, log, again, gone)
             return gone
-        _wait_for(conn, dialect, log, writers)
+        wait_for(conn, dialect, log, writers, _MAY_INSERT)
         back, gone = existing(conn, dialect, schema, cls, gone)
         if not back:
             savepoint.commit()
             return gone
         savepoint.rollback()
     return []
-
-
-def _sees_what_commits(conn: Connection, dialect: Dialect) -> bool:
-    """Return True if a statement of this transaction sees what others commit meanwhile, or if
-    others cannot write.
-    """
-    return (
-        "concurrent_writers" not in dialect.capabilities
-        or conn.get_isolation_level() == "READ COMMITTED"
-    )
-
-
-def _wait_for(conn: Connection, dialect: Dialect, log: LogTable, writers: frozenset[str]) -> None:
-    until, rest = monotonic() + PATIENCE, 0.01
-    while writers := writers & (dialect.open_writers(conn, log) or frozenset()):
-        if monotonic() > until:
-            raise DatabaseError(
-                f"a transaction that has written the log {log} is open for more than {PATIENCE:g} "
-                "s, and what it inserts may not be taken for deleted: end it (`eventlog doctor` "
-                "names it), then go on with --resume"
-            )
-        sleep(rest)
-        rest = min(1.0, rest * 2)

@@ -28,6 +28,7 @@ from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, load_dia
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
+from eventlog.sql.open_writers import wait_for, writers_to_await
 from eventlog.sql.windows import Ranges, to_ranges
 
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
@@ -217,12 +218,16 @@ def requeue(
         column_of(log, "record_id") > 0,
         *_within(log, ids),
     )
-    again = judge_all(read_objects(conn, log, chosen, own_user), judged, force=force)
+
+    def judge_now() -> Again:
+        return judge_all(read_objects(conn, log, chosen, own_user), judged, force=force)
+
     if dry:
+        again = judge_now()
         return Requeued(len(again.back), len(again.copied), again.refused)
     # Without copies the right to INSERT is not needed, and without parts of inserts that to UPDATE
     # more than the letter is not.
-    copied = _copy(conn, log, again.copied, again.in_parts, {"status": _NEW})
+    again, copied = _copied(conn, log, judge_now, {"status": _NEW}, force=force)
     return Requeued(_set_back(conn, log, again.back, again.in_parts), copied, again.refused)
 
 
@@ -252,11 +257,16 @@ def requeue_loopback(
     is_own = sa.func.rtrim(perpetrator) == user
     is_success = column_of(log, "status") == Status.SUCCESS
     chosen = sa.and_(is_own, is_success, record_id > 0, *_within(log, ids))
-    again = judge_all(read_objects(conn, log, chosen), judged, force=force)
+
+    def judge_now() -> Again:
+        return judge_all(read_objects(conn, log, chosen), judged, force=force)
+
     if dry:
+        again = judge_now()
         return Requeued(0, len(again.copied), again.refused)
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
-    return Requeued(0, _copy(conn, log, again.copied, again.in_parts, new), again.refused)
+    again, copied = _copied(conn, log, judge_now, new, force=force)
+    return Requeued(0, copied, again.refused)
 
 
 def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
@@ -429,6 +439,72 @@ def _set_back(conn: Connection, log: LogTable, ids: Sequence[int], in_parts: Con
                 .values({column_of(log, "status"): Status.NEW, **values})
             ).rowcount
     return total
+
+
+_MAY_WRITE: Final = (
+    "what it writes may stand before the copies: end it (`eventlog doctor` names it), then give "
+    "the command again, or `eventlog resync` for these objects"
+)
+
+
+def _copied(
+    conn: Connection,
+    log: LogTable,
+    judge_now: Callable[[], Again],
+    new: Mapping[str, sa.ColumnElement[Any]],
+    *,
+    force: bool,
+) -> tuple[Again, int]:
+    """Judge rows, log copies of those that go, and return the judgement and the number of copies.
+
+    A transaction that is open may have drawn a number below those of the copies for a change of the
+    same object: the copy would bring an older value back. So it is awaited, and if it has brought
+    such a row, all are judged again. With ``force`` nobody waits. Raises DatabaseError for a
+    transaction that does not end.
+    """
+    dialect = load_dialect(conn.dialect.name)
+    again = judge_now()
+    while again.copied and not force and writers_to_await(conn, dialect, log) is not None:
+        before, _ = _rows_beside(conn, log, again.copied)
+        savepoint = conn.begin_nested()
+        wanted, again = again.copied, judge_now()
+        if again.copied != wanted:
+            savepoint.rollback()
+            continue
+        copied = _copy(conn, log, again.copied, again.in_parts, new)
+        last = int(conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar_one())
+        if writers := writers_to_await(conn, dialect, log):
+            wait_for(conn, dialect, log, writers, _MAY_WRITE)
+        after, named = _rows_beside(conn, log, again.copied, last)
+        if len(after - before) == named:
+            savepoint.commit()
+            return again, copied
+        savepoint.rollback()
+        again = judge_now()
+    return again, _copy(conn, log, again.copied, again.in_parts, new)
+
+
+def _rows_beside(
+    conn: Connection, log: LogTable, ids: Sequence[int], last: int | None = None
+) -> tuple[set[int], int]:
+    """Return the rows up to ``last`` of the objects of these rows, None = all, and how many of
+    these rows name an object.
+    """
+    others = rows_of(log).alias("others")
+    of_other = {field: others.c[quoted(log.column(field))] for field in LogRow._fields[:7]}
+    names = [column_of(log, field) for field in ("table_name", "table_key")]
+    is_beside = [of_other[field] == column_of(log, field) for field in ("table_name", "table_key")]
+    until = [] if last is None else [of_other["record_id"] <= last]
+    beside: set[int] = set()
+    named = 0
+    for ranges in runs_of_ranges(ids):
+        alike = sa.select(*names).where(is_in(log, ranges), *is_beside)
+        found = sa.select(of_other["record_id"]).where(alike.exists(), *until)
+        beside.update(map(int, conn.execute(found).scalars()))
+        count = sa.select(sa.func.count()).select_from(rows_of(log))
+        has_names = [name.is_not(None) for name in names]
+        named += int(conn.execute(count.where(is_in(log, ranges), *has_names)).scalar_one())
+    return beside, named
 
 
 def _copy(

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from resyncs import Receiver, keys, positions, rows, users
 from shared import Run, execute
 
-from eventlog.sql import resync as batches
+from eventlog.sql import open_writers
 
 
 class TestDeleted:
@@ -146,7 +146,7 @@ class TestDeleted:
     def test_a_writer_that_does_not_end_stops_it_with_its_position(
         self, run: Run, hr: sa.Engine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(batches, "PATIENCE", 0.1)
+        monkeypatch.setattr(open_writers, "PATIENCE", 0.1)
         before = keys(hr)
         with hr.connect() as application:
             application.exec_driver_sql("INSERT INTO hr.usr VALUES (4, 'back')")

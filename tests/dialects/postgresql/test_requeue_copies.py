@@ -1,0 +1,87 @@
+"""``eventlog requeue`` of rows that were applied, beside transactions that are open
+(spec/event-log.md 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from time import sleep
+
+import pytest
+import sqlalchemy as sa
+from resyncs import Receiver, rows
+from shared import Run, execute
+
+from eventlog.sql import open_writers
+
+_LETTERS = "record_id, status"
+
+
+@pytest.fixture
+def logged(run: Run, hr: sa.Engine, publish: Callable[[], Receiver]) -> list[tuple[object, ...]]:
+    """Users 1 and 2, each renamed, and published."""
+    Path("eventlog.toml").write_text(
+        "[publisher]\nallow_loopback = true\n[[watch]]\ntable = 'usr'\n"
+    )
+    assert run("triggers", "apply")[0] == 0
+    execute(hr, "INSERT INTO hr.usr VALUES (1, 'a'), (2, 'a')")
+    publish()
+    execute(hr, "UPDATE hr.usr SET fname = 'b'")
+    publish()
+    return rows(hr, _LETTERS)
+
+
+def test_a_copy_does_not_stand_behind_a_change_that_had_not_committed(
+    run: Run, hr: sa.Engine, publish: Callable[[], Receiver], logged: list[tuple[object, ...]]
+) -> None:
+    with hr.connect() as application, ThreadPoolExecutor(1) as pool:
+        application.exec_driver_sql("UPDATE hr.usr SET fname = 'c' WHERE idu = 1")
+        requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
+        sleep(0.5)
+        assert not requeue.done()
+        application.commit()
+        code, out, _ = requeue.result()
+    assert (code, "1 logged anew" in out) == (1, True)
+    assert [letter for _, letter in rows(hr, _LETTERS)[len(logged) :]] == ["N", "N"]
+    assert publish().objects["idu=1"] == {"fname": {"c"}}
+
+
+def test_a_change_of_another_object_is_awaited_and_outdates_nothing(
+    run: Run, hr: sa.Engine, logged: list[tuple[object, ...]]
+) -> None:
+    with hr.connect() as application, ThreadPoolExecutor(1) as pool:
+        application.exec_driver_sql("INSERT INTO hr.usr VALUES (3, 'c')")
+        requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
+        sleep(0.3)
+        application.commit()
+        code, out, _ = requeue.result()
+    assert (code, "2 logged anew" in out) == (0, True)
+
+
+def test_a_transaction_that_does_not_end_stops_it_and_nothing_is_copied(
+    run: Run, hr: sa.Engine, logged: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(open_writers, "PATIENCE", 0.1)
+    with hr.connect() as application:
+        application.exec_driver_sql("UPDATE hr.usr SET fname = 'c' WHERE idu = 1")
+        code, _, err = run("requeue", "--status", "S", "--ids", "3-4")
+        assert (code, "is open for more than 0.1 s, and what it writes may stand" in err) == (
+            1,
+            True,
+        )
+        assert run("requeue", "--status", "S", "--ids", "3-4", "--force")[0] == 0
+    assert len(rows(hr)) == len(logged) + 2
+
+
+def test_rows_in_many_ranges_go_all_the_same(run: Run, hr: sa.Engine) -> None:
+    Path("eventlog.toml").write_text("[[watch]]\ntable = 'usr'\n")
+    execute(
+        hr,
+        "INSERT INTO hr.eventlog (record_id, status, event_type, table_name, table_key) "
+        "SELECT 2 * n, 'S', 6, 'usr', 'idu=' || n % 7 FROM generate_series(1, 1200) n",
+        "SELECT setval('hr.eventlog_record_id_seq', 2400)",
+    )
+    code, out, _ = run("requeue", "--status", "S")
+    assert (code, "1200 logged anew" in out) == (0, True)
