@@ -58,6 +58,16 @@ def _has(*features: str) -> Callable[[dict[str, Any]], bool]:
     return lambda plan: set(features) <= set(plan["features"])
 
 
+def _takes(*kinds: str) -> Callable[[dict[str, Any]], bool]:
+    """Return whether a plan has steps of these kinds in this order."""
+
+    def takes(plan: dict[str, Any]) -> bool:
+        steps = iter(plan["steps"])
+        return all(any(kind == wanted for _, kind, _ in steps) for wanted in kinds)
+
+    return takes
+
+
 def _to_files(plan: dict[str, Any]) -> bool:
     return plan["sink"] != "python"
 
@@ -390,7 +400,9 @@ MUTATIONS: Mapping[str, Mutation] = {
     "what is sent again behind a retry keeps its event-id": Mutation(
         _sendings_stay, lambda plan: plan["sink"] == "python" and not plan["is_strict"]
     ),
-    "a copy that was put back is not noticed": Mutation(_epoch_stays, _has("restores")),
+    "a copy that was put back is not noticed": Mutation(
+        _epoch_stays, _takes("copy", "commit", "restore", "commit")
+    ),
     "the rest of an envelope keeps its number": Mutation(
         _rest_keeps_its_number, lambda plan: _to_files(plan) and "schema" in plan["features"]
     ),
@@ -413,42 +425,48 @@ MUTATIONS: Mapping[str, Mutation] = {
         unseen="equivalent: what is sent leaves events of parked objects out once more",
     ),
     "objects that are free again begin no scan": Mutation(
-        _freed_begin_no_scan, lambda plan: _to_python(plan) and "bursts" in plan["features"]
+        _freed_begin_no_scan, lambda plan: _to_python(plan) and _takes("mood", "burst")(plan)
     ),
     "a consumer reads no gap again when its writer has ended": Mutation(
-        _ended_writers_are_ignored, _has("late", "consumers")
+        _ended_writers_are_ignored, _takes("consumer", "begin_late", "end_late")
     ),
     "a delete that was refused counts as sent": Mutation(
         _failed_delete_is_told, lambda plan: plan["heals"] and _to_python(plan)
     ),
     "a consumer closes gaps of open writers": Mutation(
-        _gaps_are_closed_at_once, _has("late", "consumers")
+        _gaps_are_closed_at_once, _takes("consumer", "begin_late", "end_late")
     ),
-    "a scan goes on when a writer has ended": Mutation(_scan_outlives_its_writers, _has("late")),
+    "a scan goes on when a writer has ended": Mutation(
+        _scan_outlives_its_writers, _takes("begin_late", "end_late")
+    ),
     "rows that joined a set are not written": Mutation(
-        _recent_rows_are_not_written, _has("consumers", "kills")
+        _recent_rows_are_not_written,
+        lambda plan: _takes("consumer")(plan) and "ranges of a small set" in plan["bounds"],
     ),
     "a consumer begins behind open writers": Mutation(
-        _begins_behind_open_writers, _has("late", "consumers")
+        _begins_behind_open_writers, _takes("begin_late", "consumer", "end_late")
     ),
     "a purge removes what a consumer lacks": Mutation(
-        _purge_asks_no_consumer, _has("purge", "consumers")
+        _purge_asks_no_consumer, _takes("consumer", "commit", "purge")
     ),
     "delete_from_log removes what a consumer lacks": Mutation(
-        _delete_asks_no_consumer, _has("consumers")
+        _delete_asks_no_consumer, _takes("consumer", "commit")
     ),
     "a chunk of a snapshot is done before it is sent": Mutation(
-        _chunk_is_done_before_it_is_sent, _has("consumers", "kills")
+        _chunk_is_done_before_it_is_sent,
+        lambda plan: _has("kills")(plan) and _takes("consumer")(plan),
     ),
     "a snapshot sends no object again": Mutation(
-        _retried_objects_are_passed_over, _has("consumers")
+        _retried_objects_are_passed_over, _takes("consumer")
     ),
     "what changes during a snapshot is passed over": Mutation(
-        _changes_during_a_snapshot_are_passed_over, _has("consumers")
+        _changes_during_a_snapshot_are_passed_over, _takes("consumer", "commit")
     ),
-    "event-ids have no epoch": Mutation(_epoch_is_not_in_ids, _has("restores")),
+    "event-ids have no epoch": Mutation(
+        _epoch_is_not_in_ids, _takes("copy", "commit", "restore", "commit")
+    ),
     "recorded events lose their epoch": Mutation(
-        _recorded_events_lose_their_epoch, _has("restores", "kills")
+        _recorded_events_lose_their_epoch, _takes("copy", "restore", "commit")
     ),
     "the number of a sending is not recorded": Mutation(
         _sendings_are_not_recorded, lambda plan: _to_python(plan) and not plan["is_strict"]
@@ -459,17 +477,16 @@ MUTATIONS: Mapping[str, Mutation] = {
     "the line of a flight goes before its marks": Mutation(
         _line_goes_before_the_marks, _has("kills")
     ),
-    "a second publisher gets the lock": Mutation(
-        _second_publisher_gets_the_lock, _has("operators")
-    ),
+    "a second publisher gets the lock": Mutation(_second_publisher_gets_the_lock, _takes("second")),
     "requeue for a consumer sends what is stale": Mutation(
-        _requeue_for_a_consumer_judges_nothing, _has("consumers")
+        _requeue_for_a_consumer_judges_nothing, _takes("consumer", "requeue_consumer")
     ),
     "a consumer clears a request before it has its rows": Mutation(
-        _request_is_cleared_too_early, _has("consumers", "kills")
+        _request_is_cleared_too_early, _takes("consumer", "requeue_consumer")
     ),
-    "a due resync is not noted": Mutation(_due_is_not_noted, _has("schema")),
+    "a due resync is not noted": Mutation(_due_is_not_noted, _takes("add_column", "commit")),
     "a due resync is settled before it is done": Mutation(
-        _due_is_settled_at_the_beginning, _has("schema", "kills")
+        _due_is_settled_at_the_beginning,
+        lambda plan: _has("kills")(plan) and _takes("add_column")(plan),
     ),
 }
