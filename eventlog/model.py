@@ -485,6 +485,16 @@ LEVELS: Final = {level.name.lower(): level for level in Level}
 """The levels by the words of an answer. Any other word is an error (spec/event-log.md 8.4)."""
 
 
+_STATUSES_OF_AN_EVENT: Final = 16
+
+
+def most_statuses(event_ids: Collection[str]) -> int:
+    """Return the most statuses of an answer to an envelope of ``event_ids``: with more it is no
+    answer (spec/event-log.md 8.4).
+    """
+    return _STATUSES_OF_AN_EVENT * max(1, len(event_ids))
+
+
 def answer_of(
     statuses: Iterable[tuple[str | None, Verdict]], event_ids: Collection[str], ignored: int = 0
 ) -> Answer:

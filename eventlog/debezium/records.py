@@ -344,6 +344,15 @@ def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def _record_ids(extras: Mapping[str, Any]) -> Sequence[int] | None:
+    """Return the record_ids of a change, None if what has the name is no list of numbers: anybody
+    may write a file.
+    """
+    told = extras.get("record_ids")
+    is_list = isinstance(told, list | tuple) and all(type(one) is int for one in told)
+    return told if is_list else None
+
+
 def _position(source: Mapping[str, Any]) -> str | None:
     """Return the position of the change in its source: our event-id, PostgreSQL's LSN, or MySQL's
     file and offset.
@@ -397,7 +406,7 @@ def write(changes: Iterable[Change], target: str, options: WriteOptions, report:
             None if complete is None else partial(complete, change.schema, change.table, change.key)
         )
         return writer.records(
-            change, class_of_change(catalog, change), whole_row, change.extras.get("record_ids")
+            change, class_of_change(catalog, change), whole_row, _record_ids(change.extras)
         )
 
     with whole_file(target) as file:

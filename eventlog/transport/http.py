@@ -129,7 +129,7 @@ class HttpClient:
                     content = self._read(response)
                     reusable = connection.sock is not None
                 else:
-                    content = _excerpt(response)
+                    content = self._excerpt(response)
             finally:
                 response.close()
                 if reusable:
@@ -142,6 +142,22 @@ class HttpClient:
         """Close the idle connections."""
         while (connection := self._pop_idle()) is not None:
             connection.close()
+
+    def _excerpt(self, response: http.client.HTTPResponse) -> bytes:
+        """Return the beginning of a body, which does not end in a part of a secret."""
+        try:
+            content = response.read(_EXCERPT_BYTES)
+        except (OSError, http.client.HTTPException):
+            return b""
+        if len(content) < _EXCERPT_BYTES:
+            return content
+        cut = (
+            size
+            for secret in map(str.encode, self._secrets)
+            for size in range(1, len(secret))
+            if content.endswith(secret[:size])
+        )
+        return content[: len(content) - max(cut, default=0)]
 
     def clean(self, text: str, most: int = EXCERPT) -> str:
         """Return text from outside on one line of at most ``most`` characters, without control
@@ -226,13 +242,6 @@ class HttpClient:
         else:
             return
         raise HttpFailed(why, in_short, is_sent=is_sent) from None
-
-
-def _excerpt(response: http.client.HTTPResponse) -> bytes:
-    try:
-        return response.read(_EXCERPT_BYTES)
-    except (OSError, http.client.HTTPException):
-        return b""
 
 
 def _hint(section: str, option: str) -> str:

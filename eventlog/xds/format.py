@@ -62,6 +62,7 @@ from eventlog.model import (
     Step,
     Verdict,
     answer_of,
+    most_statuses,
 )
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header, file_form, line_form, write_event
@@ -576,6 +577,10 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
         why = "the receiver's answer is no XDS answer"
         raise ReceiverAway(f"{why}: {what}", why)
 
+    most = most_statuses(event_ids)
+    if next(islice(root.iter("status"), most, None), None) is not None:
+        why = f"the receiver's answer has more than {most} statuses"
+        raise ReceiverAway(why, why)
     outermost, ignored = _statuses(outputs)
     ignored += sum(child.tag not in ("source", "output") for child in root)
     statuses = []

@@ -9,6 +9,7 @@ import ssl
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from receiver import CUT, Receiver, Request, accept, answer, in_turn, reply, sta
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher.sinks.http import HttpSink
+from eventlog.transport.http import HttpClient
 
 
 def accept_all(request: Request) -> bytes:
@@ -286,6 +288,17 @@ def test_certificate_of_an_unknown_authority_is_refused() -> None:
     ):
         sink.send(document())
     assert receiver.requests == []
+
+
+def test_a_token_that_is_cut_off_with_the_body_is_not_shown_in_part() -> None:
+    token = "a-token-of-some-length"
+    sizes = range(1, len(token) + 1)
+    bodies = (b" " * (4096 - size) + token.encode() + b" and more" for size in sizes)
+    with Receiver(lambda _: reply(422, next(bodies))) as receiver:
+        client = HttpClient(receiver.url, timeout=9, max_answer_bytes=9999, secrets=(token,))
+        with closing(client):
+            shown = {client.clean(client.request("POST", {}, b"").body.decode()) for _ in sizes}
+    assert shown == {"", "***"}
 
 
 def test_certificate_of_another_host_is_refused(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Level, Verdict
+from eventlog.publisher.sinks.http import read_results
 from eventlog.xds.format import read_answer
 
 LEVELS = ["success", "warning", "error", "retry", "fatal"]
@@ -56,6 +58,15 @@ def test_event_without_status_succeeded() -> None:
 @pytest.mark.parametrize("level", ["Success", "FATAL", "", "info", " success"])
 def test_unknown_level_is_an_error(level: str) -> None:
     assert levels(answer(status(level, "1"))) == [Level.ERROR, Level.SUCCESS]
+
+
+def test_an_answer_of_very_many_statuses_is_none() -> None:
+    assert levels(answer(status("success", "1") * 32)) == [Level.SUCCESS] * 2
+    with pytest.raises(ReceiverAway, match="more than 32 statuses"):
+        levels(answer(status("success", "1") * 33))
+    results = json.dumps({"results": [{"event_id": "1", "status": "success"}] * 17})
+    with pytest.raises(ReceiverAway, match="more than 16 results"):
+        read_results(results.encode(), ("1",), str)
 
 
 def test_missing_level_is_an_error() -> None:
@@ -180,7 +191,8 @@ def test_deep_nest_of_statuses_costs_no_more_than_its_length() -> None:
     body = answer(
         '<status level="error" event-id="1">' * 1500 + " " * 1_000_000 + "</status>" * 1500
     )
-    assert levels(body) == [Level.ERROR, Level.SUCCESS]
+    event_ids = tuple(map(str, range(1, 101)))
+    assert levels(body, event_ids)[:2] == [Level.ERROR, Level.SUCCESS]
 
 
 @given(

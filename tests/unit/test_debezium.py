@@ -523,3 +523,15 @@ def test_half_a_surrogate_pair_is_refused() -> None:
 def test_a_topic_has_no_character_that_kafka_refuses() -> None:
     assert topic_of("hr", "Sales Dept", "größe/2") == "hr.Sales_Dept.gr__e_2"
     assert topic_of("hr", None, "usr") == "hr.usr"
+
+
+@pytest.mark.parametrize("told", [7, "7", [7, "8"], [True], {"a": 1}])
+def test_what_is_no_list_of_record_ids_is_left_out_when_a_file_is_written_again(
+    tmp_path: Path, told: Any
+) -> None:
+    envelope = {"op": "c", "after": {"id": 1}, "source": source(record_ids=told)}
+    changes = read(tmp_path, {"payload": envelope})
+    options = {"catalog": CUSTOMERS, "schemas_enable": False}
+    FORMAT.write(changes, str(tmp_path / "again.jsonl"), options, Report(strict=True))
+    (line, *_) = (tmp_path / "again.jsonl").read_text().splitlines()
+    assert '"record_ids":null' in line.replace(" ", "").replace('\\"', '"')

@@ -33,7 +33,15 @@ from eventlog.core.clock import unix_time, utc_now
 from eventlog.core.options import MANY, PATH, TEXT, Kind, choice, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.text import referenced_secret
-from eventlog.model import LEVELS, Answer, Document, Level, Verdict, answer_of
+from eventlog.model import (
+    LEVELS,
+    Answer,
+    Document,
+    Level,
+    Verdict,
+    answer_of,
+    most_statuses,
+)
 from eventlog.publisher.sinks import FILE_LAYOUT, TIMEOUT, Opening, Sink
 
 if TYPE_CHECKING:
@@ -344,6 +352,8 @@ def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str],
     results = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(results, list):
         raise _no_answer(f"the receiver's answer has no list of results: {_NEEDED}")
+    if len(results) > (most := most_statuses(event_ids)):
+        raise _no_answer(f"the receiver's answer has more than {most} results")
     return answer_of(_results(results, clean), event_ids)
 
 
