@@ -518,7 +518,7 @@ class Application:
 
     def when_free(self, act: Callable[[], None]) -> None:
         """Act as soon as nobody else has the lock of the file."""
-        for _ in range(5000):
+        for _ in range(50_000):  # a command may wait for a late transaction for a minute
             try:
                 return act()
             except sqlite3.OperationalError as error:

@@ -156,14 +156,15 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
                 raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
         if sql.startswith("BEGIN"):
             scheduler.point(sql)
-        until = scheduler.now + _BUSY_SECONDS
+        until, rest = scheduler.now + _BUSY_SECONDS, 0.01
         while True:
             try:
                 return execute(sql, *args)
             except sqlite3.OperationalError as error:
                 if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or scheduler.now > until:
                     raise
-            scheduler.point("busy", 0.01)
+            scheduler.point("busy", rest)
+            rest = min(1.0, rest * 2)
 
     class Cursor(sqlite3.Cursor):
         def execute(self, sql: str, *args: Any) -> Any:
