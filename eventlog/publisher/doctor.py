@@ -33,6 +33,7 @@ from eventlog.publisher.configured_classes import (
     class_schema,
     declared_tables,
     declared_watches,
+    wanted_classes,
 )
 from eventlog.publisher.consumers import standings
 from eventlog.publisher.context import (
@@ -316,14 +317,14 @@ def _unreadable(case: Case) -> Iterator[Finding]:
     if case.catalog is None or not case.schema:
         return
     whole_rows = Need.WHOLE_ROWS in event_writer(case.config, case.log).needs
-    needed = {
-        pair for cls in case.catalog.classes for pair in _columns_read_back(case, cls, whole_rows)
-    }
+    wanted = wanted_classes(case.config, case.catalog)
+    classes = [cls for cls in case.catalog.classes if wanted is None or cls.name in wanted]
+    needed = {pair for cls in classes for pair in _columns_read_back(case, cls, whole_rows)}
     perhaps: set[tuple[str, str]] = set()
     if "altered_tables" in case.dialect.capabilities:
         # Any style may read back a table that was altered,
         # or a value that is too large for the log.
-        for cls in case.catalog.classes:
+        for cls in classes:
             perhaps |= {(one.table, one.column.name) for one in cls.attributes}
             perhaps |= {(cls.table.name, column.name) for column in cls.key}
         perhaps -= needed

@@ -162,6 +162,11 @@ def test_doctor_grants_a_consumer_what_it_needs_and_no_right_to_change_the_log(
         execute(log, *finding["mend"])
         _, said, _ = command("--database-url", url, "doctor", "--json")
         assert "rights_publish" not in {one["code"] for one in json.loads(said)["findings"]}
+        # Of tables outside its classes it reads nothing.
+        execute(log, "CREATE TABLE other (id integer PRIMARY KEY, name text)")
+        flags = ("--database-url", url, "--set", "source.classes=usr")
+        assert "may not read other" not in command(*flags, "doctor")[1]
+        assert "may not read other" in command("--database-url", url, "doctor")[1]
     finally:
         execute(log, f"DROP OWNED BY {user}", f"DROP ROLE {user}")
 
