@@ -28,7 +28,7 @@ from eventlog.cli.context import (
 )
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, NoLogTable, first_of
-from eventlog.publisher.ledger import LETTERS
+from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
@@ -145,7 +145,7 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
         log = find_log(conn, dialect, config)
         dialect.begin_publishing(conn)
         server = dialect.server_parts(conn, log)
-        LETTERS.lock(conn, dialect, log)
+        ledger_of(None).lock(conn, dialect, log)
         if running := [
             one.name
             for one in read_consumers(conn, log)

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from sqlalchemy import Connection
 
+from eventlog.core.clock import monotonic
 from eventlog.core.record_set import RecordSet
 from eventlog.errors import AnotherPublisher, ConsumerRuns
 from eventlog.model import Status
@@ -25,7 +26,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable, check_rights
-from eventlog.sql.rows import count_queue, tail
+from eventlog.sql.rows import count_queue, pop_told, tail
 from eventlog.sql.windows import Queue, Ranges, Window, to_ranges
 
 Writers = frozenset[str] | None
@@ -168,11 +169,32 @@ class Ledger(Protocol):
 
 # --- the publisher's ------------------------------------------------------------------------------
 
+_LEAST_REST: Final = 60.0
+_SHARE: Final = 100.0
+"""The least seconds between two searches for rows that were set to N by hand, and the least number
+of durations of a search.
+"""
 
+
+@dataclass(slots=True, eq=False)
 class StatusLedger:
-    """The letters of the rows: a row with N is not done."""
+    """The letters of the rows: a row with N is not done.
 
-    __slots__ = ()
+    A publisher that takes rows ``by_number`` and has ``locked`` the log remembers which rows are
+    done, so that no statement walks over them (spec/event-log.md 8.1): ``followed``, None = it does
+    not, or the log does not allow it. Rows of ``leave_user`` count as done. At ``search_at``, a
+    time of ``monotonic``, the log is searched for rows that were set to N by hand. ``writers`` are
+    all that were open when the present scan began. ``highest`` is the highest row at the last
+    search, 0 = this ledger has deleted rows since.
+    """
+
+    by_number: bool = False
+    leave_user: str | None = None
+    followed: FollowedSet | None = None
+    search_at: float = 0.0
+    writers: Writers = None
+    highest: int = 0
+    locked: bool = False
 
     consumer = ""
     statuses = frozenset({Status.NEW.value})
@@ -184,6 +206,7 @@ class StatusLedger:
         is_ours = is_ours and dialect.claim(conn, log)
         holder = None if is_ours else dialect.lock_holder(conn, log)
         conn.commit()
+        self.locked = is_ours
         if is_ours:
             return
         if holder is not None and holder.is_other:
@@ -203,7 +226,15 @@ class StatusLedger:
         check_rights(conn, dialect, log, delete=deletes)
 
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        """Do nothing: this ledger has no memory."""
+        # What the memory held may be wrong: marks are lost with a transaction, or by a failover.
+        self.followed = None
+        if not (self.by_number and self.locked):
+            return
+        pop_told(conn, log)
+        if consumers.is_followable(conn, dialect, log):
+            top = consumers.highest_row(conn, log) or 0
+            self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.leave_user))
+            self.search_at, self.highest = monotonic() + _LEAST_REST, top
 
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
         return None
@@ -211,17 +242,39 @@ class StatusLedger:
     def begin_scan(
         self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool
     ) -> QueueScan | None:
-        last = tail(conn, log)
-        # The order counts: after the tail is read, a transaction with a lower record_id is among
-        # the writers, or visible.
-        return (
-            None
-            if last is None
-            else QueueScan(1, last, dialect.open_writers(conn, log) if is_long else None)
-        )
+        if self.followed is not None and monotonic() >= self.search_at:
+            self._search(conn, dialect, log, self.followed)
+        followed = self.followed
+        if followed is None:
+            last = tail(conn, log)
+            # The order counts: after the tail is read, a transaction with a lower record_id is
+            # among the writers, or visible.
+            self.writers = dialect.open_writers(conn, log) if is_long and last else None
+            return None if last is None else QueueScan(1, last, self.writers)
+        followed.discard(pop_told(conn, log))
+        last = consumers.highest_row(conn, log) if is_long else followed.done.top
+        followed.look(conn, dialect, log)
+        self.writers = dialect.open_writers(conn, log) if is_long else None
+        return QueueScan(1, last, followed.writers, passes=True)
+
+    def _search(
+        self, conn: Connection, dialect: Dialect, log: LogTable, followed: FollowedSet
+    ) -> None:
+        """Search the log for done rows that are N: somebody has set them back by hand."""
+        begun = monotonic()
+        highest = consumers.highest_row(conn, log) or 0
+        if highest < self.highest:
+            # Somebody has removed rows, or has put the database back: numbers may come again.
+            self.recover(conn, dialect, log)
+        else:
+            window = replace(followed.rows, gaps=tuple(followed.done.spans))
+            followed.discard(to_ranges(consumers.shown_ids(conn, dialect, log, window)))
+        now, self.highest = monotonic(), highest
+        self.search_at = now + max(_LEAST_REST, _SHARE * (now - begun))
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
-        return scan._replace(first=next_first, past=scan.past + past)
+        # The writers of a set are some of those that were open when the scan began.
+        return scan._replace(first=next_first, past=scan.past + past, writers=self.writers)
 
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
         return frozenset(shown[bisect_left(shown, scan.first) :])
@@ -233,7 +286,10 @@ class StatusLedger:
         return status.rstrip(" ")
 
     def undone(self, window: Window) -> Window:
-        return window
+        if self.followed is None:
+            return window
+        last = Dialect.last_record_id if window.last is None else window.last
+        return window.outside(self.followed.passed, last)
 
     def queue(
         self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
@@ -241,10 +297,13 @@ class StatusLedger:
         return dialect.queue(conn, log, event_time_zone)
 
     def tail(self, conn: Connection, log: LogTable) -> int | None:
-        return tail(conn, log)
+        return tail(conn, log) if self.followed is None else consumers.highest_row(conn, log)
 
     def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
-        return count_queue(conn, log, most)
+        if self.followed is None:
+            return count_queue(conn, log, most)
+        window = self.undone(Window(1, None, most))
+        return consumers.count_rows(conn, dialect, log, window)
 
     def write(
         self,
@@ -272,6 +331,9 @@ class StatusLedger:
             missing += _mark(conn, dialect, log, Status.SUCCESS, to_ranges(sorted(retained)))
         if removed:
             note_removed(conn, log, removed)
+            self.highest = 0
+        if self.followed is not None:
+            self.followed.add(to_ranges(sorted(chain(retained, *letters.values()))))
         return missing
 
 
@@ -312,6 +374,7 @@ def are_registered(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
 
 
 LETTERS: Final = StatusLedger()
+"""The publisher's ledger for whoever looks at it, without a memory."""
 
 
 # --- a consumer's ---------------------------------------------------------------------------------
@@ -408,7 +471,7 @@ class SetLedger:
 
     def undone(self, window: Window) -> Window:
         last = Dialect.last_record_id if window.last is None else window.last
-        return replace(window, gaps=tuple(self.followed.passed.gaps(last)))
+        return replace(window, first=1, any_letter=True).outside(self.followed.passed, last)
 
     def queue(
         self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
@@ -419,7 +482,7 @@ class SetLedger:
         return consumers.highest_row(conn, log)
 
     def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
-        return consumers.count_behind(conn, dialect, log, self.followed.passed, most)
+        return consumers.count_rows(conn, dialect, log, self.undone(Window(1, None, most)))
 
     def write(
         self,
@@ -455,9 +518,18 @@ class SetLedger:
         return 0
 
 
-def ledger_of(consumer: str | None, begins: str = consumers.NOW) -> Ledger:
+def ledger_of(
+    consumer: str | None,
+    begins: str = consumers.NOW,
+    *,
+    by_number: bool = False,
+    leave_user: str | None = None,
+) -> Ledger:
     """Return the ledger of a consumer, None = of the publisher.
 
-    ``begins`` is where a new consumer begins.
+    ``begins`` is where a new consumer begins. ``by_number`` and ``leave_user`` are those of a
+    ``StatusLedger``.
     """
-    return LETTERS if consumer is None else SetLedger(consumer, begins)
+    if consumer is not None:
+        return SetLedger(consumer, begins)
+    return StatusLedger(by_number, leave_user)

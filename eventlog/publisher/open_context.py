@@ -114,11 +114,16 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     dialect = dialect_of(url)
     with as_database_errors(engine := connect(url)), engine.connect() as connection:
         log = find_log(connection, dialect, config)
-        ledger = ledger_of(config.of_log.consumer, config.of_log.begin)
+        options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
+        ledger = ledger_of(
+            config.of_log.consumer,
+            config.of_log.begin,
+            by_number=not options.handle_future_events,
+            leave_user=options.leave_user,
+        )
         ledger.check_rights(connection, dialect, log, deletes=config.publisher.delete_from_log)
         refuse_large_ids(connection, log)
         catalog = read_catalog(connection, dialect, config, log)
-        options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
         options = replace(options, classes=wanted_classes(config, catalog))
         line = read_epoch(connection, log)
         connection.commit()

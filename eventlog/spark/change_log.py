@@ -56,7 +56,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, read_epoch, read_removed
 from eventlog.sql.log_table import LogTable, check_rights
 from eventlog.sql.record_ranges import count_rows, shown_ranges
-from eventlog.sql.windows import Window
+from eventlog.sql.windows import ANY_LETTER
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -189,7 +189,7 @@ class RowReader:
             return
         is_own = self._part[0] <= first and last <= self._part[1]
         fields = QUEUE_FIELDS if self.origins is None else TIMED_FIELDS
-        window = Window(1, None, None, gaps=ranges)
+        window = replace(ANY_LETTER, gaps=ranges)
         for rows in self._dialect.read_fields(self._conn, self._log, window, fields):
             if is_own:
                 self.counted += len(rows)

@@ -106,8 +106,30 @@ def has_table(conn: Connection, log: LogTable) -> bool:
     return log in known
 
 
+def is_followable(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+    """Return True if a reader of the log can know a set of decided record_ids (spec/event-log.md
+    13.5): its numbers are drawn one by one, and the database tells who has written it.
+    """
+    try:
+        check_numbering(conn, dialect, log)
+    except LogTableError:
+        return False
+    return True
+
+
 def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
     """Raise LogTableError if the log cannot have consumers (spec/event-log.md 13.5)."""
+    check_numbering(conn, dialect, log)
+    if not has_table(conn, log):
+        raise LogTableError(
+            f"the log {log} has no table {log.consumer_table}, where consumers keep what they "
+            "have done: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
+            "--companions-only` if somebody else made the log"
+        )
+
+
+def check_numbering(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    """Raise LogTableError if the numbers of the log's rows cannot be followed."""
     if "consumers" not in dialect.capabilities:
         raise LogTableError(
             f"the log {log} can have no consumers: {dialect.name} does not tell which "
@@ -139,12 +161,6 @@ def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
                 "that a row may get a number that was passed long ago; ALTER SEQUENCE "
                 f"{numbering.name} CACHE 1 INCREMENT 1 NO CYCLE"
             )
-    if not has_table(conn, log):
-        raise LogTableError(
-            f"the log {log} has no table {log.consumer_table}, where consumers keep what they "
-            "have done: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
-            "--companions-only` if somebody else made the log"
-        )
 
 
 def read_consumers(conn: Connection, log: LogTable) -> list[ConsumerLine]:
@@ -434,14 +450,6 @@ def requeue_objects_for(
 # --- rows that a consumer has not done ------------------------------------------------------------
 
 
-def behind(
-    done: RecordSet, dialect: Dialect, last: int | None = None, limit: int | None = None
-) -> Window:
-    """Return the window of all rows outside a set, up to a record_id (spec/event-log.md 13.1)."""
-    greatest = dialect.last_record_id if last is None else last
-    return Window(1, last, limit, gaps=tuple(done.gaps(greatest)))
-
-
 def shown_ids(conn: Connection, dialect: Dialect, log: LogTable, window: Window) -> list[int]:
     """Return the record_ids of a window."""
     fields = ("record_id", "event_type")
@@ -452,11 +460,8 @@ def shown_ids(conn: Connection, dialect: Dialect, log: LogTable, window: Window)
     ]
 
 
-def count_behind(
-    conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet, most: int
-) -> int:
-    """Return the number of rows outside a set, counted up to ``most``."""
-    window = behind(done, dialect, limit=most)
+def count_rows(conn: Connection, dialect: Dialect, log: LogTable, window: Window) -> int:
+    """Return the number of rows of a window."""
     undone = dialect.window_statement(log, window, ("record_id",))
     counted = f"SELECT COUNT(*) FROM ({undone}) AS undone"  # noqa: S608 - a statement of the dialect
     ((rows,),) = dialect.fetch(conn, counted, dialect.window_parameters(window))

@@ -204,9 +204,10 @@ class Dialect(SqlDatabase):
 
     def window_statement(self, log: LogTable, window: Window, fields: Sequence[str]) -> str:
         """Return the statement that reads these fields of the rows of a window."""
-        return self.log_statement(
-            log, window.statement, fields=self.bounded_fields(log, fields, window.value_bytes)
-        )
+        words = {"fields": self.bounded_fields(log, fields, window.value_bytes)}
+        if window.statement == "read_gaps":
+            words["letters"] = self.log_statement(log, window.letters)
+        return self.log_statement(log, window.statement, **words)
 
     def read_fields(
         self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]

@@ -8,7 +8,7 @@ transactions that were open then has ended. The gap can be closed when all of th
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -16,10 +16,10 @@ from sqlalchemy import Connection
 from eventlog.core.clock import monotonic
 from eventlog.core.record_set import RecordSet
 from eventlog.errors import LogTableError
-from eventlog.sql.consumers import behind, shown_ids
+from eventlog.sql.consumers import shown_ids
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Ranges
+from eventlog.sql.windows import ANY_LETTER, Ranges, Window
 
 OLD: Final = 1.0
 """The number of seconds after which a look is old: writers that were open then and still are will
@@ -33,9 +33,10 @@ _MOST_SHOWN: Final = 10_000
 class Look(NamedTuple):
     """The open writers at a moment.
 
-    ``last`` is the highest record_id of the set right before. ``writers`` are the transactions that
-    had written the log then and are still open: numbers up to ``last`` that no snapshot has shown
-    are theirs, or are never given. ``since`` is the moment by the monotonic clock.
+    ``last`` is the record_id up to which the set went right before. ``writers`` are the
+    transactions that had written the log then and are still open: numbers up to ``last`` that no
+    snapshot has shown are theirs, or are never given. ``since`` is the moment by the monotonic
+    clock.
     """
 
     last: int
@@ -47,12 +48,15 @@ class Look(NamedTuple):
 class FollowedSet:
     """The rows of a log that are done, and those that need not be read, as one session knows them.
 
-    ``passed`` are the done rows and the skipped gaps, in which only rows of ``writers`` may appear.
-    ``looks`` ascend in all their fields, since a writer that was open at one look and still is was
-    open at all later ones.
+    ``top`` is the record_id up to which gaps are looked into at least, if the set ends below it.
+    ``rows`` says which rows of a gap are not done. ``passed`` are the done rows and the skipped
+    gaps, in which only rows of ``writers`` may appear. ``looks`` ascend in all their fields, since
+    a writer that was open at one look and still is was open at all later ones.
     """
 
     done: RecordSet = field(default_factory=RecordSet)
+    top: int = 0
+    rows: Window = ANY_LETTER
     passed: RecordSet = field(init=False)
     writers: frozenset[str] = frozenset()
     looks: list[Look] = field(default_factory=list)
@@ -79,11 +83,11 @@ class FollowedSet:
         may have read a later one.
         """
         self.writers = frozenset()
-        if not self.done.ranges:
+        top = max(self.done.top, self.top)
+        if self.done.floor >= top:
             self.looks.clear()
             self.passed = self.done.copy()
             return False
-        top = self.done.top
         # The writers are read after the highest record_id.
         writers = dialect.open_writers(conn, log)
         if writers is None:
@@ -133,10 +137,11 @@ class FollowedSet:
         """
         # A statement of its own: its snapshot is taken after the end of the transactions that are
         # missing among the writers.
-        gaps = behind(self.passed, dialect, last, _MOST_SHOWN)
-        shown = shown_ids(conn, dialect, log, gaps) if gaps.gaps else []
+        window = replace(self.rows, limit=_MOST_SHOWN).outside(self.passed, last)
+        shown = shown_ids(conn, dialect, log, window) if window.gaps else []
         if len(shown) == _MOST_SHOWN:
             last = shown[-1]
+        shown = [one for one in shown if one not in self.passed]
         self.passed.decide(last, shown)
         closed = min(closed, last)
         before = self.done.floor, len(self.done.ranges)

@@ -6,18 +6,20 @@ No function commits. Rows of reserved letters are skipped, as by every reader of
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlalchemy import Connection
 
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Ranges, Window
+from eventlog.sql.windows import ANY_LETTER, Ranges, Window
 
 _RECORD_ID = ("record_id",)
 
 
 def _of(dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None) -> tuple[str, Window]:
     """Return the statement that reads the record_ids of ranges, and its window."""
-    window = Window(1, None, limit, gaps=tuple(ranges))
+    window = replace(ANY_LETTER, limit=limit, gaps=tuple(ranges))
     return dialect.window_statement(log, window, _RECORD_ID), window
 
 

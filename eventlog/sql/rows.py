@@ -7,6 +7,7 @@ other hot paths. No function commits: the caller decides what belongs to one tra
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,13 +19,14 @@ from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.event_ids import sending_of
 from eventlog.core.record_set import RecordSet
 from eventlog.core.requeue import LoggedRow, Standing, Way, judge
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import EventType, LogRow, Status
-from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, load_dialect
+from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, is_refused, load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
@@ -228,7 +230,10 @@ def requeue(
     # Without copies the right to INSERT is not needed, and without parts of inserts that to UPDATE
     # more than the letter is not.
     again, copied = _copied(conn, log, judge_now, {"status": _NEW}, force=force)
-    return Requeued(_set_back(conn, log, again.back, again.in_parts), copied, again.refused)
+    set_back = _set_back(conn, log, again.back, again.in_parts)
+    if again.back:
+        tell_requeued(conn, log, again.back)
+    return Requeued(set_back, copied, again.refused)
 
 
 def requeue_loopback(
@@ -642,6 +647,38 @@ def read_sendings(conn: Connection, log: LogTable, consumer: str = "") -> dict[i
     return sendings
 
 
+def tell_requeued(conn: Connection, log: LogTable, ids: Sequence[int]) -> None:
+    """Tell a publisher that runs which rows were set back to N (spec/event-log.md 8.1), in a line
+    with a negative number.
+
+    Nothing is told where no publisher remembers which rows are done, nor by who may not write the
+    line: the publisher finds the rows later.
+    """
+    if "consumers" not in load_dialect(conn.dialect.name).capabilities:
+        return
+    composition = json.dumps({"kind": "requeued", "rows": to_ranges(ids)})
+    try:
+        with conn.begin_nested():
+            write_inflight(conn, log, -next_flight(conn, log), composition)
+    except DBAPIError as error:
+        if not is_refused(conn, error):
+            raise
+
+
+def pop_told(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
+    """Return the rows that ``tell_requeued`` has told of, as ranges, and delete its lines."""
+    inflight = _inflight(log)
+    lines = conn.execute(
+        sa.select(inflight.c.flight_no, inflight.c.composition).where(inflight.c.flight_no < 0)
+    ).all()
+    told: list[tuple[int, int]] = []
+    for flight_no, composition in lines:
+        rows = json.loads(composition).get("rows", ())
+        told += [(int(first), int(last)) for first, last in rows]
+        strike_inflight(conn, log, int(flight_no))
+    return told
+
+
 def next_flight(conn: Connection, log: LogTable) -> int:
     """Return a flight number that was never given before."""
     return load_dialect(conn.dialect.name).next_flight(conn, log)
@@ -669,8 +706,10 @@ def strike_inflight(conn: Connection, log: LogTable, flight_no: int) -> None:
 def read_inflight(conn: Connection, log: LogTable) -> list[tuple[int, str]]:
     """Return the lines (flight_no, composition) of all unfinished flights, oldest first."""
     inflight = _inflight(log)
-    statement = sa.select(inflight.c.flight_no, inflight.c.composition).order_by(
-        inflight.c.flight_no
+    statement = (
+        sa.select(inflight.c.flight_no, inflight.c.composition)
+        .where(inflight.c.flight_no > 0)
+        .order_by(inflight.c.flight_no)
     )
     return [
         (int(flight_no), str(composition)) for flight_no, composition in conn.execute(statement)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import is_of
+from eventlog.core.record_set import RecordSet
 from eventlog.model import EventType, QueueRow
 from eventlog.sql.log_table import LogTable
 
@@ -28,9 +29,9 @@ class Window:
 
     Rows of the perpetrator ``leave_user`` are left out (``loopback_rows = leave``); None = none is.
     A row whose values have more than ``value_bytes`` bytes comes without them, its event_type the
-    negative number of these bytes; None = all rows come whole. With ``gaps`` not rows N are read
-    but the rows of these ascending ranges with any letter of N, S, W, E, F; then ``first``,
-    ``last`` and ``leave_user`` do not count.
+    negative number of these bytes; None = all rows come whole. With ``gaps`` the rows of these
+    ascending ranges are read, and ``first`` and ``last`` do not count. Of gaps ``any_letter`` takes
+    rows N, S, W, E, F, of each user, not rows N alone.
     """
 
     first: int
@@ -39,6 +40,16 @@ class Window:
     leave_user: str | None = None
     value_bytes: int | None = None
     gaps: Ranges | None = None
+    any_letter: bool = False
+
+    def outside(self, passed: RecordSet, last: int) -> Window:
+        """Return the window of the rows from its ``first`` to ``last`` that are not in a set.
+
+        Rows N have an index of their own, so that a short range of rows which are not N costs less
+        than one more search in it.
+        """
+        gaps = passed.gaps(last, max(self.first, 1) - 1) if last >= self.first else []
+        return replace(self, gaps=tuple(gaps if self.any_letter else _joined(gaps)))
 
     def parameters(self, greatest: int) -> dict[str, object]:
         """Return the binds of a window's statement: ``first`` (at least 1), ``last``, ``limit``,
@@ -49,28 +60,53 @@ class Window:
         """
         if self.gaps is not None:
             first, last = self.gaps[-1] if self.gaps else (1, 0)
-            return {
-                "first": first,
-                "last": last,
-                "limit": greatest if self.limit is None else self.limit,
-            }
+        else:
+            first, last = max(self.first, 1), greatest if self.last is None else self.last
         bounds: dict[str, object] = {
-            "first": max(self.first, 1),
-            "last": greatest if self.last is None else min(self.last, greatest),
+            "first": first,
+            "last": min(last, greatest),
             "limit": greatest if self.limit is None else self.limit,
         }
         return (
             bounds
-            if self.leave_user is None
+            if self.leave_user is None or self.any_letter
             else bounds | {"perpetrator": self.leave_user.rstrip(" ")}
         )
 
     @property
     def statement(self) -> str:
         """The name of the statement that reads the window, in a dialect's ``log.sql``."""
-        if self.gaps is not None:
+        if self.any_letter or (self.gaps is not None and len(self.gaps) > 1):
             return "read_gaps"
         return "read_window" if self.leave_user is None else "read_window_left"
+
+    @property
+    def letters(self) -> str:
+        """The name of the condition of the rows that ``read_gaps`` takes, in a dialect's
+        ``log.sql``.
+        """
+        if self.any_letter:
+            return "of_any_letter"
+        return "of_new" if self.leave_user is None else "of_new_left"
+
+
+ANY_LETTER: Final = Window(1, None, None, any_letter=True)
+"""All rows but those of reserved letters."""
+
+_SHORT: Final = 300
+"""The most record_ids between two gaps that are read as one: about as many entries as a block of an
+index has."""
+
+
+def _joined(gaps: Ranges) -> Ranges:
+    """Return ascending ranges, those of them as one that have few record_ids between them."""
+    joined: list[tuple[int, int]] = []
+    for first, last in gaps:
+        if joined and first - joined[-1][1] <= _SHORT:
+            joined[-1] = joined[-1][0], last
+        else:
+            joined.append((first, last))
+    return joined
 
 
 def counted_rows(

@@ -367,7 +367,8 @@ def test_what_is_recorded_in_flight_keeps_its_id_over_a_failover(first: Server) 
     second.promote()
     insert(second, range(6, 8))
     publisher(second.url, receiver).run_once()
-    assert receiver.ids[:5] == sent
+    assert receiver.ids[:5] == sent[:5]
+    assert set(sent) == set(receiver.ids[:5])
     assert len(receiver.ids) == 7, "what the receiver has applied is known to it"
     assert ["e" in event_id for event_id in receiver.ids] == [False] * 5 + [True] * 2
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 import pytest
@@ -14,11 +14,11 @@ from sqlalchemy import Connection
 
 from eventlog.core.record_set import RecordSet
 from eventlog.sql import followed_set
-from eventlog.sql.consumers import behind, shown_ids
+from eventlog.sql.consumers import shown_ids
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Window, to_ranges
+from eventlog.sql.windows import ANY_LETTER, Window, to_ranges
 
 CONN, LOG = cast(Connection, None), cast(LogTable, None)
 WRITERS = 6
@@ -105,7 +105,7 @@ def poll(
     """
     dialect = cast(Dialect, database)
     followed.look(CONN, dialect, LOG)
-    window = behind(followed.passed, dialect, limit=limit)
+    window = replace(ANY_LETTER, limit=limit).outside(followed.passed, dialect.last_record_id)
     ids = shown_ids(CONN, dialect, LOG, window)
     visible = sorted(database.rows - taken)[:limit]
     if followed.writers and not dialect.are_open(CONN, followed.writers):

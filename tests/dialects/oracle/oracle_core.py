@@ -90,6 +90,8 @@ def _rows() -> Mapping[str, Run]:
             conn, LOG, [("snapshot.1", "receiver", "no")], "search"
         ),
         "read_sendings": lambda conn: rows.read_sendings(conn, LOG, "search"),
+        "tell_requeued": lambda conn: rows.tell_requeued(conn, LOG, [1, 2, 4]),
+        "pop_told": lambda conn: rows.pop_told(conn, LOG),
         "next_flight": lambda conn: rows.next_flight(conn, LOG),
         "write_inflight": lambda conn: rows.write_inflight(conn, LOG, 1, "{}"),
         "update_inflight": lambda conn: rows.update_inflight(conn, LOG, 1, "{}"),

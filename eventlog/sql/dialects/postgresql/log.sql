@@ -20,7 +20,7 @@ ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
 -- name: read_gaps
--- Rows of any letter in ranges of record_ids, in order: each gap by a range of the key, then what is in the last one. Each
+-- Rows in ranges of record_ids, in order: each gap by a range of the key, then what is in the last one. Each
 -- stops at the limit, so that nothing more is sorted. One statement, hence one snapshot.
 SELECT *
 FROM (
@@ -31,7 +31,7 @@ FROM (
          CROSS JOIN LATERAL (
              SELECT *
              FROM {log}
-             WHERE {record_id} BETWEEN g.lo AND g.hi AND {status} IN ('N', 'S', 'W', 'E', 'F')
+             WHERE {record_id} BETWEEN g.lo AND g.hi AND {letters}
              ORDER BY {record_id}
              LIMIT %(limit)s::bigint
          ) AS r
@@ -41,12 +41,22 @@ FROM (
     UNION ALL
     (SELECT {fields}
      FROM {log}
-     WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint AND {status} IN ('N', 'S', 'W', 'E', 'F')
+     WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint AND {letters}
      ORDER BY {record_id}
      LIMIT %(limit)s::bigint)
 ) AS undone
 ORDER BY 1
 LIMIT %(limit)s::bigint
+
+-- name: of_any_letter
+-- The rows of gaps, {letters}: of every letter that is not reserved.
+{status} IN ('N', 'S', 'W', 'E', 'F')
+
+-- name: of_new
+{status} = 'N'
+
+-- name: of_new_left
+{status} = 'N' AND ({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
 
 -- name: open_writers
 -- Transactions of other sessions that have written the log and are not at their end, prepared ones too: they hold the

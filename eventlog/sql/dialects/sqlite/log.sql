@@ -20,17 +20,27 @@ ORDER BY {record_id}
 LIMIT :limit
 
 -- name: read_gaps
--- Rows of any letter in ranges of record_ids, in order: the gaps range by range, then what is in the last one.
+-- Rows in ranges of record_ids, in order: the gaps range by range, then what is in the last one.
 SELECT {fields}
 FROM json_each(:gaps) AS r
 CROSS JOIN {log}
-WHERE {record_id} BETWEEN r.value ->> 0 AND r.value ->> 1 AND {status} IN ('N', 'S', 'W', 'E', 'F')
+WHERE {record_id} BETWEEN r.value ->> 0 AND r.value ->> 1 AND {letters}
 UNION ALL
 SELECT {fields}
 FROM {log}
-WHERE {record_id} BETWEEN :first AND :last AND {status} IN ('N', 'S', 'W', 'E', 'F')
+WHERE {record_id} BETWEEN :first AND :last AND {letters}
 ORDER BY 1
 LIMIT :limit
+
+-- name: of_any_letter
+-- The rows of gaps, {letters}: of every letter that is not reserved.
+{status} IN ('N', 'S', 'W', 'E', 'F')
+
+-- name: of_new
+{status} = 'N'
+
+-- name: of_new_left
+{status} = 'N' AND ({perpetrator} IS NULL OR rtrim({perpetrator}, ' ') COLLATE BINARY <> :perpetrator)
 
 -- name: read_rows
 -- Rows by ranges of record_ids, whatever their status. Range by range, by the key.

@@ -1,0 +1,214 @@
+"""The queue beside a session that holds an old snapshot (spec/event-log.md 8.1): dead rows cannot be
+removed then, and no statement of the publisher walks over them. Measured in blocks, without a clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+from publishers import Collecting, configuration, make_log, opened, session, write
+from shared import Run, execute, fetch, statuses, url_of
+
+from eventlog.core.clock import monotonic
+from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.publisher.context import Context
+from eventlog.publisher.cycle import State, recover, run_cycle
+from eventlog.publisher.ledger import StatusLedger
+from eventlog.sql.followed_set import FollowedSet
+
+AT_ONCE = 50
+FLUSH = "SELECT pg_stat_force_next_flush()"
+LATE = "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (2, 'usr', 'idu=9', 'fname', '{}')"
+MANY = """INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value, perpetrator)
+SELECT 2, 'usr', 'idu=' || n % 500 + 10, 'fname', 'Jack', CASE WHEN n % 2 = 0 THEN '{1}' END
+FROM generate_series(1, {0}) AS n"""
+
+
+@pytest.fixture
+def log(database: sa.Engine) -> sa.Engine:
+    make_log(database)
+    execute(database, "ALTER TABLE eventlog SET (autovacuum_enabled = off)")  # it reads blocks, too
+    return database
+
+
+@pytest.fixture
+def command(log: sa.Engine, run: Run) -> Callable[..., tuple[int, str, str]]:
+    return lambda *arguments: run("--database-url", url_of(log), *arguments)
+
+
+@pytest.fixture
+def old_snapshot(log: sa.Engine) -> Iterator[None]:
+    with session(log) as holding:
+        holding.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        holding.execute("SELECT 1")
+        yield
+
+
+def drain(context: Context, state: State, sink: Collecting) -> None:
+    while run_cycle(context, state, sink, lambda: False).more:
+        pass
+
+
+def blocks(context: Context) -> int:
+    """The blocks of the log and its companions that this session has read until now."""
+    conn = context.connection
+    conn.execute(sa.text(FLUSH))
+    conn.commit()
+    number = conn.execute(
+        sa.text(
+            "SELECT sum(heap_blks_hit + heap_blks_read + idx_blks_hit + idx_blks_read)::bigint "
+            "FROM pg_statio_all_tables WHERE relname LIKE 'eventlog%'"
+        )
+    ).scalar_one()
+    conn.commit()
+    return int(number)
+
+
+def polls(context: Context, state: State, sink: Collecting) -> float:
+    """The blocks of a poll of an empty queue."""
+    drain(context, state, sink)
+    before = blocks(context)
+    for _ in range(AT_ONCE):
+        run_cycle(context, state, sink, lambda: False)
+        context.connection.commit()
+    return (blocks(context) - before) / AT_ONCE
+
+
+def events(log: sa.Engine, context: Context, state: State, sink: Collecting) -> float:
+    """The blocks of an event that comes alone."""
+    before = blocks(context)
+    for _ in range(AT_ONCE):
+        write(log, 1, event_type=2)
+        drain(context, state, sink)
+    return (blocks(context) - before) / AT_ONCE
+
+
+def refused_for_now(document: Document) -> Answer:
+    """Retry for object 7."""
+    return Answer(
+        verdicts={
+            event.event_id: Verdict(Level.RETRY, "later")
+            for event in document.events
+            if "idu=7," in event.association
+        }
+    )
+
+
+LEFT = "loopback rows that are left"
+PARKED = "a parked object"
+
+
+@pytest.mark.usefixtures("old_snapshot")
+@pytest.mark.parametrize("beside", ["nothing", PARKED, LEFT])
+def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
+    log: sa.Engine, beside: str
+) -> None:
+    sink = Collecting(refused_for_now if beside == PARKED else lambda document: None)
+    left = {"driver_user": "us", "loopback_rows": "leave"} if beside == LEFT else {}
+    found = []
+    with opened(configuration(log, **left), retry_initial=3600.0, retry_max=3600.0) as context:
+        state = recover(context)
+        write(log, 7, event_type=2)
+        for rows in (2_000, 8_000):
+            execute(log, MANY.format(rows, "us" if beside == LEFT else "them"), FLUSH)
+            drain(context, state, sink)
+            found.append((events(log, context, state, sink), polls(context, state, sink)))
+        assert len(state.parking) == (beside == PARKED)
+    (events_before, polls_before), (events_after, polls_after) = found
+    # The writer's own blocks are among those of an event.
+    assert (events_after < 60, polls_after < 10) == (True, True), found
+    assert events_after < 1.2 * events_before + 5, found
+    assert polls_after < 1.2 * polls_before + 1, found
+
+
+# --- rows that were done, and are N again ---------------------------------------------------------
+
+
+def followed(context: Context) -> FollowedSet:
+    known = cast(StatusLedger, context.ledger).followed
+    assert known is not None
+    return known
+
+
+@pytest.mark.parametrize("letter", ["E", "F"])
+def test_a_publisher_that_runs_takes_what_is_requeued_at_once(
+    log: sa.Engine, command: Run, letter: str
+) -> None:
+    answers = iter([Answer(verdicts={"2": Verdict(Level.ERROR, "no")})])
+    sink = Collecting(lambda document: next(answers, None))
+    write(log, 1, 2, 3, event_type=2)
+    with opened(configuration(log)) as context:
+        state = recover(context)
+        drain(context, state, sink)
+        assert statuses(log) == {1: "S", 2: "E", 3: "S"}
+        assert followed(context).done.floor == 3
+        execute(log, f"UPDATE eventlog SET status = '{letter}' WHERE record_id = 2")
+        command("requeue", "--status", letter)
+        drain(context, state, sink)
+        assert statuses(log) == {1: "S", 2: "S", 3: "S"}
+        assert followed(context).done.floor == 3
+    assert fetch(log, "SELECT count(*) FROM eventlog_inflight") == [(0,)]
+
+
+def test_rows_that_are_set_to_n_by_hand_are_found_by_a_search(
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = Collecting()
+    write(log, 1, 2, 3, event_type=2)
+    with opened(configuration(log)) as context:
+        state = recover(context)
+        drain(context, state, sink)
+        execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id = 2")
+        drain(context, state, sink)
+        assert sink.event_ids == ["1", "2", "3"]
+        cast(StatusLedger, context.ledger).search_at = 0.0
+        drain(context, state, sink)
+        assert sink.event_ids == ["1", "2", "3", "2"]
+        # The next search is a minute away at least.
+        assert cast(StatusLedger, context.ledger).search_at > monotonic() + 50
+
+
+def test_whoever_connects_anew_knows_nothing_and_reads_all(log: sa.Engine) -> None:
+    sink = Collecting()
+    write(log, 1, 2, 3, event_type=2)
+    with opened(configuration(log)) as context:
+        state = recover(context)
+        drain(context, state, sink)
+        # As by a failover that has lost a mark.
+        execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id = 2")
+        state = recover(context)
+        drain(context, state, sink)
+    assert sink.event_ids == ["1", "2", "3", "2"]
+
+
+def test_a_row_of_a_writer_that_is_open_is_waited_for_by_its_gap(log: sa.Engine) -> None:
+    sink = Collecting()
+    with session(log) as late, opened(configuration(log)) as context:
+        state = recover(context)
+        late.execute(LATE.format("late"))
+        write(log, 2, 3, event_type=2)
+        drain(context, state, sink)
+        assert followed(context).done.floor == 0
+        late.commit()
+        drain(context, state, sink)
+        assert followed(context).done.floor == 3
+    assert sink.event_ids == ["2", "3", "1"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "options"),
+    [
+        ("ALTER SEQUENCE eventlog_record_id_seq CACHE 20", {}),
+        ("SELECT 1", {"handle_future_events": True}),
+    ],
+)
+def test_where_numbers_tell_nothing_every_poll_looks_at_all_rows(
+    log: sa.Engine, statement: str, options: dict[str, Any]
+) -> None:
+    execute(log, statement)
+    with opened(configuration(log, **options)) as context:
+        recover(context)
+        assert cast(StatusLedger, context.ledger).followed is None
