@@ -30,7 +30,7 @@ from eventlog.sql.dialects.sqlite import SQLite
 class Mutation(NamedTuple):
     """A fault: what it replaces, which plans may show it, and within how many of them it is found.
 
-    ``unseen`` says why no schedule shows it: it is equivalent to what it replaces, or a hole of the
+    ``unseen`` says why no schedule has shown it: it is equivalent to what it replaces, or a hole of the
     generator; empty = it has to be found.
     """
 
@@ -416,7 +416,11 @@ MUTATIONS: Mapping[str, Mutation] = {
     "requeue sends what is stale": Mutation(_requeue_judges_nothing, _has("operators")),
     "values are read back by an old catalogue": Mutation(_old_catalogue_reads_back, _has("schema")),
     "an insert is cut at the end of a window": Mutation(_insert_is_cut),
-    "a name of a file gains events": Mutation(_names_gain_events, _to_files),
+    "a name of a file gains events": Mutation(
+        _names_gain_events,
+        lambda plan: _to_files(plan) and _has("kills")(plan),
+        unseen="a hole (200 plans): a kill between a rename and its marks, a reader that looks then, and a longer mark_interval",
+    ),
     "a row is marked that was not sent": Mutation(_marks_forget_a_row),
     "rows of parked objects are read": Mutation(
         _parked_rows_are_taken,
@@ -425,7 +429,9 @@ MUTATIONS: Mapping[str, Mutation] = {
         unseen="equivalent: what is sent leaves events of parked objects out once more",
     ),
     "objects that are free again begin no scan": Mutation(
-        _freed_begin_no_scan, lambda plan: _to_python(plan) and _takes("mood", "burst")(plan)
+        _freed_begin_no_scan,
+        lambda plan: _to_python(plan) and _takes("mood", "burst")(plan),
+        unseen="a hole (50 plans): an object has to be freed in a scan of many windows that has read past a row of it",
     ),
     "a consumer reads no gap again when its writer has ended": Mutation(
         _ended_writers_are_ignored, _takes("consumer", "begin_late", "end_late")
@@ -482,7 +488,10 @@ MUTATIONS: Mapping[str, Mutation] = {
         _requeue_for_a_consumer_judges_nothing, _takes("consumer", "requeue_consumer")
     ),
     "a consumer clears a request before it has its rows": Mutation(
-        _request_is_cleared_too_early, _takes("consumer", "requeue_consumer")
+        _request_is_cleared_too_early,
+        _takes("consumer", "requeue_consumer"),
+        most=40,
+        unseen="a hole: the auditor excuses a row that was refused, though it was asked for again",
     ),
     "a due resync is not noted": Mutation(_due_is_not_noted, _takes("add_column", "commit")),
     "a due resync is settled before it is done": Mutation(

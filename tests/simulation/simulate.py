@@ -184,7 +184,7 @@ def _try_mutations(named: str, most: int) -> int:
                 break
         else:
             found = f"none of {number}: {mutation.unseen or 'NOT FOUND'}"
-        wrong += (failure is None) is not bool(mutation.unseen)
+        wrong += failure is None and not mutation.unseen
         print(f"{name:56} | {time.monotonic() - began:4.0f} s | {found}", flush=True)
     return int(bool(wrong))
 
