@@ -40,6 +40,8 @@ class Auditor:
         self._world = world
         self._rows: dict[tuple[str, str], tuple[int, ...]] = {}
         self._contents: dict[tuple[str, str], str] = {}
+        self._numbers: dict[tuple[str, str], str] = {}
+        self._numbered: dict[tuple[str, str], tuple[str, ...]] = {}
         self._answered: dict[tuple[str, str], Level] = {}
         self._applied: dict[tuple[str, int], str] = {}
         self._newest: dict[tuple[str, Key, str], int] = {}
@@ -67,6 +69,21 @@ class Auditor:
                 self._rows[which] = rows
                 self._contents.pop(which, None)
             self._compare_contents(which, event)
+
+    def numbers(self, process: str, event_id: str, numbers: Sequence[str]) -> None:
+        """Note the numbers of an event in a format that has them: an event that comes again has its
+        own, and no other event ever has them."""
+        consumer, meaning = _consumer(process), _meaning(event_id)
+        for number in numbers:
+            self.checks += 1
+            other = self._numbers.setdefault((consumer, number), meaning)
+            if other != meaning:
+                self._world.fail(f"number {number} was that of {other}, and is that of {event_id}")
+        which = consumer, event_id
+        before = self._numbered.setdefault(which, tuple(numbers))
+        if before != tuple(numbers) and self._answered.get(which) not in _NOT_FOR_GOOD:
+            self._world.fail(f"{event_id} had the numbers {before}, and has {tuple(numbers)}")
+        self._numbered[which] = tuple(numbers)
 
     def _compare_contents(self, which: tuple[str, str], event: Any) -> None:
         """Check that an event by value says what it said before under its event-id."""
@@ -169,7 +186,7 @@ class Auditor:
         for model in (self._applied, self._newest):
             for which in [which for which in model if which[0] == consumer]:
                 del model[which]
-        for meant in (self._rows, self._answered, self._contents):
+        for meant in (self._rows, self._answered, self._contents, self._numbers, self._numbered):
             for which in [which for which in meant if which[0] == consumer]:
                 del meant[which]
 
@@ -359,7 +376,7 @@ class Auditor:
 
 
 def _consumer(receiver: str) -> str:
-    return "" if receiver in ("receiver", "reader") else receiver
+    return "" if receiver in ("receiver", "reader", "publisher", "second") else receiver
 
 
 def _meaning(event_id: str) -> str:

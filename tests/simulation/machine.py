@@ -7,6 +7,7 @@ commit's point names the tables that it wrote, without the name of the log: ``CO
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import random
@@ -23,9 +24,11 @@ from scheduler import BEGIN, Killed, Scheduler
 
 from eventlog.core import clock
 from eventlog.errors import ReceiverAway
+from eventlog.model import Answer, Verdict
 from eventlog.publisher import ledger, marks, open_context, snapshot
 from eventlog.publisher.sinks import files as files_sink
 from eventlog.publisher.sinks import objects as objects_sink
+from eventlog.publisher.sinks.python import CallableSink
 from eventlog.sql import followed_set
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.dialects.sqlite import session as sqlite_session
@@ -305,6 +308,33 @@ _BOUNDS = {
 }
 
 
+def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``send`` of a function's sink that takes records: the auditor reads their numbers, and an
+    event that the format cannot hold is refused."""
+
+    def send_records(sink: Any, document: Any) -> Any:
+        if not document.records:
+            return send(sink, document)
+        refused = {}
+        for event_id, records in zip(document.event_ids, document.records, strict=True):
+            if isinstance(records, Verdict):
+                refused[event_id] = records
+            elif world.converting is None and world.scheduler.current is not None:
+                told = [json.loads(record.value)["message"] for record in records]
+                numbers = [one["headers"]["changeSequence"] for one in told if "headers" in one]
+                world.auditor.numbers(world.scheduler.current.process.name, event_id, numbers)
+        kept = tuple(one for one in document.events if one.event_id not in refused)
+        if not kept:
+            return Answer(verdicts=refused)
+        answer = send(
+            sink,
+            document._replace(event_ids=[one.event_id for one in kept], make_events=lambda: kept),
+        )
+        return dataclasses.replace(answer, verdicts={**answer.verdicts, **refused})
+
+    return send_records
+
+
 class Stop:
     """The request to stop that a process of the simulation waits for."""
 
@@ -383,6 +413,9 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(files_sink, "sync_path", lambda path: None)
         for sink in (files_sink.DocumentFiles, files_sink.LineFiles, objects_sink.ObjectsSink):
             put(sink, "send", _sending(world, sink.send))
+        if world.plan["format"] == "qlik-messages":
+            put(CallableSink, "takes_records", True)
+            put(CallableSink, "send", _receiving_records(world, CallableSink.send))
         put(open_context, "publisher_options", options)
         put(marks.InflightLine, "send", send)
         put(marks.InflightLine, "_answer_idle", idle)

@@ -254,8 +254,11 @@ def _second_consumer(world: World, chance: Random) -> None:
 
 def _hold(world: World, chance: Random) -> None:
     """A backlog job converts what waits into a directory, whose rows are held from then on."""
+    application = world.application
     if world.backlog is not None or world.plan["sink"] != "python":
         return
+    if application.hidden or application.shape != application.configured:
+        return  # a job is refused while a class is unavailable
     for name in ("second", "publisher"):
         for process in _running(world, name):
             world.stop(process)

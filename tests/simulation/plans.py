@@ -75,11 +75,14 @@ def plan_of(seed: int) -> Plan:
         if kind != "commit" and chance.random() < 0.5:
             gap = f"@{chance.choice(PLACES)}*{chance.choice([1, 1, 1, 2, 3, 5])}"
         steps.append([gap, kind, chance.randrange(2**31)])
+    format_name = chance.choices(["xds", "cloudevents", "debezium"], [6, 2, 2])[0]
+    if sink == "python" and Random(f"format {seed}").random() < 0.15:
+        format_name = "qlik-messages"
     is_rough = bool(features & {"kills", "faults", "restores"})
     return {
         "seed": seed,
         "sink": sink,
-        "format": chance.choices(["xds", "cloudevents", "debezium"], [6, 2, 2])[0],
+        "format": format_name,
         "layout": chance.choice(["lines", "documents"]) if sink == "files" else "lines",
         "size": chance.choice([2, 3, 5, 12]),
         "bursts": "bursts" in features and chance.random() < 0.3,

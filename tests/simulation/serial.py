@@ -257,7 +257,7 @@ class Serial:
         }
         if consumer:
             config["source"] = {"type": "eventlog", "consumer": consumer, "begin": self._begins[consumer]}  # fmt: skip
-        if self._plan["format"] != "xds":
+        if self._plan["format"] not in ("xds", "qlik-messages"):  # whose sink the machine makes
             config["format"] = {"type": self._plan["format"]}
         return config
 

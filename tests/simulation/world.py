@@ -87,8 +87,8 @@ class World:
 
     @property
     def refuses_values(self) -> bool:
-        """True if the format refuses some values, as its page says: Debezium several of one attribute."""
-        return self.plan["format"] == "debezium"
+        """True if the format refuses some values, as its page says: several of one attribute."""
+        return self.plan["format"] in ("debezium", "qlik-messages")
 
     def tell(self, what: str) -> None:
         """Add a line to the story."""
@@ -151,7 +151,7 @@ class World:
         process = Process(f"command{self._commands}", {"words": words})
         path = self.directory / f"{process.name}.toml"
         config = self.config_of(dict(_PLAIN), self.plan["sink"], None)
-        if self.plan["sink"] == "python":
+        if self.plan["sink"] == "python" and "sink" not in config:
             config["sink"] = {"type": "stdout"}
         path.write_text(_toml(config))
         self.tell(f"eventlog {' '.join(words)}")
@@ -257,6 +257,8 @@ class World:
             }  # fmt: skip
         if self.plan["format"] != "xds":
             config["format"] = {"type": self.plan["format"]}
+        if self.plan["format"] == "qlik-messages":  # which stdout does not take
+            config["sink"] = {"type": "python", "function": "receivers:receive"}
         if sink == "files":
             config["sink"] = {
                 "type": "files", "directory": str(self.directory / "out"), "file_layout": self.plan["layout"],
