@@ -443,7 +443,9 @@ MUTATIONS: Mapping[str, Mutation] = {
         _gaps_are_closed_at_once, _takes("consumer", "begin_late", "end_late")
     ),
     "a scan goes on when a writer has ended": Mutation(
-        _scan_outlives_its_writers, _takes("begin_late", "end_late")
+        _scan_outlives_its_writers,
+        _takes("begin_late", "end_late"),
+        unseen="a hole (60 plans): a late transaction has to commit between two windows of one scan, with rows on both sides",
     ),
     "rows that joined a set are not written": Mutation(
         _recent_rows_are_not_written,
@@ -475,7 +477,9 @@ MUTATIONS: Mapping[str, Mutation] = {
         _recorded_events_lose_their_epoch, _takes("copy", "restore", "commit")
     ),
     "the number of a sending is not recorded": Mutation(
-        _sendings_are_not_recorded, lambda plan: _to_python(plan) and not plan["is_strict"]
+        _sendings_are_not_recorded,
+        lambda plan: _to_python(plan) and not plan["is_strict"],
+        unseen="a hole (60 plans): a receiver that applies what is behind a retry meets no kill, and restarts between are rare",
     ),
     "the numbers of envelopes begin again after a restart": Mutation(
         _last_number_is_not_recorded, _to_files
@@ -497,5 +501,6 @@ MUTATIONS: Mapping[str, Mutation] = {
     "a due resync is settled before it is done": Mutation(
         _due_is_settled_at_the_beginning,
         lambda plan: _has("kills")(plan) and _takes("add_column")(plan),
+        unseen="a hole (60 plans): the command that settles it has to be killed between its beginning and its last batch",
     ),
 }
