@@ -176,6 +176,13 @@ of durations of a search.
 """
 
 
+def _rest(dialect: Dialect) -> float:
+    """Return the least seconds between two searches: none where one transaction writes at a time,
+    and no dead entry makes a search long. There a file may be put back under its publisher.
+    """
+    return _LEAST_REST if "concurrent_writers" in dialect.capabilities else 0.0
+
+
 @dataclass(slots=True, eq=False)
 class StatusLedger:
     """The letters of the rows: a row with N is not done.
@@ -234,7 +241,7 @@ class StatusLedger:
         if consumers.is_followable(conn, dialect, log):
             top = consumers.highest_row(conn, log) or 0
             self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.leave_user))
-            self.search_at, self.highest = monotonic() + _LEAST_REST, top
+            self.search_at, self.highest = monotonic() + _rest(dialect), top
 
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
         return None
@@ -270,7 +277,7 @@ class StatusLedger:
             window = replace(followed.rows, gaps=tuple(followed.done.spans))
             followed.discard(to_ranges(consumers.shown_ids(conn, dialect, log, window)))
         now, self.highest = monotonic(), highest
-        self.search_at = now + max(_LEAST_REST, _SHARE * (now - begun))
+        self.search_at = now + max(_rest(dialect), _SHARE * (now - begun))
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         # The writers of a set are some of those that were open when the scan began.

@@ -203,7 +203,8 @@ def build(target: Target, conn: sa.Connection, case: Case, log: LogTable) -> Non
     insert(target, conn, schema, log.name, dict(case.log_columns), case.log_rows)
     now = "CURRENT_TIMESTAMP"
     create_table(
-        target, conn, schema, log.error_table, [(name, "text") for name in ("code", "message")],
+        target, conn, schema, log.error_table,
+        [(name, "text") for name in ("code", "message", "consumer", "event_id")],
         "record_id bigint NOT NULL", f"error_time timestamp DEFAULT {now} NOT NULL",
     )  # fmt: skip
     create_table(

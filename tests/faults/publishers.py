@@ -63,7 +63,7 @@ def install(config: Config) -> None:
 
 
 ROW = """INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)
-VALUES (:event_type, 'usr', 'idu=' || :idu, 'fname', 'Jack')"""
+VALUES (1, 'usr', 'idu=' || :idu, 'fname', 'Jack')"""
 
 
 def make_log(engine: sa.Engine) -> None:
@@ -78,9 +78,10 @@ def write(engine: sa.Engine, *keys: int, event_type: int = 1) -> None:
 
     A window with a modify at its end, 2, may end there; that of an insert waits for more of its rows.
     """
+    row = sa.text(ROW.replace("(1,", f"({event_type},"))
     with engine.begin() as conn:
         for key in keys:
-            conn.execute(sa.text(ROW), {"idu": key, "event_type": event_type})
+            conn.execute(row, {"idu": key})
 
 
 def settings(engine: sa.Engine, **options: object) -> dict[str, str]:

@@ -117,6 +117,7 @@ def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(
     assert found["in_flight_left"][0]["text"].startswith("1 event of 2 rows in flight")
     assert found["no_publisher"][0]["mend"] == ["eventlog publish"]
     with examined.connect() as publisher:
+        publisher.exec_driver_sql("SET application_name = 'eventlog'")
         assert DIALECT.try_lock(publisher, LOG)
         code, found = doctor()
         assert (code, found["in_flight"][0]["severity"], found["queue"][0]["severity"]) == (
