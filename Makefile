@@ -1,6 +1,6 @@
 # make setup   .venv with every development extra; quick when nothing has changed
 # make demo    the whole chain on a PostgreSQL of its own
-# make test    lint, types, import contracts, the site, tests; some 13 minutes on 2 cores
+# make test    lint, types, import contracts, the site, tests; some 15 minutes on 2 cores
 # make soak    the tests that take longer
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 tells the story of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which

@@ -176,22 +176,16 @@ def test_each_event_of_a_publisher_is_kept_once_though_the_receiver_is_killed_an
             "format__type": "cloudevents",
             **({"format__cloudevents__mode": "binary"} if language.is_binary else {}),
         }
-        with process(
-            log,
-            tmp_path,
-            batch_size=3,
-            retry_initial=0.05,
-            retry_max=0.5,
-            polling_interval=1,
-            **options,
-        ):
+        often = {"batch_size": 3, "retry_initial": 0.05, "retry_max": 0.5, "polling_interval": 1}
+        with process(log, tmp_path, **often, **options):
             wait_until(lambda: len(language.kept(file)) > 5, "some events are kept")
             receiver.kill()
             receiver.wait()
             write(log, *range(31, most + 1))
             with started(language, file, port):
                 wait_until(is_published, "the rest is published")
-                # As after a crash of the publisher between the answers and the marks.
-                execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id % 3 = 0")
-                wait_until(is_published, "what came again is published")
+        # As after a crash of the publisher between the answers and the marks.
+        execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id % 3 = 0")
+        with started(language, file, port), process(log, tmp_path, **often, **options):
+            wait_until(is_published, "what came again is published")
     assert language.kept(file) == [str(number) for number in range(1, most + 1)]

@@ -304,6 +304,7 @@ def test_java_warns_on_standard_error() -> None:
     assert said.stdout == ""
 
 
+@pytest.mark.soak
 @pytest.mark.xdist_group("own Java")
 def test_modules_of_the_users_directory_do_not_disturb_a_job(
     java: None, log_alone: sa.Engine, tmp_path: Path

@@ -294,6 +294,7 @@ def storm(spark: SparkSession, database: sa.Engine, tmp_path: Path, kills: int, 
     assert_equal(database, tmp_path)
 
 
+@pytest.mark.soak
 def test_a_driver_that_is_killed_leaves_a_copy_that_ends_equal(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:

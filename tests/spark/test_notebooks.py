@@ -109,6 +109,7 @@ def test_a_backlog_is_looked_at_counted_converted_and_plotted(
     assert pictures_in(notebook) == 2
 
 
+@pytest.mark.soak
 @pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
 def test_a_table_is_followed_by_a_delta_table_whose_lag_is_plotted(
     accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
