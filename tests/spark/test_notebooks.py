@@ -94,6 +94,7 @@ def test_notebooks_are_kept_without_outputs_and_each_is_run_here() -> None:
         assert outputs_of(notebook) == []
 
 
+@pytest.mark.soak
 def test_a_backlog_is_looked_at_counted_converted_and_plotted(
     backlog: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
