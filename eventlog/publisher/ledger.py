@@ -174,6 +174,8 @@ _SHARE: Final = 100.0
 """The least seconds between two searches for rows that were set to N by hand, and the least number
 of durations of a search.
 """
+_MOST_FOUND: Final = 10_000
+"""The most rows that a search takes at once."""
 
 
 def _rest(dialect: Dialect) -> float:
@@ -267,17 +269,21 @@ class StatusLedger:
     def _search(
         self, conn: Connection, dialect: Dialect, log: LogTable, followed: FollowedSet
     ) -> None:
-        """Search the log for done rows that are N: somebody has set them back by hand."""
-        begun = monotonic()
+        """Search the log for done rows that are N: somebody has set them back by hand. The next
+        search follows at once if there may be more of them.
+        """
+        begun, found = monotonic(), list[int]()
         highest = consumers.highest_row(conn, log) or 0
         if highest < self.highest:
             # Somebody has removed rows, or has put the database back: numbers may come again.
             self.recover(conn, dialect, log)
         else:
-            window = replace(followed.rows, gaps=tuple(followed.done.spans))
-            followed.discard(to_ranges(consumers.shown_ids(conn, dialect, log, window)))
+            window = replace(followed.rows, limit=_MOST_FOUND, gaps=tuple(followed.done.spans))
+            found = consumers.shown_ids(conn, dialect, log, window)
+            followed.discard(to_ranges(found))
         now, self.highest = monotonic(), highest
-        self.search_at = now + max(_rest(dialect), _SHARE * (now - begun))
+        rest = max(_rest(dialect), _SHARE * (now - begun))
+        self.search_at = now if len(found) == _MOST_FOUND else now + rest
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         # The writers of a set are some of those that were open when the scan began.
