@@ -224,9 +224,8 @@ def test_what_holds_back_dead_rows_is_told_oldest_first_with_what_ends_it(
         execute(examined, "INSERT INTO hr.usr VALUES (1, 'Ada', NULL)", "UPDATE hr.usr SET idu = 2")
         pid = old.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
         (one,) = ask(asking, DIALECT, "snapshots", HeldSnapshot, LOG, limit=5)
-        assert (one.kind, one.pid, one.application, one.transactions) == (
-            "session", pid, "report", 1,
-        )  # fmt: skip
+        assert (one.kind, one.pid, one.application) == ("session", pid, "report")
+        assert one.transactions >= 1  # autovacuum may take a number of its own meanwhile
         assert one.mend == f"SELECT pg_terminate_backend({pid})"
         asking.exec_driver_sql("CREATE ROLE reporter; SET ROLE reporter")
         (unseen,) = ask(asking, DIALECT, "snapshots", HeldSnapshot, LOG, limit=5)
