@@ -176,10 +176,7 @@ class EventLogFormat(Format):
                 database.append(log, rows)
                 database.connection.commit()
         else:
-            numbered = (
-                row._replace(record_id=number)
-                for number, row in enumerate(rows, options.first_record_id)
-            )
+            numbered = (row._replace(record_id=number) for number, row in enumerate(rows, 1))
             write_rows(numbered, target, file_format)
 
 

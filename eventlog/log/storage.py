@@ -46,7 +46,6 @@ from eventlog.core.options import (
     CheckedOptions,
     Kind,
     choice,
-    integer,
     object_of,
     option,
     shared,
@@ -136,9 +135,6 @@ class LogWriterOptions(_LogOptions):
         "schema of the log; default: that of the catalogue, else of the first change that has one",
     )
     existing_keys: Any = shared(EXISTING_KEYS)
-    first_record_id: int = option(
-        1, integer(), "record_id of the first row of a file; a live table numbers its rows"
-    )
 
 
 # --- files ----------------------------------------------------------------------------------------

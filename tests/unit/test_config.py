@@ -506,7 +506,6 @@ def test_a_token_of_the_monitor_that_no_header_can_bear_is_refused_and_not_shown
         ("source.password", "p"),
         ("source.url", "postgresql://u@h/d"),
         ("source.position_url", "postgresql://u@h/d"),
-        ("source.position_password", "p"),
         ("monitor.token", "t"),
     ],
 )

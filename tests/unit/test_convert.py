@@ -202,11 +202,6 @@ def test_a_map_file_that_is_none_is_named(
         ("xds", {"writer": {"insert_query_back": "both"}}, r"legal: modify \| add"),
         ("xds", {"writer": {"indent": "2"}}, "the xds writer: indent = .2. is not allowed"),
         ("eventlog", {"writer": {"time_zone": "Mars"}}, "time_zone = .Mars. is not allowed"),
-        (
-            "eventlog",
-            {"writer": {"first_record_id": True}},
-            "first_record_id = true is not allowed; legal: a whole number",
-        ),
         ("xds", {"writer": {"existing_keys": ["item"]}}, "existing_keys is an object"),
         ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "no object of its columns"),
         ("eventlog", {"writer": {"style": "fields"}}, 'style = "fields" is not allowed'),

@@ -542,7 +542,7 @@ def test_secrets_of_sources_are_not_shown(tmp_path: Path) -> None:
     from eventlog.config.effective import effective
 
     (tmp_path / "url").write_text("postgresql://reader@h/q\n")
-    environ = {"EVENTLOG_SOURCE_PASSWORD": "hush", "EVENTLOG_SOURCE_POSITION_PASSWORD": "hush"}
+    environ = {"EVENTLOG_SOURCE_PASSWORD": "hush"}
     path = configure(tmp_path, type="linter", url_file="url", position_url="postgresql://u:hush@h/d",
                      reader={"codec": "eventlog-emulator-1"})  # fmt: skip
     config = load(path, environ)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 from eventlog.changes.format import Report
-from eventlog.config.kinds import SECRET, TABLE, URL
+from eventlog.config.kinds import TABLE, URL
 from eventlog.core.catalog import Table
 from eventlog.core.options import PATH, TEXT, CheckedOptions, option
 from eventlog.errors import ConfigError, EventlogError
@@ -143,10 +143,9 @@ class StreamOptions(CheckedOptions):
         None, PATH, "JSON catalogue of the tables, for keys and types", example="catalog.json"
     )
     position_url: str | None = option(
-        None, URL, "database that keeps the position, such as a SQLite file; its password is "
-        "position_password, or the URL is in position_url_file", example="sqlite:////var/lib/eventlog/position.db",
+        None, URL, "database that keeps the position, such as a SQLite file; a URL with "
+        "a password is in position_url_file", example="sqlite:////var/lib/eventlog/position.db",
     )  # fmt: skip
-    position_password: str | None = option(None, SECRET, "password of position_url", secret=True)
     position_table: str = option(
         "eventlog_position", TEXT, "table of the position, one a publisher"
     )

@@ -41,7 +41,6 @@ from eventlog.publisher.stream.position import (
     failures_in_table,
     position_table,
     status_in_table,
-    url_with_password,
 )
 from eventlog.registry import sink_named, source_named
 from eventlog.sql.connection import describe, parse_url
@@ -205,7 +204,7 @@ def position_of(config: Config, *, is_dry: bool = False) -> OpenPosition:
 
 
 def _position_url(settings: SourceSettings) -> str:
-    """Return the URL of the position's database, with its password.
+    """Return the URL of the position's database.
 
     Raises ConfigError unless one is named.
     """
@@ -215,7 +214,7 @@ def _position_url(settings: SourceSettings) -> str:
             "where the position is kept: set source.position_url to a database, such as a file of "
             'SQLite: position_url = "sqlite:////var/lib/eventlog/position.db"'
         )
-    return url_with_password(options.position_url, options.position_password)
+    return str(options.position_url)
 
 
 class _Unmoved:

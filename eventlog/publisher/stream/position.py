@@ -199,8 +199,8 @@ def url_with_password(url: str, password: str | None) -> str:
     return parsed.render_as_string(hide_password=False)
 
 
-POSITION_SECRET: Final = "EVENTLOG_SOURCE_POSITION_PASSWORD or source.position_url_file"  # noqa: S105 - where it belongs
-"""The settings for the password of the position's database, for messages."""
+POSITION_SECRET: Final = "source.position_url_file"  # noqa: S105 - where it belongs
+"""The setting for the password of the position's database, for messages."""
 
 
 @contextmanager
