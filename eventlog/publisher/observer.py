@@ -6,10 +6,11 @@ called from the publisher's own threads, and must return at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from inspect import isfunction
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
@@ -277,62 +278,6 @@ class _Several(Observer):
     def wants_event_times(self) -> bool:
         return any(one.wants_event_times for one in self._observers)
 
-    def does(self, doing: Doing, reason: str = "") -> None:
-        for one in self._observers:
-            one.does(doing, reason)
-
-    def waits(self, who: WaitFor, reason: str, until: float, in_short: str = "") -> None:
-        for one in self._observers:
-            one.waits(who, reason, until, in_short)
-
-    def connected(self, *, again: bool) -> None:
-        for one in self._observers:
-            one.connected(again=again)
-
-    def disconnected(self) -> None:
-        for one in self._observers:
-            one.disconnected()
-
-    def progressed(self) -> None:
-        for one in self._observers:
-            one.progressed()
-
-    def window_read(self, seconds: float, groups: int) -> None:
-        for one in self._observers:
-            one.window_read(seconds, groups)
-
-    def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
-        for one in self._observers:
-            one.flight_begins(flight, event_times)
-
-    def flight_ended(self, number: int, result: str, left: FlightInfo | None = None) -> None:
-        for one in self._observers:
-            one.flight_ended(number, result, left)
-
-    def compared(self, uncaptured: Sequence[str]) -> None:
-        for one in self._observers:
-            one.compared(uncaptured)
-
-    def loads(self, snapshot: SnapshotProgress | None) -> None:
-        for one in self._observers:
-            one.loads(snapshot)
-
-    def marked(self, seconds: float) -> None:
-        for one in self._observers:
-            one.marked(seconds)
-
-    def answered(self, document: Document, answer: Answer, seconds: float) -> None:
-        for one in self._observers:
-            one.answered(document, answer, seconds)
-
-    def flushed(self) -> None:
-        for one in self._observers:
-            one.flushed()
-
-    def left(self, parked: int) -> None:
-        for one in self._observers:
-            one.left(parked)
-
     def look_due(self) -> float | None:
         return min(
             (due for one in self._observers if (due := one.look_due()) is not None), default=None
@@ -342,9 +287,19 @@ class _Several(Observer):
     def queue_cap(self) -> int:
         return min(one.queue_cap for one in self._observers)
 
-    def looked(self, looked: Looked) -> None:
+
+def _told_to_each(note: str) -> Callable[..., None]:
+    def tell(self: _Several, *arguments: Any, **named: Any) -> None:
         for one in self._observers:
-            one.looked(looked)
+            getattr(one, note)(*arguments, **named)
+
+    return tell
+
+
+# Every method of an observer that returns nothing is told to each of several observers.
+for _note, _method in vars(Observer).items():
+    if isfunction(_method) and _note not in vars(_Several):
+        setattr(_Several, _note, _told_to_each(_note))
 
 
 def join_observers(*observers: Observer) -> Observer:
