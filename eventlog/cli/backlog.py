@@ -30,6 +30,7 @@ from eventlog.config.load import Config
 from eventlog.config.settings import DEFAULT_FORMAT
 from eventlog.conversion import read_map
 from eventlog.errors import ConfigError, number_of
+from eventlog.files.compression import COMPRESSIONS
 from eventlog.publisher.context import remarks
 from eventlog.registry import FORMATS
 
@@ -88,7 +89,7 @@ class _Size(click.ParamType[int]):
               help="How files hold it. Lines, documents (a file an envelope) or parquet (an event "
               "a row); Qlik messages: lines; change tables: parquet, csv or json.  "
               "[default: the first of these]")  # fmt: skip
-@click.option("--compression", type=click.Choice(["none", "gzip", "zstd"]), default="none",
+@click.option("--compression", type=click.Choice(list(COMPRESSIONS)), default="none",
               help="Compression of the files.")  # fmt: skip
 @click.option("--max-file-size", type=_Size(), default="256MiB", metavar="SIZE",
               help="Size of a file at most, such as 64MiB or 1GiB.")  # fmt: skip

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias, cast
 
 from eventlog.errors import ConfigError, FormatError, NotExpressible, number_of, with_location
+from eventlog.files import compression
 from eventlog.files.text import (
     LONGEST,
     goes_on,
@@ -41,10 +42,7 @@ FORMATS: Final = {
 SUFFIXES: Final = {"csv": ".csv", "json": ".jsonl", "parquet": ".parquet"}
 """The suffixes of new files by their formats."""
 
-COMPRESSED: Final = (".gz", ".zst")
-"""The suffixes of compressed files that are read."""
-
-_NOT_READ: Final = frozenset(
+_PACKED: Final = frozenset(
     {".gz", ".zst", ".bz2", ".xz", ".lz4", ".lzo", ".snappy", ".deflate", ".z", ".zip"}
 )
 
@@ -66,7 +64,7 @@ def format_of(path: Path) -> str | None:
     """Return ``csv``, ``json`` or ``parquet`` by a file's name, also of compressed CSV and JSON;
     None for other files.
     """
-    if path.name.endswith(COMPRESSED):
+    if path.name.endswith(compression.SUFFIXES):
         file_format = FORMATS.get(Path(path.stem).suffix.lower())
         return None if file_format == "parquet" else file_format  # Parquet compresses inside
     return FORMATS.get(path.suffix.lower())
@@ -76,7 +74,7 @@ def is_packed(path: Path) -> bool:
     """Return True if a name stands for rows in a compression that is not read; such a file would be
     missed silently.
     """
-    is_named = path.suffix.lower() in _NOT_READ and Path(path.stem).suffix.lower() in FORMATS
+    is_named = path.suffix.lower() in _PACKED and Path(path.stem).suffix.lower() in FORMATS
     return is_named and format_of(path) is None
 
 
@@ -85,14 +83,14 @@ def refuse_packed(path: Path) -> None:
     if is_packed(path):
         raise FormatError(
             f"{path} is compressed in a way that is not read: CSV and JSON may end in "
-            f"{' or '.join(COMPRESSED)}, in small letters, and Parquet compresses inside; "
-            "decompress it"
+            f"{' or '.join(compression.SUFFIXES)}, in small letters, and Parquet compresses "
+            "inside; decompress it"
         )
 
 
 def bare_name(path: Path) -> str:
     """Return the name of a file of rows without the suffixes of format and compression."""
-    return Path(path.stem).stem if path.suffix.lower() in _NOT_READ else path.stem
+    return Path(path.stem).stem if path.suffix.lower() in _PACKED else path.stem
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -30,9 +30,9 @@ from urllib.parse import unquote
 
 from eventlog.changes.format import Report
 from eventlog.errors import ConfigError, FormatError, NotExpressible, with_location
+from eventlog.files import compression
 from eventlog.files.atomic import sync_path
 from eventlog.files.tabular import (
-    COMPRESSED,
     SUFFIXES,
     WriteRow,
     bare_name,
@@ -338,7 +338,7 @@ def control_rows(source: Path, name: str, options: ReadOptions) -> Iterator[dict
         *(
             home / f"{name}{suffix}{packed}"
             for suffix in SUFFIXES.values()
-            for packed in ("", *COMPRESSED)
+            for packed in ("", *compression.SUFFIXES)
         ),
     ):
         for part in parts_of(entry, options) if entry.exists() else ():

@@ -26,6 +26,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, utc_now
 from eventlog.core.event_ids import raised_at
 from eventlog.errors import ConfigError, EventlogError, FormatError, number_of
+from eventlog.files.compression import COMPRESSIONS
 from eventlog.publisher.configured_classes import class_names, class_schema, with_tables
 from eventlog.publisher.context import Context, Counters, warn_of_loopback
 from eventlog.publisher.cycle import recorded_ids
@@ -60,7 +61,7 @@ from eventlog.spark.job import (
     without_settings_of_others,
 )
 from eventlog.spark.log_source import PARTITION_ROWS, Place, place_for
-from eventlog.spark.output import COMPRESSIONS, output_format
+from eventlog.spark.output import output_format
 from eventlog.spark.preflight import counting_cores, preflight, waiting_parts
 from eventlog.spark.session import (
     Progress,

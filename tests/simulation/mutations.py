@@ -22,7 +22,7 @@ from eventlog.publisher import (
     queue,
     snapshot,
 )
-from eventlog.publisher.sinks import files, objects
+from eventlog.publisher.sinks import names
 from eventlog.sql import consumers, followed_set, resync, rows
 from eventlog.sql.dialects.sqlite import SQLite
 
@@ -118,11 +118,7 @@ def _epoch_stays() -> Mapping[tuple[Any, str], Any]:
 
 
 def _names_gain_events() -> Mapping[tuple[Any, str], Any]:
-    never = property(lambda self: False, lambda self, value: None)
-    return {
-        (files.LineFiles, "_was_there"): never,
-        (objects.ObjectsSink, "_is_there"): lambda *_: False,
-    }
+    return {(names.OpenName, "takes"): lambda self, document: document.flight == self.flight}
 
 
 def _rest_keeps_its_number() -> Mapping[tuple[Any, str], Any]:

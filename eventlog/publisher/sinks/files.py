@@ -1,10 +1,6 @@
 """Documents to files, written under a temporary name, fsynced, renamed (spec/event-log.md 10).
 
-The name of a file has its flight and its (first) envelope, which the in-flight line records, so
-that an envelope which is sent again replaces itself. Flight numbers are unique in one log only. So
-the directory records its owner in a file whose name begins with a dot, which consumers skip.
-Otherwise another log, or a recreated one that counts its flights from 1 again, would replace
-documents that nobody has read yet.
+The directory records its owner in a file whose name begins with a dot, which consumers skip.
 """
 
 from __future__ import annotations
@@ -23,6 +19,12 @@ from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.atomic import sync_file, sync_path
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import FILE_LAYOUT, Opening, Owner, Sink, as_receiver_away
+from eventlog.publisher.sinks.names import (
+    OpenName,
+    refuse_another_owner,
+    refuse_later_flights,
+    stem,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +92,26 @@ class LineFiles(FilesSink):
 
     A flight whose rows are marked in several parts has a file for each part. Each file is complete
     before its rows are marked. A file that could not be written to its end is dropped, since its
-    last line may be torn. A file that is there already, of a publisher that was killed before its
-    marks, is replaced by its first envelope alone: a name never gains events, for readers who
-    remember the names that they have read.
+    last line may be torn. A name never gains events (``OpenName``).
     """
 
     def __init__(self, directory: Path, ending: str = ".xmll") -> None:
         self._directory, self._ending = _prepare(directory), ending
         self._file: BinaryIO | None = None
-        self._flight = 0
+        self._open = OpenName()
         self._target = directory
-        self._was_there = False  # the file was there before
         self._torn = ""  # the reason why the file was not written to its end, "" = it was
 
     def send(self, document: Document) -> Answer:
-        if self._file is not None and (document.flight != self._flight or self._was_there):
+        if self._file is not None and not self._open.takes(document):
             self.flush()
         with as_receiver_away(self._directory):
             if self._file is None:
                 self._target = (
                     self._directory / f"{stem(document.flight, document.envelope)}{self._ending}"
                 )
-                self._was_there = self._target.exists()
+                self._open = OpenName(document.flight, self._target.exists())
                 self._file = _temporary(self._target).open("wb")
-                self._flight = document.flight
             try:
                 self._file.write(document.body)
             except OSError as error:
@@ -181,24 +179,30 @@ def claim(directory: Path, owner: Owner, newest_flight: Callable[[int], int]) ->
         make_directory(directory)
         marked = _read(directory)
         if marked is None or marked.identity == owner.identity:
-            _refuse_later_flights(directory, owner, newest_flight)
+            refuse_later_flights(
+                owner,
+                _latest_flight(directory),
+                newest_flight,
+                place=f"directory {directory}",
+                contents="documents",
+                cure=", or take them away",
+            )
         if marked is None:
             _write(directory, owner)
             marked = _read(directory) or owner  # another owner's, if that one was faster
     except OSError as error:
         raise unwritable(directory, error) from error
-    if marked.identity != owner.identity:
-        raise ConfigError(
-            f"sink directory {directory} is that of {marked.name}, not of {owner.name}: their "
-            "documents would replace one another; name another directory, or delete "
-            f"{directory / MARKER} if it is the same one, moved or restored"
-        )
+    refuse_another_owner(
+        owner,
+        marked,
+        place=f"directory {directory}",
+        contents="documents",
+        marker=str(directory / MARKER),
+    )
 
 
-def _refuse_later_flights(
-    directory: Path, owner: Owner, newest_flight: Callable[[int], int]
-) -> None:
-    latest = max(
+def _latest_flight(directory: Path) -> int:
+    return max(
         (
             int(match[1])
             for path in directory.iterdir()
@@ -206,12 +210,6 @@ def _refuse_later_flights(
         ),
         default=0,
     )
-    if latest and latest > (newest := newest_flight(latest)):
-        raise ConfigError(
-            f"sink directory {directory} has documents of flight {latest}, but {owner.name} has "
-            f"only come to {newest}: it was made anew or restored, and would replace them; name "
-            "another directory, or take them away"
-        )
 
 
 def _read(directory: Path) -> Owner | None:
@@ -245,11 +243,6 @@ def _write(directory: Path, owner: Owner) -> None:
     else:
         temporary.unlink()
     sync_path(directory)
-
-
-def stem(flight: int, envelope: int) -> str:
-    """Return the name of a document without its ending. Names sort as their numbers do."""
-    return f"{flight:012d}-{envelope:06d}"
 
 
 def make_directory(directory: Path) -> None:

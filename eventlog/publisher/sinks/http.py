@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import gzip
 import hashlib
 import hmac
 import json
@@ -32,6 +31,7 @@ from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, WEB_URL, is_h
 from eventlog.core.clock import unix_time, utc_now
 from eventlog.core.options import MANY, PATH, TEXT, Kind, choice, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
+from eventlog.files.compression import COMPRESSIONS
 from eventlog.files.text import referenced_secret
 from eventlog.model import (
     LEVELS,
@@ -226,7 +226,7 @@ class HttpSink(Sink):
             headers |= _signature(self._signing_keys, document, body)
         if self._compresses:
             headers["Content-Encoding"] = "gzip"
-            body = gzip.compress(body, 6, mtime=0)
+            body = COMPRESSIONS["gzip"].compress(body)
         try:
             response = self._client.request("POST", headers, body)
             return self._answer(response, document.event_ids)

@@ -24,7 +24,12 @@ from eventlog.core.options import TEXT, Kind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import TIMEOUT, Opening, Owner, Sink
-from eventlog.publisher.sinks.files import stem
+from eventlog.publisher.sinks.names import (
+    OpenName,
+    refuse_another_owner,
+    refuse_later_flights,
+    stem,
+)
 
 if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
@@ -89,7 +94,6 @@ class ObjectOptions:
         None, SECRET, "access key; default: as AWS's own tools find it", secret=True
     )
     secret_key: str | None = option(None, SECRET, "its secret", secret=True)
-    session_token: str | None = option(None, SECRET, "token of a session, with both", secret=True)
     timeout: float = shared(TIMEOUT)
 
 
@@ -114,11 +118,6 @@ class ObjectsSink(Sink):
         if (options.access_key is None) != (options.secret_key is None):
             yield (
                 "EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY are needed both, or neither"
-            )
-        elif options.session_token is not None and options.access_key is None:
-            yield (
-                "EVENTLOG_SINK_SESSION_TOKEN needs EVENTLOG_SINK_ACCESS_KEY and "
-                "EVENTLOG_SINK_SECRET_KEY"
             )
         if options.location is not None and not options.location.startswith("s3://"):
             for name in ("endpoint", "region", "access_key"):
@@ -145,43 +144,37 @@ class ObjectsSink(Sink):
                 at_start=True,
             )
             state = store.state() or {}  # another owner's, if that one was faster
-        if state.get("identity") != mine.identity:
-            raise ConfigError(
-                f"sink location {store.location} is that of {state.get('name')}, not of "
-                f"{mine.name}: their objects would replace one another; name another location, or "
-                f"delete {STATE} there if it is the same one, moved or restored"
-            )
+        place = f"location {store.location}"
+        refuse_another_owner(
+            mine,
+            Owner(str(state.get("identity")), str(state.get("name"))),
+            place=place,
+            contents="objects",
+            marker=f"{STATE} there",
+        )
         latest = int(state["flight"]) - _AHEAD
-        if latest > 0 and latest > (newest := newest_flight(latest)):
-            raise ConfigError(
-                f"sink location {store.location} has objects of flight {latest}, but {mine.name} "
-                f"has only come to {newest}: it was made anew or restored, and would replace "
-                "them; name another location"
-            )
+        refuse_later_flights(mine, latest, newest_flight, place=place, contents="objects")
 
     def __init__(self, store: _Store, partition_by: tuple[str, ...], ending: str) -> None:
         self._store, self._by, self._ending = store, partition_by, ending
-        self._flight = 0
+        self._open = OpenName()
         # By class: the first envelope, and the bodies.
         self._parts: dict[str, tuple[int, list[bytes]]] = {}
         self._state: dict[str, Any] | None = None  # the state in the store, None = not read yet
         self._newest = 0  # the newest flight that has been put since the sink was opened
         self._may_be_there = 0  # the newest flight that may have objects
-        self._was_there = False  # a buffered object was there before
 
     def send(self, document: Document) -> Answer:
         """Buffer a document until its flight is put.
 
-        An object that is there already, of a publisher that was killed before its marks, is
-        replaced by its first envelope alone: a name never gains events, for readers who remember
-        the names that they have read. Raises ReceiverAway for an earlier flight that is put now,
-        and for a store that does not tell whether an object is there.
+        A name never gains events (``OpenName``). Raises ReceiverAway for an earlier flight that is
+        put now, and for a store that does not tell whether an object is there.
         """
-        if self._parts and (document.flight != self._flight or self._was_there):
+        if self._parts and not self._open.takes(document):
             self.flush()
-        self._flight = document.flight
+        self._open.flight = document.flight
         bodies = list(self._bodies(document))
-        self._was_there = self._was_there or any(
+        self._open.was_there = self._open.was_there or any(
             self._is_there(class_name, document.envelope)
             for class_name, _ in bodies
             if class_name not in self._parts
@@ -192,18 +185,18 @@ class ObjectsSink(Sink):
 
     def flush(self) -> None:
         """Put the buffered documents. Raises ReceiverAway: all of them must be sent again then."""
-        parts, self._parts, self._was_there = self._parts, {}, False
+        parts, self._parts, self._open.was_there = self._parts, {}, False
         if not parts:
             return
         self._settle_state([(class_name, envelope) for class_name, (envelope, _) in parts.items()])
-        self._may_be_there = max(self._may_be_there, self._flight)
+        self._may_be_there = max(self._may_be_there, self._open.flight)
         for class_name, (envelope, bodies) in parts.items():
             self._store.put(self._name(class_name, envelope), b"".join(bodies))
-        self._newest = max(self._newest, self._flight)
+        self._newest = max(self._newest, self._open.flight)
 
     def close(self) -> None:
         """Drop unflushed documents: their rows are not marked, and they are sent again."""
-        self._parts, self._was_there = {}, False
+        self._parts, self._open.was_there = {}, False
 
     def _bodies(self, document: Document) -> Iterator[tuple[str, bytes]]:
         """Yield the part of a document for each class, or the whole body under "" if objects are
@@ -240,15 +233,15 @@ class ObjectsSink(Sink):
     def _name(self, class_name: str, envelope: int) -> str:
         """Return the name of an object: folders, flight, first envelope, ending."""
         days = () if self._state is None else self._state["days"]
-        day = next((day for first, day in reversed(days) if first <= self._flight), "")
+        day = next((day for first, day in reversed(days) if first <= self._open.flight), "")
         folders = {"class": f"class={quote(class_name, safe='')}/", "day": f"day={day}/"}
         folder = "".join(folders[name] for name in self._by)
-        return f"{folder}{stem(self._flight, envelope)}{self._ending}"
+        return f"{folder}{stem(self._open.flight, envelope)}{self._ending}"
 
     def _is_there(self, class_name: str, envelope: int) -> bool:
         """Return True if this object of the present flight is there. Raises ReceiverAway."""
         self._read_state()
-        return self._flight <= self._may_be_there and self._store.has(
+        return self._open.flight <= self._may_be_there and self._store.has(
             self._name(class_name, envelope)
         )
 
@@ -271,14 +264,15 @@ class ObjectsSink(Sink):
         days = state["days"]
         today = utc_now().date().isoformat()
         is_new_day = "day" in self._by and (
-            not days or (days[-1][1] < today and self._flight > self._newest)
+            not days or (days[-1][1] < today and self._open.flight > self._newest)
         )
         if is_new_day and days and not self._newest:
             is_new_day = not any(self._store.has(self._name(*part)) for part in parts)
         if is_new_day:
-            days = [*days, [self._flight, today]][-_DAYS_KEPT:]
-        if is_new_day or self._flight > state["flight"]:
-            state = {**state, "flight": max(state["flight"], self._flight + _AHEAD), "days": days}
+            days = [*days, [self._open.flight, today]][-_DAYS_KEPT:]
+        if is_new_day or self._open.flight > state["flight"]:
+            ahead = max(state["flight"], self._open.flight + _AHEAD)
+            state = {**state, "flight": ahead, "days": days}
             self._store.write_state(state)
             self._state = state
 
@@ -289,9 +283,7 @@ class _Store:
     def __init__(self, options: ObjectOptions) -> None:
         assert options.location is not None
         self.location = options.location
-        self._secrets = [
-            one for one in (options.access_key, options.secret_key, options.session_token) if one
-        ]
+        self._secrets = [one for one in (options.access_key, options.secret_key) if one]
         try:
             # A late import, since Arrow takes half a second to load.
             from pyarrow import fs
@@ -305,7 +297,6 @@ class _Store:
                 self._fs: FileSystem = fs.S3FileSystem(
                     access_key=options.access_key,
                     secret_key=options.secret_key,
-                    session_token=options.session_token,
                     endpoint_override=options.endpoint,
                     region=options.region,
                     connect_timeout=options.timeout,

@@ -4,7 +4,6 @@ messages (``records``), tables (``tables``); and the files of a part.
 
 from __future__ import annotations
 
-import gzip
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import pyarrow.parquet as pq
 from eventlog.config.load import Config
 from eventlog.core.events import Decided, Outgoing, QueryBack
 from eventlog.errors import ConfigError
+from eventlog.files.compression import COMPRESSIONS
 from eventlog.model import LogRow
 from eventlog.qlik.sequence import WriterState
 from eventlog.registry import format_named
@@ -137,24 +137,10 @@ def refuse(event: Outgoing, message: str, counts: Counts, bad: list[BadLine]) ->
 
 # --- files ----------------------------------------------------------------------------------------
 
-COMPRESSIONS: Final = ("none", "gzip", "zstd")
-_ENDINGS: Final = {"none": "", "gzip": ".gz", "zstd": ".zst"}
-"""The endings of a compressed file's name. Parquet compresses inside."""
 _BLOCK_BYTES: Final = 2**20
 """The bytes compressed at a time, as a member, so that a file is closed before it is too large."""
 
 PARQUET_FOOTER: Final = 64 * 1024
-
-
-def _gzip(content: bytes) -> bytes:
-    return gzip.compress(content, 6, mtime=0)
-
-
-def _zstd(content: bytes) -> bytes:
-    return bytes(pa.Codec("zstd").compress(content, asbytes=True))
-
-
-COMPRESS: Final[dict[str, Callable[[bytes], bytes]]] = {"none": bytes, "gzip": _gzip, "zstd": _zstd}
 
 
 class PartFiles:
@@ -181,9 +167,8 @@ class PartFiles:
         self._directory, self._codec, self._header = directory, job.output.compression, header
         self._stem = f"{folder}/part-{part:06d}" if folder else f"part-{part:06d}"
         self._digits = digits
-        self._ending = (
-            f"-{job.name}{suffix if suffix == '.parquet' else suffix + _ENDINGS[self._codec]}"
-        )
+        packed = "" if suffix == ".parquet" else COMPRESSIONS[self._codec].suffix
+        self._ending = f"-{job.name}{suffix}{packed}"  # Parquet compresses inside
         self._block: list[bytes] = []
         self._block_bytes = self._block_events = self._block_documents = self._block_first = (
             self._block_last
@@ -219,7 +204,7 @@ class PartFiles:
 
     def _put_block(self) -> None:
         if self._block:
-            block = COMPRESS[self._codec](b"".join(self._block))
+            block = COMPRESSIONS[self._codec].compress(b"".join(self._block))
             self.put(
                 block,
                 self._block_events,

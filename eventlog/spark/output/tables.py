@@ -29,6 +29,7 @@ from eventlog.core.fold import object_of
 from eventlog.core.options import parse_options, same_fields
 from eventlog.core.typed import is_multi_valued
 from eventlog.errors import ConfigError, FormatError, NotExpressible, RowError, shown
+from eventlog.files.compression import COMPRESSIONS
 from eventlog.files.tabular import SUFFIXES, csv_line, json_line
 from eventlog.log.reading import group_reader
 from eventlog.model import Change, ChangeOp, LogRow, Operation, full_name
@@ -62,7 +63,6 @@ from eventlog.spark.job import (
     read_arrow,
 )
 from eventlog.spark.output import (
-    COMPRESS,
     PARQUET_FOOTER,
     RECEIVER,
     OutputFormat,
@@ -525,7 +525,7 @@ def _write_rows(
     """Write rows as files of one folder."""
     output, file_format = job.output, job.output.options.file_format
     is_parquet = file_format == "parquet"
-    compress = COMPRESS[output.compression]
+    compress = COMPRESSIONS[output.compression].compress
     header = compress(csv_line(stored.column_names).encode()) if file_format == "csv" else b""
     directory.make(folder)
 
