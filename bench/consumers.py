@@ -34,7 +34,7 @@ import psutil
 import psycopg
 
 from eventlog.config.load import load
-from eventlog.core.record_set import RecordSet, decode
+from eventlog.core.ranges import RecordSet, decode
 from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import State, recover, run_cycle

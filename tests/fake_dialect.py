@@ -9,11 +9,12 @@ from typing import Any
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow
 from eventlog.sql.dialect import CurrentRow, LogRows
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Ranges, Window
+from eventlog.sql.windows import Window
 
 ReadBack = Callable[[ObjectClass, Sequence[str], Sequence[Attribute]], dict[str, CurrentRow]]
 

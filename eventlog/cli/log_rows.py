@@ -33,6 +33,7 @@ from eventlog.cli.context import (
 from eventlog.cli.explain import consumer_line, consumer_option
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.explain import refused
 from eventlog.publisher.held_rows import sent_ids
@@ -53,7 +54,6 @@ from eventlog.sql.consumers import (
 )
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import to_ranges
 
 
 @click.command(cls=Command)

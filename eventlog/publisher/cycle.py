@@ -25,6 +25,7 @@ from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.clock import executor, monotonic
 from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseAway, ReceiverAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context, report_missing
@@ -51,7 +52,6 @@ from eventlog.publisher.sinks import Sink
 from eventlog.publisher.snapshot import Loading, load_chunk
 from eventlog.publisher.suspects import Suspects
 from eventlog.sql.rows import next_flight, update_inflight, write_inflight
-from eventlog.sql.windows import to_ranges
 
 _log = logging.getLogger("eventlog.publisher")
 

@@ -29,6 +29,7 @@ from eventlog.core.events import (
     ids_of,
 )
 from eventlog.core.fold import first_id, fold, object_of, reach, reach_of_span
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import BadTableKey, DatabaseError, LogTableError
 from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, remark_in_words, unavailable_in_words
@@ -41,7 +42,6 @@ from eventlog.sql.consumers import PUT_BACK
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import ErrorLine, newest_errors, read_errors
-from eventlog.sql.windows import to_ranges
 
 _SECONDS: Final = 60
 """The seconds that one statement may take."""

@@ -20,9 +20,9 @@ from typing import Any, Final, NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import CurrentRow, Outgoing
+from eventlog.core.ranges import ids_of, to_ranges
 from eventlog.errors import DatabaseError
 from eventlog.model import Origins
-from eventlog.sql.windows import to_ranges
 
 _new: Final = tuple.__new__  # makes a NamedTuple from its fields; _replace takes four times as long
 
@@ -390,4 +390,4 @@ def _recorded(
 
 
 def _ids(ranges: Iterable[Sequence[int]]) -> Iterator[int]:
-    return chain.from_iterable([range(int(first), int(last) + 1) for first, last in ranges])
+    return ids_of((int(first), int(last)) for first, last in ranges)

@@ -15,13 +15,12 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 
 from eventlog.core.catalog import ObjectId
-from eventlog.core.record_set import RecordSet
+from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import DatabaseError, number_of
 from eventlog.publisher.flight import LINE_FORMAT, Flight, consumer_of, decode
 from eventlog.publisher.ledger import Writers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import read_inflight
-from eventlog.sql.windows import to_ranges
 
 _log = logging.getLogger("eventlog.publisher")
 

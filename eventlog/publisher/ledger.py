@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from sqlalchemy import Connection
 
 from eventlog.core.clock import monotonic
-from eventlog.core.record_set import RecordSet
+from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
 from eventlog.errors import AnotherPublisher, ConsumerRuns
 from eventlog.model import Status
 from eventlog.sql import consumers
@@ -27,7 +27,7 @@ from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable, check_rights
 from eventlog.sql.rows import count_queue, pop_told, tail
-from eventlog.sql.windows import Queue, Ranges, Window, to_ranges
+from eventlog.sql.windows import Queue, Window
 
 Writers = frozenset[str] | None
 """Open transactions of others that have written the log; None = unknown, and no window may be
@@ -369,7 +369,7 @@ def _missing(
 
     A row that was not changed may be there: somebody has given it another letter by hand.
     """
-    rows = sum(last - first + 1 for first, last in ranges)
+    rows = length(ranges)
     if changed >= rows:
         return 0
     present = len(dialect.read_columns(conn, log, ranges, ("record_id",)))

@@ -46,13 +46,14 @@ from eventlog.core.fold import (
     reach,
     reach_of_span,
 )
+from eventlog.core.ranges import to_ranges
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
 from eventlog.publisher.context import Context, PublisherOptions, report_missing
 from eventlog.publisher.flight import NO_ORIGINS
 from eventlog.publisher.held_rows import HeldObjects, Hold
 from eventlog.publisher.ledger import QueueScan, Writers
 from eventlog.sql.rows import refuse_large_ids
-from eventlog.sql.windows import DuePlace, Window, counted_rows, to_ranges
+from eventlog.sql.windows import DuePlace, Window, counted_rows
 
 _record_id, _perpetrator, _event_time = (
     itemgetter(TIMED_FIELDS.index(field)) for field in ("record_id", "perpetrator", "event_time")

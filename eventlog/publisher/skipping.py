@@ -8,6 +8,7 @@ from sqlalchemy import Connection
 
 from eventlog.core.event_ids import record_id_of
 from eventlog.core.events import Outgoing
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, first_of
 from eventlog.model import Status
 from eventlog.publisher.flight import Flight, encode, rest_of
@@ -16,7 +17,6 @@ from eventlog.publisher.ledger import Ledger
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
-from eventlog.sql.windows import to_ranges
 
 CODE = "skipped"
 """The code of the error lines."""

@@ -28,7 +28,7 @@ from eventlog.core.catalog import Catalog, Database
 from eventlog.core.checks import CheckedRow, check_rows
 from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import epoch_suffix
-from eventlog.core.record_set import Range, RecordSet
+from eventlog.core.ranges import Range, RecordSet, between, common, length, minus, within
 from eventlog.core.values import ValueOptions
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, number_of
 from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, QueueRow
@@ -41,7 +41,7 @@ from eventlog.publisher.configured_classes import (
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, publisher_options, settle_epoch
-from eventlog.spark.change_offsets import Offset, between, common, length, minus, within
+from eventlog.spark.change_offsets import Offset
 from eventlog.spark.change_parts import Folding, held_back
 from eventlog.spark.job import without_settings_of_others
 from eventlog.sql import consumers

@@ -26,7 +26,7 @@ from eventlog.core.fold import (
     open_groups,
     reach,
 )
-from eventlog.core.record_set import Range
+from eventlog.core.ranges import Range
 
 Read = Callable[[int, int], Iterable[Sequence[CheckedRow]]]
 """A function that yields the good rows of a batch from one record_id to another, in queue order, in

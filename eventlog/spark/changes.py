@@ -27,7 +27,7 @@ from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.clock import sleep
 from eventlog.core.events import CurrentRow, build_event, decide
 from eventlog.core.options import STRING, Kind, Option, nearest, parse_boolean, parse_value, unknown
-from eventlog.core.record_set import Range
+from eventlog.core.ranges import Range, between
 from eventlog.errors import ConfigError, together, with_location
 from eventlog.spark.change_log import (
     EARLIEST,
@@ -39,7 +39,7 @@ from eventlog.spark.change_log import (
     kept_connection,
     unpack,
 )
-from eventlog.spark.change_offsets import Offset, between, offset_of
+from eventlog.spark.change_offsets import Offset, offset_of
 from eventlog.spark.change_parts import Folding, groups_of_part
 from eventlog.spark.change_rows import Rows, columns_of, schema_of
 from eventlog.spark.log_source import PARTITION_ROWS

@@ -35,6 +35,7 @@ from eventlog.core.checks import (
 )
 from eventlog.core.events import CurrentRow, Decided, decide, ids_of
 from eventlog.core.fold import Group, RowFolder, first_id, open_groups, reach
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseError, number_of
 from eventlog.model import ALL, QUEUE_FIELDS, LogRow, log_row, queue_rows
 from eventlog.publisher.context import Context
@@ -65,7 +66,7 @@ from eventlog.spark.job import (
 from eventlog.spark.output import output_format
 from eventlog.spark.session import task_numbers, tune_collector
 from eventlog.sql.dialect import Part
-from eventlog.sql.windows import Window, counted_rows, to_ranges
+from eventlog.sql.windows import Window, counted_rows
 
 # --- read a part ----------------------------------------------------------------------------------
 

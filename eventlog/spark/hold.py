@@ -26,6 +26,7 @@ from eventlog.config.load import Config
 from eventlog.core.checks import is_of
 from eventlog.core.clock import utc_now
 from eventlog.core.options import toml
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.model import Status
 from eventlog.publisher.context import Context, Counters
@@ -48,7 +49,6 @@ from eventlog.sql.rows import (
     update_inflight,
     write_inflight,
 )
-from eventlog.sql.windows import to_ranges
 
 # --- the manifest ---------------------------------------------------------------------------------
 

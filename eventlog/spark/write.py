@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from eventlog.core.fold import first_id
+from eventlog.core.ranges import Ranges, length, to_ranges
 from eventlog.model import Operation, Status
 from eventlog.publisher.context import Context
 from eventlog.publisher.cycle import Rebuilt, build_recorded
@@ -49,7 +50,6 @@ from eventlog.spark.job import (
 )
 from eventlog.spark.output import OutputFormat, RenderSent, WriteSent, output_format
 from eventlog.spark.session import tune_collector
-from eventlog.sql.windows import Ranges, to_ranges
 
 REPORT_SCHEMA: Final = "report string"
 
@@ -121,7 +121,7 @@ class _Part:
         counts = dict(self.counts)
         if self.bad:
             counts["rows_bad"] = len(self.bad)
-        rows = sum(last - first + 1 for first, last in ranges)
+        rows = length(ranges)
         first, last = ranges[0][0], ranges[-1][1]
         state = numbered.state
         return PartReport(

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from eventlog.core.record_set import RecordSet, decode
+from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.requeue import LoggedRow, Standing, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql.connection import load_dialect
@@ -37,7 +37,7 @@ from eventlog.sql.rows import (
     readable_id,
     runs_of_ranges,
 )
-from eventlog.sql.windows import Ranges, Window, to_ranges
+from eventlog.sql.windows import Window
 
 COLUMNS: Final = ("name", "begun", "begins", "done", "recent", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer``."""

@@ -26,13 +26,14 @@ from sqlalchemy import URL, Connection
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
+from eventlog.core.ranges import Ranges, length
 from eventlog.core.values import ColumnType
 from eventlog.errors import BadValue, ConfigError
 from eventlog.model import LogRow, log_row
 from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import run_many, without_collector
-from eventlog.sql.windows import Batch, DuePlace, NotDue, Queue, Ranges, Selection, Walk, Window
+from eventlog.sql.windows import Batch, DuePlace, NotDue, Queue, Selection, Walk, Window
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -671,7 +672,7 @@ def _parts_of(runs: Ranges, first: int, rows: int, multiple: int) -> list[Part]:
     """Return the parts, with their ``ids``, of a log whose rows have these record_ids, by the rules
     of ``Dialect.log_parts``.
     """
-    total = sum(end - start + 1 for start, end in runs)
+    total = length(runs)
     if not total:
         return []
     size = _part_size(total, rows, multiple)

@@ -14,12 +14,12 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from eventlog.core.clock import monotonic
-from eventlog.core.record_set import RecordSet
+from eventlog.core.ranges import Ranges, RecordSet
 from eventlog.errors import LogTableError
 from eventlog.sql.consumers import shown_ids
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import ANY_LETTER, Ranges, Window
+from eventlog.sql.windows import ANY_LETTER, Window
 
 OLD: Final = 1.0
 """The number of seconds after which a look is old: writers that were open then and still are will

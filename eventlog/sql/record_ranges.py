@@ -10,9 +10,10 @@ from dataclasses import replace
 
 from sqlalchemy import Connection
 
+from eventlog.core.ranges import Ranges
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import ANY_LETTER, Ranges, Window
+from eventlog.sql.windows import ANY_LETTER, Window
 
 _RECORD_ID = ("record_id",)
 

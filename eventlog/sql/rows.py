@@ -22,7 +22,7 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.event_ids import sending_of
-from eventlog.core.record_set import RecordSet
+from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.requeue import LoggedRow, Standing, Way, judge
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
 from eventlog.model import EventType, LogRow, Status
@@ -31,7 +31,6 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
 from eventlog.sql.open_writers import wait_for, writers_to_await
-from eventlog.sql.windows import Ranges, to_ranges
 
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())

@@ -5,18 +5,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import Final, NamedTuple
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import is_of
-from eventlog.core.record_set import RecordSet
+from eventlog.core.ranges import Ranges, RecordSet, joined
 from eventlog.model import EventType, QueueRow
 from eventlog.sql.log_table import LogTable
-
-Ranges = Sequence[tuple[int, int]]
-"""The record_ids as [first, last] of consecutive integers that were all read."""
-
 
 DuePlace = tuple[str | None, int]
 """The place of a row among due ones: event_time, as text of the log's clock, and record_id."""
@@ -49,7 +44,7 @@ class Window:
         than one more search in it.
         """
         gaps = passed.gaps(last, max(self.first, 1) - 1) if last >= self.first else []
-        return replace(self, gaps=tuple(gaps if self.any_letter else _joined(gaps)))
+        return replace(self, gaps=tuple(gaps if self.any_letter else joined(gaps, _SHORT)))
 
     def parameters(self, greatest: int) -> dict[str, object]:
         """Return the binds of a window's statement: ``first`` (at least 1), ``last``, ``limit``,
@@ -98,17 +93,6 @@ _SHORT: Final = 300
 index has."""
 
 
-def _joined(gaps: Ranges) -> Ranges:
-    """Return ascending ranges, those of them as one that have few record_ids between them."""
-    joined: list[tuple[int, int]] = []
-    for first, last in gaps:
-        if joined and first - joined[-1][1] <= _SHORT:
-            joined[-1] = joined[-1][0], last
-        else:
-            joined.append((first, last))
-    return joined
-
-
 def counted_rows(
     rows: Sequence[QueueRow], in_flight: Container[int], leave_user: str | None = None
 ) -> Sequence[QueueRow]:
@@ -145,24 +129,6 @@ class NotDue(NamedTuple):
     next_time: str | None
     next_seconds: float | None
     looked_at: int
-
-
-def to_ranges(ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Return record_ids as ranges of consecutive integers, in their order."""
-    if not ids:
-        return []
-    # Most are one range.
-    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(range(ids[0], ids[-1] + 1)):
-        return [(ids[0], ids[-1])]
-    ranges: list[tuple[int, int]] = []
-    first = last = ids[0]
-    for record_id in islice(ids, 1, None):
-        if record_id != last + 1:
-            ranges.append((first, last))
-            first = record_id
-        last = record_id
-    ranges.append((first, last))
-    return ranges
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 
 from eventlog import publisher
 from eventlog.config.load import Config, load
-from eventlog.core.record_set import RecordSet
+from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverAway
 from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher import daemon

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from application import KEYS, Shape
 from replicas import Key, Replica, class_of, object_of
 
-from eventlog.core.record_set import decode
+from eventlog.core.ranges import decode
 from eventlog.errors import EventlogError
 from eventlog.model import Event, Level, Verdict
 

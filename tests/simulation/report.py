@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MODULES = (
     "publisher/cycle", "publisher/delivery", "publisher/marks", "publisher/flight", "publisher/snapshot", "publisher/queue",
-    "publisher/ledger", "sql/followed_set", "sql/consumers", "core/record_set", "core/requeue",
+    "publisher/ledger", "sql/followed_set", "sql/consumers", "core/ranges", "core/requeue",
 )  # fmt: skip
 """The modules whose branches are counted: the publisher's cycle, and the ledgers."""
 

@@ -38,7 +38,7 @@ from eventlog.cli.context import transaction
 from eventlog.cli.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
-from eventlog.core.record_set import decode
+from eventlog.core.ranges import decode
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import EventType
 from eventlog.publisher.daemon import Publisher

@@ -19,6 +19,7 @@ from shared import Objects, PlainSink, apply_event
 
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
+from eventlog.core.ranges import Ranges, to_ranges
 from eventlog.model import Answer, Document, Event, Level, LogRow, Verdict
 from eventlog.publisher import cycle
 from eventlog.publisher.context import Context, Counters, PublisherOptions
@@ -29,7 +30,7 @@ from eventlog.publisher.open_context import under_epoch
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import Ranges, Window, to_ranges
+from eventlog.sql.windows import Window
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 

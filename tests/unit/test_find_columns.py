@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.core.catalog import Column
+from eventlog.core.ranges import to_ranges
 from eventlog.core.values import parse_type
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import LogRow
 from eventlog.sql.log_table import LAYOUTS, LogTable, cut_name, find_columns, split_name
-from eventlog.sql.windows import to_ranges
 
 STANDARD = LogRow._fields
 TYPES = {

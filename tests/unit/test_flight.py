@@ -15,9 +15,9 @@ from samples import good, row
 from eventlog.core.event_ids import epoch_suffix
 from eventlog.core.events import EventOptions, Outgoing, apply_precedence, build_event
 from eventlog.core.fold import fold
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseError
 from eventlog.publisher.flight import Flight, decode, encode, numbered, pack, rest_of
-from eventlog.sql.windows import to_ranges
 
 
 def recorded(

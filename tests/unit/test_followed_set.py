@@ -12,13 +12,13 @@ from typing import Any, cast
 import pytest
 from sqlalchemy import Connection
 
-from eventlog.core.record_set import RecordSet
+from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.sql import followed_set
 from eventlog.sql.consumers import shown_ids
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.windows import ANY_LETTER, Window, to_ranges
+from eventlog.sql.windows import ANY_LETTER, Window
 
 CONN, LOG = cast(Connection, None), cast(LogTable, None)
 WRITERS = 6

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 from written_log import EVERYTHING, ids
 
+from eventlog.core.ranges import to_ranges
 from eventlog.errors import LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import migrations
@@ -25,7 +26,7 @@ from eventlog.sql.rows import (
     update_inflight,
     write_inflight,
 )
-from eventlog.sql.windows import Window, to_ranges
+from eventlog.sql.windows import Window
 
 # Opening
 

@@ -17,6 +17,7 @@ from sqlalchemy import Connection
 from sqlalchemy.dialects import mysql
 
 from eventlog.core.catalog import Column
+from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import LogRow
 from eventlog.sql.dialects.mariadb import text
@@ -32,7 +33,7 @@ from eventlog.sql.dialects.mariadb.triggers import MariaDBTriggers
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, statements
-from eventlog.sql.windows import Ranges, Selection
+from eventlog.sql.windows import Selection
 
 _RANGES: Final = 500
 """The number of ranges of record_ids in one statement."""

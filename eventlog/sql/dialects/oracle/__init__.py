@@ -18,6 +18,7 @@ from sqlalchemy.dialects import oracle
 from sqlalchemy.types import TypeEngine
 
 from eventlog.core.catalog import Column
+from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
@@ -31,7 +32,6 @@ from eventlog.sql.dialects.stepwise import BATCH_ROWS, LOG_SQL, trigger_answers
 from eventlog.sql.doctor import Answer
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable, named_after
 from eventlog.sql.statements import run_as_it_stands, statements
-from eventlog.sql.windows import Ranges
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -25,6 +25,7 @@ import sqlalchemy as sa
 from sqlalchemy import URL, Connection
 from sqlalchemy.exc import SQLAlchemyError
 
+from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import LogRow
@@ -46,7 +47,7 @@ from eventlog.sql.statements import (
     without_collector,
 )
 from eventlog.sql.statements import fetch_chunks as fetch_pieces
-from eventlog.sql.windows import Ranges, Window
+from eventlog.sql.windows import Window
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
+from eventlog.core.ranges import Ranges
 from eventlog.core.values import ColumnType
 from eventlog.errors import DatabaseError
 from eventlog.model import LogRow
@@ -20,7 +21,7 @@ from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers, broken_trigger
 from eventlog.sql.dialects.stepwise import LOG_SQL, trigger_answers
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
-from eventlog.sql.windows import Ranges, Window
+from eventlog.sql.windows import Window
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):

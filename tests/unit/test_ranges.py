@@ -1,13 +1,25 @@
-"""The set of record_ids that a consumer has done (spec/event-log.md 13.1)."""
+"""Ranges of record_ids, and the set of them that a reader has done (spec/event-log.md 13.1)."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.core.record_set import RecordSet, decode
-from eventlog.sql.windows import to_ranges
+from eventlog.core.ranges import (
+    RecordSet,
+    between,
+    common,
+    decode,
+    ids_of,
+    joined,
+    length,
+    minus,
+    to_ranges,
+    within,
+)
 
 _ids = st.sets(st.integers(1, 60))
 _floor = st.integers(0, 20)
@@ -23,6 +35,45 @@ def _is_normal(record_set: RecordSet) -> bool:
         first > before + 1 and first <= last
         for (first, last), before in zip(record_set.ranges, ends, strict=False)
     )
+
+
+@given(st.lists(st.integers(1, 60), unique=True))
+def test_ranges_hold_the_record_ids_in_their_order(ids: list[int]) -> None:
+    ranges = to_ranges(ids)
+    assert list(ids_of(ranges)) == ids
+    assert length(ranges) == len(ids)
+    assert all(before + 1 != first for (_, before), (first, _) in pairwise(ranges))
+
+
+@given(_ids, _ids, st.integers(0, 70), st.integers(0, 70))
+def test_what_ranges_have_in_common_is_what_their_record_ids_have(
+    some: set[int], others: set[int], first: int, last: int
+) -> None:
+    ranges, other_ranges = to_ranges(sorted(some)), to_ranges(sorted(others))
+    assert list(ids_of(common(ranges, other_ranges))) == sorted(some & others)
+    assert list(ids_of(minus(ranges, RecordSet(0, other_ranges)))) == sorted(some - others)
+    assert list(ids_of(within(ranges, first, last))) == [
+        one for one in sorted(some) if first <= one <= last
+    ]
+
+
+@given(_ids, st.integers(1, 20))
+def test_ranges_that_are_joined_leave_out_only_what_is_far_from_them(
+    ids: set[int], apart: int
+) -> None:
+    of = joined(to_ranges(sorted(ids)), apart)
+    assert ids <= set(ids_of(of))
+    assert all(first - before > apart for (_, before), (first, _) in pairwise(of))
+    assert {end for pair in of for end in pair} <= ids
+
+
+@given(_floor, _ids, _floor, _ids)
+def test_between_two_sets_is_what_the_first_lacks(
+    floor: int, ids: set[int], later_floor: int, later_ids: set[int]
+) -> None:
+    start = RecordSet(floor, to_ranges(sorted(ids)))
+    end = RecordSet(later_floor, to_ranges(sorted(later_ids)))
+    assert list(ids_of(between(start, end))) == sorted(_members(end) - _members(start))
 
 
 @given(_floor, st.lists(_ids))

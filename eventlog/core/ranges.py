@@ -1,12 +1,13 @@
-"""A set of record_ids that grows from its lower end: the rows that a consumer of a log has done
-(spec/event-log.md 13.1).
+"""Ranges of record_ids, and a set of them that grows from its lower end: the rows that a reader of
+a log has done (spec/event-log.md 13.1).
 """
 
 from __future__ import annotations
 
 import json
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
 from operator import itemgetter
 from typing import Final
 
@@ -15,6 +16,75 @@ _last: Final = itemgetter(1)
 
 Range = tuple[int, int]
 """The first and the last of consecutive record_ids."""
+
+Ranges = Sequence[Range]
+
+
+def to_ranges(ids: Sequence[int]) -> list[Range]:
+    """Return record_ids as ranges of consecutive integers, in their order."""
+    if not ids:
+        return []
+    # Most are one range.
+    if ids[-1] - ids[0] + 1 == len(ids) and ids == list(range(ids[0], ids[-1] + 1)):
+        return [(ids[0], ids[-1])]
+    ranges: list[Range] = []
+    first = last = ids[0]
+    for record_id in islice(ids, 1, None):
+        if record_id != last + 1:
+            ranges.append((first, last))
+            first = record_id
+        last = record_id
+    ranges.append((first, last))
+    return ranges
+
+
+def ids_of(ranges: Iterable[Range]) -> Iterator[int]:
+    """Yield the record_ids of ranges, in their order."""
+    return chain.from_iterable(range(first, last + 1) for first, last in ranges)
+
+
+def length(ranges: Iterable[Range]) -> int:
+    """Return the number of record_ids in the ranges."""
+    return sum(last - first + 1 for first, last in ranges)
+
+
+def joined(ranges: Ranges, apart: int) -> Ranges:
+    """Return ascending ranges, as one where the first of a range is at most ``apart`` above the
+    last of the one before.
+    """
+    found: list[Range] = []
+    for first, last in ranges:
+        if found and first - found[-1][1] <= apart:
+            found[-1] = found[-1][0], last
+        else:
+            found.append((first, last))
+    return found
+
+
+def common(some: Ranges, others: Ranges) -> list[Range]:
+    """Return the intersection of two ascending lists of ranges."""
+    found: list[Range] = []
+    i = j = 0
+    while i < len(some) and j < len(others):
+        first, last = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        if first <= last:
+            found.append((first, last))
+        if some[i][1] < others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return found
+
+
+def within(ranges: Ranges, first: int, last: int) -> list[Range]:
+    """Return the parts of ascending ranges between two record_ids."""
+    begin = bisect_left(ranges, first, key=_last)
+    found: list[Range] = []
+    for low, high in ranges[begin:]:
+        if low > last:
+            break
+        found.append((max(low, first), min(high, last)))
+    return found
 
 
 class RecordSet:
@@ -147,3 +217,13 @@ def decode(text: str) -> RecordSet:
         before = first + length
         decoded.ranges.append((first, before))
     return decoded
+
+
+def between(start: RecordSet, end: RecordSet) -> list[Range]:
+    """Return the ranges of ``end`` that are not in ``start``, in ascending order."""
+    return common(start.gaps(end.top), end.spans)
+
+
+def minus(ranges: Ranges, others: RecordSet) -> list[Range]:
+    """Return ascending ranges without the numbers of a set."""
+    return common(ranges, others.gaps(ranges[-1][1])) if ranges else []
