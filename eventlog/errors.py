@@ -18,6 +18,7 @@ A class of its own has an error that somebody catches by class. The other errors
      |    |__ AnotherPublisher the log is already being published
      |    |    |__ ConsumerRuns a consumer that runs already
      |    |__ DatabaseAway     the connection is lost, or the server asks to try again
+     |         |__ ServerAway  the server cannot be reached
      |__ TriggerError          a watch that cannot be compiled or applied
      |__ FormatError           input or output of a change format; each format has its own below it
      |    |__ InvalidChange    a Change against its invariants            (spec/change-model.md 1)
@@ -159,6 +160,10 @@ class DatabaseAway(DatabaseError):
     """A lost connection, or a database that failed for a while: connect again and go on."""
 
     code = "database_away"
+
+
+class ServerAway(DatabaseAway):
+    """A database server that cannot be reached: a daemon waits for it at its start, too."""
 
 
 class TriggerError(EventlogError):

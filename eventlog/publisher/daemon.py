@@ -504,7 +504,7 @@ class Publisher:
 
         A database or a receiver that goes away is tried again with a back-off. Documents on their
         way when ``stop`` is set are answered and marked. Raises AnotherPublisher, DatabaseError if
-        the first connection fails, FatalAnswer if the receiver answers fatal, ConfigError.
+        the first connection is refused, FatalAnswer if the receiver answers fatal, ConfigError.
         """
         self._run(stop or StopRequest(), once=False)
 

@@ -221,7 +221,7 @@ class _Status(Observer):
     """An observer that tells the service manager the state of a publisher."""
 
     def __init__(self, manager: ServiceManager) -> None:
-        self._manager, self._state = manager, ""
+        self._manager, self._state, self._is_started = manager, "", False
 
     def does(self, doing: Doing, reason: str = "") -> None:
         if doing is Doing.RESTING or (doing is Doing.CONNECTING and not self._state):
@@ -232,8 +232,12 @@ class _Status(Observer):
         # The reason may quote a receiver and is left out:
         # everybody on the machine can read a status.
         self._show(f"waiting for the {who.value}; the log says why")
+        if not self._is_started:  # or TimeoutStartSec would end it, and start it to wait again
+            microseconds = int((until - monotonic() + _WORK) * 1e6)
+            self._manager.tell(f"EXTEND_TIMEOUT_USEC={microseconds}")
 
     def connected(self, *, again: bool) -> None:
+        self._is_started = True
         self._show("publishing", *(() if again else ("READY=1",)))
 
     def progressed(self) -> None:

@@ -24,6 +24,7 @@ from eventlog.errors import (
     DatabaseError,
     EventlogError,
     ReceiverAway,
+    ServerAway,
 )
 from eventlog.publisher.context import Context
 from eventlog.publisher.observer import SILENT, Doing, Observer, WaitFor
@@ -38,6 +39,9 @@ that will not notify; the pauses double.
 
 _FIRST_REST: Final = 0.05
 """Seconds until the queue is read again after a cycle that sent, without notifications."""
+
+_TOLD_EVERY: Final = 60.0
+"""Seconds between two lines that the first connection has not been made yet."""
 
 _LOCK_PATIENCE: Final = 60.0
 """Seconds that a publisher which lost its connection waits until the server notices the loss and
@@ -327,13 +331,15 @@ def keep_connected(
     connection is opened again.
 
     ``life`` receives a function that it calls whenever it is connected, and that returns True the
-    first time. ``away`` are the errors of a lost connection; they are raised if there has never
-    been one. ``initial`` and ``maximum`` are the back-off in seconds. ``observer`` is informed of
-    each life. Raises AnotherPublisher if another publisher has locked the log or the position;
-    while another process works as the same consumer, it waits for that one's end.
+    first time. ``away`` are the errors of a lost connection. Before the first connection a database
+    server that cannot be reached is waited for, and the other errors are raised. ``initial`` and
+    ``maximum`` are the back-off in seconds. ``observer`` is informed of each life. Raises
+    AnotherPublisher if another publisher has locked the log or the position; while another process
+    works as the same consumer, it waits for that one's end.
     """
     attempts, was_connected, is_connected, is_locked_out = 0, False, False, False
     lost_at: float | None = None
+    told_at: float | None = None
 
     def connected() -> bool:
         nonlocal attempts, was_connected, is_connected, is_locked_out, lost_at
@@ -372,13 +378,18 @@ def keep_connected(
                     extra={"code": AnotherPublisher.code},
                 )
         except away as error:
-            if not was_connected:
-                raise
-            _log.error("%s; connecting again", error, extra={"code": error.code})
             why = str(error)
+            if was_connected:
+                _log.error("%s; connecting again", error, extra={"code": error.code})
+            elif not isinstance(error, ServerAway):
+                raise
+            elif told_at is None or monotonic() - told_at >= _TOLD_EVERY:
+                told_at = monotonic()
+                _log.warning("%s; waiting for it", error, extra={"code": error.code})
             if not isinstance(error, DatabaseError):
                 who = WaitFor.SOURCE
-            lost_at = lost_at or monotonic()
+            if was_connected:
+                lost_at = lost_at or monotonic()
         except DatabaseError as error:  # perhaps the server is about to start
             if lost_at is None:
                 raise

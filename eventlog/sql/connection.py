@@ -35,7 +35,7 @@ from sqlalchemy.exc import (
 )
 
 from eventlog.core.clock import monotonic
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, without_secrets
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, ServerAway, without_secrets
 from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
@@ -102,9 +102,10 @@ def connect(
     there, started if it does not run and stopped when this process ends. The sessions return values
     as the triggers write them (spec/triggers.md 6).
 
-    No connection is made yet. ``Engine.connect`` raises DatabaseAway if the server cannot be
-    reached, DatabaseError if it refuses, without secrets. Raises ConfigError for a URL that cannot
-    be read or names a database or driver that is not supported or not installed.
+    No connection is made yet. ``Engine.connect`` raises ServerAway if the server cannot be reached,
+    DatabaseAway if the file of a database cannot be opened, DatabaseError if the database refuses,
+    without secrets. Raises ConfigError for a URL that cannot be read or names a database or driver
+    that is not supported or not installed.
     """
     parsed = parse_url(url)
     if parsed.drivername == _EMBEDDED:
@@ -327,16 +328,14 @@ def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str
         if sign in reason:
             advice = advice.replace("{secret}", secret)
             return DatabaseError(f"cannot connect to {describe(url)}: {reason}; {advice}")
-    return DatabaseAway(
-        f"cannot connect to {describe(url)}: {reason}; "
-        + (
-            (
-                "check host and port in the database URL, and that the server runs and "
-                "lets this machine in"
-            )
-            if "server" in dialect.capabilities
-            else "check the path in the database URL, and the rights on the file and its directory"
+    if "server" in dialect.capabilities:
+        return ServerAway(
+            f"cannot connect to {describe(url)}: {reason}; check host and port in the database "
+            "URL, and that the server runs and lets this machine in"
         )
+    return DatabaseAway(
+        f"cannot connect to {describe(url)}: {reason}; check the path in the database URL, and the "
+        "rights on the file and its directory"
     )
 
 

@@ -81,10 +81,10 @@ def _forward(client: Peer, server: Peer) -> None:
 
 
 @contextmanager
-def cutting_proxy(url: sa.URL) -> Iterator[tuple[CuttingProxy, sa.URL]]:
-    """The proxy, and the URL that leads through it."""
+def cutting_proxy(url: sa.URL, port: int = 0) -> Iterator[tuple[CuttingProxy, sa.URL]]:
+    """The proxy, at a port (0 = a free one), and the URL that leads through it."""
     proxy = CuttingProxy(url)
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server(("127.0.0.1", port))
     threads: list[threading.Thread] = []
 
     def accept() -> None:

@@ -34,10 +34,10 @@ def read(url: str) -> tuple[int, str]:
 
 @contextmanager
 def watched(
-    log: sa.Engine, directory: Path, **options: object
+    log: sa.Engine, directory: Path, *, first: str = "/readyz", **options: object
 ) -> Iterator[tuple[subprocess.Popen[bytes], str, Ask]]:
-    """A publisher process with a monitor: the process, where it listens, and what gives a path's
-    JSON.
+    """A publisher process with a monitor that has answered 200 at ``first``: the process, where it
+    listens, and what gives a path's JSON.
     """
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
@@ -55,7 +55,7 @@ def watched(
             assert code == 200, (path, code, body)
             return json.loads(body)
 
-        wait_until(lambda: read(f"{address}/readyz")[0] == 200, "the monitor is ready")
+        wait_until(lambda: read(f"{address}{first}")[0] == 200, f"it answers {first}")
         yield running, address, ask
 
 

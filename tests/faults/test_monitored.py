@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 import yaml
+from cutting_proxy import cutting_proxy
 from monitored import metrics, read, watched
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from publishers import backend, make_log, process, runs, write
 from receiver import Receiver, answer, reply, status
-from shared import wait_until
+from shared import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -139,6 +140,46 @@ def test_a_database_that_cuts_the_connection_is_told_until_it_is_back(
         wait_until(
             lambda: metrics(address)["eventlog_rows_published_total"] == 1, "it publishes again"
         )
+
+
+def test_a_database_that_is_away_at_the_start_is_waited_for(log: sa.Engine, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as nobody:
+        port = nobody.getsockname()[1]
+    log_url = sa.make_url(log.url)
+    away = sa.create_engine(
+        log_url.set(drivername="postgresql+psycopg", host="127.0.0.1", port=port, query={})
+    )
+    write(log, 1)
+    with watched(away, tmp_path, first="/livez", retry_initial=0.1, retry_max=0.2) as (
+        running,
+        address,
+        ask,
+    ):
+        wait_until(
+            lambda: ask("/status.json")["back_offs"]["database"] >= 3, "it tries again and again"
+        )
+        assert read(f"{address}/livez")[0] == 200
+        assert read(f"{address}/readyz")[0] == 503
+        with cutting_proxy(log_url, port):
+            wait_until(lambda: read(f"{address}/readyz")[0] == 200, "it is ready")
+            wait_until(
+                lambda: metrics(address)["eventlog_rows_published_total"] == 1, "it publishes"
+            )
+            running.terminate()
+            _, lines = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 0
+    assert lines.count(b"waiting for it") == 1  # a line at once, the next after a minute
+    assert b"Traceback" not in lines
+
+
+def test_a_database_that_nobody_made_ends_a_daemon_at_its_start(
+    log: sa.Engine, tmp_path: Path
+) -> None:
+    gone = sa.create_engine(sa.make_url(log.url).set(database="nobody_made_it"))
+    with process(gone, tmp_path) as running:
+        _, lines = running.communicate(timeout=PATIENCE)
+    assert running.returncode == 1
+    assert b"create the database, or correct the URL" in lines
 
 
 DEPLOY = Path(__file__).parents[2] / "deploy"

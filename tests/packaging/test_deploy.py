@@ -241,14 +241,18 @@ def test_a_pod_has_no_rights_and_its_secrets_as_files(name: str, tmp_path: Path)
         10001,
     )
     assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    (container,) = pod["containers"]
-    assert container["securityContext"] == {
-        "allowPrivilegeEscalation": False,
-        "readOnlyRootFilesystem": True,
-        "capabilities": {"drop": ["ALL"]},
-    }
-    mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-    assert {volume["name"] for volume in pod["volumes"]} == mounts.keys()
+    for container in [*pod.get("initContainers", ()), *pod["containers"]]:
+        assert container["securityContext"] == {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        }
+        assert container["args"], "the program is process 1, no shell"
+        assert "command" not in container
+        assert container["terminationMessagePolicy"] == "FallbackToLogsOnError"
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        assert {volume["name"] for volume in pod["volumes"]} == mounts.keys()
+        assert mounts["temporary"] == "/tmp"
     variables = settings_of(pods()[name])
     files = {key: value for key, value in variables.items() if value.startswith("/")}
     assert files
@@ -270,7 +274,7 @@ def test_the_probes_ask_the_monitor_for_its_two_words(tmp_path: Path) -> None:
         name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")
     }
     assert paths == {
-        "startupProbe": "/readyz",
+        "startupProbe": "/livez",  # a database that is away at the start is no reason to kill it
         "livenessProbe": "/livez",
         "readinessProbe": "/readyz",
     }

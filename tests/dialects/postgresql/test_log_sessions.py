@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine, make_url
 
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError
+from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, ServerAway
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect, dialect_of, load_dialect
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -102,11 +104,30 @@ def test_an_unknown_database_is_refused_with_advice(database: Engine) -> None:
 
 def test_a_server_that_is_not_there_is_away() -> None:
     engine = connect("postgresql://publisher:hunter2@127.0.0.1:1/hr", connect_timeout=2)
-    with pytest.raises(DatabaseAway) as refused:
+    with pytest.raises(ServerAway) as refused:
         engine.connect()
     assert "cannot connect to database 'hr' at 127.0.0.1:1: " in str(refused.value)
     assert "check host and port" in str(refused.value)
     assert "hunter2" not in str(refused.value)
+
+
+def test_a_server_that_is_starting_up_is_away() -> None:
+    fields = b"SFATAL\0C57P03\0Mthe database system is starting up\0\0"
+    message = b"E" + (4 + len(fields)).to_bytes(4, "big") + fields
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse() -> None:
+            with listening.accept()[0] as client:
+                client.recv(4096)
+                client.sendall(message)
+
+        answering = threading.Thread(target=refuse)
+        answering.start()
+        port = listening.getsockname()[1]
+        engine = connect(f"postgresql://publisher@127.0.0.1:{port}/hr?sslmode=disable")
+        with pytest.raises(ServerAway, match="the database system is starting up"):
+            engine.connect()
+        answering.join()
 
 
 def test_an_unknown_user_is_refused(database: Engine) -> None:

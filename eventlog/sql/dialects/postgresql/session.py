@@ -48,8 +48,9 @@ class PostgresSessions(Dialect):
         "password authentication failed": _USER_ADVICE,
         "no password supplied": _USER_ADVICE,
         "pg_hba.conf": "let this user in by a line in the server's pg_hba.conf, or correct the URL",
-        "role ": "create the user, or correct the URL",
-        "database ": "create the database, or correct the URL",
+        'role "': "create the user, or correct the URL",
+        # Not "the database system is starting up", which passes.
+        'database "': "create the database, or correct the URL",
         "connection option": "correct the options behind ? in the URL",
     }
 
