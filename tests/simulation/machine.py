@@ -21,15 +21,18 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from scheduler import BEGIN, Killed, Scheduler
+from sqlalchemy.dialects.sqlite.base import SQLiteDialect
+from sqlalchemy.util import LRUCache
 
+from eventlog.cli import triggers
 from eventlog.core import clock
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Verdict
-from eventlog.publisher import ledger, marks, open_context, snapshot
+from eventlog.publisher import ledger, marks, open_context, snapshot, trigger_plan
 from eventlog.publisher.sinks import files as files_sink
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.python import CallableSink
-from eventlog.sql import followed_set
+from eventlog.sql import connection, followed_set
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.dialects.sqlite import session as sqlite_session
 from eventlog.sql.dialects.sqlite.triggers import SQLiteTriggers
@@ -117,16 +120,27 @@ class _Tasks(Executor):
 _times = sqlite3.connect(":memory:", check_same_thread=False)
 
 
+def _time_of(now: float, line: str, moment: Any, *modifiers: str) -> Any:
+    if moment == "now":
+        moment, modifiers = BEGIN + now, ("unixepoch", "subsec", *modifiers)
+        modifiers = tuple(one for one in modifiers if one not in ("localtime", "subsec"))
+    marks_of = ", ".join("?" * len(modifiers))
+    sql = f"SELECT strftime(?, ?{', ' if modifiers else ''}{marks_of})"
+    return _times.execute(sql, (line, moment, *modifiers)).fetchone()[0]
+
+
 def with_virtual_time(session: sqlite3.Connection, scheduler: Scheduler) -> None:
     """Have ``now`` mean the simulated moment in the statements and triggers of a session."""
 
-    def strftime(line: str, moment: Any, *modifiers: str) -> Any:
-        if moment == "now":
-            moment, modifiers = BEGIN + scheduler.now, ("unixepoch", "subsec", *modifiers)
-            modifiers = tuple(one for one in modifiers if one not in ("localtime", "subsec"))
-        marks_of = ", ".join("?" * len(modifiers))
-        sql = f"SELECT strftime(?, ?{', ' if modifiers else ''}{marks_of})"
-        return _times.execute(sql, (line, moment, *modifiers)).fetchone()[0]
+    told: dict[Any, Any] = {}
+
+    def strftime(*given: Any) -> Any:
+        if told.get(None) != scheduler.now:
+            told.clear()
+            told[None] = scheduler.now
+        if given not in told:
+            told[given] = _time_of(scheduler.now, *given)
+        return told[given]
 
     session.create_function("strftime", -1, strftime)
 
@@ -213,27 +227,51 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
     return Session
 
 
-_tables: dict[str, Any] = {}
+_statements: Any = LRUCache(1000)
+
+
+def _with_shared_statements(create_engine: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``create_engine`` for a simulation: engines share the statements that are compiled."""
+
+    def create(*given: Any, **options: Any) -> Any:
+        engine = create_engine(*given, **options)
+        engine._compiled_cache = _statements
+        return engine
+
+    return create
+
+
+_read: dict[Any, Any] = {}
 _triggers: dict[Any, Any] = {}
+_TABLES = "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master WHERE type <> 'trigger' ORDER BY rowid)"
+_TRIGGERS = (
+    "SELECT group_concat(sql, ';') || (SELECT coalesce(group_concat(table_name || content), '') FROM eventlog_captured) "
+    "FROM (SELECT sql FROM sqlite_master ORDER BY rowid)"
+)
 
 
-def _read_once(world: World, reflect: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``reflect`` for a simulation: the tables of one schema are read once, by one statement for
-    the processes that take turns."""
+def _read_once(
+    world: World, read: Callable[..., Any], text: str, given_by: Callable[..., tuple[Any, Any]]
+) -> Callable[..., Any]:
+    """Return a function that reads the schema, for a simulation: what it reads of one schema is read
+    once, and is one statement for the processes that take turns.
 
-    def read(dialect: Any, conn: Any, schema: Any) -> Any:
-        text = conn.exec_driver_sql(
-            "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master WHERE type <> 'trigger' ORDER BY rowid)"
-        ).scalar_one()
-        if text not in _tables:
+    ``text`` is the statement of all that it reads; ``given_by`` returns the session of its arguments,
+    and those that count.
+    """
+
+    def read_of_text(*given: Any, **named: Any) -> Any:
+        conn, what = given_by(*given, **named)
+        key = read.__qualname__, conn.exec_driver_sql(text).scalar_one(), repr(what)
+        if key not in _read:
             task, world.scheduler.current = world.scheduler.current, None
             try:
-                _tables[text] = reflect(dialect, conn, schema)
+                _read[key] = read(*given, **named)
             finally:
                 world.scheduler.current = task
-        return _tables[text]
+        return _read[key]
 
-    return read
+    return read_of_text
 
 
 def _compiled_once(compile_declared: Callable[..., Any]) -> Callable[..., Any]:
@@ -398,7 +436,28 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         for name, bound in bounds.items():
             put(*_BOUNDS[name], bound)
         put(sqlite_session, "Session", _sessions_of(world))
-        put(SQLite, "reflect", _read_once(world, SQLite.reflect))
+        # Statements that are compiled are known by their dialect: those of all engines are alike.
+        put(SQLiteDialect, "__hash__", lambda _: 1)
+        put(SQLiteDialect, "__eq__", lambda one, other: type(one) is type(other))
+        put(connection, "create_engine", _with_shared_statements(connection.create_engine))
+        put(
+            SQLite,
+            "reflect",
+            _read_once(world, SQLite.reflect, _TABLES, lambda _, conn, schema: (conn, schema)),
+        )
+        put(
+            open_context,
+            "locate_log",
+            _read_once(world, open_context.locate_log, _TABLES, lambda conn, _, **how: (conn, how)),
+        )
+        plan_once = _read_once(
+            world,
+            trigger_plan.plan_triggers,
+            _TRIGGERS,
+            lambda conn, _, config, found: (conn, (config.watches, config.format, found)),
+        )
+        put(trigger_plan, "plan_triggers", plan_once)
+        put(triggers, "plan_triggers", plan_once)
         put(
             SQLiteTriggers,
             "compile_declared",

@@ -18,6 +18,11 @@ BEGIN = 1_700_000_000.0
 """The second since 1970 at which every simulation begins."""
 
 
+_RESTING = ("BEGIN", "rest")
+_MOST_IDLE = 10
+"""The most points in turn at which a process finds nothing to do: three looks at the queue."""
+
+
 class Killed(BaseException):
     """The process was killed: nothing of it runs any more, not even what handles exceptions."""
 
@@ -109,6 +114,7 @@ class Scheduler:
         self.main = getcurrent()
         self._supervise, self._random = supervise, random.Random(seed)
         self._aim: tuple[str, int] | None = None
+        self._idle = 0
         self.aimed: Process | None = None
         """The process whose arrival at a place was waited for last, None if it did not come."""
 
@@ -132,13 +138,21 @@ class Scheduler:
 
     def run_to(self, place: str, number: int, most: int) -> None:
         """Let processes run until one arrives for the ``number``-th time at a place that has this
-        name (``is_place``), over so many points at most. ``aimed`` is the process then."""
+        name (``is_place``), over so many points at most, or until all have rested for a while.
+        ``aimed`` is the process then."""
         self._aim, self.aimed = (place, number), None
-        self.run(most, lambda: self._aim is None)
+        self.run_on(most, lambda: self._aim is None)
         self._aim = None
+
+    def run_on(self, most: int, until: Callable[[], bool] = lambda: False) -> None:
+        """Let processes run over so many points at most, until something holds, or until all have
+        rested for a while: more looks at an empty queue would find nothing."""
+        self._idle = 0
+        self.run(most, lambda: until() or self._idle > _MOST_IDLE * len(self.processes))
 
     def arrives(self, task: Task) -> None:
         """Note that a task arrives at its place."""
+        self._idle = self._idle + 1 if task.at.startswith(_RESTING) else 0
         if self._aim is not None and is_place(self._aim[0], task.at):
             place, number = self._aim
             if number > 1:

@@ -35,10 +35,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from mutations import MUTATIONS, mutated
 from plans import Plan, plan_of, shrink
 from report import Report, branches, counting_branches
-from serial import two_sides
 from world import World, run_plan
-
-from eventlog.sql import embedded
 
 
 def _plan(named: str) -> Plan:
@@ -148,6 +145,10 @@ def _range(told: str) -> range:
 
 def _run_serially(seeds: Sequence[int], postgres: str | None) -> int:
     """Run plans without interleaving on SQLite and on PostgreSQL, and return 1 if they end differently."""
+    from serial import two_sides
+
+    from eventlog.sql import embedded
+
     memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with contextlib.ExitStack() as kept:
         directory = Path(kept.enter_context(tempfile.TemporaryDirectory(prefix="sim-", dir=memory)))

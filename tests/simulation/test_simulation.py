@@ -14,7 +14,7 @@ import pytest
 from plans import plan_of, shrink
 
 HERE = Path(__file__).parent
-SHARE, SHARES = 15, 10
+SHARE, SHARES = 30, 5
 
 
 def simulate(*words: str) -> str:

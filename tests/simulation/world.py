@@ -298,7 +298,7 @@ class World:
                 self.scheduler.run_to(place, int(number or 1), 20 + 10 * int(number or 1))
             else:
                 self.scheduler.aimed = None
-                self.scheduler.run(gap)
+                self.scheduler.run_on(gap)
             self._give_up_if_failed()
             self.stats[kind] += 1
             STEPS[kind](self, Random(seed))
@@ -329,8 +329,9 @@ class World:
         while self.backlog is not None:
             STEPS["hand_over"](self, Random(self.scheduler.points))
         self.application.configured = self.application.shape
-        self._do("triggers", "apply")
-        self._start_with_new_shape(None)
+        if "schema" in self.plan["features"]:
+            self._do("triggers", "apply")
+            self._start_with_new_shape(None)
         for due in self._due():
             self._do(*shlex.split(due.command)[1:], "--restart")
         if self.plan["heals"]:

@@ -146,16 +146,18 @@ class SQLiteSessions(Dialect):
         return {} if opened is None else {"file": str(opened.st_ino)}
 
     def refuse_replaced(self, conn: Connection) -> None:
-        file, opened = _file_of(conn), _opened(conn)
-        if file is None or opened is None:
+        path, opened = conn.engine.url.database, _opened(conn)
+        if not path or opened is None:
             return
-        now = _stat(file)
+        now = _stat(Path(path))
+        if now is not None and os.path.samestat(now, opened):
+            return
+        file = str(_file_of(conn))
         if now is None:
-            raise DatabaseAway(f"the database file {str(file)!r} is gone: it was moved or removed")
-        if not os.path.samestat(now, opened):
-            raise DatabaseAway(
-                f"the database file {str(file)!r} was replaced by another one, which is opened now"
-            )
+            raise DatabaseAway(f"the database file {file!r} is gone: it was moved or removed")
+        raise DatabaseAway(
+            f"the database file {file!r} was replaced by another one, which is opened now"
+        )
 
     def try_lock(self, conn: Connection, log: LogTable) -> bool:
         # From the next transaction on, the session writes.
@@ -245,9 +247,10 @@ def _opened(conn: Connection) -> os.stat_result | None:
     """Return the file that a session has open, None for a database in memory. For a session of
     another maker it is the file at the session's path.
     """
-    session, path = conn.connection.dbapi_connection, _file_of(conn)
+    session = conn.connection.dbapi_connection
     if isinstance(session, Session):
         return session.file
+    path = _file_of(conn)
     return None if path is None else _stat(path)
 
 
