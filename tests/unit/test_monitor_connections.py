@@ -139,6 +139,33 @@ def test_a_further_request_on_a_connection_has_its_own_time() -> None:
         assert is_closed_by_the_server(connection.sock, PATIENCE)
 
 
+def test_a_client_that_sends_further_requests_before_its_answer_gets_one_answer_and_no_more() -> (
+    None
+):
+    with served() as address, socket.create_connection(address, timeout=PATIENCE) as client:
+        client.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100)
+        answers = b""
+        with suppress(ConnectionError):
+            while data := client.recv(4096):
+                answers += data
+        assert answers.count(b"HTTP/1.1 200") == 1
+
+
+def test_a_client_that_never_reads_its_answers_loses_its_connection() -> None:
+    with served(Connections(BRIEF)) as address, socket.create_connection(address) as client:
+        client.settimeout(PATIENCE)
+        request = b"GET /app.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+        def ask_on_and_on() -> None:
+            while True:
+                client.sendall(request)
+                time.sleep(0.002)  # no two at once
+
+        with pytest.raises(ConnectionError):  # TimeoutError: the server neither reads nor closes
+            ask_on_and_on()
+        assert probe(address) == 200
+
+
 def test_by_tls_a_probe_gets_in_beside_silent_sockets(tmp_path: Path) -> None:
     authority = trustme.CA()
     own = authority.issue_cert("localhost")

@@ -1,10 +1,15 @@
-"""The connections of the monitor's server. A client that sends nothing, or sends slowly, takes
-nothing from the others.
+"""The connections of the monitor's server. A client that sends nothing, sends slowly, or never
+reads, takes nothing from the others.
 
 uvicorn waits for a request without a limit, and its own limit counts all connections, health probes
-among them. Here a request must arrive within ``REQUEST_SECONDS``. Beyond ``MOST_CONNECTIONS`` the
-connection that has waited longest is closed for the new one, so that a probe always gets in. The
-application limits the number of parallel requests; it answers probes in any case.
+among them. Here a request must arrive, and an answer be taken, within ``REQUEST_SECONDS``. Beyond
+``MOST_CONNECTIONS`` the connection that has waited longest is closed for the new one, so that a
+probe always gets in. The application limits the number of parallel requests; it answers probes in
+any case.
+
+A client that sends further requests before it has its answer (pipelining) gets this answer, and its
+connection ends: thousands of requests in one packet would have the server make answers that nobody
+reads. No browser, scraper or probe does so, and HTTP lets a server close (RFC 9112, 9.3.2).
 """
 
 from __future__ import annotations
@@ -17,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 REQUEST_SECONDS: Final = 10.0
 """The seconds from a connection, or from the first byte of a further request on it, to the last
-byte of the request.
+byte of the request; and those in which a client takes an answer that its connection cannot hold.
 """
 MOST_CONNECTIONS: Final = 256
 """A fraction of the files that a process may open, which include the publisher's own."""
@@ -48,12 +53,15 @@ class Connections:
 
 
 class _Connection(H11Protocol):
-    """A connection that is closed if a request does not arrive in time."""
+    """A connection that is closed if a request does not arrive, or an answer is not taken, in time,
+    and behind the answer to a client that pipelines.
+    """
 
     def __init__(self, connections: Connections, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._connections = connections
         self._deadline: asyncio.TimerHandle | None = None
+        self._untaken: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -61,6 +69,7 @@ class _Connection(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end_request()
+        self._end_waiting()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -75,13 +84,36 @@ class _Connection(H11Protocol):
             self._end_request()
 
     def on_response_complete(self) -> None:
+        if self.conn.their_state is h11.DONE and self.conn.trailing_data[0]:
+            self._wait_for_client()
+            self.transport.close()  # what is unsent is sent first
+            return
         self._connections.add(self)
         super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._wait_for_client()
+
+    def resume_writing(self) -> None:
+        if not self.transport.is_closing():
+            self._end_waiting()
+        super().resume_writing()
 
     def abort(self) -> None:
         """Close the connection at once and drop unsent data."""
         self._end_request()
         self.transport.abort()
+
+    def _wait_for_client(self) -> None:
+        """Start the time limit in which the client takes what is unsent."""
+        self._end_waiting()
+        self._untaken = self.loop.call_later(self._connections.request_seconds, self.abort)
+
+    def _end_waiting(self) -> None:
+        if self._untaken is not None:
+            self._untaken.cancel()
+            self._untaken = None
 
     def _begin_request(self) -> None:
         """Start the time limit of a request."""
