@@ -45,6 +45,10 @@ _PASSING: Final = frozenset(
     }
 )
 """The lowest eight bits of the codes of temporary errors."""
+_MOVED: Final = 8 | 4 << 8
+"""The code SQLITE_READONLY_DBMOVED: a file without WAL mode was moved from under the session, which
+may not write any more. The next connection finds what is at the path then.
+"""
 
 
 class Session(sqlite3.Connection):
@@ -131,7 +135,7 @@ class SQLiteSessions(Dialect):
 
     def refuses(self, error: BaseException) -> bool:
         code: int | None = getattr(error, "sqlite_errorcode", None)
-        return code is not None and code & 0xFF not in _PASSING
+        return code is not None and code != _MOVED and code & 0xFF not in _PASSING
 
     def session_id(self, conn: Connection) -> str:
         return f"{os.getpid()}-{id(conn.connection.dbapi_connection)}"

@@ -180,22 +180,21 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         ),
     )
     execute(dialect.after_epoch(log))
-    # The line is written at once, with the timeline if the database has it in SQL. So a loss before
-    # the first connection of a publisher is noticed, too.
+    # The line is written at once, with the timeline if the database has it in SQL, or with the file.
+    # So a loss before the first connection of a publisher is noticed, too.
     epochs = sa.table(
         quoted(log.epoch_table), sa.column("epoch"), sa.column("server"), schema=schema_of(log)
     )
     server: sa.ColumnElement[str] = sa.literal_column(dialect.server_sql)
     if not context.is_offline_mode():
-        # The identity of this copy of the database is left out:
-        # nobody has published the log under an epoch yet.
-        timeline = dialect.server_parts(op.get_bind(), log).get("timeline")
-        server = sa.literal(
-            None if timeline is None else json.dumps({"timeline": timeline}), sa.Text()
-        )
+        # The identity of this copy on a server is left out: nobody has published the log under an
+        # epoch yet. A file is copied more easily, and its copy is put in its place.
+        told = dialect.server_parts(op.get_bind(), log)
+        parts = {part: text for part, text in told.items() if part in ("timeline", "file")}
+        server = sa.literal(json.dumps(parts) if parts else None, sa.Text())
     # If DDL is not transactional, a migration that broke off is run again and finds the line.
-    told = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
-    op.execute(sa.insert(epochs).from_select(["server"], told))
+    line = sa.select(server).where(~sa.exists(sa.select(sa.text("1")).select_from(epochs)))
+    op.execute(sa.insert(epochs).from_select(["server"], line))
 
 
 def _wake(log: LogTable, dialect: Dialect) -> Wake | None:
