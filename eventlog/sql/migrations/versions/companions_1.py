@@ -180,7 +180,7 @@ def _create_epoch(log: LogTable, dialect: Dialect) -> None:
         ),
     )
     execute(dialect.after_epoch(log))
-    # The line is written at once, with the timeline if the database has it in SQL, or with the file.
+    # The line is written at once, with the timeline if the database has it in SQL, or the file.
     # So a loss before the first connection of a publisher is noticed, too.
     epochs = sa.table(
         quoted(log.epoch_table), sa.column("epoch"), sa.column("server"), schema=schema_of(log)
