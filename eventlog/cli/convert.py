@@ -412,11 +412,14 @@ def _standard_input(source: str, format: str) -> Iterator[tuple[str, Callable[[s
 
 
 def _pipe() -> str | None:
-    """Return the path of the pipe that is standard input, None if there is none."""
+    """Return the path of the pipe that is standard input, None if there is none, or if it belongs
+    to another user, as that of a container's engine does, and cannot be opened again.
+    """
     try:
         number = sys.stdin.buffer.fileno()
         path = f"/dev/fd/{number}"
-        return path if stat.S_ISFIFO(os.fstat(number).st_mode) and Path(path).exists() else None
+        is_pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
+        return path if is_pipe and os.access(path, os.R_OK) else None
     except OSError:  # standard input is no file at all
         return None
 

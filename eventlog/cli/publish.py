@@ -316,10 +316,12 @@ def _stop_on_signals() -> StopRequest:
     A second signal ends the process at once.
     """
     stop = StopRequest()
+    # Process 1 of a container has a handler of its own (eventlog/__main__.py).
+    at_once = signal.getsignal(signal.SIGTERM) or signal.SIG_DFL
 
     def ask_to_stop(number: int, _frame: FrameType | None) -> None:
         stop.set()
-        signal.signal(number, signal.SIG_DFL)
+        signal.signal(number, at_once)
 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ask_to_stop)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import fnmatch
 import json
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +20,13 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 from documents import ROOT
+from packaging.requirements import Requirement
 
 from eventlog.config.load import load
 from eventlog.publisher.sinks.stdout import StreamSink
 
 DOCKER = ROOT / "docker"
+PINS = runpy.run_path(str(ROOT / "scripts" / "constraints.py"))
 
 
 class Instruction(NamedTuple):
@@ -73,6 +77,12 @@ def environment() -> dict[str, str]:
     return dict(pairs)
 
 
+def extras() -> set[str]:
+    """The extras of the package that the image installs."""
+    (installed,) = re.findall(r"'\.\[([\w,-]+)\]'", (DOCKER / "Dockerfile").read_text())
+    return set(installed.split(","))
+
+
 # The image.
 
 
@@ -95,6 +105,24 @@ def test_no_stage_compiles_or_installs_packages_of_the_system() -> None:
     assert "--only-binary=:all:" in runs
     assert not re.search(r"\b(apt|apt-get|apk|gcc|make|curl|wget)\b", runs)
     assert not any("pip" in one.text for one in FINAL if one.name == "RUN")
+
+
+def test_a_change_of_the_code_downloads_nothing() -> None:
+    build = [one for one in IMAGE if one.stage == 0]
+    downloads = next(place for place, one in enumerate(build) if "pip wheel" in one.text)
+    assert build[downloads - 1].words == ["docker/constraints.txt", "./"]
+    assert "--requirement=constraints.txt" in build[downloads].text
+    assert all("--no-index" in one.text for one in build[downloads + 1 :] if one.name == "RUN")
+
+
+def test_each_package_of_the_image_is_pinned_to_a_version_that_the_project_allows() -> None:
+    pinned = dict(
+        line.split("==") for line in PINS["CONSTRAINTS"].read_text().splitlines() if line[0] != "#"
+    )
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    for text in PINS["image_requirements"](project, (DOCKER / "Dockerfile").read_text()):
+        required = Requirement(text)
+        assert pinned[required.name.lower()] in required.specifier, text
 
 
 def test_the_image_runs_as_a_fixed_user_that_is_not_root() -> None:
@@ -151,6 +179,7 @@ def context(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 ROOT / name, directory / name, ignore=shutil.ignore_patterns("__pycache__")
             )
         else:
+            (directory / name).parent.mkdir(exist_ok=True)
             shutil.copy(ROOT / name, directory / name)
     return directory
 
@@ -163,7 +192,9 @@ def test_everything_that_is_copied_is_in_the_context(context: Path) -> None:
         for word in one.words[:-1]
     ]
     assert [name for name in copied if not (context / name).exists()] == []
-    assert sorted(copied) == sorted(path.name for path in context.iterdir())
+    assert sorted({Path(name).parts[0] for name in copied}) == sorted(
+        path.name for path in context.iterdir()
+    )
 
 
 def test_the_context_is_enough_to_build_the_wheel(context: Path, tmp_path: Path) -> None:
@@ -234,12 +265,15 @@ def test_kafka_comes_on_demand_and_the_publisher_can_be_told_to_write_to_it() ->
     assert load(DOCKER / "eventlog.toml", given).sink.type == "stdout"
     chosen = given | {"EVENTLOG_SINK_TYPE": "kafka", "EVENTLOG_FORMAT_TYPE": "qlik-messages"}
     assert load(DOCKER / "eventlog.toml", chosen).sink.options.brokers == "kafka:9092"
-    wheels = next(one.text for one in IMAGE if "pip wheel" in one.text)
-    assert ".[kafka,avro" in wheels
+    assert {"kafka", "avro"} <= extras()
 
 
 def test_the_image_has_what_the_monitor_needs() -> None:
-    assert all("monitor" in one.text for one in IMAGE if "[kafka,avro" in one.text)
+    assert "monitor" in extras()
+
+
+def test_the_image_has_the_drivers_of_all_databases() -> None:
+    assert {"oracle", "mariadb"} <= extras()
 
 
 def test_monitoring_comes_on_demand_with_our_rules_and_our_dashboard() -> None:
@@ -313,6 +347,8 @@ def test_no_port_is_opened_to_others_and_the_publisher_gives_everything_away() -
     for name in ("install", "publisher"):
         service = SERVICES[name]
         assert service["read_only"] is True
+        assert [one.partition(":")[0] for one in service["tmpfs"]] == ["/tmp"]
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}
         assert service["cap_drop"] == ["ALL"]
         assert service["security_opt"] == ["no-new-privileges:true"]
         assert service["build"] == {"context": "..", "dockerfile": "docker/Dockerfile"}

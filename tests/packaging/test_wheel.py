@@ -71,7 +71,9 @@ def test_the_wheel_says_who_it_is(wheel: Path) -> None:
             "oracle", "otel", "parquet", "registry", "s3", "spark", "spark-cluster", "testing",
         }  # fmt: skip
         assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
-        assert "eventlog = eventlog.cli:main" in archive.read(f"{info}/entry_points.txt").decode()
+        assert (
+            "eventlog = eventlog.__main__:main" in archive.read(f"{info}/entry_points.txt").decode()
+        )
 
 
 def test_the_source_distribution_holds_what_is_needed_to_build_and_test(dist: Path) -> None:

@@ -1,0 +1,33 @@
+"""The command ``eventlog``, also as ``python -m eventlog``.
+
+The kernel drops a signal to process 1 of a container that has no handler for it. The command takes
+a second to load, longer on a busy machine. So the handlers are set before anything else is loaded.
+"""
+
+import os
+import signal
+from types import FrameType
+
+
+def end_at_once(number: int, _frame: FrameType | None) -> None:
+    """End this process with the code that a shell shows for a signal that nobody handles."""
+    os._exit(128 + number)
+
+
+def heed_signals() -> None:
+    """Let SIGTERM and SIGHUP end process 1, as they end every other process."""
+    if os.getpid() == 1:
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, end_at_once)
+
+
+def main() -> None:
+    """Run the command of this process's arguments."""
+    heed_signals()
+    from eventlog import cli
+
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,44 @@
+"""Newer suites of Debian in folders, for servers and Pythons that this machine lacks: made once, as
+root, by mmdebstrap, and kept in EVENTLOG_TEST_SUITES (/var/cache/eventlog-suites).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(os.environ.get("EVENTLOG_TEST_SUITES", "/var/cache/eventlog-suites"))
+MIRROR = "http://deb.debian.org/debian"
+
+
+def suite(name: str, purpose: str, packages: str) -> Path:
+    """The root of a suite (``forky``) with these packages, made at its first use. The test is skipped
+    with the reason where it cannot be made.
+    """
+    for tool in ("mmdebstrap", "unshare"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"no {tool} here")
+    if os.getuid() != 0:
+        pytest.skip("a suite in a folder is made and entered by root alone")
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    root = FOLDER / f"{name}-{purpose}"
+    with (FOLDER / f".{root.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not root.exists():
+            begun = root.with_name(f".{root.name}.part")
+            subprocess.run(["rm", "-rf", "--one-file-system", begun], check=True)
+            # Signatures are checked. A suite whose Release file is out of date serves a test as well.
+            command = [
+                "mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}",
+                '--aptopt=Acquire::Check-Valid-Until "false"', name, str(begun), MIRROR,
+            ]  # fmt: skip
+            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            if made.returncode:
+                pytest.skip(f"Debian {name} cannot be had: {made.stderr.strip()[-300:]}")
+            begun.rename(root)
+    return root
