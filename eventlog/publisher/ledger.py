@@ -237,10 +237,10 @@ class StatusLedger:
     def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         # What the memory held may be wrong: marks are lost with a transaction, or by a failover.
         self.followed = None
-        if not (self.by_number and self.locked):
+        if not self.locked:
             return
         pop_told(conn, log)
-        if consumers.is_followable(conn, dialect, log):
+        if self.by_number and consumers.is_followable(conn, dialect, log):
             top = consumers.highest_row(conn, log) or 0
             self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.leave_user))
             self.search_at, self.highest = monotonic() + _rest(dialect), top

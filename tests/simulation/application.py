@@ -45,6 +45,23 @@ WATCHES: tuple[dict[str, Any], ...] = (
     {"table": "doc", "style": "row_query_back"},
     {"table": "part", "style": "field"},
 )
+VIEW = "view_box"
+VIEW_SCHEMA = """
+    CREATE TABLE box (num integer PRIMARY KEY, label text, weight integer);
+    CREATE TABLE box_mark (num integer REFERENCES box (num) ON UPDATE CASCADE ON DELETE CASCADE, mark text, UNIQUE (num, mark));
+    CREATE VIEW view_box AS SELECT box.num AS pk_num, box.label AS sv_label, box_mark.mark AS mv_mark
+                            FROM box LEFT JOIN box_mark ON box_mark.num = box.num;
+"""
+VIEW_WATCH: dict[str, Any] = {
+    "view": VIEW,
+    "base": {
+        "box": {"num": "pk_num", "label": "sv_label"},
+        "box_mark": {"num": "pk_num", "mark": "mv_mark"},
+    },
+}
+"""A class that is a view: some plans have it."""
+OWN_USER = "driver"
+"""The user whose changes are the publisher's own."""
 BURST = 1000
 """The first key of a burst."""
 
@@ -62,6 +79,7 @@ class Shape:
     names: tuple[str, ...] = ("part",)
     keys: tuple[str, ...] = ("code",)
     weight: str = "integer"
+    has_view: bool = False
 
     def table(self, name: str) -> str:
         """Return the name that a table has now."""
@@ -75,13 +93,15 @@ class Shape:
     @property
     def watches(self) -> list[dict[str, Any]]:
         """The ``[[watch]]`` of the configuration."""
-        watches = [{**watch, "table": self.table(watch["table"])} for watch in WATCHES]
+        watches: list[dict[str, Any]] = [
+            {**watch, "table": self.table(watch["table"])} for watch in WATCHES
+        ]
         for watch in watches:
             if watch["table"] == self.names[-1] and len(self.names) > 1:
                 watch["was"] = list(self.names[:-1])
             if watch["table"] == "doc" and len(self.keys) > 1:
                 watch["was_key"] = self.keys[-2]
-        return watches
+        return [*watches, VIEW_WATCH] if self.has_view else watches
 
 
 Object = tuple[str, Any]
@@ -252,30 +272,54 @@ def _of_part(chance: Random, act: str, key: int, size: int, columns: Sequence[st
     return Statement("UPDATE part SET weight = ? WHERE id = ?", (chance.randrange(9), key), one)
 
 
+def _of_view(chance: Random, act: str, key: int, size: int, _: object) -> Statement:
+    one = _touches(VIEW, [key])
+    mark = chance.choice("uvw")
+    match act:
+        case "insert":
+            row = (key, text(chance), chance.randrange(5))
+            return Statement("INSERT OR IGNORE INTO box VALUES (?, ?, ?)", row, one)
+        case "delete":
+            return Statement("DELETE FROM box WHERE num = ?", (key,), one)
+        case "key":
+            other = chance.randrange(size)
+            both = one | _touches(VIEW, [other])
+            return Statement("UPDATE OR IGNORE box SET num = ? WHERE num = ?", (other, key), both)
+        case "many":
+            return Statement("DELETE FROM box_mark WHERE num = ? AND mark = ?", (key, mark), one)
+        case "child":
+            sql = "INSERT OR IGNORE INTO box_mark SELECT num, ? FROM box WHERE num = ?"
+            return Statement(sql, (mark, key), one)
+    return Statement("UPDATE box SET label = ? WHERE num = ?", (text(chance), key), one)
+
+
 _OF_TABLE: dict[str, Callable[[Random, str, int, int, Sequence[str]], Statement]] = {
     "customer": _of_customer,
     "orders": _of_orders,
     "item": _of_item,
     "doc": _of_doc,
     "part": _of_part,
+    VIEW: _of_view,
 }
 
 
 class Application:
     """What writes the tables: one session that commits at once, and late transactions."""
 
-    def __init__(self, world: World, path: Path, size: int) -> None:
+    def __init__(self, world: World, path: Path, size: int, *, has_view: bool) -> None:
         self._world, self.path, self._size = world, path, size
         self.connect()
         self.late: dict[str, Late] = {}
         self.hidden: set[str] = set()
         """The tables that are renamed away."""
-        self.shape = self.configured = Shape()
+        self.shape = self.configured = Shape(has_view=has_view)
         """What the tables are like, and what the configuration says that they are like."""
         self.written: set[int] = set()
         """The record_ids of rows that its transactions have committed. Those of commands are others."""
         self.unlogged: set[tuple[str, str]] = set()
         """The objects that were deleted while their table had no triggers."""
+        self.own: set[int] = set()
+        """Those of them that are the publisher's own changes."""
         self._lates = self._columns = 0
 
     def connect(self) -> None:
@@ -292,11 +336,17 @@ class Application:
         statements = self._draw(chance, 4)
         self._transact(statements, "ROLLBACK" if chance.random() < 0.1 else "COMMIT")
 
+    def commit_own(self, chance: Random) -> None:
+        """Run a transaction of the publisher's own user, such as one of a driver that writes what
+        comes from the other side."""
+        self._transact(self._draw(chance, 2), "COMMIT", is_own=True)
+
     def burst(self, chance: Random) -> None:
         """Write hundreds or thousands of rows of the log at once."""
         if "part" in self.hidden:
             return
-        last = BURST + chance.choice([30, 60, 200] if self._world.plan["bursts"] else [10, 30, 60])
+        most = self._world.plan.get("burst", 60)
+        last = BURST + chance.choice([10, most // 2, most])
         insert = (
             "INSERT OR IGNORE INTO part (id, name, weight) WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n "
             "WHERE i < ?) SELECT i, 'n' || i, i FROM n"
@@ -361,7 +411,7 @@ class Application:
 
     def _draw(self, chance: Random, most: int) -> list[Statement]:
         """Draw statements that touch no object of a late transaction, and no table that is away."""
-        tables = [table for table in KEYS if table not in self.hidden]
+        tables = [table for table in self._classes if table not in self.hidden]
         locked = frozenset().union(*(late.touches for late in self.late.values()))
         drawn: list[Statement] = []
         for _ in range(chance.randint(1, most)):
@@ -372,7 +422,11 @@ class Application:
                 drawn.append(one)
         return drawn
 
-    def _transact(self, statements: Sequence[Statement], end: str) -> None:
+    @property
+    def _classes(self) -> tuple[str, ...]:
+        return (*KEYS, VIEW) if self.shape.has_view else tuple(KEYS)
+
+    def _transact(self, statements: Sequence[Statement], end: str, *, is_own: bool = False) -> None:
         if not statements:
             return
 
@@ -381,10 +435,17 @@ class Application:
             top = self.top()
             self._run(statements)
             written = self._rows_above(top)
+            if is_own:
+                self.session.execute(
+                    "UPDATE eventlog SET perpetrator = ? WHERE record_id > ?", (OWN_USER, top)
+                )
             self.session.execute(end)
             if end == "COMMIT":
                 self.written.update(row[0] for row in written)
-                self._world.tell(f"commit: {_told(statements)}")
+                if is_own:
+                    self.own.update(row[0] for row in written)
+                    self._world.auditor.own_changes((row[2], row[3]) for row in written)
+                self._world.tell(f"{'own ' if is_own else ''}commit: {_told(statements)}")
                 self._world.tell(f"  rows {_rows_told(written)}")
 
         self.when_free(act)
@@ -503,11 +564,27 @@ class Application:
                 }
         for owner, tag in self.session.execute("SELECT customer_id, tag FROM customer_tag"):
             objects["customer", f"id={owner}"].setdefault("customer_tag.tag", []).append(tag)
+        if self.shape.has_view:
+            for num, label, mark in self.session.execute(
+                f"SELECT pk_num, sv_label, mv_mark FROM {VIEW}"
+            ):
+                values = objects.setdefault((VIEW, f"pk_num={num}"), {})
+                if label is not None:
+                    values["label"] = [label]
+                if mark is not None:
+                    values.setdefault("mark", []).append(mark)
         return objects
 
     def top(self) -> int:
         """Return the highest record_id that was ever drawn."""
         found = self.session.execute("SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog'")
+        return found.fetchone()[0] or 0
+
+    def newest_flight(self) -> int:
+        """Return the highest number of a flight that was ever drawn."""
+        found = self.session.execute(
+            "SELECT max(seq) FROM sqlite_sequence WHERE name = 'eventlog_flight'"
+        )
         return found.fetchone()[0] or 0
 
     def _rows_above(self, record_id: int) -> list[tuple[Any, ...]]:

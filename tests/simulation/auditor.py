@@ -49,6 +49,9 @@ class Auditor:
         self.timeline = 0
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
+        self.given_up: set[tuple[str, Key]] = set()
+        """The objects of which an event was given up, by max_tries or by hand, each with the receiver."""
+        self._skipped: set[int] = set()
         self.checks = 0
 
     # --- at every moment ---
@@ -88,7 +91,8 @@ class Auditor:
     def _compare_contents(self, which: tuple[str, str], event: Any) -> None:
         """Check that an event by value says what it said before under its event-id."""
         steps = event.steps or ()
-        if self._world.application.shape != Shape() or any(step[1] > 4 for step in steps):
+        shape = self._world.application.shape
+        if shape != Shape(has_view=shape.has_view) or any(step[1] > 4 for step in steps):
             return
         content = f"{event.operation} " + " ".join(
             f"{step[1]} {step[3] and step[3].name} {step[4]!r} {step[5]!r}" for step in steps
@@ -118,11 +122,7 @@ class Auditor:
             is_lost = self.timeline and _epoch(other) != _epoch(
                 meaning
             )  # sent again under another id
-            if (
-                other != meaning
-                and not is_lost
-                and key not in self._world.replica_of(receiver).refused
-            ):
+            if other != meaning and not is_lost and not self._is_excused(receiver, key):
                 self._world.fail(
                     f"{receiver}: row {row} was applied under {other}, and again under {event.event_id}"
                 )
@@ -134,7 +134,7 @@ class Auditor:
             and is_first
             and rows[0] < newest
             and self._world.is_ordered
-            and key not in self._world.replica_of(receiver).refused
+            and not self._is_excused(receiver, key)
         ):
             self._world.fail(
                 f"{receiver}: {event.event_id} of {key} comes after row {newest} of the object"
@@ -155,6 +155,48 @@ class Auditor:
             verdict = verdicts.get(event.event_id)
             level = others if verdict is None else verdict.level
             self._answered[_consumer(receiver), event.event_id] = level
+
+    def gives_up(self, consumer: str, events: Iterable[Any]) -> None:
+        """Note events that a publisher or an operator gives up although no answer refuses them."""
+        for event in events:
+            rows = self._rows.get((consumer, event.sent_id), tuple(event.ids))
+            self.skips(consumer, rows)
+
+    def skips(self, consumer: str, rows: Sequence[int]) -> None:
+        """Note rows that are given up."""
+        told = ",".join(map(str, rows))
+        receiver = consumer or self._reader
+        for table, key in self._ask(
+            f"SELECT DISTINCT table_name, table_key FROM eventlog WHERE record_id IN ({told})"
+        ):
+            self.given_up.add((receiver, (class_of(table), key)))
+        self._skipped.update(rows)
+
+    def in_flight(self, consumer: str) -> list[tuple[str, tuple[int, ...]]]:
+        """Return the events that were sent and have no answer for good: event-id and rows."""
+        return [
+            (event_id, rows)
+            for (whose, event_id), rows in self._rows.items()
+            if whose == consumer
+            and self._answered.get((whose, event_id), Level.RETRY) is Level.RETRY
+        ]
+
+    def own_changes(self, objects: Iterable[tuple[str, str]]) -> None:
+        """Note objects that the publisher's own user has changed: nobody has to get these changes."""
+        self.unsure |= {(class_of(table), key) for table, key in objects}
+
+    def _is_excused(self, receiver: str, key: Key) -> bool:
+        """Return True if a receiver may lack an event of an object."""
+        return (
+            key in self._world.replica_of(receiver).refused
+            or (receiver, key) in self.given_up
+            or key in self.unsure
+        )
+
+    @property
+    def _reader(self) -> str:
+        """The name of the publisher's receiver."""
+        return "receiver" if self._world.plan["sink"] == "python" else "reader"
 
     def needs_no_event(self, rows: Iterable[int]) -> None:
         """Note rows that precedence dropped, or whose object is gone: they are marked without an event."""
@@ -183,6 +225,7 @@ class Auditor:
     def begins_anew(self, consumer: str) -> None:
         """Note that a consumer was reset: its receiver begins with nothing, as
         docs/consumers.md asks."""
+        self.given_up = {(whose, key) for whose, key in self.given_up if whose != consumer}
         for model in (self._applied, self._newest):
             for which in [which for which in model if which[0] == consumer]:
                 del model[which]
@@ -200,7 +243,9 @@ class Auditor:
             "SELECT record_id, table_name, table_key FROM eventlog WHERE status = 'N' LIMIT 10"
         ):
             self._world.fail(f"rows are left N: {left}")
-        if lines := ask("SELECT * FROM eventlog_inflight LIMIT 3"):
+        told_from = self._world.told_from
+        which = "" if told_from is None else f"WHERE flight_no >= {-told_from}"
+        if lines := ask(f"SELECT * FROM eventlog_inflight {which} LIMIT 3"):
             self._world.fail(f"lines in flight are left: {lines}")
         if unexplained := ask(
             "SELECT record_id FROM eventlog WHERE status IN ('E', 'F') AND record_id NOT IN "
@@ -208,8 +253,10 @@ class Auditor:
         ):
             self._world.fail(f"rows E or F have no error line: {unexplained}")
         shape = self._world.application.shape
-        codes = {"receiver", "requeued"}
-        if shape != Shape(columns=shape.columns):  # what was logged before triggers apply
+        codes = {"receiver", "requeued", "skipped"}
+        if shape != Shape(
+            columns=shape.columns, has_view=shape.has_view
+        ):  # what was logged before triggers apply
             codes |= {"unknown_column", "bad_table_key"}
         bad = [
             line
@@ -224,7 +271,7 @@ class Auditor:
     def _audit_rows(self) -> None:
         """Check that each committed row has the letter of its answer, and that what is done was
         applied, needed no event, or was refused."""
-        reader = "receiver" if self._world.plan["sink"] == "python" else "reader"
+        reader = self._reader
         refused = {
             row
             for (row,) in self._ask("SELECT record_id FROM eventlog_error WHERE consumer IS NULL")
@@ -243,6 +290,7 @@ class Auditor:
             and (reader, row) not in self._applied
             and row not in self._idle
             and row not in refused
+            and row not in self._world.application.own
         ]
         if lost:
             told = self._ask(
@@ -260,7 +308,7 @@ class Auditor:
         """Check that a row has the letter of the last answer to its event."""
         for row, (event_id, level) in self._answers_of("").items():
             letter = letters.get(row)
-            if letter is None or row in self._idle or self.timeline:
+            if letter is None or row in self._idle or row in self._skipped or self.timeline:
                 continue
             self.checks += 1
             if letter != _LETTERS.get(level):
@@ -314,23 +362,25 @@ class Auditor:
         if world.plan["sink"] == "python":
             self._compare("receiver", world.receivers["receiver"].replica)
         else:
-            self._compare("the reader that remembers names", world.readers.remembering)
-            self._compare("the reader of all names", world.readers.read_all())
+            self._compare("reader", world.readers.remembering)
+            self._compare("reader", world.readers.read_all(), "the reader of all names")
         for name, receiver in world.receivers.items():
             if name != "receiver" and not self._lacks_a_beginning(name):
                 self._compare(name, receiver.replica)
 
     def _lacks_a_beginning(self, name: str) -> bool:
-        """Return True if a consumer began with what the log still held, after a purge."""
+        """Return True if a consumer began now, or with what the log still held after a purge."""
         begun = self._ask(
-            f"SELECT begins = 'first' AND removed > 0 FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
+            f"SELECT begins = 'now' OR (begins = 'first' AND removed > 0) FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
         )
         return bool(begun and begun[0][0])
 
-    def _compare(self, who: str, replica: Replica) -> None:
-        """Compare a replica with the tables, except for objects of which it refused an event."""
+    def _compare(self, receiver: str, replica: Replica, named: str = "") -> None:
+        """Compare the replica of a receiver with the tables, except for objects of which it refused
+        an event."""
+        who = named or receiver
         application = self._world.application
-        unheeded = {_MULTIPLE} if self._world.refuses_values else set()
+        unheeded = {_MULTIPLE, "mark"} if self._world.refuses_values else set()
         is_away = application.hidden
         wanted = {key: _values(values, unheeded) for key, values in application.objects().items()}
         # A receiver keeps what it has of a column that is gone: DDL is no event.
@@ -343,6 +393,7 @@ class Auditor:
             for key, values in replica.objects.items()
         }
         excused = self.unsure | replica.refused | self._refused_objects()
+        excused |= {key for whose, key in self.given_up if whose == receiver}
         if self._world.has_removed:  # a delete that no trigger saw, and that the log knows no more
             former = tuple(f"{key}=" for key in application.shape.keys[:-1])
             excused |= application.unlogged

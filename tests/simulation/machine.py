@@ -15,7 +15,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -28,7 +28,8 @@ from eventlog.cli import triggers
 from eventlog.core import clock
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Verdict
-from eventlog.publisher import ledger, marks, open_context, snapshot, trigger_plan
+from eventlog.publisher import daemon, ledger, marks, open_context, snapshot, trigger_plan
+from eventlog.publisher.observer import Observer
 from eventlog.publisher.sinks import files as files_sink
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.python import CallableSink
@@ -211,6 +212,8 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
                 super().commit()
                 return
             process = task.process
+            if "--dry-run" in process.start.get("words", ()):
+                world.fail(f"{' '.join(process.start['words'])} writes {tables}")
             scheduler.point(f"COMMIT {tables}")
             failing, process.failing_commit = process.failing_commit, ""
             if failing == "refused":
@@ -373,6 +376,26 @@ def _receiving_records(world: World, send: Callable[..., Any]) -> Callable[..., 
     return send_records
 
 
+class Watching(Observer):
+    """An observer that wants all that a publisher can tell, and has it look at its queue."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler, self._next = scheduler, 0.0
+
+    @property
+    def wants_event_times(self) -> bool:
+        return True
+
+    def flight_begins(self, flight: Any, event_times: Any) -> None:
+        """Nothing: the publisher counts and reads for it."""
+
+    def look_due(self) -> float | None:
+        return max(0.0, self._next - self._scheduler.now)
+
+    def looked(self, looked: Any) -> None:
+        self._next = self._scheduler.now + 15
+
+
 class Stop:
     """The request to stop that a process of the simulation waits for."""
 
@@ -396,6 +419,12 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     told_options, told_send = open_context.publisher_options, marks.InflightLine.send
     add_fates, answer_idle = marks.Marks.add_fates, marks.InflightLine._answer_idle
     auditor = world.auditor
+    told_settle, signs_of_life = marks.InflightLine.settle, daemon.signs_of_life
+
+    def observed(config: Any) -> Any:
+        task = world.scheduler.current
+        observer = None if task is None else task.process.start.get("observer")
+        return signs_of_life(config) if observer is None else nullcontext(observer)
 
     def options(*args: Any) -> Any:
         from dataclasses import replace
@@ -416,6 +445,10 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             auditor.needs_no_event(rows)
         else:
             world.converting.idle += rows
+
+    def settle(line: Any, envelope: int, events: Any, judged: Any) -> Any:
+        auditor.gives_up(line._context.ledger.consumer, [event for _, event in judged.given_up])
+        return told_settle(line, envelope, events, judged)
 
     def fates(self: Any, several: Any) -> None:
         several = list(several)
@@ -476,7 +509,9 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             put(CallableSink, "takes_records", True)
             put(CallableSink, "send", _receiving_records(world, CallableSink.send))
         put(open_context, "publisher_options", options)
+        put(daemon, "signs_of_life", observed)
         put(marks.InflightLine, "send", send)
+        put(marks.InflightLine, "settle", settle)
         put(marks.InflightLine, "_answer_idle", idle)
         put(marks.Marks, "add_fates", fates)
         yield

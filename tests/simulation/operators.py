@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING
 
-from application import KEYS
+from application import KEYS, VIEW
 from backlog import Directory
 from replicas import MOODS, Replica, class_of
 
@@ -187,6 +187,39 @@ def _requeue_consumer(world: World, chance: Random) -> None:
         world.command("requeue", "--consumer", chance.choice(running).name)
 
 
+def _requeue_loopback(world: World, chance: Random) -> None:
+    world.command("requeue", "--loopback")
+
+
+def _skip(world: World, chance: Random) -> None:
+    """An operator gives up an event in flight; a consumer is stopped for it."""
+    running = [None, *_running(world, "cons")]
+    consumer = chance.choice(running)
+    name = "" if consumer is None else consumer.name
+    if not (in_flight := world.auditor.in_flight(name)):
+        return
+    event_id, rows = chance.choice(in_flight)
+    if consumer is not None:
+        world.stop(consumer)
+    world.auditor.skips(name, rows)
+    world.command("skip", event_id, "--why", "no need", *(["--consumer", name] if name else []))
+    if consumer is not None:
+        world.wait_for_commands()
+        world.start(name, chance)
+
+
+def _dry_run(world: World, chance: Random) -> None:
+    """An operator looks what would be sent, put back or written: nothing changes."""
+    consumers = [process.name for process in _running(world, "cons")]
+    match chance.randrange(4):
+        case 0:
+            world.command("requeue", "--status", "E,F,S,W", "--dry-run")
+        case 1:
+            world.command("resync", _class(world, chance), "--dry-run")
+        case _:
+            world.command("publish", "--dry-run", of=chance.choice([None, *consumers]))
+
+
 def _resync(world: World, chance: Random) -> None:
     options = ["--batch", str(chance.choice([1, 2, 1000])), "--restart"]
     if chance.random() < 0.3:
@@ -199,7 +232,8 @@ def _deleted(world: World, chance: Random) -> None:
 
 
 def _class(world: World, chance: Random) -> str:
-    return world.application.configured.table(chance.choice(sorted(KEYS)))
+    shape = world.application.configured
+    return shape.table(chance.choice([*sorted(KEYS), *([VIEW] if shape.has_view else [])]))
 
 
 def _purge(world: World, chance: Random) -> None:
@@ -212,12 +246,33 @@ def _purge(world: World, chance: Random) -> None:
 
 def _consumer(world: World, chance: Random) -> None:
     if free := sorted({"cons1", "cons2"} - set(world.receivers)):
-        begin = "snapshot" if world.has_removed or chance.random() < 0.5 else "first"
+        begin = chance.choices(["snapshot", "first", "now"], [5, 4, 1])[0]
+        if begin == "first" and world.has_removed:
+            begin = "snapshot"
         world.start(free[0], chance, begin=begin)
         if "kills" in world.plan["features"] and chance.random() < 0.4:
             # In its snapshot, if it has one.
             world.scheduler.run(chance.randrange(10, 80))
             _kill_consumer(world, chance)
+
+
+def _refused_snapshot(world: World, chance: Random) -> None:
+    """The receiver of a consumer refuses objects of its snapshot, and gets them once more; a class may
+    be away meanwhile."""
+    if not (free := sorted({"cons1", "cons2"} - set(world.receivers))):
+        return
+    name = free[0]
+    world.start(name, chance, begin="snapshot")
+    receiver = world.receivers[name]
+    receiver.mood, receiver.seed = {"error": 0.4, "retry": 0.1}, chance.randrange(2**31)
+    world.scheduler.run(chance.choice([20, 60, 120]))
+    receiver.mood = {}
+    if chance.random() < 0.4:
+        _rename_away(world, chance)
+    world.command("requeue", "--consumer", name)
+    world.scheduler.run(chance.choice([0, 10, 40]))
+    if chance.random() < 0.5:
+        _rename_back(world, chance)
 
 
 def _drop_consumer(world: World, chance: Random) -> None:
@@ -359,6 +414,7 @@ def _new_epoch(world: World, chance: Random) -> None:
 STEPS: Mapping[str, Callable[[World, Random], None]] = {
     "commit": lambda world, chance: world.application.commit(chance),
     "burst": lambda world, chance: world.application.burst(chance),
+    "own_commit": lambda world, chance: world.application.commit_own(chance),
     "begin_late": lambda world, chance: world.application.begin_late(chance),
     "end_late": lambda world, chance: world.application.end_late(chance),
     "look": lambda world, chance: world.readers.look(),
@@ -378,6 +434,10 @@ STEPS: Mapping[str, Callable[[World, Random], None]] = {
     "apply": _apply,
     "requeue": _requeue,
     "requeue_done": _requeue_done,
+    "requeue_loopback": _requeue_loopback,
+    "skip": _skip,
+    "dry_run": _dry_run,
+    "refused_snapshot": _refused_snapshot,
     "requeue_consumer": _requeue_consumer,
     "resync": _resync,
     "deleted": _deleted,

@@ -35,6 +35,8 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "deleted": 0.4,
         "restart": 0.8,
         "second": 0.2,
+        "skip": 0.4,
+        "dry_run": 0.4,
     },
     "consumers": {
         "consumer": 0.9,
@@ -42,14 +44,18 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "drop_consumer": 0.1,
         "reset_consumer": 0.3,
         "second_consumer": 0.1,
+        "refused_snapshot": 0.4,
     },
     "backlog": {"hold": 0.5, "hand_over": 0.6},
     "purge": {"purge": 0.6},
     "restores": {"copy": 0.5, "restore": 0.5, "new_epoch": 0.2},
     "bursts": {"burst": 0.7},
+    "loopback": {"own_commit": 1.5, "requeue_loopback": 0.5},
 }
 """The kinds of steps that each feature adds, with their weights."""
 
+_OF_CI = 1000
+"""The highest seed whose plan may run in CI."""
 PLACES = (
     "send", "rename", "renamed", "put", "put done", "put the state", "the state is put", "gets", "answers", "hangs up",
     "BEGIN", "COMMIT", "committed", "COMMIT inflight", "committed inflight", "COMMIT log", "committed log", "COMMIT consumer",
@@ -63,8 +69,9 @@ def plan_of(seed: int) -> Plan:
     chance = Random(f"plan {seed}")
     sink = chance.choices(["python", "files", "objects"], [6, 3, 1])[0]
     features = {name for name in FEATURES if chance.random() < 0.4}
-    if chance.random() < 0.6:
-        features.discard("restores")
+    for name in ("restores", "loopback"):
+        if chance.random() < 0.6:
+            features.discard(name)
     kinds = {"commit": 10.0, "mood": 2.0, **({} if sink == "python" else {"look": 1.0})}
     for name in sorted(features):
         kinds |= FEATURES[name]
@@ -85,7 +92,8 @@ def plan_of(seed: int) -> Plan:
         "format": format_name,
         "layout": chance.choice(["lines", "documents"]) if sink == "files" else "lines",
         "size": chance.choice([2, 3, 5, 12]),
-        "bursts": "bursts" in features and chance.random() < 0.3,
+        "burst": _draw_burst(chance, seed) if "bursts" in features else 60,
+        "has_view": chance.random() < 0.2,
         "is_strict": is_rough or sink != "python" or chance.random() < 0.5,
         "heals": chance.random() < 0.2,
         "bounds": _draw_bounds(Random(f"bounds {seed}")),
@@ -93,6 +101,11 @@ def plan_of(seed: int) -> Plan:
         "features": sorted(features),
         "steps": steps,
     }
+
+
+def _draw_burst(chance: Random, seed: int) -> int:
+    """Return the most objects of a burst: thousands in some of the plans that are no plans of CI."""
+    return chance.choice([60, 60, 60, 200, 200] + ([200, 1000, 3000] if seed > _OF_CI else []))
 
 
 def _draw_bounds(chance: Random) -> Mapping[str, int]:
@@ -106,8 +119,12 @@ def _draw_bounds(chance: Random) -> Mapping[str, int]:
     }
 
 
-def draw_options(chance: Random, sink: str, *, is_consumer: bool) -> tuple[Plan, Plan]:
-    """Return options of a publisher for one start, and bounds below what an option may say."""
+def draw_options(
+    chance: Random, sink: str, *, is_consumer: bool, has_own_changes: bool = False
+) -> tuple[Plan, Plan]:
+    """Return options of a publisher for one start, and bounds below what an option may say.
+
+    ``has_own_changes`` says that some rows of the log are the publisher's own."""
     options = {
         "batch_size": chance.choice([1, 2, 3, 5, 128]),
         "query_limit": chance.choice([1, 2, 3, 5, 10, 10000, 10000]),
@@ -126,8 +143,11 @@ def draw_options(chance: Random, sink: str, *, is_consumer: bool) -> tuple[Plan,
         options["delete_from_log"] = chance.random() < 0.1
         if chance.random() < 0.08:
             options["handle_future_events"] = True
-    # Of what is drawn already, so that the numbers of other schedules mean what they meant.
-    options["suspect_after"] = Random(repr(sorted(options.items()))).choice([1, 2, 5])
+    options["suspect_after"] = chance.choice([1, 2, 5])
+    options["max_tries"] = chance.choice([0, 0, 1, 3])
+    if has_own_changes:
+        options["allow_loopback"] = chance.random() < 0.3
+        options["loopback_rows"] = chance.choice(["consume", "consume", "leave"])
     return options, {"flight_bytes": chance.choice([1200, 4000, 16 * 2**20, 16 * 2**20])}
 
 

@@ -24,10 +24,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from application import KEYS, SCHEMA, WATCHES, Application
+from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
 from auditor import Auditor
 from backlog import Directory
-from machine import Stop, installed
+from machine import Stop, Watching, installed
 from operators import STEPS
 from plans import Plan, draw_options
 from replicas import Readers, Receiver, Replica
@@ -66,9 +66,11 @@ class World:
         self.stats: Counter[str] = Counter()
         self.directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
         database = self.directory / "a.db"
-        shutil.copy(template(), database)
+        shutil.copy(template(has_view=plan.get("has_view", False)), database)
         self.scheduler = Scheduler(plan["seed"], self._supervise)
-        self.application = Application(self, database, plan["size"])
+        self.application = Application(
+            self, database, plan["size"], has_view=plan.get("has_view", False)
+        )
         self.auditor = Auditor(self)
         self.receivers = {"receiver": Receiver(self, "receiver", is_strict=plan["is_strict"])}
         self.readers = Readers(self, self.directory / "out", plan["layout"])
@@ -81,6 +83,9 @@ class World:
         self.converting: Directory | None = None
         self.has_removed = False
         self.is_ordered = True
+        self.told_from: int | None = None
+        """The newest flight at the start of a publisher that takes rows by their time: what commands
+        tell it later stays until another one connects. None = the publisher takes rows by number."""
         self._begins: dict[str, str] = {}
         self._chance = Random(f"world {plan['seed']}")
         self._commands = 0
@@ -120,14 +125,19 @@ class World:
         if begin:
             self._begins[name] = begin
         sink = "python" if is_consumer else self.plan["sink"]
+        has_own = "loopback" in self.plan["features"] and not is_consumer
         options, bounds = (
-            ({}, {}) if chance is None else draw_options(chance, sink, is_consumer=is_consumer)
+            ({}, {})
+            if chance is None
+            else draw_options(chance, sink, is_consumer=is_consumer, has_own_changes=has_own)
         )
-        options |= _PLAIN
+        options = {**_PLAIN, **options, **({"driver_user": OWN_USER} if has_own else {})}
         self.has_removed |= bool(options.get("delete_from_log"))
         self.is_ordered &= not options.get("handle_future_events")
         config = self.config_of(options, sink, name if is_consumer else None)
         process = Process(name, {"bounds": bounds, "shape": self.application.configured})
+        if chance is not None and chance.random() < 0.4:
+            process.start["observer"] = Watching(self.scheduler)
         if name not in self.receivers and is_consumer:
             self.receivers[name] = Receiver(self, name, is_strict=self.plan["is_strict"])
         receive = (
@@ -135,6 +145,9 @@ class World:
             if sink == "python"
             else None
         )
+        if not is_consumer:
+            is_by_time = options.get("handle_future_events")
+            self.told_from = self.application.newest_flight() if is_by_time else None
         told = {name: value for name, value in options.items() if name not in _PLAIN}
         self.tell(f"start {name} {told | bounds} {begin}")
         self.stats["starts"] += 1
@@ -145,12 +158,15 @@ class World:
 
         self.scheduler.spawn(process, run)
 
-    def command(self, *words: str) -> None:
-        """Run a command of an operator, as a process."""
+    def command(self, *words: str, of: str | None = None) -> None:
+        """Run a command of an operator, as a process; ``of`` is the consumer of its configuration."""
         self._commands += 1
         process = Process(f"command{self._commands}", {"words": words})
         path = self.directory / f"{process.name}.toml"
-        config = self.config_of(dict(_PLAIN), self.plan["sink"], None)
+        options = dict(_PLAIN)
+        if "loopback" in self.plan["features"]:
+            options |= {"driver_user": OWN_USER, "allow_loopback": False}
+        config = self.config_of(options, self.plan["sink"], of)
         if self.plan["sink"] == "python" and "sink" not in config:
             config["sink"] = {"type": "stdout"}
         path.write_text(_toml(config))
@@ -323,6 +339,8 @@ class World:
             self.application.end_late(Random(0))
         if (second := self.scheduler.processes.get("second")) is not None:
             self.kill(second)
+        if "loopback" in self.plan["features"] and "publisher" in self.scheduler.processes:
+            self.stop(self.scheduler.processes["publisher"])  # rows of its own may be left N
         if "publisher" not in self.scheduler.processes:
             self.start("publisher", None)
         self.wait_for_commands()
@@ -354,7 +372,7 @@ class World:
     def _heal(self) -> None:
         """Resync all classes: afterwards no object is excused."""
         self._deliver()
-        for table in sorted(KEYS):
+        for table in (*sorted(KEYS), *([VIEW] if self.plan.get("has_view", False) else [])):
             name = self.application.shape.table(table)
             self._do("resync", name, "--restart")
             self._do("resync", name, "--deleted", "--restart")
@@ -363,6 +381,7 @@ class World:
             self.readers.remembering,
         ):
             replica.refused.clear()
+        self.auditor.given_up.clear()
         there = self.application.objects()
         self.auditor.unsure = {key for key in self.auditor.unsure if key not in there}
 
@@ -399,7 +418,7 @@ class World:
         ask = self.application.session.execute
         for what in (
             "eventlog WHERE status = 'N'",
-            "eventlog_inflight",
+            "eventlog_inflight WHERE flight_no > 0",
             "eventlog_consumer WHERE loaded IS NOT NULL OR requeued IS NOT NULL",
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
@@ -455,7 +474,7 @@ def _memory() -> str | None:
 
 
 @cache
-def template() -> Path:
+def template(*, has_view: bool = False) -> Path:
     """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row that was
     removed from the log, ``begun_consumers`` the set with which each consumer began, and how many rows
     had been removed by then."""
@@ -464,12 +483,12 @@ def template() -> Path:
     path = directory / "template.db"
     with sqlite3.connect(path) as conn:
         conn.execute("PRAGMA journal_mode = WAL")
-        conn.executescript(SCHEMA)
+        conn.executescript(SCHEMA + VIEW_SCHEMA if has_view else SCHEMA)
     conn.close()
     content = {
         "database": {"url": f"sqlite:///{path}"},
         "publisher": _PLAIN,
-        "watch": list(WATCHES),
+        "watch": Shape(has_view=has_view).watches,
     }
     config = load(content, {})
     with transaction(config) as (session, _):
