@@ -245,7 +245,8 @@ CURES: Final[Mapping[str, str]] = {
         "the same."
     ),
     "copy_refused": (
-        "Give a place where no table is, or the table that a live copy of this class has made."
+        "Give a place where no table is, or the table that a live copy of this class has made. If "
+        'the columns of the class have changed, give live_copy on_type_change="reload".'
     ),
     "missing_file": "Put the missing file beside the others, or number the files without a gap.",
     "other_epoch": (

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
         read_rows,
     )
     from eventlog.spark.convert import convert as convert_captures
-    from eventlog.spark.delta_copy import DeltaCopy, delta, live_copy
+    from eventlog.spark.copy_query import live_copy
+    from eventlog.spark.delta_copy import DeltaCopy, delta
     from eventlog.spark.messages import read_messages, write_messages
     from eventlog.spark.session import SparkFailed
     from eventlog.spark.sources import register
@@ -54,7 +55,7 @@ _HOMES: Final = {
     "convert_captures": ("convert", "convert"),
     "delta": ("delta_copy", "delta"),
     "find_change_tables": ("change_tables", "find_change_tables"),
-    "live_copy": ("delta_copy", "live_copy"),
+    "live_copy": ("copy_query", "live_copy"),
     "live_view": ("change_tables", "live_view"),
     "read_captures": ("change_frame", "read_captures"),
     "read_change_table": ("change_tables", "read_change_table"),

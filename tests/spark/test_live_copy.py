@@ -21,6 +21,7 @@ import sqlalchemy as sa
 pytest.importorskip("deltalake", reason="the extra delta is not installed")
 
 from deltalake import DeltaTable
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from spark_workers import kill_worker
 
@@ -124,7 +125,12 @@ def follow(spark: SparkSession, config: Path, directory: Path, **options: str) -
 
 
 @pytest.mark.parametrize(
-    "style", ["field", pytest.param("remove_all", marks=pytest.mark.soak), "row_query_back"]
+    "style",  # test_live_copy_log has them all, without Java
+    [
+        "field",
+        pytest.param("remove_all", marks=pytest.mark.soak),
+        pytest.param("row_query_back", marks=pytest.mark.soak),
+    ],
 )
 def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
     spark: SparkSession, database: sa.Engine, tmp_path: Path, style: str
@@ -151,7 +157,7 @@ def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
     assert_equal(database, tmp_path)
 
 
-def test_a_column_that_the_table_gets_comes_into_the_copy_while_the_query_runs(
+def test_new_columns_and_wider_types_come_into_the_copy_while_the_query_runs(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:
     config = installed(database, tmp_path)
@@ -169,8 +175,19 @@ def test_a_column_that_the_table_gets_comes_into_the_copy_while_the_query_runs(
         assert cli.run(["--config", str(config), "--quiet", "triggers", "apply"]) == 0
         run(database, "UPDATE acct SET mail = 'm@x' WHERE no = 2", INSERT.format(first=7, last=7))
         wait_until(lambda: copied_rows(tmp_path / "acct") == source_rows(database))
+        run(
+            database,
+            "ALTER TABLE acct ALTER born TYPE timestamp, ALTER pay TYPE numeric(14, 4)",
+            "UPDATE acct SET born = '2026-01-02 03:04:05', pay = 1.2345 WHERE no = 2",
+        )
+        wait_until(lambda: copied_rows(tmp_path / "acct") == source_rows(database))
+        run(database, "ALTER TABLE acct ALTER score TYPE text", "UPDATE acct SET score = 'x'")
+        with pytest.raises(StreamingQueryException, match="column score was double precision and"):
+            query.awaitTermination(60)
     finally:
         query.stop()
+    follow(spark, config, tmp_path, on_type_change="reload")
+    assert_equal(database, tmp_path)
 
 
 def wait_until(is_so: Callable[[], bool], seconds: float = 60) -> None:

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra delta is not installed")
 
 from deltalake import DeltaTable, write_deltalake
+from eventlog.core.record_set import RecordSet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
@@ -23,16 +23,11 @@ from pyspark.sql import types as t
 from eventlog.config.load import load
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind
-from eventlog.spark.delta_copy import (
-    ClassSource,
-    Columns,
-    CopyRefused,
-    DeltaCopy,
-    LastWord,
-    delta,
-    last_words,
-    put_batch,
-)
+from eventlog.spark import copy_query
+from eventlog.spark.copy_source import ClassSource, Loading
+from eventlog.spark.copy_target import Batch, LastWord, Target, last_words
+from eventlog.spark.copy_types import Columns, CopyRefused, Note
+from eventlog.spark.delta_copy import delta
 
 A, PAY = 'a "quoted" one', "Pay"
 AT = ("at", t.TimestampNTZType(), ColumnType(Kind.TIMESTAMP))
@@ -45,7 +40,12 @@ NAMED = [
 
 def columns_of(named: list[tuple[str, t.DataType, ColumnType]]) -> Columns:
     types = t.StructType([t.StructField(name, kind) for name, kind, _ in named])
-    return Columns(types, {name: value_reader(kind) for name, _, kind in named}, ("id",))
+    return Columns(
+        types,
+        {name: value_reader(kind) for name, _, kind in named},
+        ("id",),
+        {name: kind for name, _, kind in named},
+    )
 
 
 Rows = dict[int, dict[str, Any]]
@@ -57,18 +57,28 @@ class Source(ClassSource):
     def __init__(
         self, rows: Rows, columns_now: list[tuple[str, t.DataType, ColumnType]] = NAMED
     ) -> None:
-        super().__init__(load(None, {}), "acct", columns_of(NAMED))
-        self.rows, self.columns_now = (
-            {key: dict(row) for key, row in rows.items()},
-            columns_of(columns_now),
-        )
+        super().__init__(load(None, {}), "acct", columns_of(columns_now))
+        self.rows = {key: dict(row) for key, row in rows.items()}
 
-    def objects(self) -> Any:
+    def look(self) -> bool:
+        return False
+
+    def loading(self) -> Loading:
         rows = [{"id": key, **row} for key, row in self.rows.items()]
-        return iter([pa.RecordBatch.from_pylist(rows, schema=self.columns.schema)])
+        note = Note(self.columns.key, self.columns.declared, RecordSet())
+        batch = pa.RecordBatch.from_pylist(rows, schema=self.columns.schema)
+        return Loading(note, self.columns, iter([batch]))
 
-    def of(self, *_: object) -> Any:
-        return SimpleNamespace(columns=self.columns_now)
+
+def put_batch(
+    source: ClassSource,
+    copy: Target,
+    query: str,
+    number: int,
+    rows: Any,
+    on_type_change: str = "refuse",
+) -> None:
+    copy_query.put_batch(source, copy, Batch(query, number), rows, on_type_change)
 
 
 def row_of(position: int, operation: str, key: int, after: Mapping[str, Any] | None) -> Any:
@@ -77,21 +87,22 @@ def row_of(position: int, operation: str, key: int, after: Mapping[str, Any] | N
     ]
     changed = None if after is None else sorted(after.keys() - {"id"})
     return {
-        "position": position, "operation": operation, "key": [("id", str(key))], "after": texts,
-        "changed": changed,
+        "position": position, "record_ids": [position], "operation": operation,
+        "key": [("id", str(key))], "after": texts, "changed": changed,
     }  # fmt: skip
 
 
 def batch_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     texts = pa.map_(pa.string(), pa.string())
     schema = pa.schema([
-        ("position", pa.int64()), ("operation", pa.string()), ("key", texts), ("after", texts),
-        ("changed", pa.list_(pa.string())), ("commit_time", pa.timestamp("us", "UTC")),
+        ("position", pa.int64()), ("record_ids", pa.list_(pa.int64())), ("operation", pa.string()),
+        ("key", texts), ("after", texts), ("changed", pa.list_(pa.string())),
+        ("commit_time", pa.timestamp("us", "UTC")),
     ])  # fmt: skip
     return pa.Table.from_pylist(list(rows), schema=schema)
 
 
-def held_by(copy: DeltaCopy) -> Rows:
+def held_by(copy: Any) -> Rows:
     read = DeltaTable(copy.uri).to_pyarrow_table().to_pylist()
     assert len({row["id"] for row in read}) == len(read)
     return {row["id"]: {name: value for name, value in row.items() if name != "id"} for row in read}

@@ -19,13 +19,17 @@ from stream_engine import Engine, reader_of
 from test_live_copy import INSERT, assert_equal, installed, make_accounts, run
 
 from eventlog.config.load import load
+from eventlog.spark import delta
 from eventlog.spark.change_log import forget_connection
-from eventlog.spark.delta_copy import ClassSource, delta, put_batch
+from eventlog.spark.copy_query import put_batch
+from eventlog.spark.copy_source import ClassSource
+from eventlog.spark.copy_target import Batch
 
 TEXTS = pa.map_(pa.string(), pa.string())
 SCHEMA = pa.schema([
-    ("position", pa.int64()), ("operation", pa.string()), ("key", TEXTS), ("after", TEXTS),
-    ("changed", pa.list_(pa.string())), ("commit_time", pa.timestamp("us", "UTC")),
+    ("position", pa.int64()), ("record_ids", pa.list_(pa.int64())), ("operation", pa.string()),
+    ("key", TEXTS), ("after", TEXTS), ("changed", pa.list_(pa.string())),
+    ("commit_time", pa.timestamp("us", "UTC")),
 ])  # fmt: skip
 
 
@@ -46,7 +50,7 @@ def copied(config: Path, directory: Path) -> Callable[[int, list[dict[str, Any]]
             {**row, **{name: row[name] and list(row[name].items()) for name in ("key", "after")}}
             for row in rows
         ]
-        put_batch(source, copy, "query", number, lambda: pa.Table.from_pylist(pairs, SCHEMA))
+        put_batch(source, copy, Batch("query", number), lambda: pa.Table.from_pylist(pairs, SCHEMA))
 
     return put
 

@@ -1,0 +1,235 @@
+"""The class that a live copy follows, in its database: its columns, its rows as they are now, and
+the changes of a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from eventlog.changes.keys import key_reader
+from eventlog.config.load import Config, connection_url
+from eventlog.config.publishing import value_options
+from eventlog.core import table_key
+from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.record_set import RecordSet
+from eventlog.errors import ConfigError, DatabaseError
+from eventlog.model import EventType, Operation, Row
+from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.open_context import open_unlocked
+from eventlog.spark.change_frame import structs_of
+from eventlog.spark.copy_target import GONE, Key, KeyedChange, LastWord
+from eventlog.spark.copy_types import Columns, CopyRefused, Note, columns_of_class
+from eventlog.sql import consumers
+from eventlog.sql.connection import as_database_errors, connect, dialect_of
+from eventlog.sql.windows import Selection
+
+_READ: Final = ["position", "record_ids", "operation", "key", "after", "changed", "commit_time"]
+"""The columns of the stream that a merge reads; the first one gives the order."""
+_READ_AT_ONCE: Final = 5_000
+"""The number of objects whose rows are read at a time."""
+
+
+class Loading(NamedTuple):
+    """A load of a copy: what it notes, the columns, and the rows."""
+
+    note: Note
+    columns: Columns
+    rows: Iterator[pa.RecordBatch]
+
+
+@dataclass(slots=True)
+class ClassSource:
+    """The class that is copied, in its database.
+
+    ``columns`` are those of the last look at it.
+    """
+
+    config: Config
+    class_name: str
+    columns: Columns
+    _catalog: Catalog | None = None
+    _fingerprint: str | None = None
+
+    @classmethod
+    def of(cls, config: Config, class_name: str) -> ClassSource:
+        """Return the class of this name. Raises ConfigError, DatabaseError."""
+        with open_unlocked(config, Counters()) as context:
+            object_class = _class_named(context, class_name)
+            columns = columns_of_class(object_class, value_options(config))
+            return cls(config, class_name, columns, context.catalog)
+
+    @property
+    def content(self) -> str:
+        """The description of the table's content."""
+        return f"live copy of {self.class_name}, by eventlog"
+
+    def look(self) -> bool:
+        """Read the columns anew if tables have changed since the last look; return True then.
+
+        Raises ConfigError, DatabaseError.
+        """
+        url, catalog = connection_url(self.config.database), self._catalog
+        with as_database_errors(engine := connect(url)), engine.connect() as connection:
+            # Before the classes are read, so that a change in between is seen the next time.
+            known = dialect_of(url).fingerprint(connection, catalog) if catalog else None
+        if known is not None and known == self._fingerprint:
+            return False
+        before = self.columns
+        now = self.of(self.config, self.class_name)
+        self.columns, self._catalog, self._fingerprint = now.columns, now._catalog, known
+        return self.columns.declared != before.declared or self.columns.key != before.key
+
+    # the class as it is now
+
+    def loading(self) -> Loading:
+        """Begin a load of the class as it is now (spec/spark-changes.md 6)."""
+        with open_unlocked(self.config, Counters()) as context:
+            object_class = _class_named(context, self.class_name)
+            self.columns = columns_of_class(object_class, value_options(self.config))
+            # What is read from now on has the effect of these rows.
+            loaded = consumers.first_set(
+                context.connection, context.dialect, context.log, consumers.NOW
+            )
+        note = Note(self.columns.key, dict(self.columns.declared), loaded)
+        return Loading(note, self.columns, self.objects())
+
+    def objects(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the class as they are now, in the order of their keys, each chunk by
+        its own statement.
+
+        Raises DatabaseError, also if the columns change meanwhile; BadValue.
+        """
+        with open_unlocked(self.config, Counters()) as context:
+            context.dialect.begin_publishing(context.connection)
+            object_class = _class_named(context, self.class_name)
+            walk = context.dialect.start_walk(
+                context.connection,
+                context.log,
+                context.catalog.schema,
+                object_class,
+                Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK),
+            )
+            position = None
+            while keys := context.dialect.keys_behind(
+                context.connection, walk, position, _READ_AT_ONCE
+            ):
+                rows = list(self._rows_now(context, object_class, keys).values())
+                context.connection.commit()
+                yield pa.RecordBatch.from_struct_array(
+                    structs_of(rows, self.columns.types, self.class_name)
+                )
+                position = keys[-1]
+            # A crash of the server must not take back what the copy has.
+            context.dialect.make_durable(context.connection)
+            context.connection.commit()
+        if self.look():
+            raise DatabaseError(
+                f"the columns of {self.class_name} have changed while the class was loaded: "
+                "nothing was written, and the next start of the query loads it anew"
+            )
+
+    def _rows_now(
+        self, context: Context, object_class: ObjectClass, keys: Sequence[str]
+    ) -> dict[str, Row]:
+        """Return the rows that objects have now, by their keys; deleted objects are left out."""
+        readers, read_key = self.columns.readers, key_reader(object_class)
+        names = readers.keys() - set(self.columns.key)
+        attributes = [
+            one for one in object_class.attributes if one.name in names and not one.multi_valued
+        ]
+        current = context.query_back(object_class, keys, attributes)
+        rows: dict[str, Row] = {}
+        for key in keys:
+            if key in current:
+                texts = {one.name: current[key][one.name][0] for one in attributes}
+                rows[key] = {**dict(read_key(key)), **self._typed(texts)}
+        return rows
+
+    # a batch
+
+    def changes(self, batch: pa.Table, loaded: RecordSet) -> Iterator[KeyedChange]:
+        """Yield the changes of a batch in queue order.
+
+        ``loaded`` has the rows of the log whose effect the copy has already: they are left out.
+        Raises CopyRefused for an object of another key.
+        """
+        rows = batch.select(_READ).sort_by(_READ[0]).to_pylist()
+        new = [[one not in loaded for one in row["record_ids"]] for row in rows]
+        # The texts of what is loaded may be of another type: who has both is read as it is now.
+        now = self._read_now(
+            [row for row, is_new in zip(rows, new, strict=True) if any(is_new) and not all(is_new)]
+        )
+        for row, is_new in zip(rows, new, strict=True):
+            if not any(is_new):
+                continue
+            texts = dict(row["key"])
+            if texts.keys() != set(self.columns.key):
+                raise CopyRefused(
+                    f"a change of {self.class_name} has the key {', '.join(texts)}, and the class "
+                    f"has {', '.join(self.columns.key)}: load it anew by another checkpoint"
+                )
+            key = tuple(self.columns.readers[name](texts[name]) for name in self.columns.key)
+            if not all(is_new):
+                row_now = now.get(key)
+                yield (
+                    key,
+                    GONE
+                    if row_now is None
+                    else LastWord(is_gone=False, is_whole=True, values=row_now),
+                )
+            elif row["operation"] == Operation.DELETE:
+                yield key, GONE
+            else:
+                image = {} if row["after"] is None else dict(row["after"])
+                # Who changes has `changed`, and so has an add of single columns.
+                is_whole = row["changed"] is None
+                yield key, LastWord(is_gone=False, is_whole=is_whole, values=self._typed(image))
+
+    def _read_now(self, rows: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
+        """Return by key the objects of changes as they are now."""
+        if not rows:
+            return {}
+        with open_unlocked(self.config, Counters()) as context:
+            context.dialect.begin_publishing(context.connection)
+            object_class = _class_named(context, self.class_name)
+            keys = list(dict.fromkeys(_canonical(object_class, dict(row["key"])) for row in rows))
+            found: dict[str, Row] = {}
+            for place in range(0, len(keys), _READ_AT_ONCE):
+                chunk = keys[place : place + _READ_AT_ONCE]
+                found |= self._rows_now(context, object_class, chunk)
+                context.connection.commit()
+            context.dialect.make_durable(context.connection)
+            context.connection.commit()
+        return {tuple(row[name] for name in self.columns.key): row for row in found.values()}
+
+    def _typed(self, texts: Mapping[str, str | None]) -> dict[str, Any]:
+        readers = self.columns.readers
+        return {
+            name: None if text is None else readers[name](text)
+            for name, text in texts.items()
+            if name in readers
+        }
+
+
+def _canonical(object_class: ObjectClass, texts: Mapping[str, str]) -> str:
+    parts = [table_key.Part(name, text, 0, 0) for name, text in texts.items()]
+    return object_class.canonical_key(table_key.parts_text(parts))
+
+
+def _class_named(context: Context, name: str) -> ObjectClass:
+    """Return the class of this name. Raises ConfigError if there is none, or if it is no table."""
+    classes = {one.name: one for one in context.catalog.classes}
+    if name not in classes:
+        raise ConfigError(
+            f"class {name!r} is unknown: the log has {', '.join(sorted(classes)) or 'none'}"
+        )
+    if classes[name].is_view:
+        raise ConfigError(
+            f"{name} is a view, which may have several rows of an object: "
+            "a live copy follows a table"
+        )
+    return classes[name]

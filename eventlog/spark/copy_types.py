@@ -1,0 +1,193 @@
+"""The columns of a live copy, and which changes of their types the copy takes over
+(spec/spark-changes.md 6).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+
+from eventlog.core.catalog import ObjectClass, row_of
+from eventlog.core.record_set import RecordSet, decode
+from eventlog.core.typed import value_reader
+from eventlog.core.values import ColumnType, Kind, ValueOptions
+from eventlog.errors import ConfigError
+from eventlog.spark.change_rows import spark_type
+from eventlog.spark.session import arrow_schema
+
+ReadText = Callable[[str], Any]
+
+
+class CopyRefused(ConfigError):
+    """A table that a live copy cannot be written to."""
+
+    code = "copy_refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """The columns of a class's own table, and the readers of their texts.
+
+    ``declared`` has the types of the catalogue, ``types`` those of Spark.
+    """
+
+    types: t.StructType
+    readers: Mapping[str, ReadText]
+    key: tuple[str, ...]
+    declared: Mapping[str, ColumnType]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the copy."""
+        return arrow_schema(self.types)
+
+
+def columns_of_class(object_class: ObjectClass, values: ValueOptions) -> Columns:
+    """Return the columns of a class.
+
+    ``values`` are the options by which the texts of the log were made.
+    """
+    columns = row_of(object_class).columns
+    return Columns(
+        t.StructType([t.StructField(one.name, spark_type(one.type)) for one in columns]),
+        {
+            one.name: value_reader(one.type, values.time_zone, values.char_padding)
+            for one in columns
+        },
+        tuple(column.name for column in object_class.key),
+        {one.name: one.type for one in columns},
+    )
+
+
+class Note(NamedTuple):
+    """What a copy records of its source, in the same commit as its rows.
+
+    ``declared`` has the types of the catalogue by which the copy was last written, also of columns
+    that the class has no more. ``loaded`` has the rows of the log whose effect the last load has.
+    """
+
+    key: tuple[str, ...]
+    declared: Mapping[str, ColumnType]
+    loaded: RecordSet
+
+    def as_text(self) -> str:
+        """Return the note as the copy holds it."""
+        types = {
+            name: [str(one.kind), one.bits, one.sql] for name, one in sorted(self.declared.items())
+        }
+        return json.dumps(
+            {"key": self.key, "types": types, "loaded": self.loaded.encode()},
+            separators=(",", ":"),
+        )
+
+    def after(self, columns: Columns) -> Note:
+        """Return the note of the copy once it has these columns."""
+        return Note(columns.key, {**self.declared, **columns.declared}, self.loaded)
+
+
+def note_of(text: str | None) -> Note:
+    """Return the note of its text. Raises CopyRefused for anything else."""
+    try:
+        held = json.loads(text or "")
+        declared = {
+            name: ColumnType(Kind(kind), bits, sql)
+            for name, (kind, bits, sql) in held["types"].items()
+        }
+        return Note(tuple(held["key"]), declared, decode(held["loaded"]))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CopyRefused(
+            "the copy does not say of which columns it was made: write it to another place, or "
+            f"remove it ({error})"
+        ) from None
+
+
+# --- changes of types -----------------------------------------------------------------------------
+
+_DIGITS: Final = {16: 5, 32: 10, 64: 19}
+_SIZED: Final = frozenset({Kind.TIMESTAMP, Kind.TIMESTAMPTZ, Kind.TIME, Kind.BINARY})
+
+
+def takes_over(old: ColumnType, new: ColumnType) -> bool:
+    """Return True if each value of a column is the same under its new type, and so is each text
+    that was logged under the old one (spec/spark-changes.md 6).
+    """
+    if (old.kind, old.bits, old.sql) == (new.kind, new.bits, new.sql):
+        return True
+    match old.kind, new.kind:
+        case Kind.INTEGER, Kind.INTEGER if new.bits:
+            return 0 < old.bits <= new.bits
+        case Kind.INTEGER, Kind.INTEGER:
+            return (_DIGITS.get(old.bits) or (*old.sizes, 39)[0]) <= (*new.sizes, 38)[0]
+        case Kind.INTEGER, Kind.EXACT:
+            return isinstance(spark_type(new), t.DecimalType)
+        case Kind.INTEGER, Kind.APPROXIMATE:
+            return old.bits == 16 or (old.bits == 32 and new.bits == 64)
+        case Kind.EXACT, Kind.EXACT:
+            return bool(
+                isinstance(spark_type(old), t.DecimalType)
+                and isinstance(spark_type(new), t.DecimalType)
+                and (*old.sizes, 0)[1] <= (*new.sizes, 0)[1]
+            )
+        case Kind.DATE, Kind.TIMESTAMP:
+            return True
+        case Kind.CHARACTER, Kind.CHARACTER:
+            return not new.sizes or (bool(old.sizes) and old.sizes <= new.sizes)
+        case kind, other if kind == other and kind in _SIZED:
+            return bool(old.sizes) and bool(new.sizes) and old.sizes <= new.sizes
+        case _:
+            return False
+
+
+def refused_changes(note: Note, columns: Columns) -> list[str]:
+    """Return what has changed since the copy was written and cannot be taken over, in words; empty
+    if there is nothing.
+    """
+    found = []
+    if note.key != columns.key:
+        found.append(f"the key was {', '.join(note.key)} and is {', '.join(columns.key)}")
+    for name, new in columns.declared.items():
+        old = note.declared.get(name)
+        if old is not None and not takes_over(old, new):
+            found.append(f"column {name} was {_shown(old)} and is {_shown(new)}")
+    return found
+
+
+def _shown(column: ColumnType) -> str:
+    return column.sql or str(column.kind)
+
+
+def in_schema(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Yield rows in the columns of a schema, each value the same.
+
+    Raises CopyRefused for a value that its new type does not hold.
+    """
+    for batch in batches:
+        arrays = []
+        for field in schema:
+            try:
+                arrays.append(_cast(batch.column(field.name), field.type))
+            except pa.ArrowException as error:
+                raise CopyRefused(
+                    f"column {field.name} of the copy has a value that {field.type} does not hold "
+                    f"({error}): {CURE}"
+                ) from None
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_integer(values.type) and pa.types.is_decimal(kind):
+        values = pc.cast(values, pa.decimal128(19, 0))  # else Arrow asks for room for any integer
+    return pc.cast(values, kind, safe=True)
+
+
+CURE: Final = (
+    'give live_copy on_type_change="reload", which loads the class anew into the same table by one '
+    "commit, or a new checkpoint"
+)
+"""What to do where a copy cannot take over a change."""
