@@ -15,7 +15,7 @@ from eventlog.config.load import Config, connection_url
 from eventlog.config.publishing import value_options
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, ObjectClass
-from eventlog.core.record_set import RecordSet
+from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import EventType, Operation, Row
 from eventlog.publisher.context import Context, Counters

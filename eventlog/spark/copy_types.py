@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from eventlog.core.catalog import ObjectClass, row_of
-from eventlog.core.record_set import RecordSet, decode
+from eventlog.core.ranges import RecordSet, decode
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind, ValueOptions
 from eventlog.errors import ConfigError

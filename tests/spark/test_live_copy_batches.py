@@ -15,12 +15,12 @@ import pytest
 pytest.importorskip("deltalake", reason="the extra delta is not installed")
 
 from deltalake import DeltaTable, write_deltalake
-from eventlog.core.record_set import RecordSet
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from eventlog.config.load import load
+from eventlog.core.ranges import RecordSet
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind
 from eventlog.spark import copy_query
