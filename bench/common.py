@@ -181,7 +181,9 @@ def kafka_brokers() -> Iterator[str]:
 def start_publisher(bench: Server, file: Path) -> subprocess.Popen[bytes]:
     """``eventlog publish --once`` as a process of its own."""
     command = [
-        str(Path(sys.executable).with_name("eventlog")),
+        sys.executable,
+        "-m",
+        "eventlog",
         "--quiet",
         "--config",
         str(file),
@@ -292,6 +294,9 @@ def python(options: str | None = None) -> str:
         else "without"
     )
     version = ".".join(map(str, sys.version_info[:3]))
+    if "--prefix=/usr" in words and optimized == "without":
+        # Debian optimizes by make, not by configure.
+        return f"Python {version} of the distribution, whose configure does not say how it is built"
     return f"Python {version}, built {optimized} --enable-optimizations and {linked} LTO"
 
 

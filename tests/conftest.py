@@ -20,7 +20,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -31,7 +30,7 @@ import hypothesis
 import mariadb_server
 import pytest
 import sqlalchemy as sa
-from shared import Run
+from shared import Run, temporary_servers
 
 from eventlog import cli
 from eventlog.sql import embedded
@@ -81,24 +80,23 @@ def _container() -> Iterator[str]:
         container.stop()
 
 
-def _memory() -> str | None:
+def _memory() -> Path | None:
     """Where files are memory, if there is room: a database is some 300 files, and each test may
     make one.
     """
     place = Path("/dev/shm")
-    return str(place) if place.is_dir() and shutil.disk_usage(place).free > 4 << 30 else None
+    return place if place.is_dir() and shutil.disk_usage(place).free > 4 << 30 else None
 
 
 @contextmanager
 def _embedded() -> Iterator[str]:
     # Not pytest's own temporary directory: its path is too long for a socket, and closed to the
     # server's user.
-    directory = Path(tempfile.mkdtemp(prefix="el-", dir=_memory() or "/tmp"))
-    try:
-        with embedded.running(directory / "pg") as url:
-            yield url
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
+    with (
+        temporary_servers("el-", _memory()) as directory,
+        embedded.running(directory / "pg") as url,
+    ):
+        yield url
 
 
 def _server() -> Iterator[str]:

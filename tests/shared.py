@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +25,33 @@ from eventlog.xds.format import parse_document
 
 Run = Callable[..., tuple[int, str, str]]
 """Runs a command line: exit code, standard output, standard error."""
+
+
+_WATCH = """
+read word
+[ "$word" = done ] && exit
+for file in "$1"/postmaster.pid "$1"/*/postmaster.pid; do
+    [ -f "$file" ] && kill -QUIT "$(head -n 1 "$file")"
+done
+sleep 1
+rm -rf "$1"
+"""
+"""Waits for a word, or for the end of who would say it."""
+
+
+@contextmanager
+def temporary_servers(prefix: str, memory: Path | None) -> Iterator[Path]:
+    """A directory for PostgreSQL servers, in ``memory`` if given. It is removed at the end. If this
+    process is killed, the servers in it are ended, and it is removed all the same.
+    """
+    directory = Path(tempfile.mkdtemp(prefix=prefix, dir=memory or "/tmp"))
+    command = ["sh", "-c", _WATCH, "watch", str(directory)]
+    watcher = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+    try:
+        yield directory
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+        watcher.communicate(b"done\n")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -288,7 +288,7 @@ def test_no_database_is_needed_to_print_sql(
     assert "eventlog" in log.lower()
     assert "tgr_t_i_1" in triggers.lower()
     if name == "sqlite":
-        with sqlite3.connect(tmp_path / "app.db") as conn:
+        with closing(sqlite3.connect(tmp_path / "app.db")) as conn, conn:
             conn.executescript("CREATE TABLE t (id INTEGER PRIMARY KEY, v VARCHAR(40))")
             conn.executescript(log)
             conn.executescript(triggers)

@@ -10,17 +10,15 @@ from __future__ import annotations
 import getpass
 import os
 import pwd
-import shutil
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
 import sqlalchemy as sa
-from shared import wait_until
+from shared import temporary_servers, wait_until
 
 _NEEDED = ("initdb", "pg_ctl", "pg_basebackup", "postgres")
 USER = "nobody" if os.geteuid() == 0 else getpass.getuser()  # the server refuses to run as root
@@ -41,12 +39,9 @@ def programs() -> Path | None:
 def home() -> Iterator[Path]:
     """A directory that belongs to the servers' user, gone at the end."""
     memory = Path("/dev/shm")
-    directory = Path(tempfile.mkdtemp(prefix="elf-", dir=memory if memory.is_dir() else None))
-    os.chown(directory, pwd.getpwnam(USER).pw_uid, -1)
-    try:
+    with temporary_servers("elf-", memory if memory.is_dir() else None) as directory:
+        os.chown(directory, pwd.getpwnam(USER).pw_uid, -1)
         yield directory
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 class Server:

@@ -29,7 +29,9 @@ pytestmark = [
 
 PYTHON = "docker.io/library/python:3.14-slim"
 AWAY = "postgresql+psycopg://publisher@127.0.0.1:1/hr"
-FILE = b'{"schema": "hr", "table": "usr", "op": "INSERT", "key": {"idu": 1}, "after": {"idu": 1}}\n'
+FILE = (
+    b'{"schema": "hr", "table": "usr", "op": "INSERT", "key": [["idu", 1]], "after": {"idu": 1}}\n'
+)
 
 _ENTER = """
 root=$1 sockets=$2; shift 2

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import datetime, time
 from pathlib import Path
 from typing import Any
@@ -351,7 +352,7 @@ def test_half_a_surrogate_pair_is_passed_over_since_no_reader_of_a_log_takes_it(
     place = str(tmp_path / target)
     if target == "sqlite":
         place = f"sqlite:///{tmp_path / 'log.db'}"
-        with sqlite3.connect(tmp_path / "log.db") as made:
+        with closing(sqlite3.connect(tmp_path / "log.db")) as made, made:
             made.executescript(LIVE)
     report = Report()
     format_named("eventlog").write([bad, good], place, {"catalog": CATALOG}, report)
@@ -369,7 +370,7 @@ def test_characters_that_only_xml_lacks_go_into_a_log_and_come_back(
     place = str(tmp_path / target)
     if target == "sqlite":
         place = f"sqlite:///{tmp_path / 'log.db'}"
-        with sqlite3.connect(tmp_path / "log.db") as made:
+        with closing(sqlite3.connect(tmp_path / "log.db")) as made, made:
             made.executescript(LIVE)
     report = Report(strict=True)
     format_named("eventlog").write([change], place, {"catalog": CATALOG}, report)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import re
 import sqlite3
+from collections.abc import Iterator
 
 import pytest
 from oracle_catalogue import ELSEWHERE, downgrade_script, migration_script, script_statements
@@ -29,13 +30,15 @@ def version_statements(statements: tuple[str, ...]) -> list[str]:
     return found
 
 
-def versions() -> sqlite3.Connection:
+@pytest.fixture
+def versions() -> Iterator[sqlite3.Connection]:
     database = sqlite3.connect(":memory:")
     database.execute("ATTACH ':memory:' AS LOGS")
     database.execute("CREATE TABLE DUAL (x)")
     database.execute("INSERT INTO DUAL VALUES (1)")
     database.execute('CREATE TABLE "LOGS"."EVENTLOG_VERSION" (version_num TEXT PRIMARY KEY)')
-    return database
+    yield database
+    database.close()
 
 
 def recorded(database: sqlite3.Connection) -> list[str]:
@@ -46,21 +49,21 @@ def recorded(database: sqlite3.Connection) -> list[str]:
 
 
 @pytest.mark.parametrize("stopped_after", range(len(version_statements(UPGRADE)) + 1))
-def test_an_upgrade_that_stopped_anywhere_is_ended_by_the_next_run(stopped_after: int) -> None:
-    database = versions()
+def test_an_upgrade_that_stopped_anywhere_is_ended_by_the_next_run(
+    versions: sqlite3.Connection, stopped_after: int
+) -> None:
     for statement in [
         *version_statements(UPGRADE)[:stopped_after],
         *version_statements(UPGRADE) * 2,
     ]:
-        database.execute(statement)
-    assert recorded(database) == ["companions_2", "log_1"]
+        versions.execute(statement)
+    assert recorded(versions) == ["companions_2", "log_1"]
 
 
-def test_a_downgrade_can_be_run_again() -> None:
-    database = versions()
+def test_a_downgrade_can_be_run_again(versions: sqlite3.Connection) -> None:
     for statement in [*version_statements(UPGRADE), *version_statements(DOWNGRADE) * 2]:
-        database.execute(statement)
-    assert recorded(database) == []
+        versions.execute(statement)
+    assert recorded(versions) == []
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -61,7 +62,7 @@ def test_the_declared_type_decides(declared: str, kind: Kind) -> None:
 def test_a_log_of_somebody_else_that_cannot_be_read_is_told_before_anything_is_made(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with sqlite3.connect(tmp_path / "app.db") as database:
+    with closing(sqlite3.connect(tmp_path / "app.db")) as database, database:
         database.execute(
             "CREATE TABLE eventlog (record_id NUMERIC, status TEXT, event_type INTEGER, event_time "
             "TEXT, perpetrator TEXT, table_name TEXT, table_key TEXT, column_name TEXT, old_value "
@@ -70,7 +71,7 @@ def test_a_log_of_somebody_else_that_cannot_be_read_is_told_before_anything_is_m
     url = f"sqlite:///{tmp_path}/app.db"
     assert run(["--database-url", url, "db", "upgrade", "--companions-only"]) != 0
     assert 'column "record_id" cannot be record_id' in capsys.readouterr().err
-    with sqlite3.connect(tmp_path / "app.db") as database:
+    with closing(sqlite3.connect(tmp_path / "app.db")) as database, database:
         assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("eventlog",)]
 
 
@@ -574,7 +575,7 @@ REBUILD = (
 
 
 def rebuild(file: Platform, *settings: str) -> None:
-    with sqlite3.connect(file.place / "app.db", isolation_level=None) as conn:
+    with closing(sqlite3.connect(file.place / "app.db", isolation_level=None)) as conn, conn:
         for statement in (*settings, "BEGIN", *REBUILD, "COMMIT"):
             conn.execute(statement)
     conn.close()
