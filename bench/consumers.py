@@ -39,7 +39,7 @@ from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import State, recover, run_cycle
 from eventlog.publisher.open_context import open_context
-from eventlog.sql.consumers import write_done
+from eventlog.sql.consumers import read_consumer, write_done
 
 _RANGES = (0, 1_000, 100_000)
 _SESSIONS = 8
@@ -156,9 +156,9 @@ def _polls(bench: common.Server, directory: Path, _: argparse.Namespace) -> None
                 done = RecordSet(
                     10, [(number * 10, number * 10 + 5) for number in range(2, ranges + 2)]
                 )
-                write_done(
-                    context.connection, context.dialect, context.log, "polls", done, moved=True
-                )
+                line = read_consumer(context.connection, context.log, "polls")
+                assert line is not None
+                write_done(context.connection, context.dialect, context.log, line, done)
                 context.connection.commit()
                 state = recover(context)
                 print(f"{ranges:,} ranges: {_cycles(context, state, 1)} the first poll", flush=True)

@@ -19,6 +19,7 @@ from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import DatabaseError, number_of
 from eventlog.publisher.flight import LINE_FORMAT, Flight, consumer_of, decode
 from eventlog.publisher.ledger import Writers
+from eventlog.sql.consumers import is_of_set
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.rows import read_inflight
 
@@ -82,7 +83,11 @@ def read_recorded(
     ``consumer`` selects its own flights, which have no hold; empty = the publisher's. Raises
     DatabaseError for a line that this version does not know.
     """
-    lines = [line for line in read_inflight(conn, log) if consumer_of(*line) == consumer]
+    lines = [
+        line
+        for line in read_inflight(conn, log)
+        if consumer_of(*line) == consumer and not is_of_set(line[1])
+    ]
     holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
     converted = {flight for hold in holds.values() for flight in hold.flights}
     flights = [

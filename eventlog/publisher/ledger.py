@@ -26,7 +26,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable, check_rights
-from eventlog.sql.rows import count_queue, pop_told, tail
+from eventlog.sql.rows import count_queue, pop_told, strike_inflight, tail
 from eventlog.sql.windows import Queue, Window
 
 Writers = frozenset[str] | None
@@ -158,11 +158,13 @@ class Ledger(Protocol):
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
+        ended: int | None = None,
     ) -> int:
         """Record that rows are done, by their letters, and return how many of them are gone from
         the log, as far as the ledger looks.
 
         With ``deletes`` rows S and W are deleted, except the ``retained`` ones, which become S.
+        ``ended`` is the number of a flight that is done: its line goes.
         """
         ...
 
@@ -327,6 +329,7 @@ class StatusLedger:
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
+        ended: int | None = None,
     ) -> int:
         """Write one statement for each letter, and one more where fewer rows than that changed."""
         # A consumer that has not read the row would lose it (spec/event-log.md 13.4).
@@ -345,6 +348,8 @@ class StatusLedger:
         if removed:
             note_removed(conn, log, removed)
             self.highest = 0
+        if ended is not None:
+            strike_inflight(conn, log, ended)
         if self.followed is not None:
             self.followed.add(to_ranges(sorted(chain(retained, *letters.values()))))
         return missing
@@ -399,11 +404,11 @@ _MOST_COUNTED: Final = 10_000
 
 @dataclass(slots=True)
 class SetLedger:
-    """A set of record_ids, in memory and in the line of the consumer.
+    """A set of record_ids, in memory and in the lines of the consumer.
 
-    ``begins`` is where a new consumer begins. ``recent`` has the rows that joined since the line
-    last got the whole set, None = this session has not written it yet. ``is_changed`` is True after
-    any other change of the set.
+    ``begins`` is where a new consumer begins. ``lines`` are the numbers of the lines that the set
+    stands in. ``recent`` has the rows that joined since the whole set was written, None = this
+    session has not written it yet. ``is_changed`` is True after any other change of the set.
     """
 
     consumer: str
@@ -411,6 +416,7 @@ class SetLedger:
     followed: FollowedSet = field(default_factory=FollowedSet)
     recent: RecordSet | None = None
     is_changed: bool = False
+    lines: tuple[int, ...] = ()
 
     statuses = frozenset(status.value for status in Status)
 
@@ -444,6 +450,7 @@ class SetLedger:
             consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done
         )
         self.recent, self.is_changed = None, False
+        self.lines = () if line is None else line.lines
 
     def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
         return consumers.loading(conn, log, self.consumer)
@@ -506,28 +513,33 @@ class SetLedger:
         retained: Sequence[int] = (),
         *,
         deletes: bool = False,
+        ended: int | None = None,
     ) -> int:
-        """Write one statement if there is a change. The log is not looked at.
+        """Write the set if there is a change, in the line of the flight that has ``ended``, or in
+        a new one. The log is not looked at.
 
         After a failure the caller calls ``recover``.
         """
         ranges = to_ranges(sorted(chain(retained, *letters.values())))
         if not ranges and not self.is_changed:
+            if ended is not None:
+                strike_inflight(conn, log, ended)
             return 0
         self.followed.add(ranges)
         done, recent = self.followed.done, self.recent
         if recent is not None:
             recent.add(ranges)
+        line = consumers.LinesOfSet(self.consumer, self.lines)
         if (
             recent is None
             or self.is_changed
             or len(done.ranges) <= _SMALL
             or len(recent.ranges) > _SMALL
         ):
-            consumers.write_done(conn, dialect, log, self.consumer, done, moved=bool(ranges))
+            self.lines = consumers.write_done(conn, dialect, log, line, done, ended)
             self.recent, self.is_changed = RecordSet(), False
         else:
-            consumers.write_recent(conn, dialect, log, self.consumer, recent)
+            self.lines = consumers.write_recent(conn, dialect, log, line, recent, ended)
         return 0
 
 

@@ -26,7 +26,7 @@ from eventlog.publisher.flight import NO_ORIGINS, Flight, encode, rest_of
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
-from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
+from eventlog.sql.rows import add_errors, update_inflight
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
 _fates_of: Final = itemgetter(Outgoing._fields.index("fates"))
@@ -106,13 +106,19 @@ class Marks:
             self.add(Status.SUCCESS, (*fates.dropped, *fates.gone, *fates.empty))
             self.add_bad(fates.bad)
 
-    def write(self, context: Context) -> None:
+    def write(self, context: Context, ended: int | None = None) -> None:
         """Write the marks through the ledger in the present transaction, and the error lines with
-        one statement.
+        one statement. ``ended`` is the number of a flight that is done.
         """
         connection, log, deletes = context.connection, context.log, context.options.delete_from_log
         missing = context.ledger.write(
-            connection, context.dialect, log, self.letters, self.retained, deletes=deletes
+            connection,
+            context.dialect,
+            log,
+            self.letters,
+            self.retained,
+            deletes=deletes,
+            ended=ended,
         )
         if missing:
             record_ids = [*chain(self.retained, *self.letters.values())]
@@ -273,10 +279,10 @@ class InflightLine:
         connection = self._context.connection
         log = self._context.log
         consumer = self._context.ledger.consumer
-        marks.write(self._context)
-        if not rest.envelopes:
-            strike_inflight(connection, log, self.flight)
-        elif marks.letters or encode(rest) != encode(self.recorded):
+        # Once: the line of a flight that has ended may be a set's.
+        is_over = not rest.envelopes and bool(self.recorded.envelopes)
+        marks.write(self._context, self.flight if is_over else None)
+        if rest.envelopes and (marks.letters or encode(rest) != encode(self.recorded)):
             update_inflight(connection, log, self.flight, encode(rest, consumer))
         connection.commit()
         self.recorded = rest

@@ -284,7 +284,7 @@ class ChangeLog:
     (spec/event-log.md 13.1). The looks are dropped with the connection. ``unused`` are numbers
     below such a record_id that no row has, nor had. ``line`` has the rows that a consumer's line
     records as done, and ``begun`` says when the line was written; None and empty without a
-    consumer.
+    consumer. ``lines`` are the numbers of the lines that the consumer's set stands in.
     """
 
     file: str | None
@@ -295,6 +295,7 @@ class ChangeLog:
     unused: RecordSet = field(default_factory=RecordSet)
     line: RecordSet | None = None
     begun: str = ""
+    lines: tuple[int, ...] = ()
     epoch: str = ""
     _open: tuple[Engine, Connection, Dialect, LogTable] | None = None
     _config: Config | None = None
@@ -383,6 +384,7 @@ class ChangeLog:
         line = consumers.read_consumer(conn, log, consumer)
         assert line is not None  # the consumer was registered under the lock
         self.line, self.begun = line.done, line.begun.isoformat()
+        self.lines = line.lines
 
     def close(self) -> None:
         """Close the connection, and so release the consumer."""
@@ -646,7 +648,8 @@ class ChangeLog:
             # Rows put back by hand are not read again: a checkpoint only grows.
             consumers.pop_requeued(conn, log, self.consumer)
             if done.encode() != self.line.encode():
-                consumers.write_done(conn, dialect, log, self.consumer, done, moved=True)
+                written = consumers.LinesOfSet(self.consumer, self.lines)
+                self.lines = consumers.write_done(conn, dialect, log, written, done)
             self.line = done
 
 

@@ -1,5 +1,8 @@
-"""The consumers of a log: their lines in ``<log>_consumer``, and the beginning of a new one
-(spec/event-log.md 13).
+"""The consumers of a log: their lines in ``<log>_consumer``, their sets in ``<log>_inflight``, and
+the beginning of a new one (spec/event-log.md 13).
+
+A set that has grown stands in a line of a new number, and the line before is deleted: beside an old
+snapshot the dead versions of a line that is changed in place would be walked at every look.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -10,6 +13,7 @@ import json
 from collections.abc import Container, Sequence
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -33,9 +37,13 @@ from eventlog.sql.rows import (
     column_of,
     is_in,
     judge_all,
+    read_inflight_like,
     read_objects,
     readable_id,
+    renew_inflight,
     runs_of_ranges,
+    strike_inflight,
+    write_inflight,
 )
 from eventlog.sql.windows import Window
 
@@ -46,6 +54,10 @@ FIRST: Final = "first"
 SNAPSHOT: Final = "snapshot"
 _KNOWN: Final = "eventlog_consumers"
 """The key in ``Connection.info`` of the logs whose table of consumers was found."""
+_SET: Final = '{"line_format":1,"kind":"consumer","set":'
+"""The beginning of an in-flight line that has a set. For an earlier state of this version it is a
+flight of the consumer without events.
+"""
 
 
 class Again(NamedTuple):
@@ -77,7 +89,8 @@ class ConsumerLine(NamedTuple):
     ``begins`` is where it began, ``moved`` when its set or its snapshot last changed.
     ``requeued`` is the request to send rows and objects again; these rows are still in the set.
     ``loaded`` is the progress of its snapshot (spec/event-log.md 13.3), None = it has no snapshot
-    any more.
+    any more. ``lines`` are the numbers of the lines that its set stands in, the line of the whole
+    set first.
     """
 
     name: str
@@ -87,6 +100,24 @@ class ConsumerLine(NamedTuple):
     moved: datetime | None
     requeued: Again
     loaded: dict[str, Any] | None
+    lines: tuple[int, ...] = ()
+
+
+class SetLine(NamedTuple):
+    """A line of ``<log>_inflight`` that has the set of a consumer, or what has joined it since."""
+
+    number: int
+    consumer: str
+    is_whole: bool
+    rows: str
+    started: datetime
+
+
+class LinesOfSet(NamedTuple):
+    """The name of a consumer, and the numbers of the lines that its set stands in."""
+
+    name: str
+    lines: tuple[int, ...] = ()
 
 
 @lru_cache(maxsize=32)
@@ -171,7 +202,10 @@ def read_consumers(conn: Connection, log: LogTable) -> list[ConsumerLine]:
     if not has_table(conn, log):
         return []
     table = _consumers(log)
-    return [_line(tuple(row)) for row in conn.execute(sa.select(*table.c).order_by(table.c.name))]
+    rows = conn.execute(sa.select(*table.c).order_by(table.c.name)).all()
+    # The order counts: rows that are taken out of a set meanwhile are still asked for in the line.
+    sets = read_lines_of_sets(conn, log) if rows else []
+    return [_with_set(_line(tuple(row)), sets) for row in rows]
 
 
 def read_consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine | None:
@@ -179,6 +213,12 @@ def read_consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine | 
 
     Raises DatabaseError for an unreadable line.
     """
+    line = _read_line(conn, log, name)
+    return None if line is None else _with_set(line, read_lines_of_sets(conn, log))
+
+
+def _read_line(conn: Connection, log: LogTable, name: str) -> ConsumerLine | None:
+    """Return what stands in ``<log>_consumer``."""
     table = _consumers(log)
     row = conn.execute(sa.select(*table.c).where(table.c.name == name)).first()
     return None if row is None else _line(tuple(row))
@@ -188,14 +228,59 @@ def _line(row: Sequence[Any]) -> ConsumerLine:
     name, begun, begins, done, recent, moved, requeued, loaded = row
     try:
         record_set = decode(done)
-        if recent is not None:
+        if recent is not None:  # of a version before the sets stood in lines of their own
             record_set.add(decode(recent).spans)
         again, place = Again.decode(requeued), None if loaded is None else json.loads(loaded)
         return ConsumerLine(str(name), begun, str(begins), record_set, moved, again, place)
     except (KeyError, TypeError, ValueError) as error:
-        raise DatabaseError(
-            f"the line of consumer {name!r} cannot be read ({error}); was it changed by hand?"
-        ) from None
+        raise _unreadable(name, error) from None
+
+
+def _with_set(line: ConsumerLine, sets: Sequence[SetLine]) -> ConsumerLine:
+    """Return a line with the set that stands in lines of its own, if there is one."""
+    own = [one for one in sets if one.consumer == line.name]
+    whole = max((one for one in own if one.is_whole), default=None, key=attrgetter("number"))
+    if whole is None:
+        return line
+    try:
+        done = decode(whole.rows)
+        for one in own:
+            done.add(decode(one.rows).spans)
+    except (TypeError, ValueError) as error:
+        raise _unreadable(line.name, error) from None
+    moved = max(one.started for one in own)
+    others = (one.number for one in own if one is not whole)
+    return line._replace(
+        done=done,
+        moved=moved if line.moved is None else max(moved, line.moved),
+        lines=(whole.number, *others),
+    )
+
+
+def _unreadable(name: str, error: Exception) -> DatabaseError:
+    return DatabaseError(
+        f"the line of consumer {name!r} cannot be read ({error}); was it changed by hand?"
+    )
+
+
+def is_of_set(composition: str) -> bool:
+    """Return True if an in-flight line has a consumer's set, and no flight."""
+    return composition.startswith(_SET)
+
+
+def read_lines_of_sets(conn: Connection, log: LogTable) -> list[SetLine]:
+    """Return the in-flight lines that have sets of consumers, oldest first."""
+    lines = []
+    for number, started, composition in read_inflight_like(conn, log, _SET):
+        try:
+            told = json.loads(composition)
+            own = str(told["consumer"]), told["set"] == "whole", str(told["rows"])
+        except (TypeError, ValueError, KeyError) as error:
+            raise DatabaseError(
+                f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
+            ) from None
+        lines.append(SetLine(number, *own, started))
+    return lines
 
 
 def done_by_consumers(conn: Connection, dialect: Dialect, log: LogTable) -> dict[str, RecordSet]:
@@ -225,6 +310,9 @@ def register(conn: Connection, dialect: Dialect, log: LogTable, name: str, begin
     removed.
     """
     dialect.lock_registering(conn, log)
+    for former in read_lines_of_sets(conn, log):  # its line was deleted by hand
+        if former.consumer == name:
+            strike_inflight(conn, log, former.number)
     table = _consumers(log)
     line = {"name": name, "begins": begins, "done": first_set(conn, dialect, log, begins).encode()}
     if begins == SNAPSHOT:
@@ -291,33 +379,57 @@ def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
 
 
 def write_done(
-    conn: Connection, dialect: Dialect, log: LogTable, name: str, done: RecordSet, *, moved: bool
-) -> None:
-    """Replace the set in the line of a consumer. ``moved`` says that rows have joined it."""
-    _write(conn, dialect, log, name, {"done": done.encode(), "recent": None}, moved=moved)
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    line: ConsumerLine | LinesOfSet,
+    done: RecordSet,
+    ended: int | None = None,
+) -> tuple[int, ...]:
+    """Write the whole set of a consumer in place of its lines, and return the new line's number.
+
+    ``ended`` is the number of a flight of the consumer whose line becomes that of the set.
+    """
+    number = _write_set(conn, dialect, log, line.name, "whole", done, ended)
+    for former in line.lines:
+        if former != number:
+            strike_inflight(conn, log, former)
+    return (number,)
 
 
 def write_recent(
-    conn: Connection, dialect: Dialect, log: LogTable, name: str, recent: RecordSet
-) -> None:
-    """Write the rows that have joined the set since it was last written as a whole."""
-    _write(conn, dialect, log, name, {"recent": recent.encode()}, moved=True)
+    conn: Connection,
+    dialect: Dialect,
+    log: LogTable,
+    line: ConsumerLine | LinesOfSet,
+    recent: RecordSet,
+    ended: int | None = None,
+) -> tuple[int, ...]:
+    """Write the rows that have joined the set since it was last written as a whole, and return the
+    numbers of its lines. ``ended`` as in ``write_done``.
+    """
+    whole, *former = line.lines
+    number = _write_set(conn, dialect, log, line.name, "recent", recent, ended)
+    for one in former:
+        strike_inflight(conn, log, one)
+    return whole, number
 
 
-def _write(
+def _write_set(
     conn: Connection,
     dialect: Dialect,
     log: LogTable,
     name: str,
-    values: dict[str, Any],
-    *,
-    moved: bool,
-) -> None:
-    table = _consumers(log)
-    if moved:
-        values["moved"] = sa.literal_column(dialect.utc_now)
-    if not conn.execute(sa.update(table).where(table.c.name == name).values(values)).rowcount:
-        raise _gone(log, name)
+    what: str,
+    rows: RecordSet,
+    ended: int | None,
+) -> int:
+    told = {"consumer": name, "envelopes": [], "rows": rows.encode()}
+    composition = f'{_SET}"{what}",{json.dumps(told, separators=(",", ":"))[1:]}'
+    number = dialect.next_flight(conn, log) if ended is None else ended
+    if ended is None or not renew_inflight(conn, dialect, log, ended, composition):
+        write_inflight(conn, log, number, composition)
+    return number
 
 
 def pop_requeued(conn: Connection, log: LogTable, name: str) -> Again:
@@ -358,14 +470,19 @@ def loading(conn: Connection, log: LogTable, name: str) -> tuple[datetime, dict[
     """Return when a consumer was registered, and the progress of its snapshot; None if it has no
     snapshot any more.
     """
-    line = read_consumer(conn, log, name)
+    line = _read_line(conn, log, name)
     return None if line is None or line.loaded is None else (line.begun, line.loaded)
 
 
 def write_loaded(conn: Connection, log: LogTable, name: str, loaded: dict[str, Any] | None) -> None:
     """Write the progress of a consumer's snapshot; None = it is complete."""
-    values = {"loaded": None if loaded is None else json.dumps(loaded)}
-    _write(conn, load_dialect(conn.dialect.name), log, name, values, moved=True)
+    table = _consumers(log)
+    values: dict[str, Any] = {
+        "loaded": None if loaded is None else json.dumps(loaded),
+        "moved": sa.literal_column(load_dialect(conn.dialect.name).utc_now),
+    }
+    if not conn.execute(sa.update(table).where(table.c.name == name).values(values)).rowcount:
+        raise _gone(log, name)
 
 
 def _gone(log: LogTable, name: str) -> DatabaseError:

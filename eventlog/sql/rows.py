@@ -579,8 +579,13 @@ def _errors(log: LogTable) -> sa.TableClause:
 
 @lru_cache(maxsize=32)
 def _inflight(log: LogTable) -> sa.TableClause:
-    columns = ("flight_no", "composition")
-    return sa.table(quoted(log.inflight_table), *map(sa.column, columns), schema=schema_of(log))
+    return sa.table(
+        quoted(log.inflight_table),
+        sa.column("flight_no"),
+        sa.column("started", sa.TIMESTAMP()),
+        sa.column("composition", sa.Text()),
+        schema=schema_of(log),
+    )
 
 
 def add_errors(
@@ -696,6 +701,18 @@ def update_inflight(conn: Connection, log: LogTable, flight_no: int, composition
     )
 
 
+def renew_inflight(
+    conn: Connection, dialect: Dialect, log: LogTable, flight_no: int, composition: str
+) -> bool:
+    """Replace the line of a flight by another one that begins now, and return whether there was
+    one.
+    """
+    inflight = _inflight(log)
+    values = {"composition": composition, "started": sa.literal_column(dialect.utc_now)}
+    renewed = sa.update(inflight).where(inflight.c.flight_no == flight_no).values(values)
+    return conn.execute(renewed).rowcount > 0
+
+
 def strike_inflight(conn: Connection, log: LogTable, flight_no: int) -> None:
     """Delete the line of a flight that is done."""
     inflight = _inflight(log)
@@ -712,6 +729,22 @@ def read_inflight(conn: Connection, log: LogTable) -> list[tuple[int, str]]:
     )
     return [
         (int(flight_no), str(composition)) for flight_no, composition in conn.execute(statement)
+    ]
+
+
+def read_inflight_like(
+    conn: Connection, log: LogTable, beginning: str
+) -> list[tuple[int, datetime, str]]:
+    """Return the lines whose composition begins so, with the time (UTC) of each, oldest first."""
+    inflight = _inflight(log)
+    statement = (
+        sa.select(inflight.c.flight_no, inflight.c.started, inflight.c.composition)
+        .where(inflight.c.flight_no > 0, inflight.c.composition.like(f"{beginning}%"))
+        .order_by(inflight.c.flight_no)
+    )
+    return [
+        (int(flight_no), started, str(composition))
+        for flight_no, started, composition in conn.execute(statement)
     ]
 
 

@@ -238,7 +238,10 @@ def check(server: Server, reader: Reader) -> set[str]:
 def has_done_all(server: Server, name: str) -> bool:
     if name == "publisher":
         return server.value("SELECT count(*) FROM eventlog WHERE status = 'N'") == 0
-    lines = server.rows(f"SELECT done FROM eventlog_consumer WHERE name = '{name}'")
+    lines = server.rows(
+        "SELECT line->>'rows' FROM (SELECT composition::json AS line FROM eventlog_inflight) AS lines "
+        f"WHERE line->>'set' = 'whole' AND line->>'consumer' = '{name}'"
+    )
     done = [decode(str(text)) for (text,) in lines]
     last = server.value("SELECT max(record_id) FROM eventlog")
     return bool(done) and (done[0].floor, done[0].ranges) >= (last, [])  # type: ignore[operator]

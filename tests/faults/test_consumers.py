@@ -49,7 +49,7 @@ from eventlog.sql import consumers, followed_set, migrations
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, new_log
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -103,9 +103,17 @@ def consume(
 
 
 def the_set(engine: sa.Engine, name: str = "search") -> tuple[int, list[tuple[int, int]]]:
-    ((text,),) = fetch(engine, f"SELECT done FROM eventlog_consumer WHERE name = '{name}'")
-    done = consumers.decode(text)
-    return done.floor, done.ranges
+    with engine.connect() as conn:
+        dialect = load_dialect(engine.dialect.name)
+        line = consumers.read_consumer(conn, new_log(dialect, None, "eventlog"), name)
+    assert line is not None
+    return line.done.floor, line.done.ranges
+
+
+def written_sets(engine: sa.Engine) -> list[dict[str, str]]:
+    """The lines of sets: ``whole``, then what has joined it since."""
+    lines = fetch(engine, "SELECT composition FROM eventlog_inflight ORDER BY flight_no")
+    return [{line["set"]: line["rows"]} for (text,) in lines if "set" in (line := json.loads(text))]
 
 
 def test_consumers_and_the_publisher_each_send_every_row(log: sa.Engine) -> None:
@@ -327,23 +335,53 @@ def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
             late.execute(ROW.format(1, f"late {number}"))
             write(pg_log, 2)
             run_cycle(context, state, sink, lambda: False)
-            ((done, recent),) = fetch(pg_log, "SELECT done, recent FROM eventlog_consumer")
-            lines.append((done, recent))
+            lines.append(written_sets(pg_log))
             with pg_log.connect() as conn:
                 line = consumers.read_consumer(conn, context.log, "search")
             assert line is not None
             assert line.done.spans == [(one, one) for one in range(2, 2 * number + 3, 2)]
     assert lines[2:] == [
-        ("[0,2,0,2,0]", "[0,6,0]"),
-        ("[0,2,0,2,0]", "[0,6,0,2,0]"),
-        ("[0,2,0,2,0,2,0,2,0,2,0]", None),
-        ("[0,2,0,2,0,2,0,2,0,2,0]", "[0,12,0]"),
-        ("[0,2,0,2,0,2,0,2,0,2,0]", "[0,12,0,2,0]"),
+        [{"whole": "[0,2,0,2,0]"}, {"recent": "[0,6,0]"}],
+        [{"whole": "[0,2,0,2,0]"}, {"recent": "[0,6,0,2,0]"}],
+        [{"whole": "[0,2,0,2,0,2,0,2,0,2,0]"}],
+        [{"whole": "[0,2,0,2,0,2,0,2,0,2,0]"}, {"recent": "[0,12,0]"}],
+        [{"whole": "[0,2,0,2,0,2,0,2,0,2,0]"}, {"recent": "[0,12,0,2,0]"}],
     ]
     assert len(sink.event_ids) == 7
     assert consume(consumer(pg_log)) == []
     late.commit()
     assert len(consume(consumer(pg_log))) == 1  # its rows are one event's
+
+
+def test_a_consumer_goes_on_where_an_earlier_version_has_left_its_set(log: sa.Engine) -> None:
+    write(log, 1, 2, 3, 4)
+    assert consume(consumer(log)) == ["1", "2", "3", "4"]
+    execute(
+        log,
+        "DELETE FROM eventlog_inflight",
+        "UPDATE eventlog_consumer SET done = '[1,2,0]', recent = '[0,2,0]'",
+    )
+    assert the_set(log) == (3, [])
+    assert consume(consumer(log)) == ["4"]
+    assert written_sets(log) == [{"whole": "[4]"}]
+    assert fetch(log, "SELECT done, recent FROM eventlog_consumer") == [("[1,2,0]", "[0,2,0]")]
+
+
+def test_the_set_stays_if_each_answer_is_marked_at_once(log: sa.Engine) -> None:
+    write(log, 1, 2)
+    assert consume(consumer(log), mark_interval=0.0, batch_size=1) == ["1", "2"]
+    assert written_sets(log) == [{"whole": "[2]"}]
+    assert consume(consumer(log)) == []
+
+
+def test_a_consumer_whose_line_was_deleted_begins_anew_without_its_former_set(
+    log: sa.Engine,
+) -> None:
+    write(log, 1, 2)
+    assert consume(consumer(log)) == ["1", "2"]
+    execute(log, "DELETE FROM eventlog_consumer")
+    assert consume(consumer(log)) == ["1", "2"]
+    assert written_sets(log) == [{"whole": "[2]"}]
 
 
 def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.Engine) -> None:
@@ -366,7 +404,8 @@ def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.E
     sent: list[Document] = []
     assert consume(consumer(log), lambda document: sent.append(document)) == ["1", "2"]
     assert [[len(event.attributes) for event in document.events] for document in sent] == [[1], [1]]
-    assert fetch(log, "SELECT composition FROM eventlog_inflight") == []
+    assert fetch(log, "SELECT count(*) FROM eventlog_inflight") == [(1,)]
+    assert written_sets(log) == [{"whole": "[2]"}]
 
 
 def test_a_refused_event_is_an_error_of_this_consumer_alone(log: sa.Engine) -> None:
@@ -702,9 +741,8 @@ def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
     write(log, 1, 1, 2, 2)
     with opened(consumer(log)) as context:
         done = RecordSet(0, [(1, 1), (3, 4), *((one, one) for one in range(6, 6006, 2))])
-        consumers.write_done(
-            context.connection, context.dialect, context.log, "search", done, moved=True
-        )
+        line = consumers.LinesOfSet("search")
+        consumers.write_done(context.connection, context.dialect, context.log, line, done)
         context.connection.commit()
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1-4", "--json")
     told = json.loads(said)
@@ -774,7 +812,7 @@ def test_status_and_doctor_name_a_consumer_that_has_not_moved(log: sa.Engine, co
     consume(consumer(log, begin="first", source__classes="usr"))
     write(log, 2)
     assert "consumer search does not run: 1 row behind" in command("status")[1]
-    execute(log, "UPDATE eventlog_consumer SET moved = '2020-01-01 00:00:00'")
+    execute(log, "UPDATE eventlog_inflight SET started = '2020-01-01 00:00:00'")
     assert "consumer search has 1 row or more to do" in command("doctor")[1]
 
 

@@ -238,7 +238,12 @@ def _scan_outlives_its_writers() -> Mapping[tuple[Any, str], Any]:
 
 
 def _recent_rows_are_not_written() -> Mapping[tuple[Any, str], Any]:
-    return {(consumers, "write_recent"): lambda *_: None}
+    def forget(conn: Any, dialect: Any, log: Any, line: Any, rows: Any, ended: Any = None) -> Any:
+        if ended is not None:
+            consumers.strike_inflight(conn, log, ended)
+        return line.lines
+
+    return {(consumers, "write_recent"): forget}
 
 
 def _begins_behind_open_writers() -> Mapping[tuple[Any, str], Any]:
@@ -298,9 +303,9 @@ def _changes_during_a_snapshot_are_passed_over() -> Mapping[tuple[Any, str], Any
             conn, log = context.connection, context.log
             now = consumers.first_set(conn, context.dialect, log, consumers.NOW)
             context.ledger.followed = followed_set.FollowedSet(now)
-            consumers.write_done(
-                conn, context.dialect, log, context.ledger.consumer, now, moved=False
-            )
+            ledger = context.ledger
+            line = consumers.LinesOfSet(ledger.consumer, ledger.lines)
+            ledger.lines = consumers.write_done(conn, context.dialect, log, line, now)
         return without_class(context, loading)
 
     return {(snapshot, "_without_class"): ends}

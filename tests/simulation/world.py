@@ -38,7 +38,7 @@ from eventlog.cli.context import transaction
 from eventlog.cli.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
-from eventlog.core.ranges import decode
+from eventlog.core.ranges import RecordSet, decode
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import EventType
 from eventlog.publisher.daemon import Publisher
@@ -47,6 +47,7 @@ from eventlog.sql.resync import Due
 from eventlog.sql.windows import Selection
 
 _END_SECONDS = 1200.0
+_SETS = "SELECT composition FROM eventlog_inflight WHERE composition LIKE '%\"set\":%'"
 """Simulated seconds within which all is delivered once the last fault is over."""
 _PLAIN = {"allow_loopback": True}
 _PUBLISHERS = ("publisher", "second")
@@ -418,30 +419,24 @@ class World:
         ask = self.application.session.execute
         for what in (
             "eventlog WHERE status = 'N'",
-            "eventlog_inflight WHERE flight_no > 0",
+            "eventlog_inflight WHERE flight_no > 0 AND composition NOT LIKE '%\"set\":%'",
             "eventlog_consumer WHERE loaded IS NOT NULL OR requeued IS NOT NULL",
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
                 return f"{count} of {what}"
-        lines = {
-            name: (done, recent)
-            for name, done, recent in ask("SELECT name, done, recent FROM eventlog_consumer")
+        done = {
+            name: decode(first) for name, first in ask("SELECT name, done FROM eventlog_consumer")
         }
+        sets = [json.loads(line) for (line,) in ask(_SETS)]
+        for line in sorted(sets, key=lambda line: line["set"] != "whole"):
+            if line["set"] == "whole":
+                done[line["consumer"]] = RecordSet()
+            done[line["consumer"]].add(decode(line["rows"]).spans)
         for name in self.receivers.keys() - {"receiver"}:
-            if name not in lines:
+            if name not in done:
                 return f"{name} is not registered yet"
-            done, recent = lines[name]
-            rows = decode(done)
-            rows.add(() if recent is None else decode(recent).spans)
-            left = [one for (one,) in ask("SELECT record_id FROM eventlog") if one not in rows]
-            if left:
-                return f"{len(left)} rows of {name}"
         rows = [row for (row,) in ask("SELECT record_id FROM eventlog").fetchall()]
-        for name, done, recent in ask(
-            "SELECT name, done, recent FROM eventlog_consumer"
-        ).fetchall():
-            known = decode(done)
-            known.add(decode(recent).spans if recent else ())
+        for name, known in done.items():
             if left := [row for row in rows if row not in known]:
                 return f"rows {left[:10]} of consumer {name}"
         return ""

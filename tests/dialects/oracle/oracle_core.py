@@ -95,8 +95,10 @@ def _rows() -> Mapping[str, Run]:
         "next_flight": lambda conn: rows.next_flight(conn, LOG),
         "write_inflight": lambda conn: rows.write_inflight(conn, LOG, 1, "{}"),
         "update_inflight": lambda conn: rows.update_inflight(conn, LOG, 1, "{}"),
+        "renew_inflight": lambda conn: rows.renew_inflight(conn, DIALECT, LOG, 1, "{}"),
         "strike_inflight": lambda conn: rows.strike_inflight(conn, LOG, 1),
         "read_inflight": lambda conn: rows.read_inflight(conn, LOG),
+        "read_inflight_like": lambda conn: rows.read_inflight_like(conn, LOG, "{"),
         "read_errors": lambda conn: rows.read_errors(conn, LOG, 1),
         "newest_errors": lambda conn: rows.newest_errors(conn, LOG, 20),
         "purge_cutoff": lambda conn: rows.purge_cutoff(
@@ -298,7 +300,7 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
     if "EVENTLOG_FLIGHT" in statement:
         return [(next(_FLIGHTS),)]
     if "EVENTLOG_INFLIGHT" in statement:
-        return [(1, "{}")]
+        return [(1, _MOMENT, "{}") if "started" in statement.lower() else (1, "{}")]
     if '"APP"."USR"' in statement:
         return []
     return None
