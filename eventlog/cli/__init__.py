@@ -31,6 +31,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     },
     "Install": {
         "db": ("db", "Create, upgrade or remove the log and its companions."),
+        "grants": ("grants", "Print the rights that a role needs, as SQL."),
         "triggers": ("triggers", "Compare, apply or drop the triggers of the watched tables."),
     },
     "Publish": {
@@ -78,7 +79,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--tables", "--companions-only", "--tablespace", "--index-tablespace", "--name",
         "--drop-log", "--key", "--keys", "--where", "--deleted", "--status", "--ids", "--event-id",
         "--loopback", "--consumer", "--begin", "--older-than", "--limit", "--sample", "--ignore",
-        "--lines",
+        "--lines", "--for",
     ),
     "Formats and files": (
         "--from-driver", "--from", "--to", "--format", "--map", "--last-sequence", "--out",
@@ -128,6 +129,10 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     "db downgrade": {
         "eventlog db downgrade base": "take everything away again; asks first",
         "eventlog db downgrade base --sql": "what that would run",
+    },
+    "grants": {
+        "eventlog grants publisher": "the GRANTs of who publishes",
+        "eventlog grants search --for consumer > grants.sql": "those of a consumer",
     },
     "triggers plan": {
         "eventlog triggers plan": "what apply would do, and what to know before",

@@ -44,6 +44,7 @@ from eventlog.publisher.context import (
 )
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
+from eventlog.publisher.grants import command_of, grants_to_read
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
@@ -57,7 +58,7 @@ from eventlog.sql.connection import (
     dialect_of,
     is_pooled,
 )
-from eventlog.sql.consumers import check_possible
+from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
@@ -135,6 +136,11 @@ class Case:
         return consumer
 
     @property
+    def grants(self) -> str:
+        """The command that prints all grants of the connected user, as a line of a cure."""
+        return command_of(self.user, self.consumer)
+
+    @property
     def schema(self) -> str:
         """The schema of the classes."""
         return "" if self.database is None else self.database.schema or ""
@@ -200,10 +206,14 @@ def _find_log(case: Case) -> bool:
     except EventlogError as error:
         _, name = split_name(config.database.log_table)
         log_name = dialect.quote(dialect.spelled(name))
-        if not any(log == log_name or log.endswith(f".{log_name}") for log in case.orphaned_logs):
+        _rights_on_unseen(case)
+        # Without USAGE nobody knows whether there is a log: the grants alone are the cure.
+        is_hidden = any(right.startswith("USAGE on schema") for right in case.missing_rights)
+        if not is_hidden and not any(
+            log == log_name or log.endswith(f".{log_name}") for log in case.orphaned_logs
+        ):
             mend = ("eventlog db upgrade", "eventlog config")
             case.findings.append(Finding("log_table", "error", str(error), mend))
-        _rights_on_unseen(case)
         return False
     case.user = dialect.current_user(conn)
     case.options = publisher_options(
@@ -235,13 +245,18 @@ def _rights(case: Case) -> Iterator[Finding]:
             if case.missing_rights
             else ()
         )
-        yield from doctor.judge_rights(case.missing_rights, case.user, grants)
+        yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
+        if not case.missing_rights and "roles" in case.dialect.capabilities:
+            table, column = case.log.consumer_table, case.dialect.spelled("name")
+            missing = case.dialect.lacking(case.conn, case.log, table, ("DELETE",), column)
+            grants = case.repairs("reset_grant", user=case.dialect.quote(case.user))
+            yield from doctor.judge_rights_to_reset(missing, case.user, grants)
         return
     deletes = case.config.publisher.delete_from_log
     case.missing_rights = case.dialect.missing_rights(case.conn, case.log, deletes)
     names = {"user": case.dialect.quote(case.user), "delete": ", DELETE" if deletes else ""}
     grants = case.repairs("grants", **names)
-    yield from doctor.judge_rights(case.missing_rights, case.user, grants)
+    yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
 
 
 def _revision(case: Case) -> Iterator[Finding]:
@@ -327,6 +342,8 @@ def _unreadable(case: Case) -> Iterator[Finding]:
         for cls in classes:
             perhaps |= {(one.table, one.column.name) for one in cls.attributes}
             perhaps |= {(cls.table.name, column.name) for column in cls.key}
+        if _has_snapshot_to_send(case):
+            needed |= perhaps  # it reads each object whole
         perhaps -= needed
     for columns, judge in (
         (sorted(needed), doctor.judge_unreadable),
@@ -337,7 +354,18 @@ def _unreadable(case: Case) -> Iterator[Finding]:
             answer = case.ask(
                 "unreadable", doctor.row, schema=case.schema, tables=tables, columns=names
             )
-            yield from judge(answer, case.user, case.schema, case.dialect.quote)
+            user = case.dialect.quote(case.user)
+            unread = [table for table, _ in answer]
+            grants = grants_to_read(case.conn, case.dialect, case.log, case.schema, unread, user)
+            yield from judge(answer, case.user, grants, case.grants)
+
+
+def _has_snapshot_to_send(case: Case) -> bool:
+    """Return True if the configured consumer sends a snapshot, or will when it is registered."""
+    if case.consumer is None:
+        return False
+    line = None if case.missing_rights else read_consumer(case.conn, case.log, case.consumer)
+    return case.config.of_log.begin == SNAPSHOT if line is None else line.loaded is not None
 
 
 def _columns_read_back(case: Case, cls: ObjectClass, whole_rows: bool) -> Iterator[tuple[str, str]]:

@@ -74,6 +74,7 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     ),
     "upsert_captured": "a row that INSERT replaces is logged as gone",
     "wake": "a writer wakes a publisher that sleeps (spec/triggers.md 8)",
+    "grants_together": "a GRANT names several tables",
     "consumers": (
         "consumers read the log beside its publisher: who has written it and is open can be told"
     ),

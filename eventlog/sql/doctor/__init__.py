@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 from sqlalchemy import Connection
 
+from eventlog.errors import first_of
 from eventlog.model import LogRow
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable
 from eventlog.sql.statements import literal, statements
@@ -296,6 +297,8 @@ def _names(dialect: Dialect, log: LogTable) -> dict[str, str]:
         "epoch": dialect.qualified(log.schema, log.epoch_table),
         "consumer": dialect.qualified(log.schema, log.consumer_table),
         "captured": dialect.qualified(log.schema, log.captured_table),
+        "resync": dialect.qualified(log.schema, log.resync_table),
+        "version": dialect.qualified(log.schema, log.version_table),
     }
 
 
@@ -368,40 +371,62 @@ def judge_clock(ahead: float, uncertainty: float, limits: Limits) -> Iterator[Fi
         )
 
 
-def judge_rights(missing: Sequence[str], user: str, grants: Sequence[str]) -> Iterator[Finding]:
-    """Judge the rights that the user lacks to publish."""
+def judge_rights(
+    missing: Sequence[str], user: str, grants: Sequence[str], command: str
+) -> Iterator[Finding]:
+    """Judge the rights that the user lacks to publish. ``command`` prints all of them."""
     if missing:
         text = f"user {user} lacks rights to publish the log: {'; '.join(missing)}"
-        yield error("rights_publish", text, *grants)
+        yield error("rights_publish", text, *grants, command)
+
+
+def judge_rights_to_reset(
+    missing: Sequence[str], user: str, grants: Sequence[str]
+) -> Iterator[Finding]:
+    """Judge the right to take a consumer's line away: running it needs none."""
+    if missing:
+        text = (
+            f"user {user} cannot run `eventlog consumers reset` and `drop`: it lacks "
+            f"{'; '.join(missing)}. The consumer does not need that"
+        )
+        yield info("rights_reset", text, *grants)
 
 
 def judge_unreadable(
-    tables: Answer, user: str, schema: str, quote: Callable[[str], str]
+    tables: Answer, user: str, grants: Sequence[str], command: str
 ) -> Iterator[Finding]:
-    """Judge tables that cannot be read back, with the columns that the user may not read."""
-    for table, columns in tables:
+    """Judge tables that cannot be read back, with the columns that the user may not read.
+    ``grants`` mend it, and ``command`` prints all that the user needs.
+    """
+    if tables := list(tables):
         yield error(
             "rights_read",
-            f"user {user} may not read {table} ({', '.join(columns)}): its events cannot be "
-            "built, since what they hold is read back, and the publisher stops",
-            f"GRANT SELECT ON {quote(schema)}.{quote(table)} TO {quote(user)}",
+            f"user {user} may not read {_with_columns(tables)}: their events cannot be built, "
+            "since what they hold is read back, and the publisher stops",
+            *grants,
+            command,
         )
 
 
 def judge_unreadable_later(
-    tables: Answer, user: str, schema: str, quote: Callable[[str], str]
+    tables: Answer, user: str, grants: Sequence[str], command: str
 ) -> Iterator[Finding]:
     """Judge unreadable tables whose values are logged: rows that triggers cannot log by value will
     be read back.
     """
-    for table, columns in tables:
+    if tables := list(tables):
         yield warning(
             "rights_read_later",
-            f"user {user} may not read {table} ({', '.join(columns)}): its values are logged, but "
-            "not after a change of the table, until `triggers apply`, nor if one is larger than "
+            f"user {user} may not read {_with_columns(tables)}: the values are logged, but not "
+            "after a change of the table, until `triggers apply`, nor if one is larger than "
             "value_limit; such a row is read back, and the publisher then stops",
-            f"GRANT SELECT ON {quote(schema)}.{quote(table)} TO {quote(user)}",
+            *grants,
+            command,
         )
+
+
+def _with_columns(tables: Answer) -> str:
+    return first_of([f"{table} ({', '.join(columns)})" for table, columns in tables], 5)
 
 
 def judge_rights_to_apply(missing: Sequence[str], user: str) -> Iterator[Finding]:

@@ -205,6 +205,9 @@ def _doctor() -> Mapping[str, Run]:
     }
     mends = {
         "grants": {"delete": ", DELETE", "user": '"ANN"'},
+        "read_grants": {"classes": '"HR"', "tables": '"HR"."USR"', "user": '"ANN"'},
+        "stream_grants": {"user": '"ANN"'},
+        "monitor_grants": {"user": '"ANN"'},
         "reading_index": {},
         "row_index": {},
     }

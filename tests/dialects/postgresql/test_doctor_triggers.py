@@ -116,16 +116,18 @@ def test_rights_that_are_missing_come_with_their_grants(
 ) -> None:
     code, found = doctor()
     assert code == 1
-    grants = found["rights_publish"][0]["mend"]
+    # Without USAGE nobody knows whether there is a log.
+    assert "log_table" not in found
+    *grants, command = found["rights_publish"][0]["mend"]
     assert grants[0] == f'GRANT USAGE ON SCHEMA "hr" TO "{nobody}"'
+    assert command == f"all of them: eventlog grants {nobody}"
     execute(examined, ";".join(grants))
     _, found = doctor()
     assert "rights_publish" not in found
-    assert {one["text"].split(" (")[0] for one in found["rights_read"]} == {
-        f"user {nobody} may not read usr",
-        f"user {nobody} may not read usr_phone",
-    }
-    execute(examined, ";".join(one["mend"][0] for one in found["rights_read"]))
+    (finding,) = found["rights_read"]
+    assert "may not read usr (idu), usr_phone (idu, phoneno)" in finding["text"]
+    assert finding["mend"][1] == f'GRANT SELECT ON "hr"."usr", "hr"."usr_phone" TO "{nobody}"'
+    execute(examined, ";".join(finding["mend"][:-1]))
     _, found = doctor()
     assert "rights_read" not in found
     # What a publisher's user need not be able to do is no fault.
@@ -137,8 +139,8 @@ def test_rights_that_are_missing_come_with_their_grants(
 def test_a_publishers_user_sees_missing_and_disabled_triggers(
     examined: sa.Engine, doctor: Doctor, nobody: str
 ) -> None:
-    grants = doctor()[1]["rights_publish"][0]["mend"]
-    execute(examined, ";".join(grants) + f";GRANT SELECT ON ALL TABLES IN SCHEMA hr TO {nobody}")
+    granted(examined, nobody, doctor)
+    execute(examined, f"GRANT SELECT ON ALL TABLES IN SCHEMA hr TO {nobody}")
     execute(examined, "ALTER TABLE hr.usr DISABLE TRIGGER _tgr_usr_d_1")
     for letter in "iudt":
         execute(examined, f"DROP TRIGGER _tgr_usr_phone_{letter}_1 ON hr.usr_phone")
@@ -150,7 +152,7 @@ def test_a_publishers_user_sees_missing_and_disabled_triggers(
 def test_a_right_that_one_check_needs_is_a_finding_and_not_the_end(
     examined: sa.Engine, doctor: Doctor, nobody: str
 ) -> None:
-    execute(examined, ";".join(doctor()[1]["rights_publish"][0]["mend"]))
+    granted(examined, nobody, doctor)
     execute(examined, f"REVOKE SELECT ON hr.eventlog_inflight FROM {nobody}")
     rows(examined, GOOD.replace("'N'", "'x'"))
     _, found = doctor()
@@ -159,7 +161,7 @@ def test_a_right_that_one_check_needs_is_a_finding_and_not_the_end(
 
 def granted(database: sa.Engine, user: str, doctor: Doctor) -> None:
     """Give a user all that publishing needs but reading back."""
-    execute(database, ";".join(doctor()[1]["rights_publish"][0]["mend"]))
+    execute(database, ";".join(doctor()[1]["rights_publish"][0]["mend"][:-1]))
 
 
 def test_a_class_whose_values_are_logged_needs_no_right_to_read(
@@ -185,7 +187,7 @@ def test_a_class_whose_values_are_logged_needs_the_right_once_its_table_was_alte
     Path("eventlog.toml").write_text(f'{CONFIG}style = "field"\n')
     (finding,) = doctor()[1]["rights_read_later"]
     assert (finding["severity"], "usr (fname, idu, lname)" in finding["text"]) == ("warning", True)
-    execute(examined, finding["mend"][0])
+    execute(examined, finding["mend"][1])
     assert "rights_read_later" not in doctor()[1]
 
 
@@ -193,10 +195,8 @@ def test_a_child_table_is_read_with_the_key_of_its_owner(
     examined: sa.Engine, doctor: Doctor, nobody: str
 ) -> None:
     granted(examined, nobody, doctor)
-    told = {
-        one["text"].partition(":")[0].partition(" may ")[2] for one in doctor()[1]["rights_read"]
-    }
-    assert told == {"not read usr (idu)", "not read usr_phone (idu, phoneno)"}
+    (finding,) = doctor()[1]["rights_read"]
+    assert " may not read usr (idu), usr_phone (idu, phoneno): " in finding["text"]
     execute(
         examined,
         f'GRANT SELECT (idu) ON hr.usr TO "{nobody}"; GRANT SELECT ON hr.usr_phone TO "{nobody}"',
@@ -212,7 +212,7 @@ def test_a_format_that_sends_whole_rows_needs_the_right_to_read_them(
     Path("eventlog.toml").write_text(f'{CONFIG}[format]\ntype = "debezium"\n')
     (finding,) = doctor()[1]["rights_read"]
     assert (finding["severity"], "usr (fname, idu, lname)" in finding["text"]) == ("error", True)
-    execute(examined, finding["mend"][0])
+    execute(examined, finding["mend"][1])
     assert "rights_read" not in doctor()[1]
 
 
@@ -223,3 +223,58 @@ def test_a_class_that_nobody_declared_may_be_logged_in_any_style(
     execute(examined, "DROP TABLE hr.usr_phone")
     Path("eventlog.toml").write_text(CONFIG.partition("[[watch]]")[0])
     assert "rights_read" in doctor()[1]
+
+
+def test_a_snapshot_of_a_consumer_needs_the_right_to_read_now(
+    examined: sa.Engine, doctor: Doctor, nobody: str
+) -> None:
+    execute(examined, "DROP TABLE hr.usr_phone")
+    reading = f'{CONFIG}style = "field"\n[source]\nconsumer = "search"\nbegin = "%s"\n'
+    Path("eventlog.toml").write_text(reading % "now")
+    granted(examined, nobody, doctor)
+    execute(examined, f"REVOKE DELETE ON hr.eventlog_consumer FROM {nobody}")
+    found = doctor()[1]
+    assert "rights_read_later" in found
+    (finding,) = found["rights_reset"]
+    assert "DELETE on table eventlog_consumer" in finding["text"]
+    Path("eventlog.toml").write_text(reading % "snapshot")
+    (finding,) = doctor()[1]["rights_read"]
+    # The consumer is registered, and has sent no object yet.
+    execute(
+        examined,
+        "INSERT INTO hr.eventlog_consumer (name, begins, done, loaded) "
+        "VALUES ('search', 'snapshot', '[0]', '{}')",
+    )
+    Path("eventlog.toml").write_text(reading % "now")
+    assert [finding] == doctor()[1]["rights_read"]
+
+
+def test_the_grants_that_are_printed_are_all_that_a_role_needs(
+    examined: sa.Engine, doctor: Doctor, nobody: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    owner = examined.url.render_as_string(hide_password=False)
+
+    def grant(purpose: str) -> None:
+        command = ["--database-url", owner, "grants", nobody, "--for", purpose]
+        capfd.readouterr()
+        assert cli.run(command) == 0
+        execute(examined, capfd.readouterr().out)
+
+    def lacks() -> set[str]:
+        return {code for code in doctor()[1] if code.startswith("rights_")} - {"rights_triggers"}
+
+    grant("monitor")
+    for command in (["status"], ["errors"], ["consumers", "list"], ["triggers", "plan"]):
+        assert cli.run(["--quiet", *command]) == 0, command
+    assert lacks() == {"rights_publish"}
+    grant("publisher")
+    assert lacks() == set()
+    assert cli.run(["--quiet", "publish", "--once"]) == 0
+    execute(examined, f"DROP OWNED BY {nobody}")
+    Path("eventlog.toml").write_text(CONFIG + '[source]\nconsumer = "search"\nbegin = "snapshot"\n')
+    grant("stream")
+    assert "SELECT on table eventlog;" not in doctor()[1]["rights_publish"][0]["text"]
+    grant("consumer")
+    assert lacks() == set()
+    assert cli.run(["--quiet", "publish", "--once"]) == 0
+    assert cli.run(["--quiet", "consumers", "reset", "search", "--yes"]) == 0

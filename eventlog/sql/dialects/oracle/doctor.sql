@@ -69,9 +69,30 @@ GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
 GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
+GRANT SELECT ON {consumer} TO {user};
 GRANT SELECT ON {captured} TO {user};
 GRANT SELECT ON {flights} TO {user};
 GRANT EXECUTE ON SYS.DBMS_LOCK TO {user}
+
+-- name: read_grants
+-- Shown, not run: lets a user read a table of the classes back.
+GRANT SELECT ON {tables} TO {user}
+
+-- name: stream_grants
+-- Shown, not run: lets a user read the log by Spark (docs/spark.md).
+GRANT SELECT ON {log} TO {user};
+GRANT SELECT ON {epoch} TO {user}
+
+-- name: monitor_grants
+-- Shown, not run: lets a user look at the log and change nothing: status, top, errors, consumers list, triggers plan.
+GRANT SELECT ON {log} TO {user};
+GRANT SELECT ON {error} TO {user};
+GRANT SELECT ON {inflight} TO {user};
+GRANT SELECT ON {epoch} TO {user};
+GRANT SELECT ON {consumer} TO {user};
+GRANT SELECT ON {captured} TO {user};
+GRANT SELECT ON {resync} TO {user};
+GRANT SELECT ON {version} TO {user}
 
 -- name: numberings
 -- The sequences that stand in the default of record_id cannot be asked for, since the default is a LONG: ours by its name.

@@ -443,6 +443,8 @@ def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
     "grants": _grants,
     "consumer_grants": _grants,
+    "stream_grants": _grants,
+    "monitor_grants": _grants,
     "indexes": _indexes,
     "rights_to_apply": _rights_to_apply,
 }
