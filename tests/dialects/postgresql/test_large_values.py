@@ -39,7 +39,8 @@ def test_a_row_with_a_value_that_is_too_large_is_read_back(
     assert empty.logged("DELETE FROM t WHERE id = 3") == [(4, "id=3", None, None, None)]
 
 
-@pytest.mark.parametrize("capture", ["row", pytest.param("statement", marks=pytest.mark.soak)])
+@pytest.mark.soak
+@pytest.mark.parametrize("capture", ["row", "statement"])
 def test_a_write_of_hundreds_of_mebibytes_does_not_fail(empty: Watched, capture: Capture) -> None:
     run(empty.conn, TABLE, "ALTER TABLE t ALTER photo SET STORAGE EXTERNAL")
     empty = replace(empty, capture=capture)
