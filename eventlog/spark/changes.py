@@ -42,7 +42,7 @@ from eventlog.spark.change_log import (
 from eventlog.spark.change_offsets import Offset, offset_of
 from eventlog.spark.change_parts import Folding, groups_of_part
 from eventlog.spark.change_rows import Rows, columns_of, schema_of
-from eventlog.spark.log_source import PARTITION_ROWS
+from eventlog.spark.log_source import PARTITION_ROWS, for_catalogue, of_source, options_for
 from eventlog.spark.session import tune_collector
 
 try:
@@ -123,7 +123,7 @@ def read_options(given: Mapping[str, str]) -> ChangeOptions:
     """
     errors: list[ConfigError] = []
     values = {name: declared.default for name, declared in OPTIONS.items()}
-    for folded, text in given.items():
+    for folded, text in of_source(given).items():
         name = _BY_FOLDED.get(folded.lower())
         if name is None:
             errors.append(unknown(folded, nearest(folded, OPTIONS)))
@@ -221,13 +221,17 @@ class ChangesDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self._checked = read_options(dict(options))
+        self._given = dict(options)
+        self._checked = read_options(self._given)
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
     def schema(self) -> t.StructType:
+        return for_catalogue(self._schema(), self._given)
+
+    def _schema(self) -> t.StructType:
         checked = self._checked
         log = ChangeLog(checked.config, with_document=checked.with_document)
         try:
@@ -245,19 +249,20 @@ class ChangesDataSource(DataSource):
         return schema_of(columns_of(found[checked.class_name]), with_document=checked.with_document)
 
     def reader(self, schema: t.StructType) -> DataSourceReader:
-        if self._checked.consumer is not None or self._checked.most_rows is not None:
-            name = "consumer" if self._checked.consumer is not None else "maxRowsPerBatch"
+        checked = read_options(options_for(schema, self._given))
+        if checked.consumer is not None or checked.most_rows is not None:
+            name = "consumer" if checked.consumer is not None else "maxRowsPerBatch"
             raise ConfigError(
                 f"options of format {FORMAT}: {name} is of readStream, which keeps what it has read"
             )
-        return ChangesReader(schema, self._checked)
+        return ChangesReader(schema, checked)
 
     def streamReader(self, schema: t.StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         if not HAS_STREAMS:
             raise ConfigError(
                 f"a stream of format {FORMAT} needs PySpark 4.2 or later; read serves with this one"
             )
-        return ChangesStreamReader(schema, self._checked)
+        return ChangesStreamReader(schema, read_options(options_for(schema, self._given)))
 
 
 class ChangesReader(DataSourceReader):

@@ -29,6 +29,7 @@ from eventlog.spark.changes import FORMAT
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import Batch, Target, last_words
 from eventlog.spark.copy_types import CURE, CopyRefused, refused_changes
+from eventlog.spark.session import context_of
 from eventlog.spark.sources import register
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def live_copy(
     has changed keeps its values under the new type if each is the same there; for any other change
     ``on_type_change`` is ``"refuse"``, the query fails with CopyRefused, or ``"reload"``, it loads
     the class anew into the same table. The query also fails with CopyRefused if the table is not a
-    live copy of this class. Raises ConfigError, DatabaseError.
+    live copy of this class. Raises ConfigError, also in a session of Spark Connect; DatabaseError.
     """
     if refused := {"class", "config", "starting"} & options.keys():
         raise ConfigError(
@@ -104,6 +105,12 @@ def live_copy(
         )
     if on_type_change not in (REFUSE, RELOAD):
         raise ConfigError(f"on_type_change = {on_type_change!r}: it is {REFUSE!r} or {RELOAD!r}")
+    if context_of(spark) is None:
+        raise ConfigError(
+            "live_copy cannot run in a session of Spark Connect, whose server would write the "
+            "copy: start it in a session of its own, such as SparkSession.builder.master"
+            "('local[2]')"
+        )
     source = ClassSource.of(load(Path(config), os.environ), class_name)
     register(spark)
     given = {"maxRowsPerBatch": _BATCH_ROWS, **options, "starting": "latest", "config": str(config)}

@@ -6,8 +6,9 @@ session as Arrow batches, in record_id order. With ``snapshot`` all of them see 
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Iterator, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,6 +105,41 @@ SCHEMA: Final = StructType(
 )
 
 
+_OF_CATALOGUE: Final = frozenset({"owner", "provider"})
+_OF_TABLE: Final = "option."
+_OPTIONS: Final = "eventlog.options"
+
+
+def of_source(options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a source without what Spark adds for a table of its catalogue (``CREATE
+    TABLE ... USING``): ``owner``, ``provider``, and each option once more behind ``option.``.
+    """
+    return {
+        name: value
+        for name, value in options.items()
+        if name.lower() not in _OF_CATALOGUE and not name.lower().startswith(_OF_TABLE)
+    }
+
+
+def for_catalogue(schema: StructType, options: Mapping[str, str]) -> StructType:
+    """Return a schema that holds the options if it is of a table of Spark's catalogue: Spark hands
+    the reader of such a table its schema, and no option.
+    """
+    if "provider" not in {name.lower() for name in options}:
+        return schema
+    first, *others = schema.fields
+    noted = StructField(
+        first.name, first.dataType, first.nullable, {_OPTIONS: json.dumps(of_source(options))}
+    )
+    return StructType([noted, *others])
+
+
+def options_for(schema: StructType, options: Mapping[str, str]) -> dict[str, str]:
+    """Return the options of a reader: those that its schema holds, and those that it is given."""
+    noted = schema.fields[0].metadata.get(_OPTIONS) if schema.fields else None
+    return {**(json.loads(noted) if noted else {}), **of_source(options)}
+
+
 def log_source(spark: SparkSession) -> type[DataSource]:
     """Return the source for a session: it takes filters if the session passes them to sources."""
     takes_filters = spark.conf.get(_PUSHDOWN, "false") == "true"
@@ -121,6 +157,8 @@ class EventLogDataSource(DataSource):
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
+        self._given = options
+        options = of_source(options)
         known = {*_TEXT_OPTIONS, *_INTEGER_OPTIONS}
         if unknown := sorted(set(options) - known):
             raise ConfigError(
@@ -139,17 +177,17 @@ class EventLogDataSource(DataSource):
         return FORMAT
 
     def schema(self) -> StructType:
-        return SCHEMA
+        return for_catalogue(SCHEMA, self._given)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _LogReader(dict(self.options))
+        return _LogReader(options_for(schema, self._given))
 
 
 class FilteredLogDataSource(EventLogDataSource):
     """The same data source for sessions that pass filters to the source."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _FilteringReader(dict(self.options))
+        return _FilteringReader(options_for(schema, self._given))
 
 
 _TEXT_OPTIONS: Final = frozenset({

@@ -130,6 +130,17 @@ def context_of(spark: SparkSession) -> SparkContext | None:
         return None
 
 
+def worker_python(spark: SparkSession) -> tuple[str, str] | None:
+    """Return the Python that the workers of a session run, and what Spark puts on its path; None
+    if nobody knows (Spark Connect).
+    """
+    context: Any = context_of(spark)
+    if context is None:
+        return None
+    path = context._jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
+    return context.pythonExec, path
+
+
 _GROUP: Final = (
     "spark.jobGroup.id",
     "eventlog.spark.job.description",

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
+import sys
+from functools import cache
+
 from pyspark.sql import SparkSession
 
+from eventlog.errors import ConfigError
 from eventlog.spark.changes import ChangesDataSource
 from eventlog.spark.log_source import log_source
+from eventlog.spark.session import worker_python
 
 
 def register(spark: SparkSession) -> None:
@@ -14,7 +21,40 @@ def register(spark: SparkSession) -> None:
 
     The database applies the conditions of ``where`` on status and record_id of ``eventlog`` if
     ``spark.sql.python.filterPushdown.enabled`` is true now. If it is false, Spark refuses a source
-    that takes filters.
+    that takes filters. Raises ConfigError if the workers of the session run a Python that cannot
+    import eventlog.
     """
+    workers = worker_python(spark)
+    if workers is not None:
+        _check_python(*workers)
     spark.dataSource.register(log_source(spark))
     spark.dataSource.register(ChangesDataSource)
+
+
+@cache
+def _check_python(command: str, path: str) -> None:
+    """Raise ConfigError if a Python of workers cannot import the sources.
+
+    ``path`` is what Spark puts before its PYTHONPATH. This Python is not tried, nor one that this
+    machine does not have.
+    """
+    found = shutil.which(command)
+    if found is None or found == sys.executable:
+        return
+    imports = "import eventlog.spark.changes, eventlog.spark.log_source"
+    try:
+        subprocess.run(  # noqa: S603
+            [found, "-c", f"import sys; sys.path[:0] = {path.split(':')!r}; {imports}"],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        reason = (error.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise ConfigError(
+            f"the workers of this session run {found}, which cannot read the log ({reason}): set "
+            f"PYSPARK_PYTHON={sys.executable} before the session starts"
+        ) from None
+    except (OSError, subprocess.SubprocessError):
+        return  # the first query says what is wrong
