@@ -278,10 +278,9 @@ def _beat(context: Context, sink: Sink) -> None:
 def _report(context: Context, state: State, reports: Reports) -> None:
     """Log the summary if it is due, and the warning of loopback rows."""
     if (before := reports.due()) is not None:
-        queue = context.ledger.queue(
-            context.connection, context.dialect, context.log, context.options.event_time_zone
-        )
-        context.connection.commit()
+        zone, conn = context.options.event_time_zone, context.connection
+        queue = look_at_queue(conn, context.dialect, context.log, zone, ledger=context.ledger)
+        conn.commit()
         _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
     reports.warn_of_loopback(context)
 

@@ -27,7 +27,7 @@ from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable, check_rights
 from eventlog.sql.rows import count_queue, pop_told, strike_inflight, tail
-from eventlog.sql.windows import Queue, Window
+from eventlog.sql.windows import Window
 
 Writers = frozenset[str] | None
 """Open transactions of others that have written the log; None = unknown, and no window may be
@@ -133,12 +133,6 @@ class Ledger(Protocol):
 
     def undone(self, window: Window) -> Window:
         """Return the window, limited to rows that are not done."""
-        ...
-
-    def queue(
-        self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
-    ) -> Queue:
-        """Return the length of the queue, for a line of the log."""
         ...
 
     def tail(self, conn: Connection, log: LogTable) -> int | None:
@@ -306,11 +300,6 @@ class StatusLedger:
         last = Dialect.last_record_id if window.last is None else window.last
         return window.outside(self.followed.passed, last)
 
-    def queue(
-        self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
-    ) -> Queue:
-        return dialect.queue(conn, log, event_time_zone)
-
     def tail(self, conn: Connection, log: LogTable) -> int | None:
         return tail(conn, log) if self.followed is None else consumers.highest_row(conn, log)
 
@@ -399,7 +388,6 @@ LETTERS: Final = StatusLedger()
 
 _SMALL: Final = 1_000
 """The most ranges of a set that is written as a whole whenever rows join it."""
-_MOST_COUNTED: Final = 10_000
 
 
 @dataclass(slots=True)
@@ -492,11 +480,6 @@ class SetLedger:
     def undone(self, window: Window) -> Window:
         last = Dialect.last_record_id if window.last is None else window.last
         return replace(window, first=1, any_letter=True).outside(self.followed.passed, last)
-
-    def queue(
-        self, conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
-    ) -> Queue:
-        return Queue(self.count(conn, dialect, log, _MOST_COUNTED), None)
 
     def tail(self, conn: Connection, log: LogTable) -> int | None:
         return consumers.highest_row(conn, log)

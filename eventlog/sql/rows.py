@@ -672,6 +672,7 @@ def tell_requeued(conn: Connection, log: LogTable, ids: Sequence[int]) -> None:
 def pop_told(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
     """Return the rows that ``tell_requeued`` has told of, as ranges, and delete its lines."""
     inflight = _inflight(log)
+    load_dialect(conn.dialect.name).choose_plans(conn)  # as the window behind it
     lines = conn.execute(
         sa.select(inflight.c.flight_no, inflight.c.composition).where(inflight.c.flight_no < 0)
     ).all()

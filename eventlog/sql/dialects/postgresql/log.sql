@@ -4,9 +4,10 @@
 
 -- name: read_window
 -- The rows N from one record_id to another, in order. Walks the partial index and stops at the limit.
+-- The planner is not told the bounds: it would look for the ends of the log's numbers at each poll.
 SELECT {fields}
 FROM {log}
-WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
+WHERE {status} = 'N' AND {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint)
 ORDER BY {record_id}
 LIMIT %(limit)s::bigint
 
@@ -14,7 +15,7 @@ LIMIT %(limit)s::bigint
 -- The same without the rows that one user made (loopback_rows = leave): they do not fill the window.
 SELECT {fields}
 FROM {log}
-WHERE {status} = 'N' AND {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint
+WHERE {status} = 'N' AND {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint)
   AND ({perpetrator} IS NULL OR rtrim({perpetrator}::text, ' ') COLLATE "C" <> %(perpetrator)s::text)
 ORDER BY {record_id}
 LIMIT %(limit)s::bigint
@@ -41,7 +42,7 @@ FROM (
     UNION ALL
     (SELECT {fields}
      FROM {log}
-     WHERE {record_id} BETWEEN %(first)s::bigint AND %(last)s::bigint AND {letters}
+     WHERE {record_id} BETWEEN (SELECT %(first)s::bigint) AND (SELECT %(last)s::bigint) AND {letters}
      ORDER BY {record_id}
      LIMIT %(limit)s::bigint)
 ) AS undone
