@@ -18,13 +18,17 @@ from typing import Any
 import mariadb_server
 import pytest
 import sqlalchemy as sa
-from publishers import install, write_config
+from publishers import Collecting, install, opened, write_config
 from replay import Objects
 from shared import execute, fetch, url_of
 from sqlalchemy.exc import DBAPIError
 from workloads import KEYS, Workload, replayed
 
+from eventlog import cli
 from eventlog.config.load import Config, load
+from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.doctor import examine
+from eventlog.publisher.trigger_plan import planned_triggers
 
 WRITERS = 4
 REFUSED = {1020, 1062, 1205, 1213, 1451, 1452, 1761}
@@ -447,10 +451,15 @@ def objects_of(database: sa.Engine, tables: Tables) -> Objects:
 
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 KEYSTONES = [
-    *((style, 1) for style in STYLES),
+    *(pytest.param(style, 1, marks=pytest.mark.soak) for style in STYLES[1:]),
+    (STYLES[0], 1),
     # Another session may come between the trigger of a parent and its cascade (spec/triggers.md
-    # 7.4): one run in some fifty of these fails.
-    *(pytest.param(style, WRITERS, marks=pytest.mark.soak) for style in STYLES),
+    # 7.4): one run in some fifty of these leaves objects that are gone.
+    *((style, WRITERS) for style in ("field", "row_query_back")),
+    *(
+        pytest.param(style, WRITERS, marks=pytest.mark.soak)
+        for style in ("remove_all", "field_query_back")
+    ),
 ]
 
 
@@ -464,11 +473,22 @@ def test_a_receiver_has_all_rows_of_the_tables_of_keystone(
     config = configured(
         database, tmp_path, [{"table": name, "style": style} for name in tables.columns]
     )
-    strict = tables.strict if style == "field" else frozenset()
+    strict = tables.strict if (style, sessions) == ("field", 1) else frozenset()
     changing = writers(database, 1, 1600 // sessions, tables.change)[:sessions]
     replay = replayed(database, config, changing, strict)
     found = replay.objects
     assert len(replay.applied) > 400
+    if sessions > 1:
+        left = {key.rpartition("=")[2] for key in found.keys() - objects_of(database, tables)}
+        told = [one for one in examine(config, planned_triggers) if one.code == "objects_gone"]
+        assert left <= {one.text.split(" of class ")[1].split(",")[0] for one in told}
+        for name in left:
+            file = str(tmp_path / "eventlog.toml")
+            assert cli.run(["--config", file, "resync", name, "--deleted"]) == 0
+        sink = Collecting()
+        with opened(config) as context:
+            publish_once(context, sink)
+        replay.documents(sink.bodies)
     assert found == objects_of(database, tables)
     filled = {key.rpartition("=")[2] for key in found}
     assert len(filled) > 40

@@ -67,7 +67,7 @@ def test_all_is_everything_that_users_may_need() -> None:
 def test_no_extra_brings_more_than_its_name_says() -> None:
     assert packages("parquet") == {"pyarrow"}
     assert packages("spark") - packages("spark-cluster") == {"pandas", "pyspark"}
-    assert packages("monitor") == {"prometheus-client", "starlette", "uvicorn"}
+    assert packages("monitor") == {"h11", "prometheus-client", "starlette", "uvicorn"}
     assert packages("registry") == {"confluent-kafka", "fastavro"}
 
 

@@ -29,6 +29,7 @@ from eventlog.sql.doctor.findings import (
     judge_record_ids,
     judge_statuses,
     judge_storage,
+    objects_told,
 )
 from eventlog.sql.triggers import Action, TriggerPlan
 
@@ -247,3 +248,23 @@ def test_a_plan_is_told_action_by_action_and_what_is_disabled_is_not_told_twice(
 def test_findings_are_values() -> None:
     assert Finding("a", "info", "text") == Finding("a", "info", "text", ())
     assert len({Finding("a", "info", "text"), Finding("a", "info", "text")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("types", "is_told"),
+    [
+        ((1,), True),
+        ((2,), True),
+        ((1, 4), False),
+        ((4, 1), True),
+        ((4, 2), True),  # a change of another session behind the 4 of a cascade
+        ((4, 5), False),  # what `resync --deleted` writes
+        ((4, 8), False),  # sent only if the object is there
+    ],
+)
+def test_an_object_is_there_by_what_its_last_rows_tell_a_receiver(
+    types: tuple[int, ...], is_told: bool
+) -> None:
+    rows = [(number, kind, "usr", "idu=1") for number, kind in enumerate(types)]
+    told = objects_told(rows, CATALOG)
+    assert [key for keys in told.values() for key in keys] == (["idu=1"] if is_told else [])

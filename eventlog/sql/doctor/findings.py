@@ -711,8 +711,17 @@ def judge_bad(
         )
 
 
-_ARRIVES: Final = frozenset({EventType.INSERT_FIELD, EventType.INSERT_FIELD_QUERY_BACK})
-"""The types that show that an object is new. INSERT_ROW_QUERY_BACK is none of them: ``resync
+_TELLS: Final = frozenset(
+    {
+        EventType.INSERT_FIELD,
+        EventType.UPDATE_FIELD,
+        EventType.UPDATE_FIELD_REMOVE_ALL,
+        EventType.INSERT_FIELD_QUERY_BACK,
+    }
+)
+"""The types by which a receiver has an object, whatever it had before: those that are sent although
+the object is gone when they are published. A change of another session behind the DELETE_ROW of a
+cascade is such a row (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is none of them: ``resync
 --deleted`` writes it behind its DELETE_ROW, since the object may have come back meanwhile.
 """
 
@@ -734,8 +743,9 @@ def objects_told(rows: Iterable[Sequence[Any]], catalog: Catalog) -> dict[Object
         with suppress(RowError):
             keys = found.setdefault(log_name.object_class, {})
             key = log_name.object_class.canonical_key(table_key)
-            if event_type == EventType.DELETE_ROW or event_type in _ARRIVES:
-                keys[key] = event_type != EventType.DELETE_ROW
+            is_there = event_type in _TELLS and log_name.child is None
+            if event_type == EventType.DELETE_ROW or is_there:
+                keys[key] = is_there
             else:
                 keys.setdefault(key, True)
     return {
