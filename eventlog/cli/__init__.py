@@ -173,6 +173,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "doctor": {
         "eventlog doctor": "findings, each with what mends it",
+        "eventlog doctor --why customer.id=7": "why a change of this object is not out",
         "eventlog doctor --ignore letters_unknown --json": "for a program, one finding left out",
     },
     "show": {

@@ -42,6 +42,7 @@ from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.publisher.trigger_plan import differences, planned_triggers
+from eventlog.publisher.why import Why, why
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import (
     Finding,
@@ -340,11 +341,19 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 @click.option(
     "--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable."
 )
+@click.option("--why", "key", metavar="KEY",
+              help="Say only why an object's change is not out: idu=7, or usr.idu=7.")  # fmt: skip
 @json_option
 @click.pass_obj
-def doctor(context: CommandContext, sample: int, ignore: tuple[str, ...], as_json: bool) -> int:
+def doctor(
+    context: CommandContext, sample: int, ignore: tuple[str, ...], key: str | None, as_json: bool
+) -> int:
     """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is
     changed.
+
+    With --why it says in sentences what becomes of one object's change: the letter of its row, who
+    wrote it and when, its class, what is in flight or parked before it, open transactions that hide
+    rows.
 
     A finding is an error (changes are lost, or nothing is published), a warning (something needs
     mending) or an info (good to know). Errors and warnings give exit code 1.
@@ -355,6 +364,9 @@ def doctor(context: CommandContext, sample: int, ignore: tuple[str, ...], as_jso
             "doctor looks at a log; a source is looked at by `eventlog status` "
             "and `publish --dry-run`"
         )
+    if key is not None:
+        _print_why(why(config, key, planned_triggers), as_json=as_json)
+        return 0
     limits = Limits(sample=sample)
     findings = [one for one in examine(config, planned_triggers, limits) if one.code not in ignore]
     settings = list(effective(config))
@@ -372,6 +384,15 @@ def doctor(context: CommandContext, sample: int, ignore: tuple[str, ...], as_jso
     else:
         _print_findings(findings, settings, context.quiet)
     return 1 if counts["error"] or counts["warning"] else 0
+
+
+def _print_why(answers: list[Why], *, as_json: bool) -> None:
+    if as_json:
+        print_json({"objects": [one._asdict() for one in answers]})
+        return
+    for one in answers:
+        for sentence in one.sentences:
+            result(visible(sentence))
 
 
 def _print_findings(findings: list[Finding], settings: list[Effective], quiet: bool) -> None:

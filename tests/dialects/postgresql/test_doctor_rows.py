@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 from examinations import CONFIG, GOOD, LOG, NOW, Doctor, rows
-from shared import execute
+from shared import Run, execute
 
 from eventlog import cli
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -193,3 +194,45 @@ def test_deferrable_keys_are_named(examined: sa.Engine, doctor: Doctor) -> None:
     cli.run(["--quiet", "triggers", "apply"])
     (finding,) = doctor()[1]["deferrable_key"]
     assert "seat" in finding["text"]
+
+
+# --- one object -----------------------------------------------------------------------------------
+
+
+def test_why_an_objects_change_is_not_out_is_said_in_sentences(
+    examined: sa.Engine, run: Run
+) -> None:
+    Path("eventlog.toml").write_text(CONFIG)
+
+    def why(key: str) -> str:
+        code, out, error = run("doctor", "--why", key)
+        assert code == 0, error
+        return out
+
+    def gets(key: str, *sentences: str) -> None:
+        out = why(key)
+        assert all(sentence in out for sentence in sentences), out
+
+    rows(
+        examined,
+        GOOD,
+        GOOD.replace("'idu=1', 'fname'", "'idu=2', 'none'"),
+        GOOD.replace("idu=1", "idu=3").replace("'N'", "'E'"),
+        GOOD.replace("idu=1", "idu=4").replace("'app'", "session_user"),
+    )
+    gets("idu=1", "row 1 of idu=1 of class usr, status N, written by 'app' at ", "no publisher")
+    gets("usr.idu=2", "row 2 of ", "to become E (unknown_column)")
+    gets("idu=3", "status E", "failed (E); why is not recorded")
+    gets("idu=4", "row 4 of ", "the publisher's own user")
+    gets("idu=9", "no row of the log tells of idu=9", "the table has no such object now")
+    execute(examined, "INSERT INTO hr.usr VALUES (9, 'Ada', NULL)")
+    with examined.connect() as writing:
+        writing.execute(sa.text("UPDATE hr.usr SET fname = 'Eva' WHERE idu = 9"))
+        gets("idu=9", "row 5 of ", "1 open transaction wrote rows that nobody sees before")
+    execute(examined, "DROP TRIGGER _tgr_usr_i_1 ON hr.usr; INSERT INTO hr.usr VALUES (10, 'x')")
+    gets("idu=10", "its triggers are not as declared", "eventlog triggers plan")
+    code, _, error = run("doctor", "--why", "nobody")
+    assert (code, "is the key of no class" in error) == (2, True)
+    _, out, _ = run("doctor", "--why", "idu=1", "--json")
+    (told,) = json.loads(out)["objects"]
+    assert (told["class_name"], told["key"], told["record_id"]) == ("usr", "idu=1", 1)

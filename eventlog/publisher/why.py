@@ -1,0 +1,175 @@
+"""Why the change of an object is not out: what ``eventlog doctor --why`` says
+(spec/event-log.md 11).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from eventlog.config.load import Config
+from eventlog.core.catalog import Catalog, ObjectId
+from eventlog.core.ranges import to_ranges
+from eventlog.errors import ConfigError, EventlogError, RowError, first_of, number_of
+from eventlog.model import LogRow, Status, queue_rows
+from eventlog.publisher.context import Context, Counters, unavailable_in_words
+from eventlog.publisher.doctor import Compare
+from eventlog.publisher.explain import explain
+from eventlog.publisher.open_context import open_unlocked
+from eventlog.sql import doctor
+from eventlog.sql.connection import as_database_errors
+from eventlog.sql.rows import extent
+from eventlog.sql.windows import Window
+
+_ROWS: Final = 10_000
+"""The newest rows of the log, and the first of the queue, that are looked through."""
+_SECONDS: Final = 60
+"""The seconds that one statement may take."""
+_TRANSACTIONS: Final = 100
+_FIELDS: Final = ("record_id", "status", "table_name", "table_key")
+
+
+class Why(NamedTuple):
+    """The answer for an object: ``record_id`` is the row that ``sentences`` begin with, None if the
+    log has none.
+    """
+
+    class_name: str
+    key: str
+    record_id: int | None
+    sentences: Sequence[str]
+
+
+def why(config: Config, text: str, compare: Compare) -> list[Why]:
+    """Return why the changes of the objects with a key are not out.
+
+    ``text`` is a key as the log has it (``idu=7``), of any class, or with its class before it
+    (``usr.idu=7``). Raises ConfigError if no class has such a key, and the errors of
+    ``open_unlocked``.
+    """
+    with open_unlocked(config, Counters()) as context, as_database_errors(context.connection):
+        context.dialect.begin_reading(context.connection, _SECONDS)
+        context.ledger.recover(context.connection, context.dialect, context.log)
+        objects = _objects(context.catalog, text)
+        answers = []
+        for object_id in objects:
+            row = _row_that_tells(context, object_id)
+            sentences = [*_sentences(context, config, object_id, row, compare)]
+            record_id = None if row is None else row.record_id
+            answers.append(Why(object_id[0].name, object_id[1], record_id, sentences))
+    # One key of several classes: those that the log has rows of.
+    found = [one for one in answers if one.record_id is not None]
+    return found or answers
+
+
+def _objects(catalog: Catalog, text: str) -> list[ObjectId]:
+    objects: list[ObjectId] = []
+    for cls in catalog.classes:
+        with suppress(RowError):
+            objects.append((cls, cls.canonical_key(text.removeprefix(f"{cls.name}."))))
+    if not objects:
+        for name, reason in catalog.unavailable.items():
+            if text.startswith(f"{name}."):
+                raise ConfigError(unavailable_in_words(name, reason))
+        names = first_of([cls.name for cls in catalog.classes], 10) or "none"
+        raise ConfigError(
+            f"{text!r} is the key of no class: write it as the log has it, with the class before "
+            f"it if several have such a key, such as usr.idu=7; the classes are {names}"
+        )
+    return objects
+
+
+def _row_that_tells(context: Context, object_id: ObjectId) -> LogRow | None:
+    """Return the first row of the object that is to be published, else its newest one, whether it
+    passes the checks or not.
+    """
+    conn, log, ledger = context.connection, context.log, context.ledger
+    window = ledger.undone(Window(1, None, _ROWS, leave_user=context.options.leave_user))
+    queue = queue_rows(context.dialect.read_window(conn, log, window))
+    _, newest = extent(conn, log) or (0, 0)
+    parts = [to_ranges([row[0] for row in queue])]
+    if newest:
+        parts.append([(max(1, newest - _ROWS + 1), newest)])
+    found: dict[int, str] = {}
+    for ranges in parts:
+        rows = context.dialect.read_columns(conn, log, ranges, _FIELDS) if ranges else []
+        for record_id, status, table_name, table_key in rows:
+            if _is_of(context.catalog, object_id, table_name, table_key):
+                found[record_id] = ledger.letter(record_id, status)
+    if not found:
+        return None
+    undone = [record_id for record_id, letter in found.items() if letter == Status.NEW]
+    told = min(undone) if undone else max(found)
+    return next(iter(context.dialect.read_rows(conn, log, [(told, told)])), None)
+
+
+def _is_of(
+    catalog: Catalog, object_id: ObjectId, table_name: str | None, table_key: str | None
+) -> bool:
+    name = catalog.log_name(table_name) if table_name else None
+    if name is None or name.object_class is not object_id[0] or table_key is None:
+        return False
+    with suppress(RowError):
+        return name.object_class.canonical_key(table_key) == object_id[1]
+    return False
+
+
+def _sentences(
+    context: Context, config: Config, object_id: ObjectId, row: LogRow | None, compare: Compare
+) -> Iterator[str]:
+    cls, key = object_id
+    wanted = context.options.classes
+    if wanted is not None and cls.name not in wanted:
+        yield f"the consumer passes over class {cls.name}, which is not among its classes"
+    if row is None:
+        yield (
+            f"no row of the log tells of {key} of class {cls.name}, of the newest {_ROWS:,} and of "
+            "those that wait"
+        )
+        yield from _without_row(context, config, object_id, compare)
+    else:
+        explained = explain(context, row.record_id, _SECONDS)
+        who = "" if row.perpetrator is None else f" by {row.perpetrator!r}"
+        yield (
+            f"row {row.record_id} of {key} of class {cls.name}, status {row.status}, written"
+            f"{who} at {row.event_time}: {explained.state}"
+        )
+        yield from explained.notes
+    transactions = doctor.ask(
+        context.connection,
+        context.dialect,
+        "transactions",
+        doctor.OpenTransaction,
+        context.log,
+        limit=_TRANSACTIONS,
+    )
+    writers = [one for one in transactions if one.wrote_log]
+    if writers:
+        oldest = doctor.oldest_writer(transactions) or writers[0]
+        since = "" if oldest.seconds is None else f", the oldest for {doctor.age(oldest.seconds)}"
+        yield (
+            f"{number_of(len(writers), 'open transaction')} wrote rows that nobody sees before the "
+            f"commit{since}: {oldest.who}"
+        )
+
+
+def _without_row(
+    context: Context, config: Config, object_id: ObjectId, compare: Compare
+) -> Iterator[str]:
+    """Say what may be why the log has no row of an object."""
+    cls, key = object_id
+    conn = context.connection
+    there = context.dialect.query_back(conn, context.catalog.schema, cls, [key], ())
+    if key not in there:
+        yield "the table has no such object now"
+    try:
+        with as_database_errors(conn), conn.begin_nested():
+            plan = compare(conn, context.dialect, config)
+    except EventlogError as error:
+        yield f"whether its triggers are there is not known: {error}"
+        return
+    tables = {cls.name, *(child.table.name for child in cls.children)}
+    for action in plan.differences:
+        if action.table.rpartition(".")[2] in tables:
+            yield f"its triggers are not as declared ({action.reason}): eventlog triggers plan"
