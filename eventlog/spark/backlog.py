@@ -58,9 +58,8 @@ from eventlog.spark.job import (
     OutputFile,
     PartReport,
     part_report,
-    without_settings_of_others,
 )
-from eventlog.spark.log_source import PARTITION_ROWS, Place, place_for
+from eventlog.spark.log_source import PARTITION_ROWS, Place, place_for, without_settings_of_others
 from eventlog.spark.output import output_format
 from eventlog.spark.preflight import counting_cores, preflight, waiting_parts
 from eventlog.spark.session import (
@@ -180,8 +179,12 @@ def run(config: Config, request: Request) -> Report:
             marked = mark(
                 context, directory, manifest, request.connections, request.quiet, request.progress
             )
+        totals = manifest.totals
+        loopback = totals.get("rows_loopback", 0)
         if marked:
-            warn_of_loopback(context, manifest.totals.get("rows_loopback", 0))
+            warn_of_loopback(context, loopback)
+        elif loopback and loopback == totals["rows_read"]:
+            warn_of_loopback(context, loopback, "would be marked")
     ended = monotonic()
     return Report(manifest, is_resumed, marked, ended - began, converted - began, ended - converted)
 

@@ -43,7 +43,7 @@ from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, publisher_options, settle_epoch
 from eventlog.spark.change_offsets import Offset
 from eventlog.spark.change_parts import Folding, held_back
-from eventlog.spark.job import without_settings_of_others
+from eventlog.spark.log_source import without_settings_of_others
 from eventlog.sql import consumers
 from eventlog.sql.connection import (
     as_database_errors,

@@ -25,7 +25,7 @@ from eventlog.core.typed import to_text, values_of
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import Change, Operation, Value
 from eventlog.publisher.flight import Flight
-from eventlog.spark.change_frame import arrays_of, structs_of
+from eventlog.spark.arrow_rows import arrays_of, structs_of
 from eventlog.spark.change_log import Classes
 from eventlog.spark.session import arrow_schema
 

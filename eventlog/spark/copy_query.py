@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -24,6 +26,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col
 
 from eventlog.config.load import load
+from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError
 from eventlog.spark.changes import FORMAT
 from eventlog.spark.copy_source import ClassSource
@@ -48,16 +51,16 @@ def put_batch(
     batch: Batch,
     rows: Callable[[], pa.Table],
     on_type_change: str = REFUSE,
-) -> None:
+) -> bool:
     """Bring the copy to the state after a batch: load it, merge the batch, or leave it unchanged.
 
-    ``rows`` gives the changes of the class. ``on_type_change`` says what to do where the copy
-    cannot take over a change of the columns: ``refuse`` or ``reload``. Raises CopyRefused,
-    EventlogError.
+    Return True if it was merged. ``rows`` gives the changes of the class. ``on_type_change`` says
+    what to do where the copy cannot take over a change of the columns: ``refuse`` or ``reload``.
+    Raises CopyRefused, EventlogError.
     """
     held = copy.number_done(batch.query, source.content)
     if held is not None and batch.number <= held.number:
-        return
+        return False
     if held is not None:
         # Behind the rows: what is logged under a type that comes later is in no batch of now.
         changes = rows()
@@ -67,7 +70,7 @@ def put_batch(
             words = last_words(source.changes(changes, held.note.loaded))
             newest = pc.max(changes["commit_time"]).as_py()
             copy.merge(batch, source.columns, held.note, words, newest)
-            return
+            return bool(words)
         if on_type_change != RELOAD:
             raise CopyRefused(
                 f"the copy of {source.class_name} cannot take over what has changed: "
@@ -75,6 +78,63 @@ def put_batch(
             )
     loading = source.loading()
     copy.load(batch, source.content, loading.columns.schema, loading.note, loading.rows)
+    return False
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+_SHARE: Final = 10
+"""Writing takes at most one part of so many of the time, unless a trigger is given."""
+_CLEARED_WITHIN: Final = 10
+"""Files are removed when a tenth of the time has passed for which they are kept."""
+
+
+@dataclass(slots=True)
+class Cost:
+    """The cost of a copy: how long its last commit took to write, and which files it has left.
+
+    ``share`` is the part of the time that writing may take at most, None = any.
+    """
+
+    copy: Target
+    keep: timedelta
+    share: int | None
+    began: float = 0.0
+    seconds: float = 0.0
+    cleared: float | None = None
+
+    def written(self, put: Callable[[Callable[[], pa.Table]], bool], frame: DataFrame) -> bool:
+        """Do a batch and remove what no reader needs any more; return True if it was merged."""
+        self.began, reading = monotonic(), 0.0
+
+        def rows() -> pa.Table:
+            nonlocal reading
+            read: pa.Table = frame.toArrow()
+            reading = monotonic() - self.began
+            return read
+
+        is_merged = put(rows)
+        if is_merged and (
+            self.cleared is None
+            or monotonic() - self.cleared >= self.keep.total_seconds() / _CLEARED_WITHIN
+        ):
+            self.copy.clear(self.keep)
+            self.cleared = monotonic()
+        self.seconds = monotonic() - self.began - reading
+        return is_merged
+
+    def rest(self, is_active: Callable[[], bool]) -> None:
+        """Wait until the next commit may begin, or the query ends."""
+        if self.share is None:
+            return
+        end = self.began + self.share * self.seconds
+        while (left := end - monotonic()) > 0 and is_active():
+            sleep(min(left, _LOOK_SECONDS))
+
+
+_LOOK_SECONDS: Final = 0.2
+
+# --- the query ------------------------------------------------------------------------------------
 
 
 def live_copy(
@@ -86,6 +146,7 @@ def live_copy(
     checkpoint: str | Path,
     trigger: Mapping[str, Any] | None = None,
     on_type_change: str = REFUSE,
+    keep: timedelta = timedelta(hours=1),
     **options: str,
 ) -> StreamingQuery:
     """Start a query that keeps ``copy`` equal to the table of a class, and return it.
@@ -93,7 +154,9 @@ def live_copy(
     ``config`` is the file, as in the option of ``format("eventlog-changes")``. ``options`` are
     further ones, such as ``consumer`` and ``maxRowsPerBatch``. ``checkpoint`` is the directory in
     which Spark records the progress of the query. ``trigger`` is as in
-    ``DataStreamWriter.trigger``, by default ``{"processingTime": "1 second"}``. A column whose type
+    ``DataStreamWriter.trigger``; by default a batch begins each second, and later where writing
+    would take more than a tenth of the time. Files that no reader of the last ``keep`` needs are
+    removed by the query. A column whose type
     has changed keeps its values under the new type if each is the same there; for any other change
     ``on_type_change`` is ``"refuse"``, the query fails with CopyRefused, or ``"reload"``, it loads
     the class anew into the same table. The query also fails with CopyRefused if the table is not a
@@ -117,13 +180,16 @@ def live_copy(
     changes = (
         spark.readStream.format(FORMAT).options(**given).load().where(col("class") == class_name)
     )
-    started: Future[str] = Future()
+    started: Future[StreamingQuery] = Future()
+    cost = Cost(copy, keep, _SHARE if trigger is None else None)
 
     def put(frame: DataFrame, number: int) -> None:
-        batch = Batch(f"eventlog {started.result()}", number)
-        put_batch(source, copy, batch, frame.toArrow, on_type_change)
+        query = started.result()
+        batch = Batch(f"eventlog {query.id}", number)
+        if cost.written(lambda rows: put_batch(source, copy, batch, rows, on_type_change), frame):
+            cost.rest(lambda: query.isActive)
 
     writer = changes.writeStream.foreachBatch(put).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(**(trigger or {"processingTime": "1 second"})).start()
-    started.set_result(str(query.id))
+    started.set_result(query)
     return query

@@ -20,7 +20,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import EventType, Operation, Row
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_unlocked
-from eventlog.spark.change_frame import structs_of
+from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_target import GONE, Key, KeyedChange, LastWord
 from eventlog.spark.copy_types import Columns, CopyRefused, Note, columns_of_class
 from eventlog.sql import consumers

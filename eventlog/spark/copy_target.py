@@ -5,12 +5,12 @@ follow it: the protocol of the targets of live copies.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
 
-from eventlog.spark.change_frame import structs_of
+from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_types import Columns, Note
 
 Key = tuple[Any, ...]
@@ -107,6 +107,9 @@ class Target(Protocol):
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
         """
+
+    def clear(self, keep: timedelta) -> None:
+        """Remove the files that no reader of the last ``keep`` needs."""
 
 
 # --- the rows of a merge --------------------------------------------------------------------------

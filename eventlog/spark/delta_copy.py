@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError
 from eventlog.spark.copy_target import (
     IS_GONE,
@@ -38,6 +40,14 @@ NEWEST: Final = "newest_commit_time"
 """The key in a commit's metadata for the newest commit time of its batch, so that the table's
 history shows how far it lags behind.
 """
+_DAY: Final = 86_400.0
+_PROPERTIES: Final = {
+    "delta.logRetentionDuration": "interval 1 day",
+    "delta.deletedFileRetentionDuration": "interval 1 day",
+}
+"""The properties of a new table: its log keeps a day, so that it does not grow with each commit."""
+_SEARCHED: Final[dict[str, float]] = {}
+"""When this process has last searched a table for files of writers that were killed."""
 _NOTE: Final = "eventlog"
 """The key of the note in the metadata of the first column."""
 
@@ -123,6 +133,21 @@ class DeltaCopy:
             .execute()
         )
 
+    def clear(self, keep: timedelta) -> None:
+        """Remove the files that no reader of the last ``keep`` needs, in whole hours.
+
+        What a writer left that was killed goes after a day: a younger file may be of a commit that
+        is still to come.
+        """
+        hours = ceil(keep / timedelta(hours=1))
+        self._table().vacuum(hours, dry_run=False, enforce_retention_duration=False)
+        searched = _SEARCHED.get(self.uri)
+        if searched is None or monotonic() - searched >= _DAY:
+            _SEARCHED[self.uri] = monotonic()
+            self._table().vacuum(
+                max(hours, 24), dry_run=False, enforce_retention_duration=False, full=True
+            )
+
     @property
     def _storage(self) -> dict[str, str] | None:
         return dict(self.storage) or None
@@ -185,6 +210,7 @@ class DeltaCopy:
                 mode="overwrite",
                 schema_mode="overwrite",
                 description=description,
+                configuration=_PROPERTIES,
                 storage_options=self._storage,
                 commit_properties=properties,
             )

@@ -13,7 +13,7 @@ import uuid
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from operator import attrgetter
@@ -24,7 +24,6 @@ from sqlalchemy import Connection
 
 from eventlog.changes.publishing import NoWriter
 from eventlog.config.load import Config
-from eventlog.config.settings import MonitorSettings, SinkSettings, SourceSettings
 from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import EventlogError
 from eventlog.publisher.configured_classes import catalog_of
@@ -133,15 +132,6 @@ class Job:
 
 
 _FIRST: Final = attrgetter("first")
-
-
-def without_settings_of_others(config: Config) -> Config:
-    """Return the configuration for workers: without sinks, sources and secrets."""
-    database = replace(config.database, url=None, password=None)
-    config = replace(
-        config, sink=SinkSettings(), source=SourceSettings(), monitor=MonitorSettings()
-    )
-    return replace(config, database=database, sources={}, warnings=(), url_of_file=None)
 
 
 _catalogs: dict[str, Catalog] = {}

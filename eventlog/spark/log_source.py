@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,7 +24,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType, Tim
 from sqlalchemy import URL
 
 from eventlog.config.kinds import masked, secrets_of
-from eventlog.config.load import load
+from eventlog.config.load import Config, load
+from eventlog.config.settings import MonitorSettings, SinkSettings, SourceSettings
 from eventlog.errors import ConfigError
 from eventlog.files.text import read_secret
 from eventlog.model import LogRow
@@ -61,6 +62,15 @@ def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Pla
         file.write(url.render_as_string(hide_password=False))
         file.flush()
         yield Place(shown, f"/proc/{os.getpid()}/fd/{file.fileno()}", log)
+
+
+def without_settings_of_others(config: Config) -> Config:
+    """Return the configuration for workers: without sinks, sources and secrets."""
+    database = replace(config.database, url=None, password=None)
+    config = replace(
+        config, sink=SinkSettings(), source=SourceSettings(), monitor=MonitorSettings()
+    )
+    return replace(config, database=database, sources={}, warnings=(), url_of_file=None)
 
 
 def without_secrets(url: URL) -> str:

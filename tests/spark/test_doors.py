@@ -74,6 +74,16 @@ def test_a_log_is_a_table_of_the_catalogue(
         spark.sql("DROP TABLE IF EXISTS changes")
 
 
+def test_a_reader_of_the_log_loads_what_it_needs() -> None:
+    """Each query of a small log starts a Python that imports the source: its seconds count."""
+    unused = ("eventlog.qlik.", "eventlog.gbase.", "eventlog.spark.sorting", "eventlog.spark.job")
+    program = "import sys, eventlog.spark.changes; print(*sys.modules, sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert [name for name in done.stdout.split() if name.startswith(unused)] == []
+
+
 # --- Spark Connect --------------------------------------------------------------------------------
 
 BY_CONNECT = """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -29,16 +29,17 @@ from eventlog.spark.copy_target import Batch, LastWord, Target, last_words
 from eventlog.spark.copy_types import Columns, CopyRefused, Note
 from eventlog.spark.delta_copy import delta
 
+Named = Sequence[tuple[str, t.DataType, ColumnType]]
 A, PAY = 'a "quoted" one', "Pay"
 AT = ("at", t.TimestampNTZType(), ColumnType(Kind.TIMESTAMP))
-NAMED = [
+NAMED: Named = [
     ("id", t.LongType(), ColumnType(Kind.INTEGER, 64)),
     (A, t.StringType(), ColumnType(Kind.CHARACTER)),
     (PAY, t.DecimalType(10, 2), ColumnType(Kind.EXACT)),
 ]
 
 
-def columns_of(named: list[tuple[str, t.DataType, ColumnType]]) -> Columns:
+def columns_of(named: Named) -> Columns:
     types = t.StructType([t.StructField(name, kind) for name, kind, _ in named])
     return Columns(
         types,
@@ -54,9 +55,7 @@ Rows = dict[int, dict[str, Any]]
 class Source(ClassSource):
     """A class whose rows and columns a test holds, in place of a database."""
 
-    def __init__(
-        self, rows: Rows, columns_now: list[tuple[str, t.DataType, ColumnType]] = NAMED
-    ) -> None:
+    def __init__(self, rows: Rows, columns_now: Named = NAMED) -> None:
         super().__init__(load(None, {}), "acct", columns_of(columns_now))
         self.rows = {key: dict(row) for key, row in rows.items()}
 
@@ -281,3 +280,80 @@ def test_a_table_of_anything_else_is_refused_and_stays_as_it_is(
     ):
         put_batch(Source({}), delta(tmp_path / "t"), "query", 0, lambda: batch_of([]))
     assert DeltaTable(tmp_path / "t").to_pyarrow_table().to_pydict() == {"x": [1]}
+
+
+# --- what it costs --------------------------------------------------------------------------------
+
+
+def files_of(copy: Any) -> int:
+    return len(list(Path(copy.uri).glob("*.parquet")))
+
+
+@pytest.mark.parametrize(("keep", "left"), [(dt.timedelta(0), 1), (dt.timedelta(hours=1), 4)])
+def test_files_that_no_reader_of_the_time_to_keep_needs_are_removed(
+    tmp_path: Path, keep: dt.timedelta, left: int
+) -> None:
+    copy = delta(tmp_path / "t")
+    put_batch(Source({1: {A: "x", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
+    for number in (1, 2, 3):
+        changed = [row_of(number, "modify", 1, {A: str(number)})]
+        put_batch(Source({}), copy, "query", number, partial(batch_of, changed))
+    copy.clear(keep)
+    assert files_of(copy) == left
+    assert held_by(copy) == {1: {A: "3", PAY: None}}
+    put_batch(Source({}), copy, "query", 3, lambda: pytest.fail("the batch is done"))
+
+
+class Clock:
+    """A clock in which a batch takes ``seconds`` to write, of a table that is cleared."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+        self.now, self.seconds, self.cleared = 0.0, seconds, list[float]()
+        monkeypatch.setattr(copy_query, "monotonic", lambda: self.now)
+        monkeypatch.setattr(copy_query, "sleep", self.sleep)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def toArrow(self) -> pa.Table:
+        self.now += 1
+        return batch_of([])
+
+    def put(self, rows: Any) -> bool:
+        rows()
+        self.now += self.seconds
+        return True
+
+    def clear(self, _: dt.timedelta) -> None:
+        self.cleared.append(self.now)
+
+
+def test_the_next_commit_waits_so_that_writing_takes_a_tenth_of_the_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock: Any = Clock(monkeypatch, seconds=3)
+    cost = copy_query.Cost(clock, dt.timedelta(0), share=10)
+    assert cost.written(clock.put, clock)
+    cost.rest(lambda: True)
+    assert clock.now == pytest.approx(30)
+    assert cost.written(clock.put, clock)
+    cost.rest(lambda: clock.now < 40)  # the query is stopped
+    assert clock.now == pytest.approx(40, abs=0.3)
+
+
+def test_with_a_trigger_of_the_users_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock: Any = Clock(monkeypatch, seconds=3)
+    cost = copy_query.Cost(clock, dt.timedelta(0), share=None)
+    cost.written(clock.put, clock)
+    cost.rest(lambda: True)
+    assert clock.now == 4
+
+
+def test_files_are_removed_after_a_tenth_of_the_time_to_keep_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock: Any = Clock(monkeypatch, seconds=9)
+    cost = copy_query.Cost(clock, dt.timedelta(seconds=250), share=None)
+    for _ in range(7):
+        cost.written(clock.put, clock)
+    assert clock.cleared == [10, 40, 70]

@@ -165,6 +165,15 @@ def test_rows_are_deleted_where_the_log_is_to_stay_small(
     assert ("without being published" in caplog.text) == (not given)
 
 
+def test_a_backlog_whose_rows_are_all_loopback_says_so(
+    log: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_rows(log, [(n, 2, "publisher", "usr", "idu=1", "fname", None, "x") for n in (1, 2)])
+    report = convert(config_of(log), tmp_path / "out")
+    assert report.manifest.totals["events"] == 0
+    assert "2 rows would be marked S without being published, since 'publisher'" in caplog.text
+
+
 @pytest.mark.parametrize(("loopback_rows", "letter"), [("consume", "S"), ("leave", "N")])
 def test_loopback_rows_are_consumed_or_left(
     log: sa.Engine, tmp_path: Path, loopback_rows: str, letter: str
