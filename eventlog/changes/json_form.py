@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -39,7 +40,7 @@ from eventlog.core.options import (
     parse_options,
 )
 from eventlog.core.typed import decimal_text, typed_by
-from eventlog.core.values import ColumnType, float_or_word, parse_type
+from eventlog.core.values import TYPE_NAMES, ColumnType, float_or_word, parse_type
 from eventlog.errors import ConfigError, FormatError, RowError, number_of, with_location
 from eventlog.model import Change, ChangeOp, Lob, Row, Value
 
@@ -362,6 +363,47 @@ def database_from_json(value: Mapping[str, Any]) -> Database:
     _refuse_twice("the catalog", "table", [table.name for table in form.tables])
     tables = tuple(_table(table, form.dialect) for table in form.tables)
     return Database(form.dialect, form.schema, tables)
+
+
+def database_to_json(database: Database) -> dict[str, Any]:
+    """Return a database in the form that ``database_from_json`` reads.
+
+    A type that its name alone does not tell, such as an enumeration, gets a name of its kind.
+    """
+    schema = {} if database.schema is None else {"schema": database.schema}
+    tables = [_table_to_json(table, database.dialect) for table in database.tables]
+    return {"dialect": database.dialect, **schema, "tables": tables}
+
+
+def _table_to_json(table: Table, dialect: str) -> dict[str, Any]:
+    keys = [list(key) for key in table.unique_keys if key != table.primary_key]
+    foreign_keys = [
+        {"columns": list(key.columns), "table": key.table, "ref_columns": list(key.ref_columns)}
+        for key in table.foreign_keys
+    ]
+    members = {
+        "primary_key": list(table.primary_key), "foreign_keys": foreign_keys, "unique_keys": keys,
+    }  # fmt: skip
+    return {
+        "name": table.name,
+        "kind": table.kind,
+        "columns": [
+            {"name": column.name, "type": _type_to_json(column.type, dialect)}
+            for column in table.columns
+        ],
+        **{name: member for name, member in members.items() if member},
+    }
+
+
+def _type_to_json(type: ColumnType, dialect: str) -> str:
+    """Return the database's own spelling of a type, or another name that is read as its kind."""
+    of_kind = TYPE_NAMES.get((type.kind, type.bits), "numeric(38)").split(", ")
+    for text in (type.sql, *of_kind):
+        with suppress(ConfigError):
+            parsed = parse_type(text, dialect)
+            if (parsed.kind, parsed.bits) == (type.kind, type.bits):
+                return text
+    return of_kind[0]
 
 
 def _table(form: _TableForm, dialect: str) -> Table:

@@ -48,6 +48,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
             "Explain one row of the log: its group, its document, what became of it.",
         ),
         "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
+        "catalog": ("schema", "Print the watched tables as the catalogue that convert takes."),
         "doctor": ("status", "Say what is wrong with log, triggers and rows, and what mends it."),
         "health": ("health", "Say whether the publisher is alive, by its health file."),
     },
@@ -185,6 +186,10 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog --set format.cloudevents.integers=text schema usr": (
             "with integers of wide types as text"
         ),
+    },
+    "catalog": {
+        "eventlog catalog > shop.json": "the tables, for convert on another machine",
+        "eventlog --set database.tables=usr,grp catalog": "of these tables alone",
     },
     "errors": {
         "eventlog errors": "rows with E and F by cause",

@@ -1,16 +1,20 @@
-"""``eventlog schema``: the JSON Schema of the data of CloudEvents."""
+"""``eventlog schema`` and ``eventlog catalog``: what the watched tables look like, for programs."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import click
 
+from eventlog.changes.json_form import database_to_json
 from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, print_json, reading
 from eventlog.cloudevents.format import FORMAT
 from eventlog.cloudevents.schema import schema_of
 from eventlog.cloudevents.values import JsonEncoding
+from eventlog.config.load import Config
 from eventlog.config.publishing import options_for
-from eventlog.core.catalog import match_name
+from eventlog.core.catalog import Catalog, Database, match_name
 from eventlog.errors import ConfigError
 from eventlog.publisher.configured_classes import catalog_of, class_names, class_schema, with_tables
 from eventlog.sql.log_table import new_log, split_name
@@ -26,12 +30,7 @@ def schema(context: CommandContext, class_name: str) -> None:
     it.
     """
     config = context.config()
-    own_schema, name = split_name(config.database.log_table)
-    with reading(config) as (conn, dialect):
-        database = dialect.reflect(conn, class_schema(config))
-        log = new_log(dialect, own_schema or database.schema, name)
-        chosen = with_tables(config, database, log)
-        catalog = catalog_of(chosen, database, class_names(chosen)[1], log)
+    _, catalog = _watched(config)
     classes = {cls.name: cls for cls in catalog.classes}
     known = match_name(class_name, classes)
     if known is None:
@@ -41,3 +40,31 @@ def schema(context: CommandContext, class_name: str) -> None:
     settings = options_for(config, FORMAT)
     encoding = JsonEncoding(settings.integers, settings.nested_values)
     print_json(schema_of(classes[known], catalog.schema, encoding, settings.dataschema))
+
+
+@click.command(cls=Command)
+@click.pass_obj
+def catalog(context: CommandContext) -> None:
+    """Print the catalogue of the watched tables and views and of their child tables as JSON.
+
+    `eventlog convert` takes it as the option `catalog` of its map: then text becomes numbers, dates
+    and bytes on a machine that does not reach the database.
+    """
+    database, classes = _watched(context.config())
+    names = {
+        table.name
+        for cls in classes.classes
+        for table in (cls.table, *(child.table for child in cls.children))
+    }
+    tables = tuple(table for table in database.tables if table.name in names)
+    print_json(database_to_json(replace(database, tables=tables)))
+
+
+def _watched(config: Config) -> tuple[Database, Catalog]:
+    """Return the tables of the database and the classes that the configuration names."""
+    own_schema, name = split_name(config.database.log_table)
+    with reading(config) as (conn, dialect):
+        database = dialect.reflect(conn, class_schema(config))
+        log = new_log(dialect, own_schema or database.schema, name)
+        chosen = with_tables(config, database, log)
+        return database, catalog_of(chosen, database, class_names(chosen)[1], log)

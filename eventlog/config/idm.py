@@ -147,6 +147,10 @@ def toml_text(driver: DriverConfig, source: str) -> str:
 _TRIGGERLESS: Final = "belongs to triggerless publication, which is not done here"
 _JAVA: Final = "concerns the Java driver of the database; Python's is used here"
 _LOCKING: Final = "statements here lock by the database's own rules"
+_FILTER: Final = (
+    "list the classes in database.tables, or use a [[watch]] whose tables and exclude_tables are "
+    "patterns"
+)
 _NOT_TAKEN: Final[Mapping[str, str]] = {
     "jdbc-class": _JAVA,
     "jdbc-driver-descriptor": _JAVA,
@@ -160,11 +164,10 @@ _NOT_TAKEN: Final[Mapping[str, str]] = {
     "state-dir": (
         "there is no state directory: what must survive a crash stands in the log's database"
     ),
-    "include-table-filter": (
-        "there are no patterns: list the classes in database.tables, or give each a [[watch]]"
-    ),
-    "exclude-table-filter": (
-        "there are no patterns: list the classes in database.tables, or give each a [[watch]]"
+    "include-table-filter": _FILTER,
+    "exclude-table-filter": _FILTER,
+    "add-default-values-on-view-insert": (
+        "the subscriber channel inserts into views, and there is none"
     ),
     "use-manual-transactions": "transactions are always used",
     "transaction-isolation-level": "read committed is always used",
@@ -395,6 +398,12 @@ def _settings(parameters: _Parameters) -> Iterator[Setting]:
             value = tuple(_safe_statements(value, values, parameters))
         if value != (option.default if option.idm is None else option.idm):
             yield Setting(section, key, value, tag)
+        if key == "time_of_day":
+            parameters.refuse(
+                "the clock of time-of-day",
+                "is that of the driver's machine there and of the database, in its zone, here: "
+                "correct the times in publisher.time_of_day if the two differ",
+            )
         if key == "referential" and value == "dn":
             parameters.refuse(
                 "enable-refs of views",

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from samples import PHONE, USR, columns, database, table, view
 
-from eventlog.changes.json_form import database_from_json
-from eventlog.core.catalog import Catalog, ObjectClass, build_catalog, complete_catalog, view_name
-from eventlog.core.values import Kind
+from eventlog.changes.json_form import database_from_json, database_to_json
+from eventlog.core.catalog import (
+    Catalog,
+    Column,
+    Database,
+    ForeignKey,
+    ObjectClass,
+    Table,
+    build_catalog,
+    complete_catalog,
+    view_name,
+)
+from eventlog.core.values import TYPE_NAMES, ColumnType, Kind, parse_type
 from eventlog.errors import BadValue, BadXmlChar, ConfigError
 
 EMP = table(
@@ -583,3 +594,35 @@ def test_a_catalog_holds_types_of_any_size() -> None:
         }
     ).tables[0].columns  # fmt: skip
     assert column.type.kind is Kind.INTEGER
+
+
+# --- the catalogue as a file ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dialect", ["postgresql", "oracle", "sqlite", "mariadb"])
+def test_a_catalogue_that_is_written_is_read_as_the_same_tables(dialect: str) -> None:
+    """What ``eventlog catalog`` writes and ``convert`` takes."""
+    kinds = {
+        (parse_type(name, dialect).kind, parse_type(name, dialect).bits): parse_type(name, dialect)
+        for text in TYPE_NAMES.values()
+        for name in text.split(", ")
+    }
+    # What a database reflects: a domain, an enumeration, a type without a name.
+    odd = [replace(kind, sql="hr.mood") for kind in kinds.values()]
+    types = [*kinds.values(), *odd, ColumnType(Kind.INTEGER, sql="numeric(9,0)")]
+    columns = tuple(Column(f"c{number}", type) for number, type in enumerate(types))
+    keys = (("c0",), ("c1", "c2"))
+    usr = Table("usr", "table", columns, ("c0",), (ForeignKey(("c1",), "usr", ("c0",)),), keys)
+    view = Table("v", "view", columns[:1])
+    written = database_to_json(Database(dialect, "hr", (usr, view)))
+    again, also = database_from_json(written).tables
+
+    def plain(table: Table) -> Table:
+        return replace(
+            table,
+            columns=tuple(Column(one.name, replace(one.type, sql="")) for one in table.columns),
+            unique_keys=tuple(sorted(table.unique_keys)),
+        )
+
+    assert plain(again) == plain(usr)
+    assert plain(also) == plain(view)

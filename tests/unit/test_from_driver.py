@@ -29,6 +29,7 @@ TAGS = """<?xml version="1.0" encoding="UTF-8"?>
     <time-syntax display-name="Time syntax">2</time-syntax>
     <state-dir>.</state-dir>
     <enable-refs>1</enable-refs>
+    <add-default-values-on-view-insert>1</add-default-values-on-view-insert>
     <connection-properties>user={$username}; password=geheim</connection-properties>
   </driver-options>
   <subscriber-options>
@@ -153,6 +154,8 @@ class TestTags:
             "database URL",
             "subscriber-options",
             "enable-refs of views",
+            "the clock of time-of-day",
+            "add-default-values-on-view-insert",
             EMPTIES,
         }
         assert found["enable-refs of views"].startswith("columns fk__... of views stay values")
