@@ -303,6 +303,24 @@ _OF_TABLE: dict[str, Callable[[Random, str, int, int, Sequence[str]], Statement]
 }
 
 
+def _insert_parts(first: int, last: int) -> Statement:
+    sql = (
+        "INSERT OR IGNORE INTO part (id, name, weight) WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n "
+        "WHERE i < ?) SELECT i, 'n' || i, i FROM n"
+    )
+    return Statement(sql, (first, last), _touches("part", [BURST]))
+
+
+def _update_parts(first: int, last: int) -> Statement:
+    sql = "UPDATE part SET weight = weight + 1 WHERE id BETWEEN ? AND ?"
+    return Statement(sql, (first, last), _touches("part", [BURST]))
+
+
+def _delete_parts(first: int, last: int) -> Statement:
+    sql = "DELETE FROM part WHERE id BETWEEN ? AND ?"
+    return Statement(sql, (first, last), _touches("part", [BURST]))
+
+
 class Application:
     """What writes the tables: one session that commits at once, and late transactions."""
 
@@ -347,16 +365,18 @@ class Application:
             return
         most = self._world.plan.get("burst", 60)
         last = BURST + chance.choice([10, most // 2, most])
-        insert = (
-            "INSERT OR IGNORE INTO part (id, name, weight) WITH RECURSIVE n (i) AS (SELECT ? UNION ALL SELECT i + 1 FROM n "
-            "WHERE i < ?) SELECT i, 'n' || i, i FROM n"
-        )
-        update = "UPDATE part SET weight = weight + 1 WHERE id BETWEEN ? AND ?"
-        delete = "DELETE FROM part WHERE id BETWEEN ? AND ?"
+        insert = _insert_parts(BURST, last)
+        update = _update_parts(BURST, last)
+        delete = _delete_parts(BURST, last)
         # Twice: while an object is parked, windows with its later rows are read.
         several = chance.choice([[insert], [insert, update], [update], [update, update], [delete]])
-        touches = _touches("part", [BURST])
-        self._transact([Statement(one, (BURST, last), touches) for one in several], "COMMIT")
+        self._transact(several, "COMMIT")
+
+    def burst_of(self, count: int) -> None:
+        """Insert so many objects, and update those that are there already."""
+        if "part" not in self.hidden:
+            last = BURST + count
+            self._transact([_insert_parts(BURST, last), _update_parts(BURST, last)], "COMMIT")
 
     def begin_late(self, chance: Random) -> None:
         """Begin a transaction that draws its numbers now and commits later."""
@@ -380,6 +400,37 @@ class Application:
             name, record_ids = f"late{self._lates}", [row[0] for row in drawn]
             self.late[name] = Late(statements, record_ids, _all_touched(statements))
             self._world.tell(f"{name} draws {record_ids} and stays open: {_told(statements)}")
+
+        self.when_free(act)
+
+    def go_on_late(self, chance: Random) -> None:
+        """Let a late transaction write more of its objects, behind what others have written."""
+        if not self.late or self.hidden:
+            return
+        name = chance.choice(sorted(self.late))
+        late = self.late[name]
+        several = (
+            statement(chance, self._classes, self._size, self.shape.columns) for _ in range(30)
+        )
+        more = next((one for one in several if one.touches <= late.touches), None)
+        if more is None:
+            return
+
+        def act() -> None:
+            run = self.session.execute
+            run("BEGIN IMMEDIATE")
+            top = self.top()
+            self._run(late.statements)
+            before = len(self._rows_above(top))
+            self._run([more])
+            added = len(self._rows_above(top)) - before
+            run("ROLLBACK")
+            if not added or before != len(late.record_ids):
+                return
+            run("UPDATE sqlite_sequence SET seq = ? WHERE name = 'eventlog'", (top + added,))
+            drawn = [*late.record_ids, *range(top + 1, top + added + 1)]
+            self.late[name] = late._replace(statements=[*late.statements, more], record_ids=drawn)
+            self._world.tell(f"{name} goes on, and draws {drawn[-added:]}: {_told([more])}")
 
         self.when_free(act)
 
@@ -497,6 +548,15 @@ class Application:
         name = self._new_column()
         self._change(f"ALTER TABLE part ADD COLUMN {name} text")
         self.shape = replace(self.shape, columns=(*self.shape.columns, name))
+
+    def fill_column(self, chance: Random) -> None:
+        """Write values into the newest column of ``part``."""
+        column = self.shape.columns[-1]
+        touches = _touches("part", range(self._size))
+        sql = f"UPDATE part SET {column} = 'v' || id || ? WHERE id < ?"
+        values = (chance.randrange(9), self._size)
+        if not any(_meet(touches, late.touches) for late in self.late.values()):
+            self._transact([Statement(sql, values, touches)], "COMMIT")
 
     def rename_column(self, column: str) -> None:
         """Rename a column of ``part``."""

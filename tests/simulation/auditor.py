@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING, Any
 
 from application import KEYS, Shape
 from replicas import Key, Replica, class_of, object_of
+from scheduler import BEGIN
 
 from eventlog.core.ranges import decode
 from eventlog.errors import EventlogError
 from eventlog.model import Event, Level, Verdict
+from eventlog.sql.consumers import Again
 
 if TYPE_CHECKING:
     from world import World
@@ -52,6 +54,9 @@ class Auditor:
         self.given_up: set[tuple[str, Key]] = set()
         """The objects of which an event was given up, by max_tries or by hand, each with the receiver."""
         self._skipped: set[int] = set()
+        self._sent_at: dict[tuple[str, int], float] = {}
+        """When each row was last sent."""
+        self._began_at: dict[str, float] = {}
         self.checks = 0
 
     # --- at every moment ---
@@ -60,6 +65,9 @@ class Auditor:
         """Note what a publisher or a consumer is about to send under which event-id."""
         for event in events:
             which, rows = (consumer, event.sent_id), tuple(event.ids)
+            self._sent_at.update(
+                dict.fromkeys(((consumer, row) for row in rows), self._world.scheduler.now)
+            )
             before = self._rows.setdefault(which, rows)
             self.checks += 1
             if before != rows:
@@ -226,6 +234,9 @@ class Auditor:
         """Note that a consumer was reset: its receiver begins with nothing, as
         docs/consumers.md asks."""
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != consumer}
+        self._began_at[consumer] = (
+            self._world.scheduler.now + 1
+        )  # of requests only seconds are known
         for model in (self._applied, self._newest):
             for which in [which for which in model if which[0] == consumer]:
                 del model[which]
@@ -350,6 +361,7 @@ class Auditor:
                 f"SELECT record_id FROM eventlog_error WHERE consumer = '{name}'"
             )
         }
+        refused_now = set(refused)
         refused |= {  # purge takes the lines of rows that are gone
             row for row, (_, level) in self._answers_of(name).items() if level in _NOT_FOR_GOOD
         }
@@ -361,6 +373,26 @@ class Auditor:
         ]
         if lost:
             self._world.fail(f"{name} never applied rows {lost[:10]}")
+        self._audit_requests(name, refused_now)
+
+    def _audit_requests(self, name: str, refused: set[int]) -> None:
+        """Check that a consumer sent again what it was asked for, or has a line that says why not."""
+        begun_at = self._began_at.get(name, 0.0)
+        there = {row for (row,) in self._ask("SELECT record_id FROM eventlog")}
+        for told, at in self._ask(f"SELECT rows, at FROM asked_rows WHERE name = '{name}'"):
+            second = float(at) - BEGIN
+            if second < begun_at or self.timeline:
+                continue
+            asked = Again.decode(told).rows
+            rows = {row for row in there - refused - self._idle if _is_in(row, asked)}
+            self.checks += len(rows)
+            if unsent := [
+                row for row in sorted(rows) if self._sent_at.get((name, row), -1.0) < second
+            ]:
+                self._world.fail(
+                    f"{name} was asked for rows {unsent[:10]} at {second:g}, and never sent them again"
+                )
+                return
 
     def _audit_replicas(self) -> None:
         world = self._world
@@ -429,6 +461,10 @@ class Auditor:
 
     def _ask(self, sql: str) -> list[Any]:
         return self._world.application.session.execute(sql).fetchall()
+
+
+def _is_in(row: int, ranges: Iterable[tuple[int, int]]) -> bool:
+    return any(first <= row <= last for first, last in ranges)
 
 
 def _consumer(receiver: str) -> str:

@@ -245,6 +245,7 @@ def _with_shared_statements(create_engine: Callable[..., Any]) -> Callable[..., 
 
 
 _read: dict[Any, Any] = {}
+_MOST_READ = 500
 _triggers: dict[Any, Any] = {}
 _TABLES = "SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_master WHERE type <> 'trigger' ORDER BY rowid)"
 _TRIGGERS = (
@@ -267,6 +268,8 @@ def _read_once(
         conn, what = given_by(*given, **named)
         key = read.__qualname__, conn.exec_driver_sql(text).scalar_one(), repr(what)
         if key not in _read:
+            if len(_read) >= _MOST_READ:
+                _read.clear()
             task, world.scheduler.current = world.scheduler.current, None
             try:
                 _read[key] = read(*given, **named)

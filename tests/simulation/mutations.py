@@ -72,6 +72,10 @@ def _to_files(plan: dict[str, Any]) -> bool:
     return plan["sink"] != "python"
 
 
+def _is_lenient_and_restarts(plan: dict[str, Any]) -> bool:
+    return not plan["is_strict"] and _takes("restart_parked")(plan)
+
+
 def _to_python(plan: dict[str, Any]) -> bool:
     return plan["sink"] == "python"
 
@@ -357,6 +361,16 @@ def _second_publisher_gets_the_lock() -> Mapping[tuple[Any, str], Any]:
     return {(SQLite, "try_lock"): lambda *_: True, (SQLite, "claim"): lambda *_: True}
 
 
+def _told_lines_stay() -> Mapping[tuple[Any, str], Any]:
+    recover = ledger.StatusLedger.recover
+
+    def recover_by_number(self: Any, conn: Any, dialect: Any, log: Any) -> None:
+        if self.by_number:
+            recover(self, conn, dialect, log)
+
+    return {(ledger.StatusLedger, "recover"): recover_by_number}
+
+
 # --- requeue and due resyncs ----------------------------------------------------------------------
 
 
@@ -399,28 +413,32 @@ MUTATIONS: Mapping[str, Mutation] = {
     "rows are marked before the sink has the documents": Mutation(_marks_before_flush, _to_files),
     "nothing is recorded before it is sent": Mutation(_no_line),
     "what is sent again behind a retry keeps its event-id": Mutation(
-        _sendings_stay, lambda plan: plan["sink"] == "python" and not plan["is_strict"]
+        _sendings_stay, _is_lenient_and_restarts
     ),
     "a copy that was put back is not noticed": Mutation(
         _epoch_stays, _takes("copy", "commit", "restore", "commit")
     ),
     "the rest of an envelope keeps its number": Mutation(
-        _rest_keeps_its_number, lambda plan: _to_files(plan) and "schema" in plan["features"]
+        _rest_keeps_its_number,
+        lambda plan: _to_files(plan) and _takes("kill_and_rename")(plan),
     ),
-    "an event behind a retry is answered for good": Mutation(_behind_a_retry_is_done, _to_python),
+    "an event behind a retry is answered for good": Mutation(
+        _behind_a_retry_is_done, _is_lenient_and_restarts
+    ),
     "two envelopes with a common object are in the air": Mutation(
         _same_object_twice_in_the_air, _to_python
     ),
     "recorded events of an unavailable class are not kept": Mutation(
         _unavailable_is_struck, _has("schema")
     ),
-    "requeue sends what is stale": Mutation(_requeue_judges_nothing, _has("operators")),
+    "requeue sends what is stale": Mutation(
+        _requeue_judges_nothing, _takes("commit", "requeue_done")
+    ),
     "values are read back by an old catalogue": Mutation(_old_catalogue_reads_back, _has("schema")),
     "an insert is cut at the end of a window": Mutation(_insert_is_cut),
     "a name of a file gains events": Mutation(
         _names_gain_events,
-        lambda plan: _to_files(plan) and _has("kills")(plan),
-        unseen="a hole (200 plans): a kill between a rename and its marks, a reader that looks then, and a longer mark_interval",
+        lambda plan: _to_files(plan) and _takes("kill_renamed")(plan),
     ),
     "a row is marked that was not sent": Mutation(_marks_forget_a_row),
     "rows of parked objects are read": Mutation(
@@ -431,8 +449,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "objects that are free again begin no scan": Mutation(
         _freed_begin_no_scan,
-        lambda plan: _to_python(plan) and _takes("mood", "burst")(plan),
-        unseen="a hole (50 plans): an object has to be freed in a scan of many windows that has read past a row of it",
+        lambda plan: _to_python(plan) and _takes("parked_burst")(plan),
     ),
     "a consumer reads no gap again when its writer has ended": Mutation(
         _ended_writers_are_ignored, _takes("consumer", "begin_late", "end_late")
@@ -445,8 +462,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "a scan goes on when a writer has ended": Mutation(
         _scan_outlives_its_writers,
-        _takes("begin_late", "end_late"),
-        unseen="a hole (60 plans): a late transaction has to commit between two windows of one scan, with rows on both sides",
+        _takes("late_in_a_scan"),
     ),
     "rows that joined a set are not written": Mutation(
         _recent_rows_are_not_written,
@@ -479,8 +495,7 @@ MUTATIONS: Mapping[str, Mutation] = {
     ),
     "the number of a sending is not recorded": Mutation(
         _sendings_are_not_recorded,
-        lambda plan: _to_python(plan) and not plan["is_strict"],
-        unseen="a hole (60 plans): a receiver that applies what is behind a retry meets no kill, and restarts between are rare",
+        _is_lenient_and_restarts,
     ),
     "the numbers of envelopes begin again after a restart": Mutation(
         _last_number_is_not_recorded, _to_files
@@ -488,20 +503,20 @@ MUTATIONS: Mapping[str, Mutation] = {
     "the line of a flight goes before its marks": Mutation(
         _line_goes_before_the_marks, _has("kills")
     ),
+    "a publisher by time leaves what requeue has told": Mutation(
+        _told_lines_stay, _takes("requeue")
+    ),
     "a second publisher gets the lock": Mutation(_second_publisher_gets_the_lock, _takes("second")),
     "requeue for a consumer sends what is stale": Mutation(
         _requeue_for_a_consumer_judges_nothing, _takes("consumer", "requeue_consumer")
     ),
     "a consumer clears a request before it has its rows": Mutation(
         _request_is_cleared_too_early,
-        _takes("consumer", "requeue_consumer"),
-        most=40,
-        unseen="a hole: the auditor excuses a row that was refused, though it was asked for again",
+        lambda plan: _takes("consumer", "requeue_consumer")(plan) and _has("kills")(plan),
     ),
     "a due resync is not noted": Mutation(_due_is_not_noted, _takes("add_column", "commit")),
     "a due resync is settled before it is done": Mutation(
         _due_is_settled_at_the_beginning,
-        lambda plan: _has("kills")(plan) and _takes("add_column")(plan),
-        unseen="a hole (60 plans): the command that settles it has to be killed between its beginning and its last batch",
+        _takes("kill_resync"),
     ),
 }

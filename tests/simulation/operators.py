@@ -78,11 +78,102 @@ def _kill_command(world: World, chance: Random) -> None:
 
 
 def _kill_and_rename(world: World, chance: Random) -> None:
-    """The publisher is killed, and a table of what was in flight goes before it is back."""
+    """The publisher is killed, mostly with something in flight, and a table of it goes before it is
+    back."""
+    if _running(world, "publisher"):
+        for _ in range(2):
+            world.application.commit(chance)
+        world.scheduler.run_to(chance.choice(["committed inflight", "send", "gets"]), 1, 40)
     for process in _running(world, "publisher"):
         world.kill(process)
         _rename_away(world, chance)
         world.start("publisher", chance)
+
+
+def _kill_renamed(world: World, chance: Random) -> None:
+    """The publisher is killed when a file or an object has its name and no row is marked; somebody reads
+    it, and the next publisher marks more at once."""
+    if world.plan["sink"] == "python" or not _running(world, "publisher"):
+        return
+    world.stop(world.scheduler.processes["publisher"])
+    few = {"batch_size": chance.choice([1, 2]), "flight_rows": 10_000, "query_limit": 10_000}
+    world.start("publisher", chance, given={**few, "mark_interval": 0})
+    for _ in range(3):
+        world.application.commit(chance)
+    world.scheduler.run_to(
+        chance.choice(["renamed", "put done", "COMMIT inflight"]), chance.choice([1, 2]), 60
+    )
+    process = world.scheduler.aimed
+    if process is not None and process.name == "publisher" and process.is_running:
+        world.kill(process)
+        world.readers.look()
+        world.start("publisher", chance, given={**few, "mark_interval": 10})
+
+
+def _kill_resync(world: World, chance: Random) -> None:
+    """Somebody gives a table a column and values in it; the resync of it is killed on its way, and nobody
+    goes on with it."""
+    application = world.application
+    if not _is_stable(world) or len(application.shape.columns) >= 2 or world.has_commands():
+        return
+    application.add_column()
+    application.fill_column(chance)
+    world.command("triggers", "apply")
+    world.wait_for_commands()
+    table = application.shape.table("part")
+    world.command("resync", table, "--as-update", "--restart", "--batch", "1")
+    world.scheduler.run_to("COMMIT resync", chance.randint(1, 3), 80)
+    process = world.scheduler.aimed
+    if process is not None and process.name.startswith("command") and process.is_running:
+        world.kill(process)
+
+
+def _restart_parked(world: World, chance: Random) -> None:
+    """The publisher is restarted while objects are parked whose later events were sent with the first."""
+    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+        return
+    unfolded = {"fold_distance": 0, "batch_size": chance.choice([5, 128]), "on_retry": "park"}
+    world.stop(world.scheduler.processes["publisher"])
+    world.start("publisher", chance, given=unfolded)
+    receiver = world.receivers["receiver"]
+    receiver.mood, receiver.seed = {"retry": 0.3}, chance.randrange(2**31)
+    world.application.burst_of(6)
+    world.application.commit(chance)
+    world.scheduler.run(chance.choice([15, 30, 50]))
+    _restart(world, chance)
+
+
+def _parked_burst(world: World, chance: Random) -> None:
+    """Many objects change several times while some of them are parked for a second or two, and a scan
+    takes longer."""
+    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+        return
+    world.stop(world.scheduler.processes["publisher"])
+    small = {"query_limit": chance.choice([2, 5]), "fold_distance": 0, "retry_initial": 1}
+    world.start("publisher", chance, given={**small, "on_retry": "park", "max_parked": 1000})
+    receiver = world.receivers["receiver"]
+    receiver.mood, receiver.seed = dict(MOODS["slow retry"]), chance.randrange(2**31)
+    for _ in range(3):
+        world.application.burst_of(12)
+        world.scheduler.run(chance.choice([10, 30, 60]))
+    world.scheduler.run(60)
+    receiver.mood = {}
+
+
+def _late_in_a_scan(world: World, chance: Random) -> None:
+    """A transaction that is open writes twice, with others between, and commits while a scan goes on."""
+    if not _running(world, "publisher") or world.application.hidden:
+        return
+    world.stop(world.scheduler.processes["publisher"])
+    application = world.application
+    application.begin_late(chance)
+    for _ in range(3):
+        application.commit(chance)
+    application.go_on_late(chance)
+    application.commit(chance)
+    world.start("publisher", chance, given={"query_limit": chance.choice([1, 2, 3])})
+    world.scheduler.run_to("committed inflight", chance.choice([1, 2, 3]), 60)
+    application.end_late(chance)
 
 
 def _restart(world: World, chance: Random) -> None:
@@ -416,6 +507,12 @@ STEPS: Mapping[str, Callable[[World, Random], None]] = {
     "burst": lambda world, chance: world.application.burst(chance),
     "own_commit": lambda world, chance: world.application.commit_own(chance),
     "begin_late": lambda world, chance: world.application.begin_late(chance),
+    "go_on_late": lambda world, chance: world.application.go_on_late(chance),
+    "late_in_a_scan": _late_in_a_scan,
+    "parked_burst": _parked_burst,
+    "restart_parked": _restart_parked,
+    "kill_renamed": _kill_renamed,
+    "kill_resync": _kill_resync,
     "end_late": lambda world, chance: world.application.end_late(chance),
     "look": lambda world, chance: world.readers.look(),
     "mood": _mood,

@@ -17,8 +17,15 @@ from typing import Any
 Plan = dict[str, Any]
 
 FEATURES: Mapping[str, Mapping[str, float]] = {
-    "late": {"begin_late": 2.0, "end_late": 2.5},
-    "kills": {"kill": 1.5, "kill_aimed": 1.5, "kill_consumer": 0.4, "kill_command": 0.4},
+    "late": {"begin_late": 2.0, "end_late": 2.5, "go_on_late": 1.0, "late_in_a_scan": 0.3},
+    "kills": {
+        "kill": 1.5,
+        "kill_aimed": 1.5,
+        "kill_consumer": 0.4,
+        "kill_command": 0.4,
+        "kill_renamed": 0.3,
+        "kill_resync": 0.2,
+    },
     "faults": {"fault": 1.2},
     "schema": {
         "rename_away": 0.8,
@@ -37,6 +44,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "second": 0.2,
         "skip": 0.4,
         "dry_run": 0.4,
+        "restart_parked": 0.3,
     },
     "consumers": {
         "consumer": 0.9,
@@ -49,7 +57,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     "backlog": {"hold": 0.5, "hand_over": 0.6},
     "purge": {"purge": 0.6},
     "restores": {"copy": 0.5, "restore": 0.5, "new_epoch": 0.2},
-    "bursts": {"burst": 0.7},
+    "bursts": {"burst": 0.7, "parked_burst": 0.3},
     "loopback": {"own_commit": 1.5, "requeue_loopback": 0.5},
 }
 """The kinds of steps that each feature adds, with their weights."""
@@ -94,7 +102,7 @@ def plan_of(seed: int) -> Plan:
         "size": chance.choice([2, 3, 5, 12]),
         "burst": _draw_burst(chance, seed) if "bursts" in features else 60,
         "has_view": chance.random() < 0.2,
-        "is_strict": is_rough or sink != "python" or chance.random() < 0.5,
+        "is_strict": is_rough or sink != "python" or chance.random() < 0.3,
         "heals": chance.random() < 0.2,
         "bounds": _draw_bounds(Random(f"bounds {seed}")),
         "first": chance.randrange(2**31),

@@ -19,9 +19,11 @@ import sqlite3
 import sys
 import tempfile
 from collections import Counter
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from random import Random
+from types import MappingProxyType
 from typing import Any
 
 from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
@@ -120,8 +122,15 @@ class World:
 
     # --- processes ---
 
-    def start(self, name: str, chance: Random | None, begin: str = "") -> None:
-        """Start the publisher, or the consumer of this name. Without chances its options are plain."""
+    def start(
+        self,
+        name: str,
+        chance: Random | None,
+        begin: str = "",
+        given: Mapping[str, Any] = MappingProxyType({}),
+    ) -> None:
+        """Start the publisher, or the consumer of this name. Without chances its options are plain,
+        but for those that are ``given``."""
         is_consumer = name not in _PUBLISHERS
         if begin:
             self._begins[name] = begin
@@ -132,7 +141,7 @@ class World:
             if chance is None
             else draw_options(chance, sink, is_consumer=is_consumer, has_own_changes=has_own)
         )
-        options = {**_PLAIN, **options, **({"driver_user": OWN_USER} if has_own else {})}
+        options = {**_PLAIN, **options, **({"driver_user": OWN_USER} if has_own else {}), **given}
         self.has_removed |= bool(options.get("delete_from_log"))
         self.is_ordered &= not options.get("handle_future_events")
         config = self.config_of(options, sink, name if is_consumer else None)
@@ -219,9 +228,9 @@ class World:
 
     def wait_for_commands(self) -> None:
         """Let everything run until no command runs."""
-        self.scheduler.run(20_000, lambda: not self._has_commands())
+        self.scheduler.run(20_000, lambda: not self.has_commands())
 
-    def _has_commands(self) -> bool:
+    def has_commands(self) -> bool:
         return any(name.startswith("command") for name in self.scheduler.processes)
 
     def kill(self, process: Process) -> None:
@@ -406,7 +415,7 @@ class World:
 
     def _is_quiet(self) -> bool:
         return (
-            not self._has_commands()
+            not self.has_commands()
             and all(
                 task.is_done or (task.at == "rest" and task.wake_at > self.scheduler.now)
                 for process in self.scheduler.processes.values()
@@ -472,7 +481,7 @@ def _memory() -> str | None:
 def template(*, has_view: bool = False) -> Path:
     """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row that was
     removed from the log, ``begun_consumers`` the set with which each consumer began, and how many rows
-    had been removed by then."""
+    had been removed by then, ``asked_rows`` what consumers were asked to send again, and when."""
     directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     path = directory / "template.db"
@@ -498,6 +507,11 @@ def template(*, has_view: bool = False) -> Path:
         )
         conn.execute(
             "CREATE TRIGGER removed AFTER DELETE ON eventlog BEGIN INSERT INTO removed_rows VALUES (OLD.record_id, OLD.status, OLD.table_name, OLD.table_key); END"
+        )
+        conn.execute("CREATE TABLE asked_rows (name text, rows text, at text)")
+        conn.execute(
+            "CREATE TRIGGER asked AFTER UPDATE OF requeued ON eventlog_consumer WHEN NEW.requeued IS NOT NULL BEGIN "
+            "INSERT INTO asked_rows VALUES (NEW.name, NEW.requeued, strftime('%s', 'now')); END"
         )
         conn.execute(
             "CREATE TABLE begun_consumers (name text, begins text, done text, removed integer)"
