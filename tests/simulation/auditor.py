@@ -269,6 +269,8 @@ class Auditor:
         ):
             self._world.fail(f"rows E or F have no error line: {unexplained}")
         shape = self._world.application.shape
+        # Of a snapshot's object that is asked for while its class is away: unknown_table, as
+        # docs/spec/event-log.md 13.3 says.
         codes = {"receiver", "requeued", "skipped"}
         if shape != Shape(
             columns=shape.columns, has_view=shape.has_view
@@ -277,7 +279,7 @@ class Auditor:
         bad = [
             line
             for line in ask("SELECT record_id, code, message FROM eventlog_error")
-            if line[1] not in codes
+            if line[1] not in codes and not (line[0] == 0 and line[1] == "unknown_table")
         ]
         if bad and not self._world.refuses_values:
             self._world.fail(f"rows became bad: {bad[:5]}")
