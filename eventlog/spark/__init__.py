@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from eventlog.spark.convert import convert as convert_captures
     from eventlog.spark.copy_query import live_copy
     from eventlog.spark.delta_copy import DeltaCopy, delta
+    from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
     from eventlog.spark.messages import read_messages, write_messages
     from eventlog.spark.session import SparkFailed
     from eventlog.spark.sources import register
@@ -32,10 +33,12 @@ __all__ = [
     "BacklogReport",
     "BacklogRequest",
     "DeltaCopy",
+    "IcebergCopy",
     "SparkFailed",
     "convert_captures",
     "delta",
     "find_change_tables",
+    "iceberg",
     "live_copy",
     "live_view",
     "read_captures",
@@ -51,9 +54,11 @@ _HOMES: Final = {
     "BacklogReport": ("backlog", "Report"),
     "BacklogRequest": ("backlog", "Request"),
     "DeltaCopy": ("delta_copy", "DeltaCopy"),
+    "IcebergCopy": ("iceberg_copy", "IcebergCopy"),
     "SparkFailed": ("session", "SparkFailed"),
     "convert_captures": ("convert", "convert"),
     "delta": ("delta_copy", "delta"),
+    "iceberg": ("iceberg_copy", "iceberg"),
     "find_change_tables": ("change_tables", "find_change_tables"),
     "live_copy": ("copy_query", "live_copy"),
     "live_view": ("change_tables", "live_view"),

@@ -67,8 +67,8 @@ def test_the_wheel_says_who_it_is(wheel: Path) -> None:
         assert "Requires-Python: >=3.11\n" in metadata
         extras = set(re.findall(r"^Provides-Extra: (.+)$", metadata, re.MULTILINE))
         assert extras == {
-            "all", "avro", "delta", "dev", "embedded", "kafka", "mariadb", "monitor", "objects",
-            "oracle", "otel", "parquet", "registry", "s3", "spark", "spark-cluster", "testing",
+            "all", "avro", "delta", "dev", "embedded", "iceberg", "kafka", "mariadb", "monitor",
+            "objects", "oracle", "otel", "parquet", "registry", "s3", "spark", "spark-cluster", "testing",
         }  # fmt: skip
         assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
         assert (

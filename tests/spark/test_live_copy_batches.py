@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from eventlog.spark.copy_source import ClassSource, Loading
 from eventlog.spark.copy_target import Batch, LastWord, Target, last_words
 from eventlog.spark.copy_types import Columns, CopyRefused, Note
 from eventlog.spark.delta_copy import delta
+from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
 
 Named = Sequence[tuple[str, t.DataType, ColumnType]]
 A, PAY = 'a "quoted" one', "Pay"
@@ -101,8 +102,37 @@ def batch_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(list(rows), schema=schema)
 
 
+@pytest.fixture(params=["delta", "iceberg"])
+def make(request: pytest.FixtureRequest) -> Callable[[Path], Any]:
+    """A function that makes the copy of a directory."""
+    return {"delta": delta_in, "iceberg": iceberg_in}[request.param]
+
+
+def delta_in(directory: Path) -> Any:
+    return delta(directory / "t")
+
+
+def iceberg_in(directory: Path) -> Any:
+    pytest.importorskip("pyiceberg", reason="the extra iceberg is not installed")
+    directory.mkdir(parents=True, exist_ok=True)
+    return iceberg(
+        "lake", "copies.t", type="sql", uri=f"sqlite:///{directory}/catalogue.db",
+        warehouse=f"file://{directory}",
+    )  # fmt: skip
+
+
+def rows_of(copy: Any) -> list[dict[str, Any]]:
+    if isinstance(copy, IcebergCopy):
+        # By a reader that knows the files alone.
+        from pyiceberg.table import StaticTable
+
+        place = copy.catalog.load_table(copy.name).metadata_location
+        return list(StaticTable.from_metadata(place).scan().to_arrow().to_pylist())
+    return list(DeltaTable(copy.uri).to_pyarrow_table().to_pylist())
+
+
 def held_by(copy: Any) -> Rows:
-    read = DeltaTable(copy.uri).to_pyarrow_table().to_pylist()
+    read = rows_of(copy)
     assert len({row["id"] for row in read}) == len(read)
     return {row["id"]: {name: value for name, value in row.items() if name != "id"} for row in read}
 
@@ -119,9 +149,9 @@ GONE = LastWord(is_gone=True, is_whole=True, values={})
 
 
 def test_a_column_that_is_set_to_null_is_told_from_one_that_was_not_captured(
-    tmp_path: Path,
+    make: Callable[[Path], Any], tmp_path: Path
 ) -> None:
-    copy = delta(tmp_path / "t")
+    copy = make(tmp_path)
     put_batch(Source({1: {A: "x", PAY: Decimal(1)}}), copy, "query", 0, lambda: batch_of([]))
     put_batch(Source({}), copy, "query", 1, lambda: batch_of([row_of(1, "modify", 1, {A: None})]))
     assert held_by(copy) == {1: {A: None, PAY: Decimal(1)}}
@@ -141,16 +171,20 @@ def test_a_whole_row_replaces_what_was_said_before() -> None:
     assert last_words([((1,), said(b=2)), ((1,), whole)]) == {(1,): whole}
 
 
-def test_an_insert_that_comes_in_two_batches_loses_no_column(tmp_path: Path) -> None:
-    copy = delta(tmp_path / "t")
+def test_an_insert_that_comes_in_two_batches_loses_no_column(
+    make: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    copy = make(tmp_path)
     put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
     put_batch(Source({}), copy, "query", 1, lambda: batch_of([row_of(1, "add", 1, {A: "x"})]))
     put_batch(Source({}), copy, "query", 2, lambda: batch_of([row_of(2, "add", 1, {PAY: 2})]))
     assert held_by(copy) == {1: {A: "x", PAY: Decimal(2)}}
 
 
-def test_a_row_that_was_read_back_is_taken_as_a_whole(tmp_path: Path) -> None:
-    copy = delta(tmp_path / "t")
+def test_a_row_that_was_read_back_is_taken_as_a_whole(
+    make: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    copy = make(tmp_path)
     put_batch(Source({1: {A: "x", PAY: Decimal(1)}}), copy, "query", 0, lambda: batch_of([]))
     resynced = row_of(1, "add", 1, {A: "y"}) | {"changed": None}
     put_batch(Source({}), copy, "query", 1, lambda: batch_of([resynced]))
@@ -205,11 +239,12 @@ def changes_of(rows: Rows, steps: Iterable[Any], place: int) -> list[Any]:
     ),
 )
 def test_the_copy_equals_the_table_after_every_batch_however_often_each_comes(
+    make: Callable[[Path], Any],
     tmp_path_factory: pytest.TempPathFactory,
     before: list[Any],
     batches: list[tuple[list[Any], int]],
 ) -> None:
-    copy, rows, place = delta(tmp_path_factory.mktemp("copy") / "t"), Rows(), 1
+    copy, rows, place = make(tmp_path_factory.mktemp("copy")), Rows(), 1
     changes_of(rows, before, place)
     put_batch(Source(rows), copy, "query", 0, lambda: pytest.fail("a first load reads the class"))
     assert held_by(copy) == rows
@@ -222,8 +257,10 @@ def test_the_copy_equals_the_table_after_every_batch_however_often_each_comes(
         assert held_by(copy) == rows
 
 
-def test_what_the_first_load_has_seen_already_may_come_again(tmp_path: Path) -> None:
-    copy, rows = delta(tmp_path / "t"), Rows()
+def test_what_the_first_load_has_seen_already_may_come_again(
+    make: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    copy, rows = make(tmp_path), Rows()
     early = changes_of(rows, [("put", 1, "x", None, (), 5), ("put", 2, "x", None, (), 5)], 1)
     late = changes_of(rows, [("patch", 1, "y", None, (A,), 5), ("delete", 2, "", None, (), 5)], 3)
     put_batch(Source(rows), copy, "query", 0, lambda: batch_of([]))
@@ -232,8 +269,10 @@ def test_what_the_first_load_has_seen_already_may_come_again(tmp_path: Path) -> 
     assert held_by(copy) == rows == {1: {A: "y", PAY: None}}
 
 
-def test_a_query_with_a_new_checkpoint_loads_anew(tmp_path: Path) -> None:
-    copy = delta(tmp_path / "t")
+def test_a_query_with_a_new_checkpoint_loads_anew(
+    make: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    copy = make(tmp_path)
     for number in range(3):
         put_batch(Source({1: {A: "old", PAY: None}}), copy, "query", number, lambda: batch_of([]))
     put_batch(Source({2: {A: "new", PAY: None}}), copy, "another", 0, lambda: batch_of([]))
@@ -242,8 +281,10 @@ def test_a_query_with_a_new_checkpoint_loads_anew(tmp_path: Path) -> None:
     assert held_by(copy) == {}
 
 
-def test_a_column_that_is_new_is_added_and_is_null_until_it_is_set(tmp_path: Path) -> None:
-    copy = delta(tmp_path / "t")
+def test_a_column_that_is_new_is_added_and_is_null_until_it_is_set(
+    make: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    copy = make(tmp_path)
     put_batch(Source({1: {A: "x", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901)
     changes = [
@@ -282,24 +323,150 @@ def test_a_table_of_anything_else_is_refused_and_stays_as_it_is(
     assert DeltaTable(tmp_path / "t").to_pyarrow_table().to_pydict() == {"x": [1]}
 
 
+# --- Iceberg --------------------------------------------------------------------------------------
+
+
+class Killed(BaseException):
+    """What ends a driver in the midst of a batch: nothing of ours catches it."""
+
+
+def kill_at(step: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """End whoever writes at a step: a file that is begun, or a commit, before it and behind it.
+    Return the list that gets the steps.
+    """
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    steps: list[str] = []
+
+    def at(what: str) -> None:
+        steps.append(what)
+        if len(steps) == step:
+            raise Killed
+
+    def wrapped(owner: Any, name: str, *, both: bool) -> None:
+        original = getattr(owner, name)
+
+        def run(*given: Any, **named: Any) -> Any:
+            at(f"before {name}")
+            done = original(*given, **named)
+            if both:
+                at(f"behind {name}")
+            return done
+
+        monkeypatch.setattr(owner, name, run)
+
+    wrapped(PyArrowFileIO, "new_output", both=True)
+    wrapped(PyArrowFileIO, "delete", both=True)
+    wrapped(SqlCatalog, "create_table", both=True)
+    wrapped(SqlCatalog, "commit_table", both=True)
+    return steps
+
+
+def run_killed(directory: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> bool:
+    """Run a load, a merge and a clearing whose driver ends at a step, and once more each that was
+    not done; return True if the driver came to the step.
+    """
+    changes = [
+        row_of(1, "modify", 1, {A: "y"}),
+        row_of(2, "delete", 2, None),
+        row_of(3, "add", 4, {A: "new"}),
+    ]
+    rows: Rows = {key: {A: "x", PAY: Decimal(key)} for key in (1, 2, 3)}
+    has_come = False
+    with monkeypatch.context() as patched:
+        steps = kill_at(step, patched)
+        for number, told in ((0, []), (1, changes), (1, changes)):
+            for _ in range(2):
+                copy = iceberg_in(directory)
+                try:
+                    put_batch(Source(rows), copy, "query", number, partial(batch_of, told))
+                    copy.clear(dt.timedelta(0))
+                    break
+                except Killed:
+                    has_come = True
+    assert held_by(iceberg_in(directory)) == {
+        1: {A: "y", PAY: Decimal(1)}, 3: {A: "x", PAY: Decimal(3)}, 4: {A: "new", PAY: None},
+    }, steps  # fmt: skip
+    return has_come
+
+
+@pytest.mark.parametrize(
+    "steps", [range(4, 40, 6), pytest.param(range(1, 120), marks=pytest.mark.soak)]
+)
+def test_a_driver_that_ends_at_any_step_leaves_an_iceberg_table_that_ends_equal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: range
+) -> None:
+    assert iceberg_in(tmp_path / "none")  # skips without the extra
+    come = [run_killed(tmp_path / str(step), monkeypatch, step) for step in steps]
+    assert come[0]
+
+
+def test_of_two_drivers_of_a_query_one_writes_a_batch_into_an_iceberg_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = iceberg_in(tmp_path)
+    put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
+    told = [row_of(1, "add", 1, {A: "x"})]
+    from pyiceberg.catalog.sql import SqlCatalog
+    from pyiceberg.exceptions import CommitFailedException
+
+    commit = SqlCatalog.commit_table
+
+    def behind_another(*given: Any, **named: Any) -> Any:
+        monkeypatch.setattr(SqlCatalog, "commit_table", commit)
+        put_batch(Source({}), iceberg_in(tmp_path), "query", 1, lambda: batch_of(told))
+        return commit(*given, **named)
+
+    monkeypatch.setattr(SqlCatalog, "commit_table", behind_another)
+    with pytest.raises(CommitFailedException):
+        put_batch(Source({}), copy, "query", 1, lambda: batch_of(told))
+    assert held_by(iceberg_in(tmp_path)) == {1: {A: "x", PAY: None}}
+
+
+def test_an_iceberg_table_of_anything_else_is_refused(tmp_path: Path) -> None:
+    copy = iceberg_in(tmp_path)
+    copy.catalog.create_namespace("copies")
+    copy.catalog.create_table("copies.t", pa.schema([("x", pa.int64())]))
+    with pytest.raises(
+        CopyRefused, match=r"copies\.t holds no live copy, and is to hold live copy"
+    ):
+        put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
+
+
+def test_another_type_of_a_column_is_taken_over_by_an_iceberg_table(tmp_path: Path) -> None:
+    copy = iceberg_in(tmp_path)
+    put_batch(Source({1: {A: "x", PAY: Decimal("1.25")}}), copy, "query", 0, lambda: batch_of([]))
+    wider = [*NAMED[:2], (PAY, t.DecimalType(12, 4), ColumnType(Kind.EXACT, 0, "numeric(12,4)"))]
+    told = [row_of(1, "add", 2, {PAY: "1.2345"})]
+    source = Source({}, wider)
+    held = copy.number_done("query", source.content)
+    assert held is not None
+    words = last_words(source.changes(batch_of(told), RecordSet()))
+    copy.merge(Batch("query", 1), source.columns, held.note, words, None)
+    assert held_by(copy) == {
+        1: {A: "x", PAY: Decimal("1.2500")}, 2: {A: None, PAY: Decimal("1.2345")},
+    }  # fmt: skip
+
+
 # --- what it costs --------------------------------------------------------------------------------
 
 
-def files_of(copy: Any) -> int:
-    return len(list(Path(copy.uri).glob("*.parquet")))
+def files_in(directory: Path) -> int:
+    return len(list(directory.rglob("*.parquet")))
 
 
 @pytest.mark.parametrize(("keep", "left"), [(dt.timedelta(0), 1), (dt.timedelta(hours=1), 4)])
 def test_files_that_no_reader_of_the_time_to_keep_needs_are_removed(
-    tmp_path: Path, keep: dt.timedelta, left: int
+    make: Callable[[Path], Any], tmp_path: Path, keep: dt.timedelta, left: int
 ) -> None:
-    copy = delta(tmp_path / "t")
+    copy = make(tmp_path)
     put_batch(Source({1: {A: "x", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
     for number in (1, 2, 3):
         changed = [row_of(number, "modify", 1, {A: str(number)})]
         put_batch(Source({}), copy, "query", number, partial(batch_of, changed))
     copy.clear(keep)
-    assert files_of(copy) == left
+    assert files_in(tmp_path) == left
     assert held_by(copy) == {1: {A: "3", PAY: None}}
     put_batch(Source({}), copy, "query", 3, lambda: pytest.fail("the batch is done"))
 

@@ -9,7 +9,7 @@ new one.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import partial
@@ -25,16 +25,16 @@ pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
 )
 
-from deltalake import DeltaTable
 from stream_engine import Engine, reader_of
 from test_live_copy import run
+from test_live_copy_batches import delta_in, iceberg_in
+from test_live_copy_batches import rows_of as rows_in
 from test_live_copy_log import SCHEMA
 
 from eventlog import cli
 from eventlog.config.load import load
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError
-from eventlog.spark import delta
 from eventlog.spark.change_log import forget_connection
 from eventlog.spark.copy_query import REFUSE, RELOAD, put_batch
 from eventlog.spark.copy_source import ClassSource
@@ -98,6 +98,7 @@ class Followed:
     config: Path
     place: Path
     names: list[str]
+    made: Callable[[Path], Any]
     engine: Engine
     sources: dict[Copy, ClassSource] = field(default_factory=dict)
     refused: dict[Copy, str] = field(default_factory=dict)
@@ -108,7 +109,7 @@ class Followed:
         def put(number: int, rows: list[dict[str, Any]]) -> None:
             for (mode, name), source in self.sources.items():
                 told = [_pairs(row) for row in rows if row["class"] == name]
-                batch, copy = Batch("query", number), delta(self.place / mode / name)
+                batch, copy = Batch("query", number), self.made(self.place / mode / name)
                 try:
                     put_batch(source, copy, batch, partial(_table, told), on_type_change)
                 except CopyRefused as error:
@@ -136,15 +137,13 @@ def rows_of(database: sa.Engine, name: str) -> list[str]:
         return sorted(repr(_plain(row)) for row in rows)
 
 
-def copied(place: Path, copy: Copy) -> list[str]:
+def copied(followed: Followed, copy: Copy) -> list[str]:
     mode, name = copy
-    return sorted(
-        repr(_plain(row)) for row in DeltaTable(place / mode / name).to_pyarrow_table().to_pylist()
-    )
+    return sorted(repr(_plain(row)) for row in rows_in(followed.made(followed.place / mode / name)))
 
 
 def _plain(row: Any) -> list[Any]:
-    return [_comparable(value) for value in row.values()]
+    return [_comparable(value) for _, value in sorted(row.items())]
 
 
 def _comparable(value: Any) -> Any:
@@ -175,11 +174,19 @@ def short(new_database: Any, tmp_path_factory: Any) -> dict[Copy, Outcome]:
 
 
 @pytest.fixture(scope="module")
+def in_iceberg(new_database: Any, tmp_path_factory: Any) -> dict[Copy, Outcome]:
+    place = tmp_path_factory.mktemp("iceberg")
+    return outcomes(new_database, place, MATRICES["short"], iceberg_in)
+
+
+@pytest.fixture(scope="module")
 def long(new_database: Any, tmp_path_factory: Any) -> dict[Copy, Outcome]:
     return outcomes(new_database, tmp_path_factory.mktemp("long"), MATRICES["long"])
 
 
-def outcomes(new_database: Any, place: Path, names: list[str]) -> dict[Copy, Outcome]:
+def outcomes(
+    new_database: Any, place: Path, names: list[str], made: Callable[[Path], Any] = delta_in
+) -> dict[Copy, Outcome]:
     """Change every class under two copies, of which one begins again, and bring them to the end of
     the log: first as they are, and those that refuse it with ``reload``.
     """
@@ -193,7 +200,7 @@ def outcomes(new_database: Any, place: Path, names: list[str]) -> dict[Copy, Out
         for command in (["db", "upgrade"], ["triggers", "apply"]):
             assert cli.run(["--config", str(config), "--quiet", *command]) == 0
         reader = reader_of(config=config, starting="latest", maxRowsPerBatch=12)
-        followed = Followed(config, place, names, Engine(reader, place / "query"))
+        followed = Followed(config, place, names, made, Engine(reader, place / "query"))
         for mode in MODES:
             followed.begin(mode)
         assert followed.step()
@@ -216,11 +223,11 @@ def outcomes(new_database: Any, place: Path, names: list[str]) -> dict[Copy, Out
             *(f"UPDATE {name} SET v = {one[3]} WHERE id = 1" for name, one in among.items()),
             *(f"INSERT INTO {name} VALUES (6, {one[3]}, 'new')" for name, one in among.items()),
         )
-        before = {copy: copied(place, copy) for copy in followed.sources}
+        before = {copy: copied(followed, copy) for copy in followed.sources}
         followed.begin("restarted")
         followed.step()
         refused = followed.refused
-        changed = {copy for copy in refused if copied(place, copy) != before[copy]}
+        changed = {copy for copy in refused if copied(followed, copy) != before[copy]}
         # The batch that was refused comes again.
         (place / "query" / "commits" / str(followed.engine.number - 1)).unlink()
         followed.engine, followed.refused = Engine(reader, place / "query"), {}
@@ -231,7 +238,9 @@ def outcomes(new_database: Any, place: Path, names: list[str]) -> dict[Copy, Out
         assert followed.refused == {}
         rows = {name: rows_of(database, name) for name in names}
         return {
-            copy: Outcome(refused.get(copy), copy in changed, copied(place, copy) == rows[copy[1]])
+            copy: Outcome(
+                refused.get(copy), copy in changed, copied(followed, copy) == rows[copy[1]]
+            )
             for copy in followed.sources
         }
 
@@ -241,6 +250,10 @@ def outcomes(new_database: Any, place: Path, names: list[str]) -> dict[Copy, Out
     ("matrix", "name"),
     [
         *(pytest.param("short", name, id=TOLD[name]) for name in MATRICES["short"]),
+        *(
+            pytest.param("in_iceberg", name, id=f"{TOLD[name]} in Iceberg", marks=pytest.mark.soak)
+            for name in MATRICES["short"]
+        ),
         *(
             pytest.param("long", name, id=TOLD[name], marks=pytest.mark.soak)
             for name in MATRICES["long"]
@@ -288,7 +301,7 @@ def test_a_resync_gives_the_rows_of_before_the_default_of_a_new_column(
 ) -> None:
     database, config = one
     engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "query")
-    source, copy = ClassSource.of(load(config, {}), "one"), delta(tmp_path / "copy")
+    source, copy = ClassSource.of(load(config, {}), "one"), delta_in(tmp_path)
 
     def put(number: int, rows: list[dict[str, Any]]) -> None:
         put_batch(source, copy, Batch("query", number), partial(_table, [*map(_pairs, rows)]))
@@ -299,12 +312,12 @@ def test_a_resync_gives_the_rows_of_before_the_default_of_a_new_column(
     run(database, "INSERT INTO one VALUES (3, 9)")
     while engine.step(put):
         pass
-    assert rows_in(copy.uri, "w") == {1: None, 2: None, 3: "none"}
+    assert column_of(copy, "w") == {1: None, 2: None, 3: "none"}
     where = ["--as-update", "--where", '"w" IS NOT NULL']
     assert cli.run(["--config", str(config), "--quiet", "resync", "one", *where]) == 0
     while engine.step(put):
         pass
-    assert rows_in(copy.uri, "w") == {1: "none", 2: "none", 3: "none"}
+    assert column_of(copy, "w") == {1: "none", 2: "none", 3: "none"}
 
 
 def test_another_key_is_refused_and_the_class_is_loaded_anew_by_it(
@@ -312,7 +325,7 @@ def test_another_key_is_refused_and_the_class_is_loaded_anew_by_it(
 ) -> None:
     database, config = one
     engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "query")
-    source, copy = ClassSource.of(load(config, {}), "one"), delta(tmp_path / "copy")
+    source, copy = ClassSource.of(load(config, {}), "one"), delta_in(tmp_path)
 
     def put(number: int, rows: list[dict[str, Any]], what: str = REFUSE) -> None:
         put_batch(source, copy, Batch("query", number), partial(_table, [*map(_pairs, rows)]), what)
@@ -329,14 +342,14 @@ def test_another_key_is_refused_and_the_class_is_loaded_anew_by_it(
         engine.step(put)
     while engine.step(partial(put, what=RELOAD)):
         pass
-    assert rows_in(copy.uri, "v") == {1: 70, 2: 80}
+    assert column_of(copy, "v") == {1: 70, 2: 80}
 
 
 def test_a_class_that_changes_while_it_is_loaded_is_not_written(
     one: tuple[sa.Engine, Path], tmp_path: Path
 ) -> None:
     database, config = one
-    source, copy = ClassSource.of(load(config, {}), "one"), delta(tmp_path / "copy")
+    source, copy = ClassSource.of(load(config, {}), "one"), delta_in(tmp_path)
     loading = source.loading()
 
     def rows() -> Iterator[pa.RecordBatch]:
@@ -349,8 +362,8 @@ def test_a_class_that_changes_while_it_is_loaded_is_not_written(
     assert copy.number_done("query", source.content) is None
 
 
-def rows_in(uri: str, column: str) -> dict[int, Any]:
-    read = DeltaTable(uri).to_pyarrow_table().to_pylist()
+def column_of(copy: Any, column: str) -> dict[int, Any]:
+    read = rows_in(copy)
     assert len({row["id"] for row in read}) == len(read)
     return {row["id"]: row[column] for row in read}
 

@@ -1,0 +1,253 @@
+"""An Iceberg table as the target of a live copy, by ``pyiceberg`` and any of its catalogues.
+
+The number of a query's last batch is a property of the table, set by the transaction that writes
+the rows and compared with the table that this transaction begins from. The catalogue takes the
+transaction only if the table is still that one: the property that has ``pyiceberg`` try a stale
+commit again is set to none.
+
+A merge reads the rows whose first key column has one of the batch's values, and writes those files
+anew. Java has no part in it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from eventlog.core.clock import utc_now
+from eventlog.errors import ConfigError
+from eventlog.spark.copy_target import IS_GONE, SETS, Batch, Held, Key, LastWord, merge_source
+from eventlog.spark.copy_types import Columns, CopyRefused, Note, in_schema, note_of
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.table import Table, Transaction
+
+_CONTENT: Final = "eventlog.content"
+_NOTE: Final = "eventlog.note"
+_BATCH: Final = "eventlog.batch."
+"""The prefix of the property with the number of a query's last batch."""
+_NEWEST: Final = "eventlog.newest_commit_time"
+_PROPERTIES: Final = {
+    "commit.retry.num-retries": "0",
+    "write.metadata.delete-after-commit.enabled": "true",
+    "write.metadata.previous-versions-max": "20",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class IcebergCopy:
+    """A table of Iceberg: its name, with its namespace, in a catalogue of ``pyiceberg``."""
+
+    catalog: Catalog
+    name: str
+
+    def number_done(self, query: str, content: str) -> Held | None:
+        """Return the last batch of a query that the table holds; None if it holds none.
+
+        ``content`` describes the source of the copy. Raises CopyRefused for a table with other
+        content.
+        """
+        if not self.catalog.table_exists(self.name):
+            return None
+        properties = self.catalog.load_table(self.name).properties
+        if properties.get(_CONTENT) != content:
+            raise CopyRefused(
+                f"the table {self.name} holds {properties.get(_CONTENT) or 'no live copy'}, and is "
+                f"to hold {content}; nothing was written"
+            )
+        number = properties.get(_BATCH + query)
+        return None if number is None else Held(int(number), note_of(properties.get(_NOTE)))
+
+    def load(
+        self,
+        batch: Batch,
+        content: str,
+        schema: pa.Schema,
+        note: Note,
+        rows: Iterable[pa.RecordBatch],
+    ) -> None:
+        """Replace the whole table by rows, as a batch; create it if it is missing."""
+        if not self.catalog.table_exists(self.name):
+            self.catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+            self.catalog.create_table(
+                self.name, schema, properties={**_PROPERTIES, _CONTENT: content}
+            )
+        table = self._table()
+        with table.transaction() as transaction:
+            _replace(transaction, table, schema, rows)
+            transaction.set_properties({**_done(batch), _NOTE: note.as_text()})
+
+    def merge(
+        self,
+        batch: Batch,
+        columns: Columns,
+        held: Note,
+        words: Mapping[Key, LastWord],
+        newest: datetime | None,
+    ) -> None:
+        """Bring the columns of the table to those of the class, each value the same, then merge the
+        last words on objects, as a batch.
+
+        ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
+        change, if the log has it.
+        """
+        table, note = self._table(), held.after(columns)
+        own = _arrow_schema(table)
+        wanted = {one.name: one for one in columns.schema}
+        fields = [wanted.get(one.name, one) for one in own]
+        if any(field.type != one.type for field, one in zip(fields, own, strict=True)):
+            target = pa.schema(fields)
+            with table.transaction() as transaction:
+                batches = (part.cast(own) for part in table.scan().to_arrow_batch_reader())
+                _replace(transaction, table, target, in_schema(batches, target))
+                transaction.set_properties({_NOTE: note.as_text()})
+            table = self._table()
+        new = pa.schema([one for name, one in wanted.items() if name not in own.names])
+        if not words and not new.names and note == held:
+            return
+        if int(table.properties.get(_BATCH + batch.query, -1)) >= batch.number:
+            return  # another driver of this query has written it
+        with table.transaction() as transaction:
+            if new.names:
+                with transaction.update_schema() as update:
+                    update.union_by_name(new)
+            if words:
+                _put(transaction, table, columns, pa.schema([*fields, *new]), words)
+                told = {} if newest is None else {_NEWEST: newest.isoformat()}
+                transaction.set_properties({**_done(batch), **told})
+            transaction.set_properties({_NOTE: note.as_text()})
+
+    def clear(self, keep: timedelta) -> None:
+        """Remove the snapshots and files that no reader of the last ``keep`` needs."""
+        table, before = self._table(), utc_now() - keep
+        snapshots = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
+        old = [one for one in snapshots[:-1] if one.timestamp_ms < before.timestamp() * 1000]
+        if not old:
+            return
+        kept = snapshots[len(old)]
+        expired = set[str]()
+        for one in old:
+            expired |= _files(table, one)
+            if one.manifest_list:
+                expired.add(one.manifest_list)
+        expire = table.maintenance.expire_snapshots()
+        for one in old:
+            expire = expire.by_id(one.snapshot_id)
+        expire.commit()
+        # The history is a line: what the oldest snapshot has not, no later one has.
+        for path in expired - _files(table, kept):
+            table.io.delete(path)
+
+    def _table(self) -> Table:
+        """Return the table as it is now, which takes no stale commit."""
+        table = self.catalog.load_table(self.name)
+        if table.properties.get("commit.retry.num-retries") != "0":
+            with table.transaction() as transaction:
+                transaction.set_properties(_PROPERTIES)
+        return table
+
+
+def iceberg(catalog: Catalog | str, table: str, **properties: str) -> IcebergCopy:
+    """Return the Iceberg table of a name, with its namespace, for ``live_copy``. The first load
+    creates it.
+
+    ``catalog`` is one of ``pyiceberg``, or the name of one, which it loads with ``properties``.
+    Raises ConfigError without ``pyiceberg``.
+    """
+    try:
+        from pyiceberg.catalog import load_catalog
+    except ImportError as error:
+        raise ConfigError(
+            f"pyiceberg is not installed ({error}): install eventlog-publisher[iceberg]"
+        ) from error
+    if isinstance(catalog, str):
+        catalog = load_catalog(catalog, **properties)
+    return IcebergCopy(catalog, table)
+
+
+def _done(batch: Batch) -> dict[str, str]:
+    return {_BATCH + batch.query: str(batch.number)}
+
+
+def _arrow_schema(table: Table) -> pa.Schema:
+    """Return the columns of the table with the types that a copy gives."""
+    large = {pa.large_string(): pa.string(), pa.large_binary(): pa.binary()}
+    return pa.schema(
+        [pa.field(one.name, large.get(one.type, one.type)) for one in table.schema().as_arrow()]
+    )
+
+
+def _replace(
+    transaction: Transaction, table: Table, schema: pa.Schema, rows: Iterable[pa.RecordBatch]
+) -> None:
+    """Replace all rows of a table, and its columns where they differ."""
+    own = _arrow_schema(table)
+    types = {one.name: one.type for one in schema}
+    if gone := [one.name for one in own if types.get(one.name) != one.type]:
+        with transaction.update_schema(allow_incompatible_changes=True) as update:
+            for name in gone:
+                update.delete_column(name)
+    if set(gone) | (types.keys() - set(own.names)):
+        with transaction.update_schema() as update:
+            update.union_by_name(schema)
+    with _quiet():
+        transaction.overwrite(pa.RecordBatchReader.from_batches(schema, rows))
+
+
+def _put(
+    transaction: Transaction,
+    table: Table,
+    columns: Columns,
+    schema: pa.Schema,
+    words: Mapping[Key, LastWord],
+) -> None:
+    """Merge the last words on objects into a table, which has the columns of ``schema``."""
+    from pyiceberg import expressions
+
+    by = next((name for name in columns.key if _is_plain(schema.field(name).type)), None)
+    of: Any = expressions
+    touched = of.AlwaysTrue()
+    if by is not None:
+        place = columns.key.index(by)
+        touched = of.In(by, {key[place] for key in words})
+    rows: dict[Key, dict[str, Any]] = {
+        tuple(row[name] for name in columns.key): row
+        for row in table.scan(row_filter=touched).to_arrow().to_pylist()
+    }
+    names = columns.types.names
+    for row in merge_source(columns, words).to_pylist():
+        key = tuple(row[name] for name in columns.key)
+        if row[IS_GONE]:
+            rows.pop(key, None)
+        else:
+            said = {name: row[name] for name in names if row[SETS + name] or name in columns.key}
+            rows[key] = {**rows.get(key, {}), **said}
+    with _quiet():
+        transaction.delete(touched)
+    if rows:
+        transaction.append(pa.Table.from_pylist(list(rows.values()), schema=schema))
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
+
+
+def _files(table: Table, snapshot: Any) -> set[str]:
+    """Return the manifests and the data files of a snapshot."""
+    found = set[str]()
+    for manifest in snapshot.manifests(table.io):
+        found.add(manifest.manifest_path)
+        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
+            found.add(entry.data_file.file_path)
+    return found
+
+
+def _quiet() -> warnings.catch_warnings[None]:
+    """Return a block without pyiceberg's warning of a delete that finds no row."""
+    return warnings.catch_warnings(action="ignore", category=UserWarning)
