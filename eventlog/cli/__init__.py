@@ -90,7 +90,7 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
         "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy",
         "--abandon", "--as-update", "--rate", "--batch", "--pause", "--resume", "--restart",
         "--strict", "--lock-timeout", "--no-backlog", "--estimate", "--check", "--dry-run",
-        "--force", "--yes", "--why",
+        "--force", "--yes", "--why", "--receiver",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
     "Output": ("--sql", "--json"),
@@ -174,6 +174,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "doctor": {
         "eventlog doctor": "findings, each with what mends it",
+        "eventlog doctor --receiver": "whether the receiver is there; sends no change",
         "eventlog doctor --why customer.id=7": "why a change of this object is not out",
         "eventlog doctor --ignore letters_unknown --json": "for a program, one finding left out",
     },

@@ -5,6 +5,7 @@ runs, and the position of a source; the errors of log, triggers and rows, and th
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -29,7 +30,7 @@ from eventlog.cli.settings import print_settings
 from eventlog.config.effective import Effective, effective
 from eventlog.config.load import Config
 from eventlog.core.clock import sleep, utc_now
-from eventlog.errors import ConfigError, DatabaseError, number_of, visible
+from eventlog.errors import ConfigError, DatabaseError, ReceiverAway, number_of, visible
 from eventlog.model import Status
 from eventlog.publisher.consumers import MOST_BEHIND, standings
 from eventlog.publisher.doctor import examine
@@ -39,6 +40,7 @@ from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.observer import Looked, SnapshotProgress
 from eventlog.publisher.open_context import find_log
+from eventlog.publisher.sinks import try_receiver
 from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.publisher.trigger_plan import differences, planned_triggers
@@ -341,15 +343,26 @@ _COLOURS: Final = {"error": "red", "warning": "yellow", "info": "cyan"}
 @click.option(
     "--ignore", multiple=True, metavar="CODE", help="Leave out findings with this code; repeatable."
 )
+@click.option("--receiver", is_flag=True,
+              help="Try only whether the receiver is there; no change is sent.")  # fmt: skip
 @click.option("--why", "key", metavar="KEY",
               help="Say only why an object's change is not out: idu=7, or usr.idu=7.")  # fmt: skip
 @json_option
 @click.pass_obj
 def doctor(
-    context: CommandContext, sample: int, ignore: tuple[str, ...], key: str | None, as_json: bool
+    context: CommandContext,
+    sample: int,
+    ignore: tuple[str, ...],
+    receiver: bool,
+    key: str | None,
+    as_json: bool,
 ) -> int:
     """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is
     changed.
+
+    With --receiver it tries the receiver alone, without sending a change: name, port, TLS and
+    credentials, by OPTIONS over HTTP, metadata of Kafka, a list of objects, a file that is written
+    and removed.
 
     With --why it says in sentences what becomes of one object's change: the letter of its row, who
     wrote it and when, its class, what is in flight or parked before it, open transactions that hide
@@ -359,6 +372,8 @@ def doctor(
     mending) or an info (good to know). Errors and warnings give exit code 1.
     """
     config = context.config()
+    if receiver:
+        return _try_receiver(config, as_json=as_json)
     if config.follows and config.database.url is None:
         raise ConfigError(
             "doctor looks at a log; a source is looked at by `eventlog status` "
@@ -384,6 +399,25 @@ def doctor(
     else:
         _print_findings(findings, settings, context.quiet)
     return 1 if counts["error"] or counts["warning"] else 0
+
+
+def _try_receiver(config: Config, *, as_json: bool) -> int:
+    told, error = None, None
+    try:
+        told = try_receiver(config, sys.stdout)
+    except (ReceiverAway, ConfigError) as failure:
+        error = failure
+    sink = config.sink.type
+    if as_json:
+        reached = None if told is None and error is None else error is None
+        text = told if error is None else str(error)
+        print_json({"sink": sink, "reached": reached, "text": text})
+    elif error is not None:
+        result("error: ", colour=_COLOURS["error"], bold=True, end="")
+        result(f"sink {sink}: {visible(str(error))} [{error.code}]")
+    else:
+        result(f"sink {sink}: {visible(told or 'it has no receiver that could be tried')}")
+    return 0 if error is None else 1
 
 
 def _print_why(answers: list[Why], *, as_json: bool) -> None:

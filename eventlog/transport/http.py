@@ -36,6 +36,13 @@ EXCERPT: Final = 200
 """The most bytes read of a response that is no answer, and characters shown of it."""
 
 
+_OF_ANOTHER_NAME: Final = frozenset({62, 64})
+"""OpenSSL's codes for a certificate of another host or address (X509_V_ERR_..._MISMATCH)."""
+_NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
+"""OpenSSL's reasons if what came is no record of TLS."""
+_TLS_ALERT: Final = "\x15\x03"
+
+
 class HttpFailed(Exception):
     """An exchange that failed: no connection, a time-out, an answer that is cut off, too large or
     not HTTP.
@@ -236,6 +243,8 @@ class HttpClient:
             why = "the connection ended in the middle of the answer"
         except http.client.HTTPException as error:
             in_short = "what came is no HTTP response"
+            if isinstance(error, http.client.BadStatusLine) and str(error).startswith(_TLS_ALERT):
+                in_short += ", but an alert of TLS, as a port for https:// sends it"
             why = f"{in_short}: {self.clean(f'{type(error).__name__}: {error}')}"
         except OSError as error:
             why = f"the connection broke: {error.strerror or type(error).__name__}"
@@ -388,10 +397,14 @@ class _Connection(http.client.HTTPConnection):
             why = f"no connection within the time-out{_hint(self._section, 'timeout')}"
         except ssl.SSLCertVerificationError as error:
             why = f"the certificate is not trusted: {error.verify_message}"
-            if self._section:
+            if error.verify_code in _OF_ANOTHER_NAME:
+                why = f"the certificate is of another name than {self.host}: {error.verify_message}"
+            elif self._section:
                 why += f"; {self._section}.ca_file names further authorities"
         except ssl.SSLError as error:
             why = f"no TLS connection: {error.reason or error}"
+            if error.reason in _NO_TLS:
+                why += "; the port speaks no TLS, as a port for http:// does"
         except OSError as error:
             why = f"no connection: {error.strerror or type(error).__name__}"
         else:

@@ -208,6 +208,18 @@ class Transmitter:
             else:
                 return number
 
+    def ask(self, topic: str) -> tuple[int, int]:
+        """Return the number of brokers, and that of the partitions of a topic, 0 = there is none.
+
+        The topic is looked for among all, since asking for one may make it. Raises KafkaAway.
+        """
+        try:
+            told = self._producer.list_topics(timeout=self._timeout)
+        except KafkaException as error:
+            raise KafkaAway(f"Kafka tells no metadata: {error.args[0].str()}") from None
+        found = told.topics.get(topic)
+        return len(told.brokers), 0 if found is None else len(found.partitions)
+
     def flush(self) -> dict[int, str]:
         """Wait until all records are acknowledged, and return the reasons of refused ones by their
         number.

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from eventlog.config.load import Config, load
-from eventlog.publisher import cycle, daemon, delivery, marks
+from eventlog.publisher import cycle, daemon, delivery, ledger, marks
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context, open_to_publish
 from eventlog.publisher.sinks import files, objects, open_sink
@@ -86,7 +86,7 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(
         marks, "update_inflight", before="rows are marked", after="a part of the line is struck"
     )
-    steps.around(marks, "strike_inflight", before="rows are marked", after="the line is struck")
+    steps.around(ledger, "strike_inflight", before="rows are marked", after="the line is struck")
     steps.around(
         marks.InflightLine, "_write", before="before the marks", after="the marks are committed"
     )

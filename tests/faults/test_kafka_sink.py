@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import Observer
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.sinks import open_sink
+from eventlog.publisher.sinks import open_sink, try_receiver
 from eventlog.publisher.sinks.kafka import KafkaSink
 from eventlog.qlik.message_format import FORMAT
 from eventlog.transport import kafka
@@ -103,7 +104,10 @@ def test_xds_is_an_envelope_an_event_under_its_association(
         "INSERT INTO usr VALUES (1, 'Ada'), (2, E'line\\nbreak \\u0085 \\u2028')",
         "DELETE FROM usr WHERE idu = 1",
     )
-    publish(configure(sink={"topic": "hr.xds"}))
+    config = configure(sink={"topic": "hr.xds"})
+    assert "there is no topic hr.xds yet" in str(try_receiver(config, sys.stdout))
+    publish(config)
+    assert "topic hr.xds has " in str(try_receiver(config, sys.stdout))
     found = brokers.records("hr.xds")
     assert sorted(record.key or b"" for record in found) == [
         b"idu=1,table=usr,schema=public", b"idu=1,table=usr,schema=public",

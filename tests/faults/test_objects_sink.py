@@ -28,7 +28,7 @@ from eventlog.model import Document, Event, Operation
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_to_publish
-from eventlog.publisher.sinks import Owner, open_sink
+from eventlog.publisher.sinks import Owner, open_sink, try_receiver
 from eventlog.publisher.sinks import objects as objects_sink
 from eventlog.publisher.sinks.objects import STATE, ObjectsSink
 
@@ -58,6 +58,15 @@ def sink_of(config: Config) -> Iterator[ObjectsSink]:
 
 def document(flight: int, envelope: int, text: str) -> Document:
     return Document(flight, envelope, [f"{flight}.{envelope}"], f"<nds>{text}</nds>\n".encode())
+
+
+def test_a_location_is_tried_by_a_list_and_its_state(store: Store) -> None:
+    told = try_receiver(store.config(), StringIO())
+    assert told is not None
+    assert told.endswith("can be listed and read; it is nobody's yet")
+    with sink_of(store.config()):
+        assert OWNER.name in str(try_receiver(store.config(), StringIO()))
+    assert store.names() == [STATE]
 
 
 # Names

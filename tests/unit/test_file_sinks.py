@@ -4,13 +4,16 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Document
-from eventlog.publisher.sinks.files import DocumentFiles, LineFiles
+from eventlog.publisher.sinks import Opening
+from eventlog.publisher.sinks.files import DocumentFiles, FileOptions, FilesSink, LineFiles
+from eventlog.registry import format_named
 
 LARGE = "x" * 100_000 + "\n"
 
@@ -169,3 +172,14 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match=r"sink directory .*file/below: Not a directory"):
         make(tmp_path / "file" / "below")
+
+
+def test_a_directory_is_tried_by_a_file_that_is_removed_again(tmp_path: Path) -> None:
+    opening = Opening(format_named("xds"), sys.stdout)
+    running = tmp_path / ".000000000003-000001.xmll.part"
+    running.write_text("of a publisher that runs")
+    assert FilesSink.try_out(FileOptions(tmp_path), opening) == f"{tmp_path} can be written"
+    assert list(tmp_path.iterdir()) == [running]
+    assert "the publisher makes it" in FilesSink.try_out(FileOptions(tmp_path / "no"), opening)
+    with pytest.raises(ReceiverAway, match="cannot be written"):
+        FilesSink.try_out(FileOptions(Path("/proc")), opening)

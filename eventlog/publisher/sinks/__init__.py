@@ -117,6 +117,14 @@ class Sink(ABC):
         """Return the seconds after which a document without an answer counts as not received."""
         return 30.0
 
+    @classmethod
+    def try_out(cls, options: Any, opening: Opening) -> str | None:
+        """Try whether the receiver is there, by name, port, TLS and credentials, without a document
+        and beside a publisher that runs. Return what answered, in words; None if there is nothing
+        to try. Raises ReceiverAway and ConfigError.
+        """
+        return None
+
     @classmethod  # noqa: B027 - most sinks keep nothing
     def claim(
         cls, options: Any, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
@@ -173,6 +181,13 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
 
     files = _secret_files(config)
     return _Rotated(open_now, files) if files else open_now()
+
+
+def try_receiver(config: Config, stream: TextIO) -> str | None:
+    """Try the receiver that the configuration names, as ``Sink.try_out`` does."""
+    kind: type[Sink] = sink_named(config.sink.type)
+    opening = Opening(format_named(config.format.type), stream)
+    return kind.try_out(with_secrets_of_now(config, "sink").sink.options, opening)
 
 
 # --- secrets that are rotated ---------------------------------------------------------------------

@@ -52,6 +52,19 @@ class FilesSink(Sink):
         return kind(options.directory, opening.format.endings[options.file_layout])
 
     @classmethod
+    def try_out(cls, options: FileOptions, opening: Opening) -> str:
+        """Write a file into the directory and remove it. A missing directory is not made."""
+        assert options.directory is not None
+        directory = options.directory
+        if not directory.is_dir():
+            return f"there is no directory {directory} yet: the publisher makes it"
+        trial = directory / f".eventlog-trial-{os.getpid()}"
+        with as_receiver_away(directory):
+            trial.write_bytes(b"trial\n")
+            trial.unlink()
+        return f"{directory} can be written"
+
+    @classmethod
     def claim(
         cls, options: FileOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
     ) -> None:

@@ -21,6 +21,7 @@ import logging
 import os
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -174,6 +175,14 @@ class HttpSink(Sink):
     def patience(cls, options: HttpOptions) -> float:
         return options.timeout
 
+    @classmethod
+    def try_out(cls, options: HttpOptions, opening: Opening) -> str:
+        """Ask for the OPTIONS of the place: its answer tells nothing of a POST but that somebody is
+        there and lets this client in.
+        """
+        with closing(cls.open(options, opening)) as sink:
+            return sink._ask_for_options()
+
     def __init__(self, settings: HttpOptions, answer: str = "xds") -> None:
         """Open the client.
 
@@ -242,6 +251,18 @@ class HttpSink(Sink):
 
     def close(self) -> None:
         self._client.close()
+
+    def _ask_for_options(self) -> str:
+        shown, clean = self._client.shown, self._client.clean
+        try:
+            status, headers, _ = self._client.request("OPTIONS", self._headers, b"")
+        except self._failures as error:
+            raise ReceiverAway(f"{shown}: {clean(str(error), 1000)}") from None
+        if status in (401, 403, 404):
+            raise ReceiverAway(f"{shown}: it answers OPTIONS by {status}: {_ADVICE[status]}")
+        allowed = f", allowed: {clean(headers['Allow'], 100)}" if "Allow" in headers else ""
+        known = "" if 200 <= status <= 299 else "; whether it takes the credentials is not known"
+        return f"{shown} answers OPTIONS by {status}{allowed}{known}"
 
     def _answer(self, response: Response, event_ids: Collection[str]) -> Answer:
         """Return the answer in a response. Raises ReceiverAway for a response without one."""

@@ -10,6 +10,7 @@ unflushed records stay unmarked, and all of these records are sent again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from eventlog.config.kafka import (
     properties_option,
 )
 from eventlog.core.options import TEXT, option, shared, toml
-from eventlog.errors import ReceiverAway
+from eventlog.errors import ReceiverAway, number_of
 from eventlog.model import Answer, Document, KafkaRecord, Level, Verdict
 from eventlog.publisher.sinks import TIMEOUT, Opening, Sink
 
@@ -92,6 +93,21 @@ class KafkaSink(Sink):
                 f"producer asks for its number first: at least {_LEAST_TIMEOUT:g} s, "
                 "better 10 or more"
             )
+
+    @classmethod
+    def try_out(cls, options: KafkaSinkOptions, opening: Opening) -> str:
+        """Ask the brokers for their metadata, with that of the topic for records that name none."""
+        with closing(cls.open(options, opening)) as sink:
+            try:
+                brokers, partitions = sink._transmitter.ask(sink._topic)
+            except sink._kafka.KafkaAway as away:
+                raise ReceiverAway(str(away)) from None
+        topic = (
+            f"topic {sink._topic} has {number_of(partitions, 'partition')}"
+            if partitions
+            else f"there is no topic {sink._topic} yet"
+        )
+        return f"{options.brokers}: {number_of(brokers, 'broker')} known; {topic}"
 
     @classmethod
     def patience(cls, options: KafkaSinkOptions) -> float:

@@ -133,6 +133,15 @@ class ObjectsSink(Sink):
         return options.timeout
 
     @classmethod
+    def try_out(cls, options: ObjectOptions, opening: Opening) -> str:
+        """List the location and read its state."""
+        store = _Store(options)
+        store.list_nothing()
+        state = store.state()
+        owner = "nobody's yet" if state is None else f"that of {state.get('name')}"
+        return f"{store.location} can be listed and read; it is {owner}"
+
+    @classmethod
     def claim(
         cls, options: ObjectOptions, owner: Callable[[], Owner], newest_flight: Callable[[int], int]
     ) -> None:
@@ -329,6 +338,16 @@ class _Store:
         except (OSError, ValueError) as error:
             why = f"{self.location}: {name} cannot be looked at: {self._clean(error)}"
             raise ReceiverAway(why, why) from None
+
+    def list_nothing(self) -> None:
+        """List a folder that nobody has, which takes the right and no time. Raises ConfigError."""
+        from pyarrow.fs import FileSelector, FileType
+
+        with self._refused("cannot be listed"):
+            bucket = self._path.partition("/")[0]
+            if self._fs.get_file_info(bucket).type == FileType.NotFound:
+                raise OSError(f"there is no such bucket as {bucket}: see sink.location")
+            self._fs.get_file_info(FileSelector(f"{self._path}/.eventlog", allow_not_found=True))
 
     def state(self, *, is_open: bool = False) -> dict[str, Any] | None:
         """Return the state of the location, None if it has none. Raises ConfigError; for an
