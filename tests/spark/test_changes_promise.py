@@ -104,7 +104,8 @@ def follow(config: Path, out: Path, until: Any, kill: float, *options: str) -> i
 @pytest.mark.parametrize(
     "options",
     [
-        ("maxRowsPerBatch=25", "partitionRows=10"),
+        # Of a consumer more may be wrong: the other form is for the soak.
+        pytest.param(("maxRowsPerBatch=25", "partitionRows=10"), marks=pytest.mark.soak),
         ("consumer=lake", "maxRowsPerBatch=60", "partitionRows=15"),
     ],
 )

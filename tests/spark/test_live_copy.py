@@ -27,7 +27,7 @@ from spark_workers import kill_worker
 
 from eventlog import cli
 from eventlog.errors import ConfigError
-from eventlog.spark import delta, live_copy
+from eventlog.spark import delta, iceberg, live_copy
 from eventlog.spark.changes import HAS_STREAMS
 
 pytestmark = pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
@@ -155,6 +155,35 @@ def test_the_copy_begins_with_the_table_and_follows_all_that_happens_to_it(
     assert_equal(database, tmp_path)
     follow(spark, config, tmp_path)
     assert_equal(database, tmp_path)
+
+
+@pytest.mark.soak
+def test_an_iceberg_table_follows_the_table_too(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyiceberg", reason="the extra iceberg is not installed")
+    run(database, INSERT.format(first=1, last=30))
+    config = installed(database, tmp_path)
+    copy = iceberg(
+        "lake", "hr.acct", type="sql", uri=f"sqlite:///{tmp_path}/catalogue.db",
+        warehouse=f"file://{tmp_path}/lake",
+    )  # fmt: skip
+    for statements in (
+        (),
+        (
+            "UPDATE acct SET owner = NULL, pay = 7 WHERE no = 1",
+            "UPDATE acct SET no = 1003, owner = 'moved' WHERE no = 3",
+            "DELETE FROM acct WHERE no = 4",
+            INSERT.format(first=100, last=104),
+        ),
+    ):
+        run(database, *statements)
+        live_copy(
+            spark, config, "acct", copy, checkpoint=tmp_path / "checkpoint",
+            trigger={"availableNow": True},
+        ).awaitTermination()  # fmt: skip
+    rows = copy.catalog.load_table("hr.acct").scan().to_arrow().to_pylist()
+    assert sorted(map(_comparable, rows), key=_place) == source_rows(database)
 
 
 def test_new_columns_and_wider_types_come_into_the_copy_while_the_query_runs(

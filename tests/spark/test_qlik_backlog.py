@@ -285,7 +285,9 @@ def test_an_unfinished_job_is_begun_anew_and_a_finished_one_only_marks(
         convert(config_of(log), out)
 
 
-@pytest.mark.parametrize("file_layout", ["csv", "json", "parquet"])
+@pytest.mark.parametrize(
+    "file_layout", ["csv", pytest.param("json", marks=pytest.mark.soak), "parquet"]
+)
 def test_forms_partitions_and_sizes(
     spark: SparkSession, log: sa.Engine, tmp_path: Path, file_layout: str
 ) -> None:
