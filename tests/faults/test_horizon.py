@@ -113,7 +113,7 @@ def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
     with opened(configuration(log, **left), retry_initial=3600.0, retry_max=3600.0) as context:
         state = recover(context)
         write(log, 7, event_type=2)
-        for rows in (2_000, 8_000):
+        for rows in (2_000, 6_000):
             execute(log, MANY.format(rows, "us" if beside == LEFT else "them"), FLUSH)
             drain(context, state, sink)
             found.append((events(log, context, state, sink), polls(context, state, sink)))
@@ -122,6 +122,22 @@ def test_neither_a_poll_nor_an_event_costs_more_the_longer_the_snapshot_is_held(
     # The writer's own blocks are among those of an event.
     assert (events_after < 60, polls_after < 10) == (True, True), found
     assert events_after < 1.2 * events_before + 5, found
+    assert polls_after < 1.2 * polls_before + 1, found
+
+
+@pytest.mark.usefixtures("old_snapshot")
+def test_flights_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.Engine) -> None:
+    found, sink = [], Collecting()
+    source = {"source__type": "eventlog", "source__consumer": "search", "source__begin": "first"}
+    with opened(configuration(log, **source)) as context:
+        state = recover(context)
+        for flights in (50, 350):
+            for _ in range(flights):
+                write(log, 1, event_type=2)
+                run_cycle(context, state, sink, lambda: False)
+            found.append((events(log, context, state, sink), polls(context, state, sink)))
+    (events_before, polls_before), (events_after, polls_after) = found
+    assert events_after < 1.2 * events_before + 2, found
     assert polls_after < 1.2 * polls_before + 1, found
 
 

@@ -1,0 +1,389 @@
+"""A crowd of readers beside one application: how long each change takes to each of them, and what a
+reader that was away costs.
+
+An application commits --rate changes a second, each one column of one of --objects users, by one
+session. The publisher and --consumers consumers of the log, each a process of its own, write files.
+The last consumer is killed for the middle third of the time. The independent benchmark that this
+follows is hardbyte's of July 2026 (200 changes a second, 15 minutes); its best figures, on four
+cores: 99 % within 26 ms, 180,000 changes caught up in under 5 s, 57 to 680 MB of WAL kept.
+
+Commit to receiver: from the return of COMMIT to the rename of the file, as the kernel tells it to a
+process that waits for it (inotify). Those changes count that were committed while the reader ran.
+Caught up: from the start of its process until the receiver has all that was committed before it
+arrives. Out of order: a change of a user that arrives behind a later one of him. Short form (--seconds 20) or
+long (--seconds 900).
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import multiprocessing
+import os
+import random
+import re
+import select
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median, quantiles
+
+import common
+import psutil
+import psycopg
+import sqlalchemy as sa
+
+_MOVED_TO, _CREATED = 0x80, 0x100
+_IS_DIRECTORY = 0x40000000
+_EVENT = struct.Struct("iIII")
+_CHANGES = re.compile(rb'<association>idu=([0-9]+),|<add-value><value type="string">([0-9]+)<')
+"""The key of an event, or a value that it adds: the number of a change."""
+_WARM_UP = 2.0
+"""Seconds after the beginning whose changes do not count: all readers load what they need."""
+_CHANGE = f"UPDATE {common.SCHEMA}.usr SET mail = %s WHERE idu = %s"
+
+
+@dataclass(slots=True)
+class Received:
+    """What one reader's receiver has: for each change by its number, when it came first. ``behind``
+    is the number of changes that came behind a later one of their user.
+    """
+
+    came: dict[int, float] = field(default_factory=dict)
+    behind: int = 0
+    again: int = 0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=20.0, help="of writing (%(default)s)")
+    parser.add_argument("--rate", type=float, default=200.0, help="changes a second (%(default)s)")
+    parser.add_argument(
+        "--consumers", type=int, default=4, help="beside the publisher (%(default)s)"
+    )
+    parser.add_argument("--objects", type=int, default=10_000, help="users (%(default)s)")
+    options = parser.parse_args()
+    with (
+        common.server() as bench,
+        tempfile.TemporaryDirectory(prefix="eventlog-bench-") as directory,
+    ):
+        common.install(bench)
+        print(common.machine(bench), flush=True)
+        _run(bench, Path(directory), options)
+
+
+def _run(bench: common.Server, directory: Path, options: argparse.Namespace) -> None:
+    names = ["publisher", *(f"reader{number}" for number in range(1, options.consumers + 1))]
+    files = {name: _configuration(directory, name) for name in names}
+    _eventlog(bench, files["publisher"], "triggers", "apply")
+    bench.run(
+        f"ALTER TABLE {common.LOG} DISABLE TRIGGER USER",
+        f"INSERT INTO {common.SCHEMA}.usr (idu, mail) SELECT n, '0' FROM generate_series(1, {options.objects}) AS n",
+        f"TRUNCATE {common.LOG}",
+        f"ALTER TABLE {common.LOG} ENABLE TRIGGER USER",
+        f"VACUUM ANALYZE {common.SCHEMA}.usr",
+    )
+    before = _size(bench)
+    places = {name: file.parent / "documents" for name, file in files.items()}
+    for place in places.values():
+        place.mkdir(exist_ok=True)
+    committed: list[tuple[float, float]] = []
+    notified: list[float] = []
+    readers = {name: _start(bench, file) for name, file in files.items()}
+    dead, kept = names[-1], 0
+    with _watching(places) as watcher:
+        _wait_for_readers(bench, options.consumers)
+        begun = time.monotonic()
+        writer = threading.Thread(target=_write, args=(bench, options, committed))
+        writer.start()
+        threading.Thread(target=_listen, args=(bench, writer, notified)).start()
+        third = options.seconds / 3
+        time.sleep(third)
+        died = time.monotonic()
+        readers[dead].kill()
+        readers[dead].wait()
+        while time.monotonic() - begun < 2 * third:
+            time.sleep(min(1.0, max(0.0, begun + 2 * third - time.monotonic())))
+            kept = max(kept, _kept(bench))
+        born = time.monotonic()
+        readers[dead] = _start(bench, files[dead])
+        writer.join()
+        ended = time.monotonic()
+        cpu = {name: _cpu(process) for name, process in readers.items()}
+        received = watcher.result(len(committed), 60.0)
+    for process in readers.values():
+        process.terminate()
+        process.wait()
+    _tell(options, committed, received, (begun, died, born, ended), dead)
+    print(f"{len(notified):,} of {len(committed):,} commits have notified a reader")
+    log = _size(bench) - before
+    print(f"WAL kept for readers: {kept:,} bytes")
+    print(
+        f"the log and its companions have grown by {log / 2**20:.1f} MiB, {log / max(len(committed), 1):.0f} bytes a change"
+    )
+    print(
+        "CPU of the readers: "
+        + ", ".join(f"{name} {seconds:.1f} s" for name, seconds in cpu.items())
+    )
+
+
+def _tell(
+    options: argparse.Namespace,
+    committed: list[tuple[float, float]],
+    received: Mapping[str, Received],
+    times: tuple[float, float, float, float],
+    dead: str,
+) -> None:
+    begun, died, born, ended = times
+    late = sum(
+        returned - begun > number / options.rate + 0.05
+        for number, (_, returned) in enumerate(committed)
+    )
+    print(
+        f"\n{len(committed):,} changes in {ended - begun:.1f} s, {late} of them behind their time by 50 ms or more"
+    )
+    print("\n| reader | changes | 50 % | 99 % | longest | missing | twice | out of order |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name, one in received.items():
+        delays = [
+            (came - committed[number - 1][1]) * 1000
+            for number, came in one.came.items()
+            if committed[number - 1][1] > begun + _WARM_UP
+            and not (name == dead and committed[number - 1][1] > died - 1)
+        ]
+        shown = (
+            f"{median(delays):.1f} ms | {quantiles(delays, n=100)[-1]:.1f} ms | {max(delays):.1f} ms"
+            if len(delays) > 1
+            else "- | - | -"
+        )
+        missing = len(committed) - len(one.came)
+        print(f"| {name} | {len(one.came):,} | {shown} | {missing} | {one.again} | {one.behind} |")
+    caught = _caught_up(committed, received[dead], born)
+    behind = sum(died < returned < born for _, returned in committed)
+    print(
+        f"\n{dead} was dead for {born - died:.1f} s, {behind:,} changes; "
+        + (
+            "it has not caught up"
+            if caught is None
+            else f"it had caught up {caught - born:.1f} s after its start"
+        )
+    )
+
+
+def _caught_up(
+    committed: list[tuple[float, float]], received: Received, born: float
+) -> float | None:
+    """When the reader had all that was committed until then."""
+    highest = 0.0
+    last = sorted(
+        (received.came.get(number), returned)
+        for number, (_, returned) in enumerate(committed, 1)
+        if number in received.came
+    )  # type: ignore[type-var]
+    arrivals = [(came, returned) for came, returned in last if came is not None and came > born]
+    for came, returned in arrivals:
+        highest = max(highest, returned)
+        if came - highest < 1.0:  # what comes now was committed less than a second ago
+            return came
+    return None
+
+
+# --- the application ------------------------------------------------------------------------------
+
+
+def _write(
+    bench: common.Server, options: argparse.Namespace, committed: list[tuple[float, float]]
+) -> None:
+    dice = random.Random(1)
+    url = sa.make_url(bench.url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(url, autocommit=True) as session:
+        begun = time.monotonic()
+        number = 0
+        while (due := begun + number / options.rate) < begun + options.seconds:
+            if (left := due - time.monotonic()) > 0:
+                time.sleep(left)
+            number += 1
+            started = time.monotonic()
+            session.execute(_CHANGE, (str(number), dice.randint(1, options.objects)))
+            committed.append((started, time.monotonic()))
+
+
+def _listen(bench: common.Server, writer: threading.Thread, notified: list[float]) -> None:
+    """Count the commits that had to wake a reader."""
+    url = sa.make_url(bench.url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(url, autocommit=True) as session:
+        session.execute("LISTEN eventlog_eventlog")
+        while writer.is_alive():
+            notified += [time.monotonic() for _ in session.notifies(timeout=0.5)]
+
+
+# --- the receivers --------------------------------------------------------------------------------
+
+
+class Watcher:
+    """The process that waits for files."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+
+    def result(self, changes: int, patience: float) -> dict[str, Received]:
+        """What has come, once each reader has all changes, or after so many seconds."""
+        self._pipe.send((changes, patience))
+        received: dict[str, Received] = self._pipe.recv()
+        return received
+
+
+@contextmanager
+def _watching(places: Mapping[str, Path]) -> Iterator[Watcher]:
+    ours, theirs = multiprocessing.Pipe()
+    process = multiprocessing.Process(target=_watch, args=(dict(places), theirs))
+    process.start()
+    try:
+        yield Watcher(ours)
+    finally:
+        process.kill()
+        process.join()
+
+
+def _watch(places: dict[str, Path], pipe: Connection) -> None:
+    """Note when each file comes, read it when nothing else is to do, and remove it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    inotify = libc.inotify_init1(os.O_NONBLOCK)
+    watched: dict[int, tuple[str, Path]] = {}
+
+    def watch(name: str, place: Path) -> None:
+        number = libc.inotify_add_watch(inotify, os.fsencode(place), _MOVED_TO | _CREATED)
+        watched[number] = name, place
+
+    for name, place in places.items():
+        watch(name, place)
+    received = {name: Received() for name in places}
+    last: dict[str, dict[int, int]] = {name: {} for name in places}
+    waiting: list[tuple[str, Path, float]] = []
+    wanted, until = None, 0.0
+    while True:
+        if (
+            wanted is not None
+            and not waiting
+            and (
+                time.monotonic() > until
+                or all(len(one.came) >= wanted for one in received.values())
+            )
+        ):
+            pipe.send(received)
+            return
+        ready, _, _ = select.select([inotify, pipe], [], [], 0 if waiting else 0.2)
+        if pipe in ready:
+            wanted, patience = pipe.recv()
+            until = time.monotonic() + patience
+        if inotify in ready:
+            data, now = os.read(inotify, 2**20), time.monotonic()
+            place = 0
+            while place < len(data):
+                number, mask, _, length = _EVENT.unpack_from(data, place)
+                text = data[place + _EVENT.size : place + _EVENT.size + length].rstrip(b"\0")
+                place += _EVENT.size + length
+                name, folder = watched[number]
+                file = folder / os.fsdecode(text)
+                if mask & _IS_DIRECTORY:
+                    watch(name, file)
+                elif mask & _MOVED_TO and not text.startswith((b".", b"_")):
+                    waiting.append((name, file, now))
+        elif waiting:
+            name, file, came = waiting.pop(0)
+            _note(received[name], last[name], file.read_bytes(), came)
+            file.unlink()
+
+
+def _note(received: Received, last: dict[int, int], content: bytes, came: float) -> None:
+    """Note the changes of a file: an event's key, then each value of its column."""
+    idu = 0
+    for key, value in _CHANGES.findall(content):
+        if key:
+            idu = int(key)
+            continue
+        number = int(value)
+        if number in received.came:
+            received.again += 1
+            continue
+        received.came[number] = came
+        received.behind += number < last.get(idu, 0)
+        last[idu] = max(number, last.get(idu, 0))
+
+
+# --- the readers ----------------------------------------------------------------------------------
+
+
+def _configuration(directory: Path, name: str) -> Path:
+    place = directory / name
+    place.mkdir()
+    file = common.configuration(place)
+    text = file.read_text().replace("[publisher]\n", "[publisher]\nallow_loopback = true\n")
+    if name != "publisher":
+        text += f'[source]\ntype = "eventlog"\nconsumer = "{name}"\nbegin = "first"\n'
+    file.write_text(text)
+    return file
+
+
+def _command(file: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "eventlog", "--quiet", "--config", str(file), *arguments]
+
+
+def _start(bench: common.Server, file: Path) -> subprocess.Popen[bytes]:
+    environ = os.environ | {"EVENTLOG_DATABASE_URL": bench.url}
+    return subprocess.Popen(_command(file, "publish"), env=environ)
+
+
+def _wait_for_readers(bench: common.Server, consumers: int) -> None:
+    """Wait until all have connected, and the publisher has published a change of nobody."""
+    bench.run(f"UPDATE {common.SCHEMA}.usr SET mail = 'none' WHERE idu = 1")
+    waits = f"SELECT count(*) FROM {common.LOG} WHERE status = 'N'"
+    there = f"SELECT count(*) FROM {common.LOG}_consumer"
+    while bench.value(there) < consumers or bench.value(waits):
+        time.sleep(0.2)
+    time.sleep(2)
+
+
+def _eventlog(bench: common.Server, file: Path, *arguments: str) -> None:
+    environ = os.environ | {"EVENTLOG_DATABASE_URL": bench.url}
+    subprocess.run(_command(file, *arguments), env=environ, check=True, stdout=subprocess.DEVNULL)
+
+
+def _cpu(process: subprocess.Popen[bytes]) -> float:
+    times = psutil.Process(process.pid).cpu_times()
+    return float(times.user + times.system)
+
+
+# --- the server -----------------------------------------------------------------------------------
+
+
+def _size(bench: common.Server) -> int:
+    return int(
+        bench.value(
+            "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind = 'r' "
+            f"AND starts_with(relname, 'eventlog') AND relnamespace = '{common.SCHEMA}'::regnamespace"
+        )
+    )
+
+
+def _kept(bench: common.Server) -> int:
+    """Bytes of WAL that the server keeps for somebody who reads it."""
+    return int(
+        bench.value(
+            "SELECT coalesce(max(pg_current_wal_lsn() - restart_lsn), 0)::bigint FROM pg_replication_slots"
+        )
+    )
+
+
+if __name__ == "__main__":
+    main()
