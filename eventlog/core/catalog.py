@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Literal, TypeAlias
 
@@ -454,9 +455,14 @@ def missing_table(database: Database, name: str) -> str:
     """Explain why a name in the configuration is no table or view, and how to correct it."""
     partition = match_name(name, database.partitions)
     if partition is None:
+        near = get_close_matches(name, [table.name for table in database.tables], n=1)
+        hint = f": the nearest is {near[0]!r}" if near else ""
+        spelled = ", without schema and quotes" if "." in name or '"' in name else ""
+        schema = "the database" if database.schema is None else f"schema {database.schema}"
         return (
-            f"there is no table or view {name!r} in the schema; correct its name in the "
-            "configuration"
+            f"there is no table or view {name!r} in {schema}, which the log watches{hint}; "
+            f"correct its name in the configuration{spelled}, or remove its [[watch]] if it was "
+            "dropped"
         )
     root = database.partitions[partition]
     return (

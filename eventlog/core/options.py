@@ -12,6 +12,7 @@ import datetime
 import difflib
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
@@ -168,12 +169,13 @@ def parse_value(declared: Option, value: Any, name: str) -> Any:
 
 def unknown(name: str, nearest: str) -> ConfigError:
     """Return the error of an unknown name."""
-    return ConfigError(f"{name} is not known; the nearest known one is {nearest}")
+    hint = f"the nearest known one is {nearest}" if nearest else "there are no options"
+    return ConfigError(f"{name} is not known; {hint}")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return the most similar of the known names."""
-    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]
+    """Return the most similar of the known names, "" if there are none."""
+    return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)), "")
 
 
 _LONGEST: Final = 200
@@ -296,10 +298,13 @@ def _parse_path(value: Any) -> Path:
 
 
 def parse_names(value: Any) -> tuple[str, ...]:
-    """Parse names in a list, or in text with separators: at least one, none twice.
+    """Parse names in a list, or in text with separators: at least one, none twice. Text that begins
+    with a bracket is a list of TOML, as somebody writes it behind ``--set``.
 
     Raises ValueError.
     """
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        value = tomllib.loads(f"names = {value}")["names"]
     names = (
         re.split(r"[;,\s]+", value.strip(f"{_BLANKS};,"), flags=re.ASCII)
         if isinstance(value, str)
@@ -385,7 +390,8 @@ ZONE: Final = Kind(_parse_zone, "UTC or a zone such as Europe/Berlin")
 CHARSET: Final = Kind(_parse_charset, "the name of a character set")
 FUNCTION: Final = Kind(_parse_function, "a function")
 NAMES: Final = Kind(
-    parse_names, "a list of names, or text with the separators ; , blank; no name twice"
+    parse_names,
+    "a list of names, or text with the separators ; , blank, such as usr,grp; no name twice",
 )
 TEXTS: Final = Kind(_parse_texts, "a list of texts", json.loads)
 OBJECT: Final = Kind(instance_of(Mapping), "an object", json.loads)

@@ -326,8 +326,9 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {},
         "ALTER TABLE usr RENAME TO person",
         "ALTER TABLE person RENAME TO usr",
-        "there is no table or view 'usr' in the schema; correct its name in the configuration; if "
-        "it was renamed, add was = 'usr' to its [[watch]]",
+        "there is no table or view 'usr' in schema public, which the log watches; correct its name in "
+        "the configuration, or remove its [[watch]] if it was dropped; if it was renamed, add was = "
+        "'usr' to its [[watch]]",
     ),
     "an excluded column is renamed": (
         {"exclude": ["nick"]},
@@ -466,8 +467,9 @@ def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_h
         "public.person"
     ]
     assert plan.refused == (
-        "there is no table or view 'usr' in the schema; correct its name in the configuration; if "
-        "it was renamed, add was = 'usr' to its [[watch]]",
+        "there is no table or view 'usr' in schema public, which the log watches; correct its name in "
+        "the configuration, or remove its [[watch]] if it was dropped; if it was renamed, add was = "
+        "'usr' to its [[watch]]",
     )
     found = {one.code: one for one in examine(config, planned_triggers)}
     assert found["class_missing"].severity == found["watch_refused"].severity == "error"

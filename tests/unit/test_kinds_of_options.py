@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventlog.core.options import parse_boolean, toml
+from eventlog.core.options import NAMES, parse_boolean, parse_options, toml
+from eventlog.errors import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,20 @@ VALUES = st.recursive(
 @example("\x7f\x00\\\"'\n\t")
 def test_what_is_written_as_toml_reads_back(value: Any) -> None:
     assert tomllib.loads(f"value = {toml(value)}") == {"value": value}
+
+
+def test_names_of_a_flag_may_be_a_list_of_toml() -> None:
+    """As somebody writes it behind ``--set``; else ``["customer"]`` would be one odd name."""
+    assert NAMES.parse('["customer", "order"]') == ("customer", "order")
+    assert NAMES.parse("customer,order") == ("customer", "order")
+    with pytest.raises(tomllib.TOMLDecodeError):
+        NAMES.parse('["customer"')
+
+
+def test_an_option_of_something_without_options_is_refused_in_words() -> None:
+    @dataclass
+    class Nothing:
+        """The options of a format that has none."""
+
+    with pytest.raises(ConfigError, match="x is not known; there are no options"):
+        parse_options(Nothing, {"x": 1}, "the reader")

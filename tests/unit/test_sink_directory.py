@@ -41,6 +41,8 @@ def test_another_owner_is_refused_and_told_what_to_do(tmp_path: Path) -> None:
         f"{tmp_path / MARKER} if it is the same one, moved or restored"
     )
     claim(tmp_path, OURS, never)
+    with pytest.raises(ConfigError, match="the log or its database was made again since: their"):
+        claim(tmp_path, OURS._replace(identity="another"), never)
 
 
 def test_an_owner_may_be_called_otherwise_later(tmp_path: Path) -> None:

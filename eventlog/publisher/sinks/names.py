@@ -48,8 +48,13 @@ def refuse_another_owner(
     """
     if marked.identity != owner.identity:
         another = place.partition(" ")[0]
+        whose = (
+            f"{marked.name}, not of {owner.name}"
+            if marked.name != owner.name
+            else f"{marked.name} as it was before: the log or its database was made again since"
+        )
         raise ConfigError(
-            f"sink {place} is that of {marked.name}, not of {owner.name}: their {contents} would "
+            f"sink {place} is that of {whose}: their {contents} would "
             f"replace one another; name another {another}, or delete {marker} if it is the same "
             "one, moved or restored"
         )

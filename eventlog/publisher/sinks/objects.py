@@ -76,7 +76,7 @@ class ObjectOptions:
     )
     partition_by: tuple[str, ...] = option(
         (),
-        Kind(_parse_partition, "a list of class and day"),
+        Kind(_parse_partition, "a list of class and day, or text such as class,day"),
         "folders class=... and day=... that objects are put into, in this order; class: each line "
         "is one event",
         example=["class", "day"],
