@@ -53,6 +53,8 @@ _SETS = "SELECT composition FROM eventlog_inflight WHERE composition LIKE '%\"se
 """Simulated seconds within which all is delivered once the last fault is over."""
 _PLAIN = {"allow_loopback": True}
 _PUBLISHERS = ("publisher", "second")
+_MANY = 200
+"""The objects of a burst beyond which windows and flights have as many rows at least."""
 
 
 class Failed(Exception):
@@ -141,6 +143,11 @@ class World:
             if chance is None
             else draw_options(chance, sink, is_consumer=is_consumer, has_own_changes=has_own)
         )
+        if self.plan.get("burst", 0) > _MANY:  # small windows over a long queue take hours
+            options |= {
+                name: max(options.get(name, 0), _MANY) for name in ("query_limit", "flight_rows")
+            }
+            bounds = {}
         options = {**_PLAIN, **options, **({"driver_user": OWN_USER} if has_own else {}), **given}
         self.has_removed |= bool(options.get("delete_from_log"))
         self.is_ordered &= not options.get("handle_future_events")
