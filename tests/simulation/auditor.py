@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from application import KEYS, Shape
+from application import KEYS, OWN_USER, Shape
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
 
@@ -290,6 +290,12 @@ class Auditor:
         """Check that each committed row has the letter of its answer, and that what is done was
         applied, needed no event, or was refused."""
         reader = self._reader
+        own = self._world.application.own | {  # copies of them too
+            row
+            for (row,) in self._ask(
+                f"SELECT record_id FROM eventlog WHERE perpetrator = '{OWN_USER}'"
+            )
+        }
         refused = {
             row
             for (row,) in self._ask("SELECT record_id FROM eventlog_error WHERE consumer IS NULL")
@@ -308,7 +314,7 @@ class Auditor:
             and (reader, row) not in self._applied
             and row not in self._idle
             and row not in refused
-            and row not in self._world.application.own
+            and row not in own
         ]
         if lost:
             told = self._ask(
