@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
@@ -138,6 +139,16 @@ def fetch(database: sa.Engine, statement: str) -> list[tuple[Any, ...]]:
 def statuses(database: sa.Engine, log: str = "eventlog") -> dict[int, str]:
     """The letters of a log's rows by record_id, in its order."""
     return dict(fetch(database, f"SELECT record_id, status FROM {log} ORDER BY record_id"))  # type: ignore[arg-type]
+
+
+def copied_log(file: Path, target: Path) -> Path:
+    """A copy of a SQLite file with a log, which does not know what file it stood in: it is no copy
+    that was put back, and its event-ids carry no epoch.
+    """
+    shutil.copy(file, target)
+    with closing(sqlite3.connect(target)) as copy, copy:
+        copy.execute("UPDATE eventlog_epoch SET server = NULL")
+    return target
 
 
 # --- receivers ------------------------------------------------------------------------------------

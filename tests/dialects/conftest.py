@@ -8,7 +8,6 @@ PostgreSQL, in one transaction that is never committed, for what PostgreSQL alon
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ import oracle_server
 import pytest
 import sqlalchemy as sa
 from platforms import Platform
+from shared import copied_log
 from trigger_log import LOG_DDL, USR_DDL, Watched, run
 
 from eventlog.sql import migrations
@@ -162,7 +162,7 @@ def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platfor
         with request.getfixturevalue("filled_database")(_install) as engine:
             yield Platform(dialect, engine, tmp_path)
     elif request.param == "sqlite":
-        copy = shutil.copy(request.getfixturevalue("_sqlite_with_log"), tmp_path / "app.db")
+        copy = copied_log(request.getfixturevalue("_sqlite_with_log"), tmp_path / "app.db")
         yield Platform(dialect, _sqlite(copy), tmp_path)
     elif request.param == "mariadb":
         with _mariadb_platform(request.getfixturevalue("mariadb_server_"), tmp_path) as made:

@@ -159,7 +159,7 @@ def test_doctor_grants_a_consumer_what_it_needs_and_no_right_to_change_the_log(
             one for one in json.loads(said)["findings"] if one["code"] == "rights_publish"
         )
         assert not [line for line in finding["mend"] if "UPDATE (" in line]
-        execute(log, *finding["mend"])
+        execute(log, *(line for line in finding["mend"] if line.startswith("GRANT ")))
         _, said, _ = command("--database-url", url, "doctor", "--json")
         assert "rights_publish" not in {one["code"] for one in json.loads(said)["findings"]}
         # Of tables outside its classes it reads nothing.

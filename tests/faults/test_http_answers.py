@@ -115,7 +115,7 @@ def test_response_that_is_no_answer_means_that_the_receiver_is_away(
         ),
         ([b"HTTP/1.1 200 OK\r\n\r\n" + WARNING[:-10], CUT], "not well-formed"),
         ([b"220 mail.example.com ESMTP\r\n", CUT], "no HTTP response: BadStatusLine"),
-        ([b"\x15\x03\x01\x00\x02\x02\x16", CUT], "no HTTP response: BadStatusLine"),
+        ([b"\x15\x03\x01\x00\x02\x02\x16", CUT], "no HTTP response, but an alert of TLS"),
         (
             [b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200, CUT],
             "no HTTP response: HTTPException: got more than 100",

@@ -300,12 +300,6 @@ def test_a_second_publisher_has_one_clear_line_and_exit_code_1(
     assert ended.stderr.strip().splitlines()[-1].count("is already being published") == 1
 
 
-def test_a_server_that_cannot_be_reached_ends_the_publisher_at_its_start(tmp_path: Path) -> None:
-    config = load(write_config(tmp_path, "postgresql://nobody@/none?host=/nowhere"), {})
-    with pytest.raises(DatabaseAway, match="cannot connect"):
-        publish(lambda: opened(config), Collecting)
-
-
 # --- lost sessions --------------------------------------------------------------------------------
 
 PUBLISHERS = (

@@ -5,13 +5,13 @@ snapshot is shared.
 from __future__ import annotations
 
 import random
-import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 from backlog_job import convert, documents_of, events_of, publish
 from pyspark.sql import SparkSession
+from shared import copied_log
 
 from eventlog import cli
 from eventlog.config.load import load
@@ -72,7 +72,7 @@ def test_the_job_gives_the_events_of_the_publisher_and_marks_the_rows(
 ) -> None:
     file, config = installed(tmp_path)
     change(file, seed=5)
-    shutil.copy(file, tmp_path / "copy.db")
+    copied_log(file, tmp_path / "copy.db")
     expected = publish(load(config, {"EVENTLOG_DATABASE_URL": f"sqlite:///{tmp_path / 'copy.db'}"}))
 
     report = convert(load(config, {}), tmp_path / "out", mark=True, partition_rows=700)
@@ -99,7 +99,7 @@ def test_rows_of_an_old_name_and_deletes_by_an_old_key_are_converted_too(
         'table = "grp"', 'table = "team"\nwas = "grp"\nwas_key = "name"'
     )
     config.write_text(text, encoding="utf-8")
-    shutil.copy(file, tmp_path / "copy.db")
+    copied_log(file, tmp_path / "copy.db")
     expected = publish(load(config, {"EVENTLOG_DATABASE_URL": f"sqlite:///{tmp_path / 'copy.db'}"}))
 
     convert(load(config, {}), tmp_path / "out", mark=True, partition_rows=700)
