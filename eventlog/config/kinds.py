@@ -29,7 +29,9 @@ def _parse_times(value: Any) -> tuple[datetime.time, ...]:
     times = set()
     for item in items:
         if isinstance(item, str) and re.fullmatch(
-            r"\s*[0-9]{2}:[0-9]{2}:[0-9]{2}\s*", item, re.ASCII
+            r"\s*(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\s*",
+            item,
+            re.ASCII,  # not 24:00:00
         ):
             item = datetime.time.fromisoformat(item.strip())
         if not isinstance(item, datetime.time) or item.microsecond:

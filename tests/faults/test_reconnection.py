@@ -29,7 +29,13 @@ from publishers import (
 )
 from shared import PATIENCE, execute, statuses, wait_until
 
-from eventlog.errors import AnotherPublisher, DatabaseAway
+from eventlog.errors import (
+    AnotherPublisher,
+    ConsumerRuns,
+    DatabaseAway,
+    DatabaseError,
+    ServerAway,
+)
 from eventlog.publisher import waiting
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.waiting import StopRequest, keep_connected
@@ -133,3 +139,39 @@ def test_the_wait_for_the_lock_of_the_own_lost_session_is_said_once(
     keep_connected(life, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
     assert not outcomes
     assert caplog.text.count("still locked by the session that was lost") == 1
+
+
+def test_a_standby_waits_for_a_server_that_is_away_at_the_start_and_then_for_its_turn(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
+    outcomes: list[Exception | None] = [
+        ServerAway("no server"), ServerAway("no server"), ConsumerRuns("it runs"),
+        ServerAway("no server"), ConsumerRuns("it runs"), None,
+    ]  # fmt: skip
+
+    def life(connected: Callable[[], bool]) -> None:
+        outcome = outcomes.pop(0)
+        if outcome is not None:
+            raise outcome
+        connected()
+
+    keep_connected(life, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
+    assert not outcomes
+    assert caplog.text.count("no server; waiting for it") == 1
+    assert caplog.text.count("waiting as its standby") == 1
+
+
+@pytest.mark.parametrize("after", [[], [ServerAway("no server")]])
+def test_a_database_that_refuses_at_the_start_ends_the_publisher_also_after_a_wait(
+    monkeypatch: pytest.MonkeyPatch, after: list[Exception]
+) -> None:
+    monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
+    outcomes = [*after, DatabaseError("wrong password")]
+
+    def life(_connected: Callable[[], bool]) -> None:
+        raise outcomes.pop(0)
+
+    with pytest.raises(DatabaseError, match="wrong password"):
+        keep_connected(life, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)

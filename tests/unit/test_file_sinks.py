@@ -15,7 +15,7 @@ from eventlog.publisher.sinks import Opening
 from eventlog.publisher.sinks.files import DocumentFiles, FileOptions, FilesSink, LineFiles
 from eventlog.registry import format_named
 
-LARGE = "x" * 100_000 + "\n"
+LARGE = "x" * 200_000 + "\n"
 
 
 def document(flight: int, envelope: int, body: str = "") -> Document:

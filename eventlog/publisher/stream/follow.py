@@ -97,7 +97,8 @@ def follow(
     A source or a position that fails is opened again with a back-off, from the last saved position.
     ``observer`` is informed of the work. Raises FatalAnswer, AnotherPublisher, and the errors of
     the source except SourceAway and DatabaseAway. These two are raised if nothing has been read
-    yet, or with ``once``. With ``once`` it raises ReceiverAway if events are left.
+    yet, except for a database server that cannot be reached, and with ``once``. With ``once`` it
+    raises ReceiverAway if events are left.
     """
     options = following.options
 
