@@ -10,10 +10,13 @@ import gc
 import os
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 from click.shell_completion import CompletionItem
@@ -267,7 +270,7 @@ def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, lis
     by_flag = {
         max(one.opts, key=len): one
         for one in command.get_params(ctx)
-        if isinstance(one, click.Option)
+        if isinstance(one, click.Option) and not one.hidden
     }
     groups = {
         title: [by_flag[flag] for flag in flags if flag in by_flag]
@@ -277,7 +280,16 @@ def grouped_options(command: click.Command, ctx: click.Context) -> dict[str, lis
 
 
 class Command(click.Command):
-    """A command whose help shows its options in groups, and examples."""
+    """A command whose help shows its options in groups, and examples. It accepts the options of all
+    commands, too, which then count behind it as before it.
+    """
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        own = super().get_params(ctx)
+        if ctx.parent is None:
+            return own
+        taken = {flag for one in own for flag in one.opts}
+        return [*own, *(one for one in _behind_commands() if not taken & set(one.opts))]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, options in grouped_options(self, ctx).items():
@@ -288,7 +300,7 @@ class Command(click.Command):
         if ctx.parent is not None:
             formatter.write_paragraph()
             formatter.write_text(
-                "Options of all commands stand before the command: see `eventlog --help`."
+                "Options of all commands stand before or behind the command: see `eventlog --help`."
             )
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -464,6 +476,38 @@ def cli(
     ctx.obj = CommandContext(config_file, flags, quiet, verbose)
 
 
+@cache
+def _behind_commands() -> tuple[click.Option, ...]:
+    """Return the options of all commands as a command accepts them behind its name."""
+    options = []
+    for option in cli.params:
+        if isinstance(option, click.Option) and option.name in _BEHIND:
+            behind = copy(option)
+            # The variable counts once, before the command.
+            behind.hidden, behind.expose_value, behind.envvar = True, False, None
+            behind.callback = _take_behind
+            options.append(behind)
+    return tuple(options)
+
+
+_BEHIND: Final[Mapping[str, Callable[[CommandContext, Any], CommandContext]]] = {
+    "config_file": lambda context, file: replace(context, config_file=file),
+    "database_url": lambda context, url: context.with_flags(_settings((), database__url=url)),
+    "schema": lambda context, name: context.with_flags(_settings((), database__schema_name=name)),
+    "log_table": lambda context, name: context.with_flags(_settings((), database__log_table=name)),
+    "assignments": lambda context, given: context.with_flags(_settings(given)),
+    "quiet": lambda context, quiet: replace(context, quiet=quiet),
+    "verbose": lambda context, count: replace(context, verbose=context.verbose + count),
+}
+"""What each option of all commands does to the context of a command that it stands behind."""
+
+
+def _take_behind(ctx: click.Context, option: click.Parameter, value: Any) -> None:
+    if value and not ctx.resilient_parsing:
+        ctx.obj = _BEHIND[option.name or ""](ctx.obj, value)
+        configure_logging(LogSettings(), quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
+
+
 def run(arguments: Sequence[str]) -> int:
     """Run one command line and return its exit code. Errors go to standard error, a line each."""
     # The flag is searched by hand, since parsing the command line may itself fail.
@@ -504,23 +548,8 @@ def _usage_error(error: click.ClickException) -> str:
     where: click.Context | None = getattr(error, "ctx", None)
     if where is None:
         return message
-    if isinstance(error, click.NoSuchOption) and (usage := _global_usage(error, where)):
-        return usage
     see = " See" if message.endswith("?") else "; see"
     return f"{message}{see} `{where.command_path} --help`"
-
-
-def _global_usage(error: click.NoSuchOption, where: click.Context) -> str | None:
-    """Return the correct line for a global option behind its command, None for another option."""
-    for option in cli.params:
-        if error.option_name in option.opts:
-            value = f" {option.metavar}" if option.metavar else ""
-            command = where.command_path.removeprefix("eventlog ")
-            return (
-                f"{error.option_name} stands before the command: eventlog "
-                f"{error.option_name}{value} {command}"
-            )
-    return None
 
 
 def _message(error: Exception) -> str:

@@ -54,8 +54,6 @@ class _Size(click.ParamType[int]):
 
 
 @click.command(cls=Command)
-@click.option("--config", "-c", "config_file", type=FILE, metavar="FILE",
-              help="Configuration file, here as well as before the command.")  # fmt: skip
 @name_option("--format", "file_format", group=FORMATS, can=("publish", "tables"),
              default=DEFAULT_FORMAT, metavar="FORMAT",
              help="What is written: {names}.")  # fmt: skip
@@ -118,7 +116,6 @@ class _Size(click.ParamType[int]):
 @click.pass_obj
 def backlog(
     context: CommandContext,
-    config_file: Path | None,
     file_format: str,
     map_file: Path | None,
     last_sequence: str | None,
@@ -145,8 +142,6 @@ def backlog(
     anew. From _SUCCESS to --mark the rows are held: publishers read past them and past later rows
     of their objects.
     """
-    if config_file is not None:
-        context = replace(context, config_file=config_file)
     if estimate:
         config = context.config(format__type=DEFAULT_FORMAT)
         expected = spark_module("eventlog.spark.preflight").estimate(

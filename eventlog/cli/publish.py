@@ -76,6 +76,9 @@ def publish(
 
     With --from it follows another source. The answers then move the position in that source, which
     stands in a file or a table.
+
+    There is no --json: --set log.format=json makes each line of the log an object, and standard
+    output belongs to the documents of the sink stdout.
     """
     config = context.config(format__type=format_name, source__type=source)
     counters = Counters()

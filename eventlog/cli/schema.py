@@ -27,7 +27,7 @@ def schema(context: CommandContext, class_name: str) -> None:
     """Print the JSON Schema of the data of CloudEvents of CLASS, a watched table or view.
 
     The options of [format.cloudevents] count: integers, nested_values, and dataschema, which names
-    it.
+    it. There is no --json, since the result is JSON.
     """
     config = context.config()
     _, catalog = _watched(config)
@@ -48,7 +48,8 @@ def catalog(context: CommandContext) -> None:
     """Print the catalogue of the watched tables and views and of their child tables as JSON.
 
     `eventlog convert` takes it as the option `catalog` of its map: then text becomes numbers, dates
-    and bytes on a machine that does not reach the database.
+    and bytes on a machine that does not reach the database. There is no --json, since the result is
+    JSON.
     """
     database, classes = _watched(context.config())
     names = {

@@ -61,7 +61,8 @@ def init(context: CommandContext, force: bool, from_driver: Path | None, fill: b
     named, in the file too. Passwords are not read.
 
     With --tables the file has a [[watch]] for each table. A file that is there and has no [[watch]]
-    yet gets them at its end.
+    yet gets them at its end. The result is that file, so there is no --json; `eventlog config
+    --json` gives the settings to programs.
     """
     path = context.config_file or DEFAULT_FILE
     if fill:

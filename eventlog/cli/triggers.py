@@ -266,6 +266,7 @@ def _unwatched(planned: TriggerPlan) -> str:
 @yes_option
 @click.option("--dry-run", "dry", is_flag=True, help="Show what would go; drop nothing.")
 @sql_option
+@json_option
 @_lock_timeout
 @click.pass_obj
 def drop(
@@ -275,6 +276,7 @@ def drop(
     yes: bool,
     dry: bool,
     as_sql: bool,
+    as_json: bool,
     lock_timeout: float,
 ) -> None:
     """Drop all triggers and functions that write the log; the log itself stays without --drop-log.
@@ -294,7 +296,7 @@ def drop(
         with reading(config) as (conn, dialect):
             planned = planned_drop(conn, dialect)
         if not as_sql:
-            _print_drop(planned, log, dry=True)
+            _tell_drop(planned, log, dry=True, as_json=as_json)
             return
         sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
         if drop_log:
@@ -309,12 +311,16 @@ def drop(
         dialect.triggers.apply(conn, planned, lock_timeout)
         if drop_log:
             migrations.downgrade(conn, **names(config))
-    if not context.quiet:
-        _print_drop(planned, log, dry=False)
+    if as_json or not context.quiet:
+        _tell_drop(planned, log, dry=False, as_json=as_json)
 
 
-def _print_drop(planned: TriggerPlan, log: str | None, *, dry: bool) -> None:
+def _tell_drop(planned: TriggerPlan, log: str | None, *, dry: bool, as_json: bool) -> None:
     """Print what is dropped, or with ``dry`` would be: the triggers, and the log of this name."""
+    if as_json:
+        captured = [action.table for action in planned.changes]
+        print_json({"dropped": not dry, "tables": captured, "log": log})
+        return
     _print(planned)
     tables = number_of(len(planned.changes), "table")
     would = "would be " if dry else ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names
+from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names, toml_or
 from eventlog.files.text import REFERENCE
 from eventlog.model import LogRow
 from eventlog.registry import check_name, own_names
@@ -97,7 +97,10 @@ def librdkafka(section: str) -> Kind:
         return dict(value)
 
     return Kind(
-        parse, '{ "linger.ms" = 20, ... }, without secrets', _pairs_of_text, confidential=True
+        parse,
+        '{ "linger.ms" = 20, ... }, without secrets',
+        toml_or(_pairs_of_text),
+        confidential=True,
     )
 
 
@@ -209,36 +212,40 @@ def _parse_token(value: Any) -> str:
 HEADERS: Final = Kind(
     _parse_plain_headers,
     '{ "X-Tenant" = "hr", ... }, without secrets',
-    _headers_of_text,
+    toml_or(_headers_of_text),
     confidential=True,
 )
 SECRET_HEADERS: Final = Kind(
     lambda value: _parse_references(_parse_headers(value)),
-    '{ "X-Api-Key" = "env:VARIABLE" or "file:/PATH", ... }', _headers_of_text, confidential=True,
-)  # fmt: skip
+    '{ "X-Api-Key" = "env:VARIABLE" or "file:/PATH", ... }',
+    toml_or(_headers_of_text),
+    confidential=True,
+)
 REFERENCES: Final = Kind(
     _parse_references,
     '{ "ssl.key.password" = "env:VARIABLE" or "file:/PATH", ... }',
-    _pairs_of_text,
+    toml_or(_pairs_of_text),
     confidential=True,
 )
 SECRET: Final = Kind(STRING.parse, "text", confidential=True)
 TOKEN: Final = Kind(
     _parse_token, "characters of ASCII without blanks, one or more", confidential=True
 )
-TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated")
+TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated", toml_or(str))
 COLUMN_MAP: Final = Kind(
-    _parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", _pairs_of_text
+    _parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", toml_or(_pairs_of_text)
 )
 PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)
 BASE: Final = Kind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")
-TABLE: Final = Kind(_parse_table, "a table of options; as text: JSON", json.loads)
+TABLE: Final = Kind(_parse_table, "a table of options; as text: TOML or JSON", toml_or(json.loads))
 BEGIN: Final = Kind(_parse_begin, "now | first | snapshot | a record_id")
 CONSUMER: Final = Kind(
     _parse_consumer,
     "a name of up to 63 characters of A-Z a-z 0-9 _ . -, whose first is a letter or a digit",
 )
-LISTS: Final = Kind(_parse_lists, "{ name = [name, ...], ... }; as text: JSON", json.loads)
+LISTS: Final = Kind(
+    _parse_lists, "{ name = [name, ...], ... }; as text: TOML or JSON", toml_or(json.loads)
+)
 
 
 # --- URLs of databases ----------------------------------------------------------------------------

@@ -178,15 +178,18 @@ def aware_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
-def time_zone_named(name: str, option: str = "time_zone") -> tzinfo:
-    """Return the zone that an option names; UTC in any case of letters. Raises ConfigError."""
+def time_zone_named(name: str) -> tzinfo:
+    """Return the zone that an option ``time_zone`` names; UTC in any case of letters.
+
+    Raises ConfigError.
+    """
     if name.upper() == "UTC":
         return UTC
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
         raise ConfigError(
-            f"{option} {name!r} is unknown; use a name of the time zone database such as UTC or "
+            f"time_zone {name!r} is unknown; use a name of the time zone database such as UTC or "
             "Europe/Berlin"
         ) from None
 

@@ -14,6 +14,7 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from math import isfinite
 from pathlib import Path
@@ -36,8 +37,9 @@ class Kind:
     ``parse`` takes a value of TOML, JSON or Python, and its own results. It raises ConfigError, or
     ValueError whose text, if any, is a reason. ``legal`` describes the legal values in words.
     ``from_text`` turns the text of an environment variable or a flag into the value that TOML would
-    have. A value of a ``confidential`` kind appears in no message and no repr. ``shown`` returns
-    the form of a value that `eventlog config` may print.
+    have; if it raises ValueError, ``parse`` gets the text itself. A value of a ``confidential``
+    kind appears in no message and no repr. ``shown`` returns the form of a value that `eventlog
+    config` may print.
     """
 
     parse: Callable[[Any], Any]
@@ -298,13 +300,12 @@ def _parse_path(value: Any) -> Path:
 
 
 def parse_names(value: Any) -> tuple[str, ...]:
-    """Parse names in a list, or in text with separators: at least one, none twice. Text that begins
-    with a bracket is a list of TOML, as somebody writes it behind ``--set``.
+    """Parse names in a list, or in text with separators: at least one, none twice.
 
     Raises ValueError.
     """
     if isinstance(value, str) and value.lstrip().startswith("["):
-        value = tomllib.loads(f"names = {value}")["names"]
+        raise ValueError('a list is written ["usr", "grp"]')
     names = (
         re.split(r"[;,\s]+", value.strip(f"{_BLANKS};,"), flags=re.ASCII)
         if isinstance(value, str)
@@ -357,7 +358,7 @@ def object_of(kind: Kind, legal: str) -> Kind:
     def parse(value: Any) -> dict[Any, Any]:
         return {name: kind.parse(one) for name, one in OBJECT.parse(value).items()}
 
-    return Kind(parse, legal, json.loads)
+    return Kind(parse, legal, toml_or(json.loads))
 
 
 def list_of(options: type, word: str) -> Kind:
@@ -377,7 +378,21 @@ def list_of(options: type, word: str) -> Kind:
             raise together(errors)
         return tuple(parsed)
 
-    return Kind(parse, "a list of objects", json.loads)
+    return Kind(parse, "a list of objects", toml_or(json.loads))
+
+
+def toml_or(plain: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return the ``from_text`` of a kind of lists or tables: it reads text in brackets or braces as
+    TOML, as somebody writes it behind ``--set``, and all other text by ``plain``.
+    """
+
+    def read(text: str) -> Any:
+        if text.lstrip().startswith(("[", "{")):
+            with suppress(ValueError):
+                return tomllib.loads(f"value = {text}")["value"]
+        return plain(text)
+
+    return read
 
 
 ANY: Final = Kind(lambda value: value, "any value")
@@ -392,9 +407,10 @@ FUNCTION: Final = Kind(_parse_function, "a function")
 NAMES: Final = Kind(
     parse_names,
     "a list of names, or text with the separators ; , blank, such as usr,grp; no name twice",
+    toml_or(str),
 )
-TEXTS: Final = Kind(_parse_texts, "a list of texts", json.loads)
-OBJECT: Final = Kind(instance_of(Mapping), "an object", json.loads)
+TEXTS: Final = Kind(_parse_texts, "a list of texts", toml_or(json.loads))
+OBJECT: Final = Kind(instance_of(Mapping), "an object", toml_or(json.loads))
 TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
 LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
 

@@ -24,6 +24,7 @@ from eventlog.core.options import (
     CHARSET,
     OBJECT,
     STRING,
+    ZONE,
     CheckedOptions,
     Kind,
     Option,
@@ -101,7 +102,7 @@ def _parse_codec(value: Any) -> RowCodec | str:
     return codec
 
 
-TIMEZONE: Final = Option("UTC", STRING, "zone of the server's clock")
+TIME_ZONE: Final = Option("UTC", ZONE, "zone of the server's clock")
 TABLES: Final = Option(
     {},
     Kind(_parse_tables, 'an object such as {"7": "app.item"}'),
@@ -159,7 +160,7 @@ class ReaderOptions(CheckedOptions):
     """The reader's options under the names of spec/linter-queue.md. Raises ConfigError."""
 
     typ_table: str = option("fields", choice(*TYP_TABLES), "table of TYP that the server uses")
-    timezone: str = shared(TIMEZONE)
+    time_zone: str = shared(TIME_ZONE)
     order_by: str = option("syslog", choice(*_ORDERS), "what orders operations")
     order_tolerance: float = option(
         7200, number(0), "with order_by = oper_date: seconds that rows may come late"
@@ -226,7 +227,7 @@ class QueueReader:
         self._attrs = attrs
         self._count = (report or Report()).count
         self._codec = row_codec(options.codec, options.charset)
-        self._zone = time_zone_named(options.timezone, "timezone")
+        self._zone = time_zone_named(options.time_zone)
         self._targets: dict[tuple[int, Destination], _ReadTable] = {}
         self._typ_table = TYP_TABLES[options.typ_table]
         self._dbnode = None if options.dbnode is None else stripped(options.dbnode)

@@ -56,7 +56,7 @@ from eventlog.linter.dispatch_tables import (
     from_utc,
 )
 from eventlog.linter.operations import COMMIT, DELETE, INSERT, ROLLBACK, UPDATE
-from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIMEZONE, parse_place
+from eventlog.linter.reader import CODEC_CHARSET, DISPATCH_ATTRS, TABLES, TIME_ZONE, parse_place
 from eventlog.model import Change, ChangeOp, Lob, Row, Value, column_name, full_name
 
 _FIRST_ADDRESS: Final = 24
@@ -161,7 +161,7 @@ class WriterOptions(CheckedOptions):
 
     codec: RowCodec | str = option(EMULATOR_CODEC, ANY, "codec of the row images")
     charset: str = shared(CODEC_CHARSET)
-    timezone: str = shared(TIMEZONE)
+    time_zone: str = shared(TIME_ZONE)
     continuation_lengths: str = option(
         "per_row", choice("per_row", "total"), "what LEN1 and LEN2 hold in continuation rows"
     )
@@ -207,7 +207,7 @@ class QueueWriter:
                 f"codec none cannot write rows; use {EMULATOR_CODEC} or an object with encode"
             )
         self._encode = codec.encode
-        self._zone = time_zone_named(options.timezone, "timezone")
+        self._zone = time_zone_named(options.time_zone)
         self._log = SystemLog(options.dbnode, options.continuation_lengths, address)
         self._names = _described(options)
         self.attrs = {attrs.tabnum: attrs for attrs in self._names.values()}

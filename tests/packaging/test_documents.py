@@ -226,15 +226,16 @@ def test_every_command_and_its_options_exist(page: Path) -> None:
     for words in commands(page):
         command: click.Command = cli.cli
         rest = words
+        context: click.Context | None = None
         while isinstance(command, click.Group):
-            context = click.Context(command)
+            context = click.Context(command, parent=context)
             _, rest, _ = command.make_parser(context).parse_args(rest)
             assert rest, words
             found = command.get_command(context, rest[0])
             assert found is not None, words
             command, rest = found, rest[1:]
         with contextlib.suppress(click.BadOptionUsage):  # an option without its value, in the text
-            command.make_parser(click.Context(command)).parse_args(rest)
+            command.make_parser(click.Context(command, parent=context)).parse_args(rest)
 
 
 @pytest.fixture

@@ -95,11 +95,8 @@ def test_version_is_printed(run: Run) -> None:
         (["--set", "publisher.batchsize=1", "config"], "publisher.batch_size"),
         (["--database-url", "nonsense", "config"], "the database URL cannot be read"),
         (["status"], "no database is given"),
-        (
-            ["status", "--config", "e.toml"],
-            "--config stands before the command: eventlog --config FILE status",
-        ),
-        (["db", "upgrade", "-q"], "-q stands before the command: eventlog -q db upgrade"),
+        (["status", "--config", "e.toml"], "e.toml: there is no such file"),
+        (["status", "--set", "publisher.batch_size=0"], "legal: 1..128"),
     ],
 )
 def test_usage_and_configuration_errors_are_one_line_and_exit_2(
@@ -110,6 +107,19 @@ def test_usage_and_configuration_errors_are_one_line_and_exit_2(
     assert err.startswith("eventlog: ")
     assert err.count("\n") == 1
     assert part in err
+
+
+def test_options_of_all_commands_stand_on_either_side_of_the_command(
+    run: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "e.toml"
+    file.write_text("[publisher]\nbatch_size = 7\n")
+    before = run("-c", str(file), "--set", "log.level=error", "-q", "config", "--json")
+    assert before == run("config", "-c", str(file), "--json", "--set", "log.level=error", "-q")
+    assert before == run("-c", "none", "config", "-c", str(file), "--set=log.level=error", "--json")
+    in_group = run("db", "-c", str(file), "current", "--database-url", "nonsense")
+    assert in_group == run("-c", str(file), "--database-url", "nonsense", "db", "current")
+    assert in_group[0] == 2
 
 
 def test_the_line_of_an_error_ends_with_its_code(run: Run) -> None:

@@ -114,9 +114,14 @@ def test_help_fits_the_terminal_and_nothing_of_it_is_cut(name: str, width: int) 
     assert "..." not in text.replace("[ARGS]...", "")
 
 
+def test_a_command_prints_json_or_its_help_says_why_not() -> None:
+    commands = [name for name, one in COMMANDS.items() if not isinstance(one, click.Group)]
+    assert [name for name in commands if "--json" not in help_of(name)] == []
+
+
 @every_command
 def test_help_says_where_the_options_of_all_commands_stand(name: str) -> None:
-    assert ("stand before the command" in help_of(name)) is bool(name)
+    assert ("stand before or behind the command" in help_of(name)) is bool(name)
 
 
 @pytest.mark.parametrize(

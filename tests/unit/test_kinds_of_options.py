@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
+from datetime import time
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventlog.core.options import NAMES, parse_boolean, parse_options, toml
+from eventlog.config.kinds import HEADERS, TABLE, TIMES
+from eventlog.core.options import (
+    NAMES,
+    TEXTS,
+    Kind,
+    options_of,
+    parse_boolean,
+    parse_options,
+    toml,
+)
 from eventlog.errors import ConfigError
+from eventlog.publisher.sinks.objects import ObjectOptions
 
 
 @pytest.mark.parametrize(
@@ -55,12 +66,34 @@ def test_what_is_written_as_toml_reads_back(value: Any) -> None:
     assert tomllib.loads(f"value = {toml(value)}") == {"value": value}
 
 
-def test_names_of_a_flag_may_be_a_list_of_toml() -> None:
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (NAMES, '["customer", "order"]', ("customer", "order")),
+        (NAMES, "customer,order", ("customer", "order")),
+        (TIMES, "[02:00:00]", (time(2),)),
+        (TIMES, '["03:00:00", "02:00:00"]', (time(2), time(3))),
+        (TIMES, "03:00:00,02:00:00", (time(2), time(3))),
+        (ObjectOptions, '["class", "day"]', ("class", "day")),
+        (TEXTS, '["a", "b"]', ("a", "b")),
+        (HEADERS, '{ "X-Tenant" = "hr" }', {"X-Tenant": "hr"}),
+        (HEADERS, "X-Tenant: hr", {"X-Tenant": "hr"}),
+        (TABLE, '{ keys = { "app.item" = ["id"] } }', {"keys": {"app.item": ["id"]}}),
+        (TABLE, '{"keys": {"app.item": ["id"]}}', {"keys": {"app.item": ["id"]}}),
+    ],
+)
+def test_a_list_or_table_of_a_flag_is_toml_or_its_short_form(
+    kind: Any, text: str, value: Any
+) -> None:
     """As somebody writes it behind ``--set``; else ``["customer"]`` would be one odd name."""
-    assert NAMES.parse('["customer", "order"]') == ("customer", "order")
-    assert NAMES.parse("customer,order") == ("customer", "order")
-    with pytest.raises(tomllib.TOMLDecodeError):
-        NAMES.parse('["customer"')
+    if not isinstance(kind, Kind):
+        kind = options_of(kind)["partition_by"].kind
+    assert kind.parse(kind.from_text(text)) == value
+
+
+def test_a_list_that_is_not_closed_is_no_name() -> None:
+    with pytest.raises(ValueError, match="a list is written"):
+        NAMES.parse(NAMES.from_text('["customer"'))
 
 
 def test_an_option_of_something_without_options_is_refused_in_words() -> None:

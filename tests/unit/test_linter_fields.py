@@ -71,14 +71,14 @@ def test_a_time_out_of_range_is_refused(moment: datetime) -> None:
 def test_server_time_becomes_utc_and_of_two_equal_ones_the_first(
     oper_date: str, utc: datetime | None
 ) -> None:
-    zone = time_zone_named("Europe/Berlin", "timezone")
+    zone = time_zone_named("Europe/Berlin")
     assert to_utc(bytes.fromhex(oper_date), zone) == utc
     assert from_utc(utc, zone).hex() == oper_date
 
 
 def test_an_unknown_zone_is_a_configuration_error() -> None:
     with pytest.raises(ConfigError, match="Middle/Earth"):
-        time_zone_named("Middle/Earth", "timezone")
+        time_zone_named("Middle/Earth")
 
 
 def test_numbers_that_sql_returns_negative() -> None:

@@ -293,7 +293,7 @@ def image(values: Mapping[str, Value], table: TableAttrs = ITEM) -> bytes:
 def test_fields_of_a_change() -> None:
     old, new = image(BEFORE), image(AFTER)
     update = row(3, 5, old + new, len1=len(old), len2=len(new))
-    (change,) = read(update, commit(9, oper_date=LATER), timezone="Europe/Moscow", **EMULATOR)
+    (change,) = read(update, commit(9, oper_date=LATER), time_zone="Europe/Moscow", **EMULATOR)
     assert change == Change(
         "APP",
         "ITEM",
@@ -397,7 +397,7 @@ def test_a_codec_of_the_users_own() -> None:
     "options",
     [
         {"order_by": "time"}, {"destinations": "some"}, {"on_row_error": "skip"},
-        {"blob_operations": "keep"}, {"codec": "linter"}, {"timezone": "Nowhere"},
+        {"blob_operations": "keep"}, {"codec": "linter"}, {"time_zone": "Nowhere"},
         {"restart": "12"}, {"restart": f"{DATE.hex()}:{1:016x}"}, {"restart": f"{1:016x}",
         "order_by": "oper_date"}, {"destination": "ABC"}, {"destination": 5}, {"destination": [1, 2,
         3]}, {"tables": ["a"]}, {"order_by": []}, {"tables": {"x": "a.b"}},

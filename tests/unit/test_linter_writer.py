@@ -143,7 +143,7 @@ def test_transaction_ids_keep_their_low_64_bits_where_those_are_unique() -> None
 
 def test_commit_time_is_oper_date_in_the_zone_of_the_server() -> None:
     moment = datetime(2025, 3, 23, 7, 57, 52, 250_000, tzinfo=UTC)
-    rows = written(item(ChangeOp.INSERT, commit_time=moment), timezone="Europe/Moscow")
+    rows = written(item(ChangeOp.INSERT, commit_time=moment), time_zone="Europe/Moscow")
     assert {row.oper_date.hex() for row in rows} == {"42414bb04000"}
     assert {row.oper_date for row in written(item(ChangeOp.INSERT))} == {bytes(6)}
     with refused("value_range"):

@@ -164,7 +164,7 @@ def test_no_document_stops_the_reader(tmp_path: Path, cases: int) -> None:
 # --- queues ---------------------------------------------------------------------------------------
 
 QUEUE_OPTIONS: list[dict[str, Any]] = [
-    {"codec": "eventlog-emulator-1", "on_row_error": "raw", "timezone": "Europe/Berlin"},
+    {"codec": "eventlog-emulator-1", "on_row_error": "raw", "time_zone": "Europe/Berlin"},
     {"codec": "eventlog-emulator-1", "destinations": "all", "order_by": "row_id"},
     {"typ_table": "prose", "final": False, "blob_operations": "raise"},
 ]
@@ -177,7 +177,7 @@ def test_no_row_of_a_queue_gives_anything_but_a_clear_error(
     tmp_path: Path, cases: int, which: str, suffix: str
 ) -> None:
     SAMPLES["L"](tmp_path / TRIED["L"].target)
-    options = {"codec": "eventlog-emulator-1", "timezone": "UTC"}
+    options = {"codec": "eventlog-emulator-1", "time_zone": "UTC"}
     format = format_named("linter")
     export = tmp_path / "export"
     source = str(tmp_path / TRIED["L"].target)

@@ -117,8 +117,8 @@ def test_an_option_of_any_value_is_taken_or_refused(
         (
             "linter",
             "reader",
-            {"timezone": 7},
-            "the linter reader: timezone = 7 is not allowed; legal: a text",
+            {"time_zone": 7},
+            "the linter reader: time_zone = 7 is not allowed; legal: UTC or a zone such as Europe/Berlin",
         ),
         (
             "linter",

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from eventlog.config.kinds import SECRET
 from eventlog.core.clock import utc_now
-from eventlog.core.options import TEXT, Kind, option, parse_names, shared
+from eventlog.core.options import NAMES, TEXT, Kind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import TIMEOUT, Opening, Owner, Sink
@@ -76,7 +76,9 @@ class ObjectOptions:
     )
     partition_by: tuple[str, ...] = option(
         (),
-        Kind(_parse_partition, "a list of class and day, or text such as class,day"),
+        Kind(
+            _parse_partition, "a list of class and day, or text such as class,day", NAMES.from_text
+        ),
         "folders class=... and day=... that objects are put into, in this order; class: each line "
         "is one event",
         example=["class", "day"],
