@@ -145,7 +145,7 @@ def _run_cycle(
             state.loading,
             sink,
             stopping,
-            partial(draw_flight, context),
+            partial(begin_flight, context, state),
             before_flight,
             check,
             state.row_sizes,
@@ -256,7 +256,6 @@ def _send_window(
         context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
         if prepared is not None:
-            state.newest = prepared.first
             delivered = _fly(context, state, prepared, sink, stopping, before_flight)
             if delivered.result is not FlightResult.DONE:
                 return delivered
@@ -494,8 +493,7 @@ def _prepare(
         events = [event for event in events if event.operation is not None]
     flight = None
     if events:
-        number = draw_flight(context)
-        first = context.output.first(number, state.newest, raised_at(context.epoch))
+        number, first = begin_flight(context, state)
         size = context.options.batch_size
         # Without fates every row of a new event contributes, and so does the first row,
         # which names the event.
@@ -521,6 +519,15 @@ def _prepare(
     if flight is not None:
         context.used.flight = flight.number
     return flight
+
+
+def begin_flight(context: Context, state: State) -> tuple[int, str]:
+    """Return a new flight number, and the number of the flight's first event, which is greater than
+    those of earlier flights also if the clock has gone back; empty for formats without numbers.
+    """
+    number = draw_flight(context)
+    state.newest = context.output.first(number, state.newest, raised_at(context.epoch))
+    return number, state.newest
 
 
 def draw_flight(context: Context) -> int:

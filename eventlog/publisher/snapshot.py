@@ -114,7 +114,7 @@ def load_chunk(
     loading: Loading,
     sink: Sink,
     stopping: Callable[[], bool],
-    draw_flight: Callable[[], int],
+    begin_flight: Callable[[], tuple[int, str]],
     before_flight: Callable[[], None],
     check: CatalogCheck,
     row_sizes: dict[str, int],
@@ -122,7 +122,8 @@ def load_chunk(
     """Send the next chunk, or the rest of the last one; return the end of the sending, and True if
     the snapshot has ended.
 
-    Ends the transaction. Arguments and errors as for ``run_cycle``.
+    ``begin_flight`` returns a new flight number and the number of its first event. Ends the
+    transaction. Other arguments and errors as for ``run_cycle``.
     """
     if loading.left is None:
         object_class = _class_to_read(context, loading)
@@ -134,7 +135,7 @@ def load_chunk(
             loading.class_name = loading.position = None
             _save(context, loading)
             return _MORE, False
-        _build(context, loading, object_class, keys, draw_flight, check, row_sizes)
+        _build(context, loading, object_class, keys, begin_flight, check, row_sizes)
     if loading.left is not None:
         context.connection.commit()
         ended = _send(context, loading, sink, stopping, before_flight)
@@ -246,7 +247,7 @@ def _build(
     loading: Loading,
     object_class: ObjectClass,
     keys: Sequence[str],
-    draw_flight: Callable[[], int],
+    begin_flight: Callable[[], tuple[int, str]],
     check: CatalogCheck,
     row_sizes: dict[str, int],
 ) -> None:
@@ -269,8 +270,9 @@ def _build(
             events.append(event._replace(event_id=event_id, fates=None))
     if not events:
         return
-    number = context.used.flight = draw_flight()
-    loading.left = _packed(context, number, events, built)
+    number, first = begin_flight()
+    context.used.flight = number
+    loading.left = _packed(context, number, first, events, built)
 
 
 def _build_now(
@@ -299,13 +301,14 @@ def _build_now(
     )
 
 
-def _packed(context: Context, number: int, events: Sequence[Outgoing], built: Built) -> Flight:
-    """Return the flight of the events of a chunk."""
+def _packed(
+    context: Context, number: int, first: str, events: Sequence[Outgoing], built: Built
+) -> Flight:
+    """Return the flight of the events of a chunk; ``first`` is the number of its first event."""
     clock = context.dialect.due_until(
         context.connection, context.log, context.options.event_time_zone
     )
     origins = Origins(dict.fromkeys((event.ids[0] for event in events), clock), {})
-    first = context.output.first(number, "", raised_at(context.epoch))
     flight = pack(number, events, context.options.batch_size, first, origins)
     return flight._replace(current_rows=built.current_rows)
 
@@ -330,7 +333,8 @@ def read_object(context: Context, event_id: str) -> Present | None:
     key = _key_of(event_id, name)
     built = _build_now(context, classes[name], [key], {})
     event = built.events[0]._replace(event_id=event_id)
-    return Present((classes[name], key), event, _packed(context, 0, [event], built))
+    first = context.output.first(0, "", raised_at(context.epoch))
+    return Present((classes[name], key), event, _packed(context, 0, first, [event], built))
 
 
 class _ChunkErrand:

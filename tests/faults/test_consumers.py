@@ -31,6 +31,7 @@ from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
 
 from eventlog import publisher
 from eventlog.config.load import Config, load
+from eventlog.core import clock
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverAway
 from eventlog.model import Answer, Level, LogRow, Verdict
@@ -1130,6 +1131,33 @@ def test_an_object_of_a_snapshot_is_a_read_for_debezium(log: sa.Engine) -> None:
         lambda document: bodies.append(bytes(document.body).decode()),
     )
     assert ['"op":"r"' in body for body in bodies] == [True, False]
+
+
+def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_back(
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 1)
+    fill(log, 2)
+    numbers: list[str] = []
+
+    class GoingBack(clock.Machine):
+        def unix_time(self) -> float:
+            return super().unix_time() - 60 * len(numbers)
+
+    def note(document: Document) -> None:
+        for records in document.records:
+            assert not isinstance(records, Verdict)
+            messages = [json.loads(record.value or b"")["message"] for record in records]
+            numbers.extend(one["headers"]["changeSequence"] for one in messages if "headers" in one)
+        if len(numbers) == 1:
+            write(log, 1)
+
+    sink = {"sink__type": "kafka", "sink__brokers": "localhost:1"}
+    config = consumer(log, begin="snapshot", format__type="qlik-messages", **sink)
+    with clock.simulated(GoingBack()):
+        consume(config, note)
+    assert len(numbers) == 3
+    assert numbers == sorted(set(numbers))
 
 
 # --- where it shows -------------------------------------------------------------------------------

@@ -167,11 +167,11 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
             raise Killed
         if sql.startswith("PRAGMA busy_timeout"):
             return execute("SELECT 1")
-        if process.failing_statement >= 0:
-            process.failing_statement -= 1
-            if process.failing_statement < 0:
-                world.tell(f"{process.name}: a statement fails: {sql[:60]}")
-                raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
+        if (failing := process.failing) is not None and failing.comes(sql):
+            process.failing = None
+            where = f", in {failing.within}" if failing.within else ""
+            world.tell(f"{process.name}: a statement fails: {sql[:60]}{where}")
+            raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
         if sql.startswith("BEGIN"):
             scheduler.point(sql)
         until, rest = scheduler.now + _BUSY_SECONDS, 0.01

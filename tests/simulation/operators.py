@@ -1,5 +1,6 @@
 """Operators: what they and their machines do beside the application. Each kind of step of a plan is a
-function here, named in ``STEPS``; it takes the world and the chances of the step."""
+function here, named in ``STEPS``; it takes the world, the chances of the step, and what a plan by hand
+says in place of chances."""
 
 from __future__ import annotations
 
@@ -8,11 +9,12 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Mapping
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from application import KEYS, VIEW
 from backlog import Directory
 from replicas import MOODS, Replica, class_of
+from scheduler import Failing
 
 if TYPE_CHECKING:
     from scheduler import Process
@@ -29,13 +31,19 @@ def _running(world: World, prefix: str) -> list[Process]:
     ]
 
 
-def _mood(world: World, chance: Random) -> None:
-    """A receiver, or the disk and the store, answer otherwise from now on."""
-    receiver = world.receivers[chance.choice(sorted(world.receivers))]
+def _mood(
+    world: World,
+    chance: Random,
+    receiver: str = "",
+    answers: Mapping[str, float] | None = None,
+) -> None:
+    """A receiver, or the disk and the store, answer otherwise from now on. A plan may say who answers
+    what with which probability."""
+    one = world.receivers[receiver or chance.choice(sorted(world.receivers))]
     mood = chance.choice(sorted(MOODS))
-    receiver.mood, receiver.seed = dict(MOODS[mood]), chance.randrange(2**31)
+    one.mood, one.seed = dict(MOODS[mood] if answers is None else answers), chance.randrange(2**31)
     world.away = chance.choice([0, 0, 0.2, 0.5]) if world.plan["sink"] != "python" else 0.0
-    world.tell(f"{receiver.name} is {mood}")
+    world.tell(f"{one.name} is {mood if answers is None else answers}")
 
 
 # --- kills and faults -----------------------------------------------------------------------------
@@ -174,11 +182,11 @@ def _late_in_a_scan(world: World, chance: Random) -> None:
     application.end_late(chance)
 
 
-def _restart(world: World, chance: Random) -> None:
-    """The publisher is stopped, and started with other options."""
+def _restart(world: World, chance: Random, **given: Any) -> None:
+    """The publisher is stopped, and started with other options; a plan may say which."""
     for process in _running(world, "publisher"):
         world.stop(process)
-        world.start("publisher", chance)
+        world.start("publisher", chance, given=given)
 
 
 def _second(world: World, chance: Random) -> None:
@@ -187,14 +195,21 @@ def _second(world: World, chance: Random) -> None:
         world.start("second", chance)
 
 
-def _fault(world: World, chance: Random) -> None:
-    """A statement of a process fails, or a commit, or the answer to a commit is lost."""
-    if running := _running(world, ""):
-        process = chance.choice(running)
-        if chance.random() < 0.5:
-            process.failing_statement = chance.randrange(30)
+def _fault(
+    world: World, chance: Random, process: str = "", statement: str = "", within: str = ""
+) -> None:
+    """A statement of a process fails, or a commit, or the answer to a commit is lost.
+
+    A plan may say whose, by how the process's name begins, and which: how the statement begins, and
+    within which function of the product it is asked for."""
+    if running := _running(world, process):
+        one = chance.choice(running)
+        if statement:
+            one.failing = Failing(1, statement, within)
+        elif chance.random() < 0.5:
+            one.failing = Failing(1 + chance.randrange(30))
         else:
-            process.failing_commit = chance.choice(["refused", "lost"])
+            one.failing_commit = chance.choice(["refused", "lost"])
 
 
 # --- the schema -----------------------------------------------------------------------------------
@@ -333,9 +348,9 @@ def _purge(world: World, chance: Random) -> None:
 # --- consumers ------------------------------------------------------------------------------------
 
 
-def _consumer(world: World, chance: Random) -> None:
+def _consumer(world: World, chance: Random, begin: str = "") -> None:
     if free := sorted({"cons1", "cons2"} - set(world.receivers)):
-        begin = chance.choices(["snapshot", "first", "now"], [5, 4, 1])[0]
+        begin = begin or chance.choices(["snapshot", "first", "now"], [5, 4, 1])[0]
         if begin == "first" and world.has_removed:
             begin = "snapshot"
         world.start(free[0], chance, begin=begin)
@@ -500,7 +515,7 @@ def _new_epoch(world: World, chance: Random) -> None:
         world.start(process.name, chance)
 
 
-STEPS: Mapping[str, Callable[[World, Random], None]] = {
+STEPS: Mapping[str, Callable[..., None]] = {
     "commit": lambda world, chance: world.application.commit(chance),
     "burst": lambda world, chance: world.application.burst(chance),
     "own_commit": lambda world, chance: world.application.commit_own(chance),

@@ -4,6 +4,10 @@ A plan is a JSON object: the world (sink, format, ...), and steps. A step is ``[
 so many points, something of this kind is done with chances drawn from ``seed``. A gap may be a place in
 place of a number: ``@COMMIT inflight*3`` is as soon as a process comes to it for the third time. So a
 step can be left out without changing the others, and a plan that fails shrinks by itself.
+
+A plan that is committed as a test says in ``tells`` what its story has to have, as regular expressions:
+so the test fails once the plan does not come to its place any more. A step of it may have a fourth
+member, an object, which says what its seed would draw: ``{"statement": "BEGIN"}``.
 """
 
 from __future__ import annotations

@@ -9,7 +9,10 @@ function of its seed, to the byte.
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 from greenlet import getcurrent, greenlet
@@ -31,6 +34,30 @@ class Deadlock(Exception):
     """Every process waits for something that will never come."""
 
 
+@dataclass
+class Failing:
+    """A statement that is to fail: the ``number``-th one that begins with these words, of those that a
+    function of this name has asked for."""
+
+    number: int
+    words: str = ""
+    within: str = ""
+
+    def comes(self, sql: str) -> bool:
+        """Note a statement; return True if it is the one."""
+        if not sql.startswith(self.words) or (self.within and not _is_within(self.within)):
+            return False
+        self.number -= 1
+        return self.number == 0
+
+
+def _is_within(name: str) -> bool:
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_name != name:
+        frame = frame.f_back
+    return frame is not None
+
+
 class Process:
     """Tasks that die together, with the sessions and the faults of their process."""
 
@@ -41,7 +68,7 @@ class Process:
         self.error: BaseException | None = None
         self.is_dead = self.is_stopping = False
         self.exit_code: int | None = None
-        self.failing_statement = -1  # the number of statements until one fails
+        self.failing: Failing | None = None
         self.failing_commit = (
             ""  # "lost": it takes effect, and its answer is lost; "refused": it does not
         )

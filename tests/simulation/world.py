@@ -325,7 +325,7 @@ class World:
 
     def _run(self) -> None:
         self.start("publisher", Random(self.plan["first"]))
-        for gap, kind, seed in self.plan["steps"]:
+        for gap, kind, seed, *given in self.plan["steps"]:
             if isinstance(gap, str):
                 place, _, number = gap[1:].partition("*")
                 self.scheduler.run_to(place, int(number or 1), 20 + 10 * int(number or 1))
@@ -334,7 +334,7 @@ class World:
                 self.scheduler.run_on(gap)
             self._give_up_if_failed()
             self.stats[kind] += 1
-            STEPS[kind](self, Random(seed))
+            STEPS[kind](self, Random(seed), **(given[0] if given else {}))
         self._end()
         self.auditor.audit()
 
@@ -349,7 +349,7 @@ class World:
             receiver.mood = {}
         self.away = 0.0
         for process in self.scheduler.processes.values():
-            process.failing_statement, process.failing_commit = -1, ""
+            process.failing, process.failing_commit = None, ""
         for table in sorted(self.application.hidden):
             self.application.rename_back(table)
         while self.application.late:
