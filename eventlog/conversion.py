@@ -31,7 +31,7 @@ from eventlog.changes.json_form import (
 from eventlog.changes.keys import class_of_change, with_key
 from eventlog.changes.publishing import Publishing
 from eventlog.core.catalog import Catalog
-from eventlog.core.options import BATCH_SIZE, CheckedOptions, parse_options, shared
+from eventlog.core.options import BATCH_SIZE, CheckedOptions, parse_all_options, shared
 from eventlog.errors import ConfigError, DatabaseError, FormatError, with_location
 from eventlog.files.atomic import check_parent, whole_file
 from eventlog.files.text import numbered_lines, text_of
@@ -196,7 +196,8 @@ def write(
     named = dict(options)
     catalog = catalog_of(named.pop("catalog", None))
     kind = format.publish_options
-    chosen = None if kind is None else parse_options(kind, named, f"the {format.name} writer")
+    kinds = () if kind is None else (kind,)
+    chosen = next(iter(parse_all_options(kinds, named, f"the {format.name} writer")), None)
     with (
         closing(format.publish(chosen, Publishing(catalog=catalog))) as writer,
         whole_file(target) as file,

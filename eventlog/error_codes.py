@@ -117,6 +117,10 @@ CURES: Final[Mapping[str, str]] = {
         "Put the files back as they were read. If they are gone, load the tables anew and begin "
         "at a new position."
     ),
+    "plugin": (
+        "Tell the authors of the package, with the traceback that -vv shows; another format, sink "
+        "or source does without it."
+    ),
     "trigger": (
         "Correct the `[[watch]]` that the message names; `eventlog triggers plan` shows what "
         "comes of it."

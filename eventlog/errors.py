@@ -25,6 +25,7 @@ A class of its own has an error that somebody catches by class. The other errors
      |    |__ NotExpressible   a change that the target format cannot hold
      |__ ReceiverAway          no usable answer from the receiver: nothing is marked
      |__ FatalAnswer           the receiver answered fatal                (exit code 3)
+     |__ PluginError           the code of an installed package failed
 
 A message says what is wrong, where, and what to do about it.
 """
@@ -231,6 +232,12 @@ class FatalAnswer(EventlogError):
     """An answer of the receiver that is fatal: the publisher stops (spec/event-log.md 8.4)."""
 
     code = "fatal_answer"
+
+
+class PluginError(EventlogError):
+    """A format, sink or source of an installed package that raised what it should not."""
+
+    code = "plugin"
 
 
 Placed = TypeVar("Placed", bound=EventlogError)

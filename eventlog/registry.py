@@ -10,7 +10,9 @@ when all names are.
 from __future__ import annotations
 
 import logging
+import traceback
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import is_dataclass
 from functools import cache
 from importlib import import_module
@@ -18,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.changes.format import Format
 from eventlog.core.options import nearest
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, EventlogError, PluginError
 
 if TYPE_CHECKING:
     from importlib.metadata import Distribution, EntryPoint
@@ -212,6 +214,52 @@ def _package(entry: EntryPoint) -> str:
 
 def _distribution_name(distribution: Distribution) -> str:
     return str(distribution.metadata["Name"])
+
+
+# --- packages that fail at run time ---------------------------------------------------------------
+
+
+@contextmanager
+def as_plugin_errors() -> Iterator[None]:
+    """Turn an exception of what a package brought into PluginError, which names the package; errors
+    of eventlog, and files that cannot be opened, say enough by themselves.
+
+    It stands inside of what explains exceptions otherwise: an sqlite3.Error of somebody's source is
+    no error of the database that holds the log.
+    """
+    try:
+        yield
+    except Exception as error:
+        says_enough = isinstance(error, EventlogError) or getattr(error, "filename", None)
+        told = None if says_enough else _plugin_error(error)
+        if told is None:
+            raise
+        raise told from error
+
+
+def _plugin_error(error: Exception) -> PluginError | None:
+    """Return the error that names the package whose code is the innermost of an exception's
+    traceback, None if no package's is in it.
+    """
+    brought = {
+        _root(entry): (group, entry) for group in _BUILT_IN for entry in _brought(group).values()
+    }
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        module = str(frame.f_globals.get("__name__"))
+        for root, (group, entry) in brought.items():
+            if module == root or module.startswith(f"{root}."):
+                what = " ".join(f"{type(error).__name__}: {error}".split())
+                return PluginError(
+                    f"the {_KINDS[group]} {entry.name!r} of the package {_package(entry)} failed: "
+                    f"{what} ({module}, line {line})"
+                )
+    return None
+
+
+def _root(entry: EntryPoint) -> str:
+    """Return the module that all modules of a package's plug-in lie below."""
+    root = entry.module.partition(".")[0]
+    return entry.module if root == "eventlog" else root
 
 
 _broken: Final[dict[tuple[str, str], ConfigError]] = {}

@@ -25,6 +25,7 @@ from eventlog import __version__
 from eventlog.cli.context import FILE, CommandContext, configure_logging, error_line
 from eventlog.config.settings import LogSettings
 from eventlog.errors import ConfigError, EventlogError, FatalAnswer
+from eventlog.registry import as_plugin_errors
 
 _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
     "Begin": {
@@ -518,7 +519,8 @@ def run(arguments: Sequence[str]) -> int:
         or os.environ.get("EVENTLOG_TRACEBACK", "") not in ("", "0")
     )
     try:
-        result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
+        with as_plugin_errors():
+            result = cli.main(list(arguments), prog_name="eventlog", standalone_mode=False)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.format_message(), err=True)
         return USAGE

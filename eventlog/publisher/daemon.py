@@ -54,6 +54,7 @@ from eventlog.publisher.waiting import (
     keep_connected,
     soonest,
 )
+from eventlog.registry import as_plugin_errors
 from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.windows import Window
@@ -94,8 +95,9 @@ def publish(
         nonlocal reports
         with (
             open_context() as opened,
-            closing(open_sink()) as sink,
             as_database_errors(opened.connection),
+            as_plugin_errors(),
+            closing(open_sink()) as sink,
         ):
             context = replace(opened, observer=observer)
             if connected():
@@ -142,7 +144,7 @@ def publish_once(
         observer.connected(again=False)
         observer.does(Doing.PUBLISHING)
     try:
-        with as_database_errors(context.connection):
+        with as_database_errors(context.connection), as_plugin_errors():
             warn_at_start(context)
             CaptureWatcher(uncaptured).look_if_due(context)
             _publish_once(context, sink, stop)

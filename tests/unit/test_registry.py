@@ -12,6 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
+from shared import Run
 
 from eventlog import cli, registry
 from eventlog.changes.format import Format
@@ -245,3 +246,69 @@ def test_entry_points_that_cannot_be_read_cost_one_warning(
         assert "xds" in names(FORMATS)
     (record,) = caplog.records
     assert "acme-msg" in record.getMessage()
+
+
+# --- packages that fail at run time ---------------------------------------------------------------
+
+SOURCE = """
+import sqlite3
+from eventlog.publisher import stream
+
+class Acme(stream.Source):
+    name = "acme"
+    title = "ACME's changes"
+    gives = frozenset()
+    def open(self, options, reader, report):
+        return Changes()
+    def in_words(self, token):
+        return token["nothing"]
+
+class Changes:
+    def steps(self, token, *, once):
+        yield stream.Mark(7)
+        sqlite3.connect(":memory:").execute("SELECT * FROM gone")
+    def backlog(self, token):
+        raise LookupError("no such backlog")
+"""
+
+
+def test_a_source_of_a_package_that_fails_is_named_and_is_not_the_database(
+    install: Install, tmp_path: Path, run: Run
+) -> None:
+    """The position stands in SQLite, too, whose errors of a connection that is lost are retried."""
+    install("acme-src", "acme_src", SOURCE, sources="acme = acme_src:Acme")
+    config = tmp_path / "eventlog.toml"
+    config.write_text(
+        f'[source]\ntype = "acme"\nposition_url = "sqlite:///{tmp_path}/position.db"\n'
+        '[sink]\ntype = "stdout"\n'
+    )
+    code, _, err = run("-c", str(config), "publish")
+    assert code == 1
+    assert err.splitlines()[-1] == (
+        "eventlog: the source 'acme' of the package acme-src failed: OperationalError: no such "
+        "table: gone (acme_src, line 17) [plugin]"
+    )
+
+
+def test_status_tells_a_package_that_fails_and_goes_on(
+    install: Install, tmp_path: Path, run: Run
+) -> None:
+    install(
+        "acme-src",
+        "acme_src",
+        SOURCE.replace('sqlite3.connect(":memory:").execute("SELECT * FROM gone")', ""),
+        sources="acme = acme_src:Acme",
+    )
+    config = tmp_path / "eventlog.toml"
+    config.write_text(
+        f'[source]\ntype = "acme"\nposition_url = "sqlite:///{tmp_path}/position.db"\n'
+        '[sink]\ntype = "stdout"\n'
+    )
+    assert run("-q", "-c", str(config), "publish", "--once")[0] == 0
+    code, out, _ = run("-c", str(config), "status")
+    assert code == 0
+    assert "position: 7\n" in out
+    assert (
+        "what is behind it is not known: the source 'acme' of the package acme-src failed: "
+        "LookupError: no such backlog (acme_src, line 19)"
+    ) in out

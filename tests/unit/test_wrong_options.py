@@ -5,7 +5,7 @@ nothing else.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,10 +14,12 @@ import pytest
 from loss_formats import CATALOG
 from loss_samples import SAMPLES
 
-from eventlog.changes.format import Report
+from eventlog.changes.format import Format, Report
+from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.config.settings import SourceSettings
-from eventlog.conversion import convert, in_own_options
+from eventlog.conversion import convert, in_own_options, write
 from eventlog.errors import ConfigError, EventlogError
+from eventlog.model import Change
 from eventlog.publisher.stream.gbase import GbaseOptions
 from eventlog.publisher.stream.linter import LinterOptions
 from eventlog.publisher.stream.open_source import source_of as source_for
@@ -211,3 +213,23 @@ def test_an_option_of_a_source_of_a_wrong_type_is_named(reader: dict[str, Any]) 
             SourceSettings("linter", LinterOptions(url="sqlite:///queue.db", reader=reader)),
             Report(),
         )
+
+
+def test_a_format_without_options_refuses_each(tmp_path: Path) -> None:
+    class Bare(Format):
+        """A format of a package, read and published, without options."""
+
+        name = "bare"
+        title = "nothing at all"
+
+        def read_changes(self, source: str, report: Report) -> Iterator[Change]:
+            return iter(())
+
+        def publish(self, options: None, publishing: Publishing) -> EventWriter[Any]:
+            raise AssertionError
+
+    refused = "the bare {side}: indent is not known; there are no options"
+    with pytest.raises(ConfigError, match=refused.format(side="reader")):
+        Bare().read("in", {"indent": 2}, Report())
+    with pytest.raises(ConfigError, match=refused.format(side="writer")):
+        write(Bare(), [], str(tmp_path / "out"), {"indent": 2}, Report())

@@ -21,7 +21,7 @@ from eventlog.core.options import Option, choice, number, options_of
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.text import REFERENCE
 from eventlog.model import Answer, Document, Verdict
-from eventlog.registry import format_named, sink_named
+from eventlog.registry import as_plugin_errors, format_named, sink_named
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -177,7 +177,9 @@ def open_sink(config: Config, stream: TextIO) -> Sink:
     opening = Opening(format_named(config.format.type), stream)
 
     def open_now() -> Sink:
-        return kind.open(with_secrets_of_now(config, "sink").sink.options, opening)
+        options = with_secrets_of_now(config, "sink").sink.options
+        with as_plugin_errors():
+            return kind.open(options, opening)
 
     files = _secret_files(config)
     return _Rotated(open_now, files) if files else open_now()

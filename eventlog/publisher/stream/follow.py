@@ -54,6 +54,7 @@ from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway
 from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, Place
 from eventlog.publisher.stream.position import OpenPosition, Position, Saved
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
+from eventlog.registry import as_plugin_errors
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -105,6 +106,7 @@ def follow(
     def life(connected: Callable[[], bool]) -> None:
         with (
             open_position() as position,
+            as_plugin_errors(),
             closing(open_sink()) as sink,
             executor(options.concurrency, "eventlog-send") as threads,
         ):
@@ -610,7 +612,8 @@ def look(run: Run) -> None:
     ]
     begun = monotonic()
     try:
-        backlog = run.following.source.backlog(run.saved.token)
+        with as_plugin_errors():
+            backlog = run.following.source.backlog(run.saved.token)
     except EventlogError:  # the reader of the source reports it
         backlog = None
     number, unit = (None, None) if backlog is None else backlog

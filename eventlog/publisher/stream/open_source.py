@@ -42,7 +42,7 @@ from eventlog.publisher.stream.position import (
     position_table,
     status_in_table,
 )
-from eventlog.registry import sink_named, source_named
+from eventlog.registry import as_plugin_errors, sink_named, source_named
 from eventlog.sql.connection import describe, parse_url
 
 
@@ -116,7 +116,9 @@ def source_status(config: Config) -> SourceStatus:
         _position_url(settings), settings.options.position_table, settings.type
     )
     try:
-        return replace(status, behind=source_of(settings, Report()).backlog(status.position.token))
+        with as_plugin_errors():
+            behind = source_of(settings, Report()).backlog(status.position.token)
+        return replace(status, behind=behind)
     except EventlogError as error:
         return replace(status, unknown=str(error))
 
@@ -139,7 +141,7 @@ def place_in_words(source: str, token: Any) -> str:
     try:
         kind: Source = source_named(source)()
         return kind.in_words(token)
-    except (AttributeError, KeyError, TypeError):  # changed by hand
+    except Exception:  # changed by hand, or of a package that fails
         return json.dumps(token)
 
 
