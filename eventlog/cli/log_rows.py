@@ -8,7 +8,7 @@ import getpass
 import re
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Final
 
@@ -44,7 +44,7 @@ from eventlog.publisher.open_context import (
     publisher_options,
     publisher_user,
 )
-from eventlog.publisher.purge import purge_batch
+from eventlog.publisher.purge import extent_of, purge_batches, purge_error_lines
 from eventlog.publisher.skipping import skip as skip_event
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
@@ -54,6 +54,7 @@ from eventlog.sql.consumers import (
 )
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.purge import Purged, check_purge_rights, purge_cutoff
 
 
 @click.command(cls=Command)
@@ -329,12 +330,12 @@ def purge(
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if not dry:
-            rows.check_purge_rights(conn, dialect, log)
-        event_time, error_time = rows.purge_cutoff(
+            check_purge_rights(conn, dialect, log)
+        event_time, error_time = purge_cutoff(
             conn, dialect, log, config.publisher.event_time_zone, limit
         )
         cutoff = event_time.isoformat(" ", "seconds")
-        first, last = rows.extent(conn, log) or (1, 0)
+        looked_at = extent_of(conn, dialect, log)
         conn.commit()
         if not dry:
             older = f"older than {age.strip()} (before {cutoff})"
@@ -343,29 +344,32 @@ def purge(
                 "error lines.",
                 yes=yes,
             )
-
-        def next_rows(after: int | None) -> rows.Purged | None:
-            # Rows that came after the start are too new.
-            after = first - 1 if after is None else after
-            if after >= last:
-                return None
-            return purge_batch(conn, dialect, log, after, size, event_time, dry=dry)
-
-        def next_error_lines(after: int | None) -> rows.Purged | None:
-            return rows.purge_errors(conn, log, after, size, event_time, error_time, dry=dry)
-
+        # Rows that came after the start are too new.
+        batches = purge_batches(
+            conn,
+            dialect,
+            log,
+            looked_at,
+            size,
+            event_time,
+            to_the_end=config.publisher.handle_future_events,
+            dry=dry,
+        )
         removed = dict.fromkeys(("looked_at", "rows", "error_lines", "batches"), 0)
         kept: Counter[str] = Counter()
-        with progress("Purge", last - first + 1, context.quiet or as_json, "record_ids") as advance:
-            done = first - 1
-            for batch in _each_batch(conn, next_rows, pause):
+        done = looked_at.first - 1
+        with progress(
+            "Purge", looked_at.last - done, context.quiet or as_json, "record_ids"
+        ) as advance:
+            for batch in _each_committed(conn, batches, pause):
                 removed["rows"] += batch.removed
                 removed["looked_at"] += batch.looked_at
                 kept.update(batch.kept)
                 removed["batches"] += 1
                 advance(batch.last - done)
                 done = batch.last
-        for batch in _each_batch(conn, next_error_lines, pause):
+        error_lines = purge_error_lines(conn, log, size, event_time, error_time, dry=dry)
+        for batch in _each_committed(conn, error_lines, pause):
             removed["error_lines"] += batch.removed
             removed["batches"] += 1
     if as_json:
@@ -383,19 +387,13 @@ def purge(
             result(f"{number_of(number, 'row')} kept for consumer {name}, which has not done them")
 
 
-def _each_batch(
-    conn: Connection, following: Callable[[int | None], rows.Purged | None], pause: float
-) -> Iterator[rows.Purged]:
-    """Yield the batches of ``following``, each committed, ``pause`` seconds apart. ``following``
-    gets the end of the batch before.
-    """
-    batch = following(None)
-    while batch is not None:
+def _each_committed(conn: Connection, batches: Iterator[Purged], pause: float) -> Iterator[Purged]:
+    """Yield the batches, each committed, ``pause`` seconds apart."""
+    for batch in batches:
         conn.commit()
         yield batch
         if pause:
             sleep(pause)
-        batch = following(batch.last)
     conn.commit()
 
 

@@ -21,6 +21,7 @@ from eventlog.publisher.flight import LINE_FORMAT, Flight, consumer_of, decode
 from eventlog.publisher.ledger import Writers
 from eventlog.sql.consumers import is_of_set
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.purge import is_note
 from eventlog.sql.rows import read_inflight
 
 _log = logging.getLogger("eventlog.publisher")
@@ -86,7 +87,7 @@ def read_recorded(
     lines = [
         line
         for line in read_inflight(conn, log)
-        if consumer_of(*line) == consumer and not is_of_set(line[1])
+        if consumer_of(*line) == consumer and not is_of_set(line[1]) and not is_note(line[1])
     ]
     holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
     converted = {flight for hold in holds.values() for flight in hold.flights}

@@ -1,34 +1,121 @@
-"""The rows that a purge removes: rows that neither a flight nor a consumer still needs."""
+"""A purge: which rows it looks at, and which of them neither a flight nor a consumer still needs
+(spec/event-log.md 11).
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from eventlog.core.ranges import RecordSet, joined
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.held_rows import read_recorded
 from eventlog.sql.consumers import done_by_consumers
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.rows import Purged, purge_rows
+from eventlog.sql.purge import (
+    Noted,
+    Purged,
+    highest_id,
+    purge_errors,
+    purge_rows,
+    read_noted,
+    utc_now,
+    write_noted,
+)
+from eventlog.sql.rows import extent
+
+_YOUNG: Final = 10_000
+"""The number of rows in a row, all younger than asked for, behind which a purge ends."""
+_APART: Final = 300
+"""The number of record_ids between two gaps that are read as one, as by a publisher."""
+_WHOLE: Final = timedelta(days=7)
+"""The age at which what is noted counts no more.
+
+Rows that a transaction has committed late, or that somebody has put back, are found then.
+"""
+_NOTED_EACH: Final = 100
+"""The number of batches between two notes."""
 
 
-def purge_batch(
+class Extent(NamedTuple):
+    """What a purge looks at: the rows between two record_ids except those that are ``noted`` as
+    removed.
+    """
+
+    first: int
+    last: int
+    noted: Noted
+
+
+def extent_of(conn: Connection, dialect: Dialect, log: LogTable) -> Extent:
+    """Return what a purge that begins now looks at."""
+    last = highest_id(conn, log)
+    now, noted = utc_now(conn, dialect), read_noted(conn, log)
+    # A log that ends below what is noted has begun anew, or was restored.
+    if noted is not None and now - noted.whole < _WHOLE and noted.rows.top <= last:
+        return Extent(noted.rows.floor + 1, last, noted)
+    first, last = extent(conn, log) or (1, 0)
+    return Extent(first, last, Noted(RecordSet(max(first - 1, 0)), now))
+
+
+def purge_batches(
     conn: Connection,
     dialect: Dialect,
     log: LogTable,
-    after: int,
+    looked_at: Extent,
     size: int,
     older_than: datetime,
     *,
+    to_the_end: bool,
     dry: bool,
-) -> Purged | None:
-    """Remove a batch as ``purge_rows`` does, but keep rows that are in flight or that a consumer
-    has not done.
+) -> Iterator[Purged]:
+    """Remove rows in batches as ``purge_rows`` does, but keep those that are in flight or that a
+    consumer has not done. Yield each batch before it is committed; the caller commits at the end,
+    too.
 
-    Both are read in the removing transaction, under the lock that keeps new consumers away.
+    What is in flight and done is read in the removing transaction, under the lock that keeps new
+    consumers away. With ``to_the_end`` younger rows do not end the purge.
     """
-    flights, _ = read_recorded(conn, log)
-    done = done_by_consumers(conn, dialect, log)
-    return purge_rows(conn, log, after, size, older_than, recorded_ids(flights), done, dry=dry)
+    first, last, (known, whole) = looked_at
+    gone = known.copy()
+    spans = known.gaps(last) if first > 0 else [(first, 0), *known.gaps(last)]
+    young = batches = 0
+    for begin, end in joined(spans, _APART):
+        while begin <= end and (to_the_end or young < _YOUNG):
+            flights, _ = read_recorded(conn, log)
+            done = done_by_consumers(conn, dialect, log)
+            batch = purge_rows(
+                conn, log, (begin, end), size, older_than, recorded_ids(flights), done, dry=dry
+            )
+            if batch is None:
+                break
+            begin, batches = batch.last + 1, batches + 1
+            young = batch.young + (young if batch.young == batch.looked_at else 0)
+            gone.add(one for one in batch.gone if one[0] > 0)
+            if not dry and batches % _NOTED_EACH == 0:
+                write_noted(conn, dialect, log, Noted(gone, whole))
+            yield batch
+    if not dry and gone.spans != known.spans:
+        write_noted(conn, dialect, log, Noted(gone, whole))
+
+
+def purge_error_lines(
+    conn: Connection,
+    log: LogTable,
+    size: int,
+    event_time: datetime,
+    error_time: datetime,
+    *,
+    dry: bool,
+) -> Iterator[Purged]:
+    """Remove error lines in batches as ``purge_errors`` does. Yield each batch before it is
+    committed.
+    """
+    after = None
+    while batch := purge_errors(conn, log, after, size, event_time, error_time, dry=dry):
+        after = batch.last
+        yield batch

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -24,19 +24,18 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.core.event_ids import sending_of
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.requeue import LoggedRow, Standing, Way, judge
-from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError
+from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType, LogRow, Status
-from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, is_refused, load_dialect
+from eventlog.sql.connection import is_refused, load_dialect
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.epoch import note_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
 from eventlog.sql.open_writers import wait_for, writers_to_await
 
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
 _ONE, _ZERO = sa.literal_column("1", sa.Integer()), sa.literal_column("0", sa.Integer())
-_NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
+NEVER: Final[sa.ColumnElement[bool]] = _ONE == _ZERO
 """A condition of no row, for every database: Oracle accepts no bare number as one."""
-_APPLIED: Final = (Status.SUCCESS, Status.WARNING)
+APPLIED: Final = (Status.SUCCESS, Status.WARNING)
 _FAILED: Final = (Status.ERROR, Status.FATAL)
 
 
@@ -200,14 +199,14 @@ def requeue(
     what would be. Raises ConfigError for a status that cannot be requeued.
     """
     letters = set(statuses)
-    if unknown := letters.difference(_APPLIED, _FAILED):
+    if unknown := letters.difference(APPLIED, _FAILED):
         raise ConfigError(f"status {min(unknown)!r} cannot be requeued: only E, F, W and S can")
 
     def judged(row: ObjectRow) -> LoggedRow:
         way = None
         if row.is_chosen:
-            way = Way.COPY if row.status in _APPLIED else Way.BACK
-        is_sent = row.status in _APPLIED or (
+            way = Way.COPY if row.status in APPLIED else Way.BACK
+        is_sent = row.status in APPLIED or (
             row.status == Status.NEW and (row.is_own or row.record_id in in_flight)
         )
         return LoggedRow(
@@ -254,7 +253,7 @@ def requeue_loopback(
     def judged(row: ObjectRow) -> LoggedRow:
         way = Way.COPY if row.is_chosen else None
         # A copy outdates no copy: they are written in the order of the rows.
-        standing = Standing.IGNORED if row.is_chosen else _standing(row, row.status in _APPLIED)
+        standing = Standing.IGNORED if row.is_chosen else _standing(row, row.status in APPLIED)
         return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
 
     record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
@@ -280,7 +279,7 @@ def _within(log: LogTable, ids: Ranges | None) -> list[sa.ColumnElement[bool]]:
 def is_in(log: LogTable, ids: Ranges) -> sa.ColumnElement[bool]:
     """Return the condition that a row's record_id is in one of the ranges."""
     record_id = column_of(log, "record_id")
-    return sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else _NEVER
+    return sa.or_(*(record_id.between(first, last) for first, last in ids)) if ids else NEVER
 
 
 class ObjectRow(NamedTuple):
@@ -521,7 +520,7 @@ def _copy(
     """Log rows S and W anew, in their order, with other values in some fields, those of
     ``in_parts`` as modifies; return their number.
     """
-    is_applied = column_of(log, "status").in_(_APPLIED)
+    is_applied = column_of(log, "status").in_(APPLIED)
     total = 0
     for is_part, run in groupby(ids, key=in_parts.__contains__):
         changed = {**new, **_as_modify(log)} if is_part else new
@@ -570,7 +569,8 @@ def _insert_copies(
 
 
 @lru_cache(maxsize=32)
-def _errors(log: LogTable) -> sa.TableClause:
+def errors_of(log: LogTable) -> sa.TableClause:
+    """Return ``<log>_error`` with its columns for a statement."""
     """Return ``<log>_error`` for a statement."""
     others = ("record_id", "code", "message", "consumer", "event_id")
     columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, others)]
@@ -613,7 +613,7 @@ def add_errors(
             }
             for record_id, code, message in lines
         ]
-        conn.execute(sa.insert(_errors(log)), rows)
+        conn.execute(sa.insert(errors_of(log)), rows)
 
 
 def add_object_errors(
@@ -633,14 +633,14 @@ def add_object_errors(
             }
             for event_id, code, message in lines
         ]
-        conn.execute(sa.insert(_errors(log)), rows)
+        conn.execute(sa.insert(errors_of(log)), rows)
 
 
 def read_sendings(conn: Connection, log: LogTable, consumer: str = "") -> dict[int, int]:
     """Return the number of the sending under which refused rows go once more, by record_id, where
     it is not 1 (spec/event-log.md 7.4). ``consumer`` is that of ``read_errors``.
     """
-    errors = _errors(log)
+    errors = errors_of(log)
     named = sa.select(errors.c.record_id, errors.c.event_id).where(
         errors.c.record_id > 0, errors.c.event_id.is_not(None), _is_of(log, consumer)
     )
@@ -765,7 +765,7 @@ def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
     """Return the condition of lines of this consumer since it was registered; of the publisher if
     the name is empty.
     """
-    errors = _errors(log)
+    errors = errors_of(log)
     if not consumer:
         return errors.c.consumer.is_(None)
     consumers = sa.table(
@@ -783,7 +783,7 @@ def read_errors(
 
     ``consumer`` selects its lines since it was registered; empty = the publisher's.
     """
-    errors = _errors(log)
+    errors = errors_of(log)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
     of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row
     lines = sa.select(*columns).where(of_row, _is_of(log, consumer)).order_by(errors.c.error_time)
@@ -797,7 +797,7 @@ def newest_errors(
 
     ``consumer`` is that of ``read_errors``.
     """
-    errors = _errors(log)
+    errors = errors_of(log)
     columns = (
         errors.c.record_id,
         errors.c.error_time,
@@ -811,164 +811,3 @@ def newest_errors(
         (int(row), ErrorLine(time, code, message, None if row else event_id))
         for row, time, code, message, event_id in conn.execute(lines)
     ]
-
-
-# --- rows removed by age --------------------------------------------------------------------------
-
-
-class Purged(NamedTuple):
-    """The result of one batch: the highest record_id that it read, the number of lines read and of
-    lines removed (or to be).
-
-    ``kept`` is the number of rows that stay for each consumer that has not done them, by its name.
-    """
-
-    last: int
-    looked_at: int
-    removed: int
-    kept: Mapping[str, int] = MappingProxyType({})
-
-
-def purge_cutoff(
-    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta
-) -> tuple[datetime, datetime]:
-    """Return the moments before which rows and error lines are older than ``age``: in the terms of
-    event_time, and in UTC.
-    """
-    here = datetime.fromisoformat(dialect.due_until(conn, log, event_time_zone))
-    utc = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
-    return _before(here, age), _before(utc, age)
-
-
-def _before(now: datetime, age: timedelta) -> datetime:
-    earliest = now.replace(year=1, month=1, day=1)
-    return now - age if now - earliest > age else earliest
-
-
-def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
-    """Raise DatabaseError that names the table from which this session may not delete, or why it
-    cannot write.
-    """
-    if why := dialect.read_only(conn):
-        raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
-    for table in (rows_of(log), _errors(log)):
-        try:
-            with as_database_errors(conn), conn.begin_nested():
-                conn.execute(sa.delete(table).where(_NEVER))
-        except DatabaseAway:
-            raise
-        except DatabaseError as error:
-            raise DatabaseError(
-                f"user {dialect.current_user(conn)} lacks the right DELETE on {table.name} "
-                f"({error}): purge as its owner, or have it granted"
-            ) from error
-
-
-def purge_rows(
-    conn: Connection,
-    log: LogTable,
-    after: int,
-    size: int,
-    older_than: datetime,
-    kept: Collection[int],
-    done: Mapping[str, RecordSet] = MappingProxyType({}),
-    *,
-    dry: bool,
-) -> Purged | None:
-    """Purge one batch of the log behind record_id ``after``; return None at its end
-    (spec/event-log.md 2).
-
-    It removes rows S and W, and no other letter, whose event_time is before ``older_than``, except
-    the record_ids ``kept`` and those that a consumer has not ``done``. It reads a bounded number of
-    rows, so that its work does not grow with the log. With ``dry`` it only counts them.
-    """
-    record_id = column_of(log, "record_id")
-    batch = _next_batch(conn, record_id, [record_id > after], size)
-    if batch is None:
-        return None
-    number, last = batch
-    old = [record_id.between(after + 1, last), *_is_old(log, older_than)]
-    if spared := [one for one in kept if after < one <= last]:
-        # Ranges can be of any number, whereas Oracle accepts a thousand values of IN.
-        ranges = (record_id.between(first, last) for first, last in to_ranges(sorted(spared)))
-        old.append(sa.not_(sa.or_(*ranges)))
-    for_whom: dict[str, int] = {}
-    for name, record_set in done.items():
-        # Ranges, as above.
-        undone = [record_id.between(first, end) for first, end in record_set.gaps(last, after)]
-        if undone and (rows := count(conn, rows_of(log), [*old, sa.or_(*undone)])):
-            for_whom[name] = rows
-            old.append(sa.not_(sa.or_(*undone)))
-    if (
-        not dry
-        and (highest := conn.execute(sa.select(sa.func.max(record_id)).where(*old)).scalar())
-        is not None
-    ):
-        note_removed(conn, log, int(highest))
-    return Purged(last, number, _remove(conn, rows_of(log), old, dry), for_whom)
-
-
-def purge_errors(
-    conn: Connection,
-    log: LogTable,
-    after: int | None,
-    size: int,
-    event_time: datetime,
-    error_time: datetime,
-    *,
-    dry: bool,
-) -> Purged | None:
-    """Purge one batch of the error table behind record_id ``after``; return None at its end.
-
-    It removes lines older than ``error_time`` whose rows are gone, or are removed since they are
-    older than ``event_time``.
-    """
-    errors = _errors(log)
-    record_id = errors.c.record_id
-    behind = [] if after is None else [record_id > after]
-    batch = _next_batch(conn, record_id, behind, size)
-    if batch is None:
-        return None
-    number, last = batch
-    stays = sa.not_(sa.and_(*_is_old(log, event_time)))
-    row = (
-        sa.select(sa.literal(1))
-        .select_from(rows_of(log))
-        .where(column_of(log, "record_id") == record_id, stays)
-    )
-    old = [*behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
-    return Purged(last, number, _remove(conn, errors, old, dry))
-
-
-def _is_old(log: LogTable, older_than: datetime) -> list[sa.ColumnElement[bool]]:
-    return [column_of(log, "status").in_(_APPLIED), column_of(log, "event_time") < older_than]
-
-
-def _next_batch(
-    conn: Connection,
-    record_id: sa.ColumnElement[Any],
-    behind: Sequence[sa.ColumnElement[bool]],
-    size: int,
-) -> tuple[int, int] | None:
-    """Return the number of lines of the next batch, and its highest record_id; None if there is no
-    line.
-    """
-    ids = (
-        sa.select(record_id.label("record_id"))
-        .where(*behind)
-        .order_by(record_id)
-        .limit(size)
-        .subquery()
-    )
-    number, last = conn.execute(
-        sa.select(sa.func.count(), sa.func.max(ids.c.record_id)).select_from(ids)
-    ).one()
-    return (int(number), int(last)) if number else None
-
-
-def _remove(
-    conn: Connection, table: sa.TableClause, old: list[sa.ColumnElement[bool]], dry: bool
-) -> int:
-    if dry:
-        return count(conn, table, old)
-    return conn.execute(sa.delete(table).where(*old)).rowcount

@@ -11,14 +11,23 @@ import pytest
 import sqlalchemy as sa
 from platforms import Platform
 
+from eventlog.core.ranges import RecordSet
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
 from eventlog.model import Status
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable, locate_log
-from eventlog.sql.rows import (
+from eventlog.sql.purge import (
+    Noted,
     Purged,
+    purge_cutoff,
+    purge_errors,
+    purge_rows,
+    read_noted,
+    write_noted,
+)
+from eventlog.sql.rows import (
     RefusedRow,
     Requeued,
     add_errors,
@@ -26,9 +35,6 @@ from eventlog.sql.rows import (
     count_by_status,
     extent,
     next_flight,
-    purge_cutoff,
-    purge_errors,
-    purge_rows,
     read_errors,
     read_inflight,
     read_sendings,
@@ -229,13 +235,26 @@ def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
     add_errors(conn, table, [(first, "bad_value", "x"), (last, "bad_value", "y")])
     later = datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)
     assert extent(conn, table) == (first, last)
-    batch = purge_rows(conn, table, first - 1, 100, later, [first + 1], dry=False)
-    assert batch == Purged(last, 10, 3)
+    batch = purge_rows(conn, table, (first, last), 100, later, [first + 1], dry=False)
+    assert batch == Purged(last, 10, 3, gone=[(first, first), (first + 2, first + 3)])
     errors = purge_errors(conn, table, None, 100, later, later, dry=False)
     assert errors is not None
     assert errors.removed == 1
     _, now = purge_cutoff(conn, log.dialect, table, "utc", timedelta(0))
     assert abs(now - (later - timedelta(hours=1))) < timedelta(minutes=1)
+
+
+def test_what_purges_have_removed_is_noted_in_one_line(log: Log) -> None:
+    conn, table = log.conn, log.table
+    assert read_noted(conn, table) is None
+    moment = datetime(2026, 5, 6, 7, 8, 9)
+    for floor in (7, 9):
+        noted = Noted(RecordSet(floor, [(20, 30)]), moment)
+        write_noted(conn, log.dialect, table, noted)
+    found = read_noted(conn, table)
+    assert found is not None
+    assert (found.rows.spans, found.whole) == (noted.rows.spans, moment)
+    assert len(read_inflight(conn, table)) == 1
 
 
 def test_one_publisher_a_log(platform: Platform) -> None:

@@ -4,6 +4,7 @@ removed then, and no statement of the publisher walks over them. Measured in blo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
@@ -141,6 +142,22 @@ def test_flights_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.E
         # A look at its line, an event and a poll each, whatever was sent.
         looks = 3 * AT_ONCE + 2
         assert blocks(context, "eventlog_consumer") - before <= 2 * looks
+
+
+@pytest.mark.usefixtures("old_snapshot")
+def test_a_purge_reads_no_row_that_an_earlier_one_has_removed(log: sa.Engine, command: Run) -> None:
+    def purged() -> tuple[int, int]:
+        """The number of rows that a purge removes, and the blocks of the log that it reads."""
+        before = blocks(context, "eventlog")
+        answer = json.loads(command("purge", "--older-than", "0s", "--yes", "--json")[1])
+        return answer["rows"], blocks(context, "eventlog") - before
+
+    with opened(configuration(log)) as context:
+        for rows in (20_000, 1):
+            execute(log, MANY.format(rows, "them"), "UPDATE eventlog SET status = 'S'", FLUSH)
+            removed, read = purged()
+            assert removed == rows
+        assert read < 40
 
 
 # --- rows that were done, and are N again ---------------------------------------------------------

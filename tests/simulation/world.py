@@ -49,8 +49,9 @@ from eventlog.sql.resync import Due
 from eventlog.sql.windows import Selection
 
 _END_SECONDS = 1200.0
-_SETS = "SELECT composition FROM eventlog_inflight WHERE composition LIKE '%\"set\":%'"
 """Simulated seconds within which all is delivered once the last fault is over."""
+_SETS = """SELECT composition FROM eventlog_inflight
+WHERE composition LIKE '%"kind":"consumer","set":%'"""
 _PLAIN = {"allow_loopback": True}
 _PUBLISHERS = ("publisher", "second")
 _MANY = 200

@@ -18,6 +18,7 @@ import sqlalchemy as sa
 from oracle_catalogue import CATALOG, LOG, Cases, class_of
 from oracle_driver import URL, Server, session_on
 
+from eventlog.core.ranges import RecordSet
 from eventlog.core.values import ColumnType, Kind
 from eventlog.log.storage import LiveDatabase
 from eventlog.log.storage import _LogOptions as LogOptions
@@ -25,7 +26,7 @@ from eventlog.model import EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions
 from eventlog.publisher.stream.position import Saved, TablePosition, _position_tables, position_ddl
-from eventlog.sql import epoch, resync, rows
+from eventlog.sql import epoch, purge, resync, rows
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
 from eventlog.sql.doctor import ask, repairs
@@ -101,18 +102,30 @@ def _rows() -> Mapping[str, Run]:
         "read_inflight_like": lambda conn: rows.read_inflight_like(conn, LOG, "{"),
         "read_errors": lambda conn: rows.read_errors(conn, LOG, 1),
         "newest_errors": lambda conn: rows.newest_errors(conn, LOG, 20),
-        "purge_cutoff": lambda conn: rows.purge_cutoff(
+    }
+
+
+def _purges() -> Mapping[str, Run]:
+    """Every function of ``sql.purge`` that sends a statement, by its name."""
+    return {
+        "purge_cutoff": lambda conn: purge.purge_cutoff(
             conn, DIALECT, LOG, "utc", timedelta(days=30)
         ),
-        "check_purge_rights": lambda conn: rows.check_purge_rights(conn, DIALECT, LOG),
+        "check_purge_rights": lambda conn: purge.check_purge_rights(conn, DIALECT, LOG),
         "purge_rows": lambda conn: [
-            rows.purge_rows(conn, LOG, 0, 1000, _MOMENT, range(2), dry=False),
-            rows.purge_rows(conn, LOG, 0, 1000, _MOMENT, [], dry=True),
+            purge.purge_rows(conn, LOG, (1, 1000), 1000, _MOMENT, range(2), dry=False),
+            purge.purge_rows(conn, LOG, (1, 1000), 1000, _MOMENT, [], dry=True),
         ],
         "purge_errors": lambda conn: [
-            rows.purge_errors(conn, LOG, None, 1000, _MOMENT, _MOMENT, dry=False),
-            rows.purge_errors(conn, LOG, 7, 1000, _MOMENT, _MOMENT, dry=True),
+            purge.purge_errors(conn, LOG, None, 1000, _MOMENT, _MOMENT, dry=False),
+            purge.purge_errors(conn, LOG, 7, 1000, _MOMENT, _MOMENT, dry=True),
         ],
+        "read_noted": lambda conn: purge.read_noted(conn, LOG),
+        "write_noted": lambda conn: purge.write_noted(
+            conn, DIALECT, LOG, purge.Noted(RecordSet(9, [(20, 20)]), _MOMENT)
+        ),
+        "utc_now": lambda conn: purge.utc_now(conn, DIALECT),
+        "highest_id": lambda conn: purge.highest_id(conn, LOG),
     }
 
 
@@ -255,6 +268,7 @@ def _sessions() -> Mapping[str, Run]:
 
 MODULES: Mapping[str, Callable[[], Mapping[str, Run]]] = {
     "core_rows": _rows,
+    "core_purge": _purges,
     "core_resync": _resyncs,
     "core_positions": _positions,
     "core_storage": _storage,
@@ -303,7 +317,8 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
     if "EVENTLOG_FLIGHT" in statement:
         return [(next(_FLIGHTS),)]
     if "EVENTLOG_INFLIGHT" in statement:
-        return [(1, _MOMENT, "{}") if "started" in statement.lower() else (1, "{}")]
+        noted = '{"rows":"[9]","whole":"2026-05-06T07:08:09"}'
+        return [(1, _MOMENT, noted) if "started" in statement.lower() else (1, "{}")]
     if '"APP"."USR"' in statement:
         return []
     return None

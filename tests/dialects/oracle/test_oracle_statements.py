@@ -17,7 +17,7 @@ from oracle_core import MODULES, core_cases
 from oracle_driver import VERSIONS
 from oracle_lints import lint
 
-from eventlog.sql import epoch, resync, rows
+from eventlog.sql import epoch, purge, resync, rows
 from eventlog.sql.triggers.watch import Capture, Style
 
 CORE = {version: core_cases(version) for version in VERSIONS}
@@ -62,7 +62,8 @@ def test_servers_of_all_versions_are_sent_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("module", "case"), [(rows, "core_rows"), (resync, "core_resync"), (epoch, "core_epoch")]
+    ("module", "case"),
+    [(rows, "core_rows"), (resync, "core_resync"), (epoch, "core_epoch"), (purge, "core_purge")],
 )
 def test_no_function_that_sends_a_statement_is_forgotten(module: ModuleType, case: str) -> None:
     sends = {

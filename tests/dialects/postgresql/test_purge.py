@@ -16,6 +16,7 @@ from eventlog.cli import log_rows as purge_command
 from eventlog.cli.log_rows import parse_age
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
+from eventlog.publisher import purge as publisher_purge
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
@@ -154,6 +155,35 @@ def test_a_purge_that_is_stopped_has_done_what_it_has_done(
     assert statuses(home) == "NEFxSSSN"
     assert cli.run(["purge", "--older-than", "30d"]) == 0
     assert "2 of 8 rows removed" in capfd.readouterr().out
+
+
+def test_a_purge_ends_behind_many_rows_that_are_too_young(
+    home: sa.Engine, purge: Purge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(publisher_purge, "_YOUNG", 2)
+    execute(
+        home,
+        "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time) VALUES "
+        "('S', 4, 'usr', 'idu=1', '2020-01-01')",
+    )
+    report = purge("--older-than", "30d", "--batch", "2")
+    assert (report["rows"], report["looked_at"]) == (4, 10)
+    monkeypatch.setenv("EVENTLOG_PUBLISHER_HANDLE_FUTURE_EVENTS", "true")
+    assert purge("--older-than", "30d", "--batch", "2")["rows"] == 1
+
+
+def test_what_one_purge_left_the_next_one_takes(home: sa.Engine, purge: Purge) -> None:
+    assert purge("--older-than", "30d")["rows"] == 4
+    execute(home, "UPDATE hr.eventlog SET status = 'S'")
+    report = purge("--older-than", "0s")
+    assert (report["rows"], report["looked_at"]) == (6, 6)
+    execute(home, "TRUNCATE hr.eventlog RESTART IDENTITY")
+    execute(
+        home,
+        "INSERT INTO hr.eventlog (status, event_type, table_name, table_key, event_time) VALUES "
+        "('S', 4, 'usr', 'idu=1', '2020-01-01')",
+    )
+    assert purge("--older-than", "0s")["rows"] == 1
 
 
 def test_it_runs_beside_a_publisher_and_takes_no_row_that_is_being_marked(

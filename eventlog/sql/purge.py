@@ -1,0 +1,269 @@
+"""Rows of a log, and lines of its error table, that are removed by age (spec/event-log.md 10, 11).
+
+What was removed is noted in a line of ``<log>_inflight``, so that the next purge does not read it
+again: beside an old snapshot the dead rows are still in the table and its index.
+
+No function commits: the caller decides what belongs to one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+import sqlalchemy as sa
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.core.ranges import Range, RecordSet, decode
+from eventlog.errors import DatabaseAway, DatabaseError
+from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, is_refused
+from eventlog.sql.dialect import Dialect
+from eventlog.sql.epoch import note_removed
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rows import (
+    APPLIED,
+    NEVER,
+    column_of,
+    count,
+    errors_of,
+    is_in,
+    read_inflight_like,
+    rows_of,
+    runs_of_ranges,
+    strike_inflight,
+    write_inflight,
+)
+
+_ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
+_NOTE: Final = '{"line_format":1,"kind":"purge","set":"removed",'
+"""The beginning of the in-flight line that notes what was removed."""
+_MOST_NOTED: Final = 1000
+"""The number of ranges in the line: more are read again."""
+
+
+class Purged(NamedTuple):
+    """The result of one batch: the highest record_id that it read, the number of lines read and of
+    lines removed (or to be).
+
+    ``kept`` is the number of rows that stay for each consumer that has not done them, by its name.
+    ``young`` is the number of rows at the end of the batch that are younger than asked for.
+    ``gone`` are the ranges of record_ids that the batch has left empty.
+    """
+
+    last: int
+    looked_at: int
+    removed: int
+    kept: Mapping[str, int] = MappingProxyType({})
+    young: int = 0
+    gone: Sequence[Range] = ()
+
+
+class Noted(NamedTuple):
+    """What earlier purges have removed: record_ids that the log has no more, since the moment
+    ``whole`` (UTC), at which one began with the first row.
+    """
+
+    rows: RecordSet
+    whole: datetime
+
+
+def purge_cutoff(
+    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta
+) -> tuple[datetime, datetime]:
+    """Return the moments before which rows and error lines are older than ``age``: in the terms of
+    event_time, and in UTC.
+    """
+    here = datetime.fromisoformat(dialect.due_until(conn, log, event_time_zone))
+    return _before(here, age), _before(utc_now(conn, dialect), age)
+
+
+def utc_now(conn: Connection, dialect: Dialect) -> datetime:
+    """Return the database's time in UTC."""
+    now: datetime = conn.execute(
+        sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))
+    ).scalar_one()
+    return now
+
+
+def highest_id(conn: Connection, log: LogTable) -> int:
+    """Return the highest record_id, 0 if there is no row."""
+    return int(conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar() or 0)
+
+
+def _before(now: datetime, age: timedelta) -> datetime:
+    earliest = now.replace(year=1, month=1, day=1)
+    return now - age if now - earliest > age else earliest
+
+
+def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    """Raise DatabaseError that names the table from which this session may not delete, or why it
+    cannot write.
+    """
+    if why := dialect.read_only(conn):
+        raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
+    for table in (rows_of(log), errors_of(log)):
+        try:
+            with as_database_errors(conn), conn.begin_nested():
+                conn.execute(sa.delete(table).where(NEVER))
+        except DatabaseAway:
+            raise
+        except DatabaseError as error:
+            raise DatabaseError(
+                f"user {dialect.current_user(conn)} lacks the right DELETE on {table.name} "
+                f"({error}): purge as its owner, or have it granted"
+            ) from error
+
+
+def purge_rows(
+    conn: Connection,
+    log: LogTable,
+    between: Range,
+    size: int,
+    older_than: datetime,
+    kept: Collection[int],
+    done: Mapping[str, RecordSet] = MappingProxyType({}),
+    *,
+    dry: bool,
+) -> Purged | None:
+    """Purge one batch of the rows between two record_ids; return None if there is no row
+    (spec/event-log.md 2).
+
+    It removes rows S and W, and no other letter, whose event_time is before ``older_than``, except
+    the record_ids ``kept`` and those that a consumer has not ``done``. It reads ``size`` rows at
+    most, so that its work does not grow with the log. With ``dry`` it only counts them.
+    """
+    record_id = column_of(log, "record_id")
+    is_old = column_of(log, "event_time") < older_than
+    is_done = column_of(log, "status").in_(APPLIED)
+    read = conn.execute(
+        sa.select(record_id, _flag(is_old), _flag(sa.and_(is_old, is_done)))
+        .where(record_id.between(*between))
+        .order_by(record_id)
+        .limit(size)
+    ).all()
+    if not read:
+        return None
+    old = [int(number) for number, _, may_go in read if may_go and number not in kept]
+    for_whom: dict[str, int] = {}
+    for name, record_set in done.items():
+        ready = [number for number in old if number in record_set]
+        if len(ready) < len(old):
+            for_whom[name], old = len(old) - len(ready), ready
+    last = int(read[-1][0])
+    young = next((place for place, row in enumerate(reversed(read)) if row[1]), len(read))
+    if dry or not old:
+        return Purged(last, len(read), len(old), for_whom, young)
+    note_removed(conn, log, old[-1])
+    # These rows alone, and as they were read: others may have come in between, or another letter.
+    removed = sum(
+        _deleted(conn, rows_of(log), [is_in(log, ranges), is_done, is_old])
+        for ranges in runs_of_ranges(old)
+    )
+    stayed = sorted({int(row[0]) for row in read}.difference(old))
+    gone = _holding(old, between[0], last, stayed) if removed == len(old) else ()
+    return Purged(last, len(read), removed, for_whom, young, gone)
+
+
+def _flag(condition: sa.ColumnElement[bool]) -> sa.ColumnElement[int]:
+    return sa.case((condition, _ONE), else_=_ZERO)
+
+
+def _holding(removed: Sequence[int], first: int, last: int, stayed: Sequence[int]) -> list[Range]:
+    """Return the ranges between two record_ids without those that ``stayed``, as far as they have
+    any that was removed; all ascend.
+    """
+    begins, ends = [first, *(one + 1 for one in stayed)], [*(one - 1 for one in stayed), last]
+    return [
+        (begin, end)
+        for begin, end in zip(begins, ends, strict=True)
+        if bisect_left(removed, begin) < bisect_right(removed, end)
+    ]
+
+
+def purge_errors(
+    conn: Connection,
+    log: LogTable,
+    after: int | None,
+    size: int,
+    event_time: datetime,
+    error_time: datetime,
+    *,
+    dry: bool,
+) -> Purged | None:
+    """Purge one batch of the error table behind record_id ``after``; return None at its end.
+
+    It removes lines older than ``error_time`` whose rows are gone, or are removed since they are
+    older than ``event_time``.
+    """
+    errors = errors_of(log)
+    record_id = errors.c.record_id
+    behind = [] if after is None else [record_id > after]
+    ids = sa.select(record_id.label("record_id")).where(*behind).order_by(record_id).limit(size)
+    batch = ids.subquery()
+    number, last = conn.execute(
+        sa.select(sa.func.count(), sa.func.max(batch.c.record_id)).select_from(batch)
+    ).one()
+    if not number:
+        return None
+    row_id = column_of(log, "record_id")
+    is_done = column_of(log, "status").in_(APPLIED)
+    stays = sa.not_(sa.and_(is_done, column_of(log, "event_time") < event_time))
+    row = sa.select(sa.literal(1)).select_from(rows_of(log)).where(row_id == record_id, stays)
+    old = [*behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
+    removed = count(conn, errors, old) if dry else _deleted(conn, errors, old)
+    return Purged(int(last), int(number), removed)
+
+
+def _deleted(
+    conn: Connection, table: sa.TableClause, conditions: Sequence[sa.ColumnElement[bool]]
+) -> int:
+    return conn.execute(sa.delete(table).where(*conditions)).rowcount
+
+
+# --- what was removed, from purge to purge --------------------------------------------------------
+
+
+def read_noted(conn: Connection, log: LogTable) -> Noted | None:
+    """Return what earlier purges have removed, None if nothing is known of them.
+
+    Raises DatabaseError for an unreadable line.
+    """
+    lines = read_inflight_like(conn, log, _NOTE)
+    if not lines:
+        return None
+    number, _, composition = lines[-1]
+    try:
+        told = json.loads(composition)
+        return Noted(decode(str(told["rows"])), datetime.fromisoformat(told["whole"]))
+    except (TypeError, ValueError, KeyError) as error:
+        raise DatabaseError(
+            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
+        ) from None
+
+
+def write_noted(conn: Connection, dialect: Dialect, log: LogTable, noted: Noted) -> None:
+    """Note what purges have removed, in place of what was noted before.
+
+    Nothing is noted by who may not write the line: the next purge reads more.
+    """
+    known = RecordSet(noted.rows.floor, noted.rows.ranges[:_MOST_NOTED])
+    told = {"rows": known.encode(), "whole": noted.whole.isoformat()}
+    try:
+        with conn.begin_nested():
+            for number, *_ in read_inflight_like(conn, log, _NOTE):
+                strike_inflight(conn, log, number)
+            composition = _NOTE + json.dumps(told, separators=(",", ":"))[1:]
+            write_inflight(conn, log, dialect.next_flight(conn, log), composition)
+    except DBAPIError as error:
+        if not is_refused(conn, error):
+            raise
+
+
+def is_note(composition: str) -> bool:
+    """Return True if an in-flight line is that of the purges."""
+    return composition.startswith(_NOTE)
