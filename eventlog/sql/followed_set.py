@@ -8,13 +8,14 @@ transactions that were open then has ended. The gap can be closed when all of th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from eventlog.core.clock import monotonic
-from eventlog.core.ranges import Ranges, RecordSet
+from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.errors import LogTableError
 from eventlog.sql.consumers import shown_ids
 from eventlog.sql.dialect import Dialect
@@ -51,7 +52,8 @@ class FollowedSet:
     ``top`` is the record_id up to which gaps are looked into at least, if the set ends below it.
     ``rows`` says which rows of a gap are not done. ``passed`` are the done rows and the skipped
     gaps, in which only rows of ``writers`` may appear. ``looks`` ascend in all their fields, since
-    a writer that was open at one look and still is was open at all later ones.
+    a writer that was open at one look and still is was open at all later ones. ``shown`` are the
+    rows that were last read in the gaps, and when.
     """
 
     done: RecordSet = field(default_factory=RecordSet)
@@ -60,6 +62,7 @@ class FollowedSet:
     passed: RecordSet = field(init=False)
     writers: frozenset[str] = frozenset()
     looks: list[Look] = field(default_factory=list)
+    shown: tuple[Sequence[int], float] = ((), 0.0)
 
     def __post_init__(self) -> None:
         self.passed = self.done.copy()
@@ -135,13 +138,19 @@ class FollowedSet:
         """Read the rows in the gaps up to ``last``, and skip the rest of the gaps; up to ``closed``
         the rest is done.
         """
-        # A statement of its own: its snapshot is taken after the end of the transactions that are
-        # missing among the writers.
-        window = replace(self.rows, limit=_MOST_SHOWN).outside(self.passed, last)
-        shown = shown_ids(conn, dialect, log, window) if window.gaps else []
-        if len(shown) == _MOST_SHOWN:
-            last = shown[-1]
-        shown = [one for one in shown if one not in self.passed]
+        gaps = self.passed.gaps(last)
+        shown, since = self.shown
+        # A gap that is full of rows has no room for one that was not seen; a row may be done by
+        # another hand.
+        if gaps != to_ranges(shown) or since <= monotonic() - OLD:
+            # A statement of its own: its snapshot is taken after the end of the transactions that
+            # are missing among the writers.
+            window = replace(self.rows, limit=_MOST_SHOWN).outside(self.passed, last)
+            shown = shown_ids(conn, dialect, log, window) if window.gaps else []
+            if len(shown) == _MOST_SHOWN:
+                last = shown[-1]
+            shown = [one for one in shown if one not in self.passed]
+            self.shown = shown, monotonic()
         self.passed.decide(last, shown)
         closed = min(closed, last)
         before = self.done.floor, len(self.done.ranges)
