@@ -37,6 +37,13 @@ _LOOKS: Final = (0.05, 1.0)
 that will not notify; the pauses double.
 """
 
+_FLOWING: Final = 0.03
+"""Seconds of rest after a sending before the publisher sleeps: while changes
+flow it looks by itself, so that no writer pays for a notification.
+"""
+_LEAST_REST: Final = 0.003
+"""Seconds of the first such rest; each is as long as all rests before it."""
+
 _FIRST_REST: Final = 0.05
 """Seconds until the queue is read again after a cycle that sent, without notifications."""
 
@@ -123,10 +130,10 @@ class Idle:
         """Wait after a cycle that left nothing to send: at most ``seconds``, until ``stop`` or a
         notification.
 
-        The first call after ``wake_up`` may return at once: rows written before the lock was taken
-        have no notification, so the queue must be read once more. Without notifications a rest is
-        as long as all rests since the last sending, so that a row waits no longer than the queue
-        was empty before it.
+        A rest without notifications is as long as all rests since the last sending, so that a row
+        waits no longer than the queue was empty before it. Where the database notifies, only the
+        first rests are such. The call behind them may return at once: rows written before the lock
+        was taken have no notification, so the queue must be read once more.
         """
         context, connection = self._context, self._context.connection
         context.observer.does(
@@ -143,6 +150,10 @@ class Idle:
             self._sleep(self.wake, stop, seconds)
             # In the transaction of the next cycle, since each commit is a delay.
             self._give_back(self.wake)
+        elif self._rested < _FLOWING:
+            rest = max(_LEAST_REST, self._rested)
+            self._rested += rest
+            self._sleep(self.wake, stop, min(seconds, rest))
         elif self.wake.fall_asleep(connection, context.log):
             connection.commit()
             self._is_asleep = True

@@ -31,6 +31,7 @@ from publishers import (
 from shared import PATIENCE, wait_until
 
 from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.publisher import waiting
 from eventlog.publisher.waiting import StopRequest
 
 
@@ -144,6 +145,22 @@ def test_nobody_notifies_while_no_publisher_sleeps(
     write(log, 1, 2)
     write(log, 3)
     assert heard(listener) == 0
+
+
+def test_nobody_notifies_while_changes_flow(
+    log: sa.Engine, listener: sa.PoolProxiedConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "_FLOWING", LONG)
+    inbox = Inbox()
+    with publishing(configuration(log, polling_interval=LONG), inbox):
+        wait_until(lambda: sleeps(log), "the publisher sleeps")
+        write(log, 1)
+        assert inbox.take() == [1]
+        assert heard(listener) == 1
+        for key in range(2, 10):
+            write(log, key)
+            assert inbox.take() == [key]
+        assert heard(listener) == 0
 
 
 def test_a_statement_that_writes_nothing_to_the_log_fails_nobody(log: sa.Engine) -> None:
