@@ -110,6 +110,7 @@ def test_large_rows_are_published_in_bounded_memory(database: sa.Engine) -> None
     assert receiver.largest < 20 * MIB  # flight_bytes, and what XDS writes around the values
 
 
+@pytest.mark.soak
 def test_a_flight_of_large_rows_that_was_recorded_is_sent_an_envelope_at_a_time(
     database: sa.Engine,
 ) -> None:

@@ -245,8 +245,18 @@ def directory() -> Iterator[Path]:
         yield Path(made)
 
 
+_OF_SPARK = ("changes-of-an-application.md", "clear-a-backlog.md")
+"""Tutorials whose blocks start Spark: their runs are of the soak."""
+
+
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if runnable(page)], ids=lambda page: page.name
+    "page",
+    [
+        pytest.param(page, marks=[pytest.mark.soak] if page.name in _OF_SPARK else [])
+        for page in PAGES
+        if runnable(page)
+    ],
+    ids=lambda page: page.name,
 )
 def test_blocks_that_need_nothing_run_and_print_what_the_page_shows(
     page: Path, directory: Path, tmp_path: Path

@@ -139,6 +139,7 @@ def test_a_command_that_fails_while_it_marks_says_how_the_rest_is_marked(
     assert "N" not in statuses(log).values()
 
 
+@pytest.mark.soak  # a Java of its own
 @pytest.mark.xdist_group("own Java")
 def test_a_driver_that_is_killed_leaves_the_url_in_no_file(
     java: None, log_alone: sa.Engine, tmp_path: Path

@@ -41,6 +41,7 @@ def environment(target: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.soak
 def test_a_driver_that_is_killed_leaves_nothing_that_counts_and_nothing_behind(
     spark: SparkSession, tmp_path: Path
 ) -> None:
