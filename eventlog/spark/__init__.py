@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         read_rows,
     )
     from eventlog.spark.convert import convert as convert_captures
+    from eventlog.spark.copy_history import as_of, history
     from eventlog.spark.copy_query import live_copy
     from eventlog.spark.delta_copy import DeltaCopy, delta
     from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
@@ -35,9 +36,11 @@ __all__ = [
     "DeltaCopy",
     "IcebergCopy",
     "SparkFailed",
+    "as_of",
     "convert_captures",
     "delta",
     "find_change_tables",
+    "history",
     "iceberg",
     "live_copy",
     "live_view",
@@ -56,9 +59,11 @@ _HOMES: Final = {
     "DeltaCopy": ("delta_copy", "DeltaCopy"),
     "IcebergCopy": ("iceberg_copy", "IcebergCopy"),
     "SparkFailed": ("session", "SparkFailed"),
+    "as_of": ("copy_history", "as_of"),
     "convert_captures": ("convert", "convert"),
     "delta": ("delta_copy", "delta"),
     "iceberg": ("iceberg_copy", "iceberg"),
+    "history": ("copy_history", "history"),
     "find_change_tables": ("change_tables", "find_change_tables"),
     "live_copy": ("copy_query", "live_copy"),
     "live_view": ("change_tables", "live_view"),

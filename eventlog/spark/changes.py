@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
@@ -26,7 +27,17 @@ from eventlog.config.kinds import CONSUMER
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.clock import sleep
 from eventlog.core.events import CurrentRow, build_event, decide
-from eventlog.core.options import STRING, Kind, Option, nearest, parse_boolean, parse_value, unknown
+from eventlog.core.fold import Group, first_id
+from eventlog.core.options import (
+    STRING,
+    Kind,
+    Option,
+    choice,
+    nearest,
+    parse_boolean,
+    parse_value,
+    unknown,
+)
 from eventlog.core.ranges import Range, between
 from eventlog.errors import ConfigError, together, with_location
 from eventlog.spark.change_log import (
@@ -59,6 +70,8 @@ except ImportError:  # before PySpark 4.2
     SupportsTriggerAvailableNow = object  # type: ignore[misc, assignment]
 
 FORMAT: Final = "eventlog-changes"
+BATCH: Final = "batch"
+STATEMENT: Final = "statement"
 
 # --- options --------------------------------------------------------------------------------------
 
@@ -97,6 +110,11 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "maxRowsPerBatch": Option(None, _ROWS, "rows of the log that a batch of a stream has at most"),
     "partitionRows": Option(PARTITION_ROWS, _ROWS, "rows of the log that a task reads at most"),
     "consumer": Option(None, CONSUMER, "the consumer of the log that a stream is"),
+    "fold": Option(
+        BATCH,
+        choice(BATCH, STATEMENT),
+        "an event says what a batch, or what one statement, did to an object",
+    ),
 }
 """The options by name."""
 
@@ -114,6 +132,7 @@ class ChangeOptions:
     most_rows: int | None
     partition_rows: int
     consumer: str | None
+    fold: str
 
 
 def read_options(given: Mapping[str, str]) -> ChangeOptions:
@@ -193,7 +212,10 @@ def _read(
             has_read_back = True
             return dialect.query_back(conn, catalog.schema, object_class, keys, attributes)
 
-        for groups in groups_of_part(reader, task.part, how):
+        for folded in groups_of_part(reader, task.part, how):
+            groups = folded
+            if options.fold == STATEMENT:
+                groups = by_statement(folded, reader.origins or {})
             decided = decide(groups, query_back)
             built = [
                 build_event(group, settings.events, decision, row)
@@ -211,6 +233,23 @@ def _read(
         if has_read_back:  # values that nobody has waited for yet, unlike the rows of the batch
             dialect.make_durable(conn)
             conn.commit()
+
+
+def by_statement(
+    groups: Sequence[Group], origins: Mapping[int, tuple[str | None, str | None]]
+) -> list[Group]:
+    """Return the groups of single statements, in the order of their first rows.
+
+    The rows that a statement logs of an object have one event_time.
+    """
+    return sorted(
+        (
+            list(rows)
+            for group in groups
+            for _, rows in groupby(group, key=lambda row: origins[row[0]][0])
+        ),
+        key=first_id,
+    )
 
 
 # --- the source -----------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ the table has no batch: it loads the class anew.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import timedelta
@@ -28,10 +28,11 @@ from pyspark.sql.functions import col
 from eventlog.config.load import load
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError
-from eventlog.spark.changes import FORMAT
+from eventlog.spark.changes import FORMAT, STATEMENT
+from eventlog.spark.copy_history import History
 from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import Batch, Target, last_words
-from eventlog.spark.copy_types import CURE, CopyRefused, refused_changes
+from eventlog.spark.copy_target import Batch, Held, Target, last_words
+from eventlog.spark.copy_types import CURE, CURE_OF_HISTORY, CopyRefused, refused_changes
 from eventlog.spark.session import context_of
 from eventlog.spark.sources import register
 
@@ -51,33 +52,45 @@ def put_batch(
     batch: Batch,
     rows: Callable[[], pa.Table],
     on_type_change: str = REFUSE,
+    history: History | None = None,
 ) -> bool:
-    """Bring the copy to the state after a batch: load it, merge the batch, or leave it unchanged.
+    """Bring the copy to the state after a batch: load it, merge the batch, or leave it unchanged;
+    its history first, if it has one.
 
     Return True if it was merged. ``rows`` gives the changes of the class. ``on_type_change`` says
     what to do where the copy cannot take over a change of the columns: ``refuse`` or ``reload``.
     Raises CopyRefused, EventlogError.
     """
     held = copy.number_done(batch.query, source.content)
+    if held is not None and history is not None:
+        history.keep_step(batch.query, held)
     if held is not None and batch.number <= held.number:
         return False
     if held is not None:
         # Behind the rows: what is logged under a type that comes later is in no batch of now.
         changes = rows()
         source.look()
-        refused = refused_changes(held.note, source.columns)
+        refused = refused_changes(held.note, source.columns.key, source.columns.declared)
         if not refused:
-            words = last_words(source.changes(changes, held.note.loaded))
+            told = list(source.changes(changes, held.note.loaded))
+            if history is not None:
+                history.append(batch, told)
+            words = last_words((one.key, one.word) for one in told)
             newest = pc.max(changes["commit_time"]).as_py()
             copy.merge(batch, source.columns, held.note, words, newest)
             return bool(words)
         if on_type_change != RELOAD:
             raise CopyRefused(
                 f"the copy of {source.class_name} cannot take over what has changed: "
-                f"{'; '.join(refused)}. Nothing was written. To go on, {CURE}"
+                f"{'; '.join(refused)}. Nothing was written. To go on, "
+                f"{CURE if history is None else CURE_OF_HISTORY}"
             )
     loading = source.loading()
+    if history is not None:
+        history.check(loading.note)
     copy.load(batch, source.content, loading.columns.schema, loading.note, loading.rows)
+    if history is not None:
+        history.keep_step(batch.query, Held(batch.number, loading.note))
     return False
 
 
@@ -93,10 +106,11 @@ _CLEARED_WITHIN: Final = 10
 class Cost:
     """The cost of a copy: how long its last commit took to write, and which files it has left.
 
-    ``share`` is the part of the time that writing may take at most, None = any.
+    ``tables`` are the copy, and its history if it has one. ``share`` is the part of the time that
+    writing may take at most, None = any.
     """
 
-    copy: Target
+    tables: Sequence[Target]
     keep: timedelta
     share: int | None
     began: float = 0.0
@@ -118,7 +132,8 @@ class Cost:
             self.cleared is None
             or monotonic() - self.cleared >= self.keep.total_seconds() / _CLEARED_WITHIN
         ):
-            self.copy.clear(self.keep)
+            for table in self.tables:
+                table.clear(self.keep)
             self.cleared = monotonic()
         self.seconds = monotonic() - self.began - reading
         return is_merged
@@ -147,6 +162,7 @@ def live_copy(
     trigger: Mapping[str, Any] | None = None,
     on_type_change: str = REFUSE,
     keep: timedelta = timedelta(hours=1),
+    history: bool = False,
     **options: str,
 ) -> StreamingQuery:
     """Start a query that keeps ``copy`` equal to the table of a class, and return it.
@@ -156,11 +172,13 @@ def live_copy(
     which Spark records the progress of the query. ``trigger`` is as in
     ``DataStreamWriter.trigger``; by default a batch begins each second, and later where writing
     would take more than a tenth of the time. Files that no reader of the last ``keep`` needs are
-    removed by the query. A column whose type
-    has changed keeps its values under the new type if each is the same there; for any other change
-    ``on_type_change`` is ``"refuse"``, the query fails with CopyRefused, or ``"reload"``, it loads
-    the class anew into the same table. The query also fails with CopyRefused if the table is not a
-    live copy of this class. Raises ConfigError, also in a session of Spark Connect; DatabaseError.
+    removed by the query. With ``history`` each change also appends a row to a second table, which
+    the functions ``history`` and ``as_of`` read. A column whose type has changed keeps its values
+    under the new type if each is the same there; for any other change ``on_type_change`` is
+    ``"refuse"``, the query fails with CopyRefused, or ``"reload"``, it loads the class anew into
+    the same table; with ``history`` it is always refused. The query also fails with CopyRefused if
+    the table is not a live copy of this class. Raises ConfigError, also in a session of Spark
+    Connect; DatabaseError.
     """
     if refused := {"class", "config", "starting"} & options.keys():
         raise ConfigError(
@@ -168,6 +186,11 @@ def live_copy(
         )
     if on_type_change not in (REFUSE, RELOAD):
         raise ConfigError(f"on_type_change = {on_type_change!r}: it is {REFUSE!r} or {RELOAD!r}")
+    if history and on_type_change == RELOAD:
+        raise ConfigError(
+            'on_type_change="reload" with history=True: the rows of before have no value of '
+            "another type. Leave it out; a change that is refused then names the cure"
+        )
     if context_of(spark) is None:
         raise ConfigError(
             "live_copy cannot run in a session of Spark Connect, whose server would write the "
@@ -177,16 +200,24 @@ def live_copy(
     source = ClassSource.of(load(Path(config), os.environ), class_name)
     register(spark)
     given = {"maxRowsPerBatch": _BATCH_ROWS, **options, "starting": "latest", "config": str(config)}
+    kept = History(source, copy) if history else None
+    if kept is not None:
+        given["fold"] = STATEMENT
     changes = (
         spark.readStream.format(FORMAT).options(**given).load().where(col("class") == class_name)
     )
     started: Future[StreamingQuery] = Future()
-    cost = Cost(copy, keep, _SHARE if trigger is None else None)
+    tables = [copy] if kept is None else [copy, kept.table]
+    cost = Cost(tables, keep, _SHARE if trigger is None else None)
 
     def put(frame: DataFrame, number: int) -> None:
         query = started.result()
         batch = Batch(f"eventlog {query.id}", number)
-        if cost.written(lambda rows: put_batch(source, copy, batch, rows, on_type_change), frame):
+
+        def put_rows(rows: Callable[[], pa.Table]) -> bool:
+            return put_batch(source, copy, batch, rows, on_type_change, kept)
+
+        if cost.written(put_rows, frame):
             cost.rest(lambda: query.isActive)
 
     writer = changes.writeStream.foreachBatch(put).option("checkpointLocation", str(checkpoint))

@@ -6,15 +6,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import sqlalchemy as sa
 
 from eventlog.changes.keys import key_reader
 from eventlog.config.load import Config, connection_url
 from eventlog.config.publishing import value_options
 from eventlog.core import table_key
 from eventlog.core.catalog import Catalog, ObjectClass
+from eventlog.core.moments import aware_utc
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import EventType, Operation, Row
@@ -82,6 +85,13 @@ class ClassSource:
         now = self.of(self.config, self.class_name)
         self.columns, self._catalog, self._fingerprint = now.columns, now._catalog, known
         return self.columns.declared != before.declared or self.columns.key != before.key
+
+    def moment(self) -> datetime:
+        """Return the present moment by the database's clock. Raises DatabaseError."""
+        url = connection_url(self.config.database)
+        with as_database_errors(engine := connect(url)), engine.connect() as connection:
+            now = sa.literal_column(dialect_of(url).utc_now, sa.TIMESTAMP())
+            return aware_utc(connection.execute(sa.select(now)).scalar_one())
 
     # the class as it is now
 
@@ -175,19 +185,24 @@ class ClassSource:
             key = tuple(self.columns.readers[name](texts[name]) for name in self.columns.key)
             if not all(is_new):
                 row_now = now.get(key)
-                yield (
-                    key,
+                word = (
                     GONE
                     if row_now is None
-                    else LastWord(is_gone=False, is_whole=True, values=row_now),
+                    else LastWord(is_gone=False, is_whole=True, values=row_now)
                 )
             elif row["operation"] == Operation.DELETE:
-                yield key, GONE
+                word = GONE
             else:
                 image = {} if row["after"] is None else dict(row["after"])
                 # Who changes has `changed`, and so has an add of single columns.
                 is_whole = row["changed"] is None
-                yield key, LastWord(is_gone=False, is_whole=is_whole, values=self._typed(image))
+                word = LastWord(is_gone=False, is_whole=is_whole, values=self._typed(image))
+            operation = row["operation"]
+            if word.is_gone:
+                operation = Operation.DELETE
+            elif operation == Operation.DELETE:  # it is there again
+                operation = Operation.ADD
+            yield KeyedChange(key, word, str(operation), row["position"], row["commit_time"])
 
     def _read_now(self, rows: Sequence[Mapping[str, Any]]) -> dict[Key, Row]:
         """Return by key the objects of changes as they are now."""

@@ -4,11 +4,12 @@ follow it: the protocol of the targets of live copies.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, Protocol
 
 import pyarrow as pa
+from pyspark.sql import types as t
 
 from eventlog.spark.arrow_rows import structs_of
 from eventlog.spark.copy_types import Columns, Note
@@ -31,11 +32,18 @@ class LastWord(NamedTuple):
 
 GONE: Final = LastWord(is_gone=True, is_whole=True, values={})
 
-KeyedChange = tuple[Key, LastWord]
-"""The key of an object, and what one change says of it."""
+
+class KeyedChange(NamedTuple):
+    """A change of an object: its key, what the change says, and what the log tells of it."""
+
+    key: Key
+    word: LastWord
+    operation: str
+    position: int
+    commit_time: datetime | None
 
 
-def last_words(changes: Iterable[KeyedChange]) -> dict[Key, LastWord]:
+def last_words(changes: Iterable[tuple[Key, LastWord]]) -> dict[Key, LastWord]:
     """Return by key the result that changes in queue order have for each object.
 
     An update of an object that the batch has deleted makes it anew. Rows of one INSERT that lie far
@@ -70,11 +78,31 @@ class Held(NamedTuple):
     note: Note
 
 
+class Files(Protocol):
+    """The files of one state of a table, which tasks read: it goes to them as bytes.
+
+    ``count`` is the number of files, ``names`` are the columns, ``note`` is the text of the note.
+    """
+
+    @property
+    def count(self) -> int: ...
+    @property
+    def names(self) -> tuple[str, ...]: ...
+    @property
+    def note(self) -> str | None: ...
+
+    def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the files of these numbers, from 0 on."""
+
+
 class Target(Protocol):
     """A table that a live copy can be written to.
 
     The number of a batch stands in the same commit as its rows, and of two writers one fails.
     """
+
+    def beside(self, suffix: str) -> Target:
+        """Return the table that has the same name with a suffix."""
 
     def number_done(self, query: str, content: str) -> Held | None:
         """Return the last batch of a query that the table holds; None if it holds none.
@@ -108,8 +136,53 @@ class Target(Protocol):
         change, if the log has it.
         """
 
+    def append(
+        self,
+        batch: Batch,
+        content: str,
+        schema: pa.Schema,
+        note: Note,
+        rows: Iterable[pa.RecordBatch],
+        behind: int | None,
+    ) -> None:
+        """Append rows, as a batch; create the table if it is missing, and bring its columns to
+        those of ``schema``, each value the same.
+
+        ``behind`` is the number of the query's last batch that the table has to have: with another
+        one somebody else has written, and nothing is appended.
+        """
+
+    def rows(
+        self, column: str | None = None, values: Collection[Any] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in whose column one of the values stands; without a column all rows."""
+
+    def files(self) -> Files | None:
+        """Return the files of the table as it is now; None if there is no table."""
+
     def clear(self, keep: timedelta) -> None:
         """Remove the files that no reader of the last ``keep`` needs."""
+
+
+def plain_column(columns: Columns) -> str | None:
+    """Return a column of the key by which files can be searched: of numbers or texts, None if it
+    has none.
+    """
+    return next(
+        (
+            name
+            for name in columns.key
+            if isinstance(columns.types[name].dataType, t.LongType | t.StringType)
+        ),
+        None,
+    )
+
+
+def stored_keys(columns: Columns, keys: Sequence[Key]) -> list[Key]:
+    """Return keys with the values by which a table has them."""
+    types = t.StructType([columns.types[name] for name in columns.key])
+    rows = [dict(zip(columns.key, key, strict=True)) for key in keys]
+    return [tuple(row.values()) for row in structs_of(rows, types, "the copy").to_pylist()]
 
 
 # --- the rows of a merge --------------------------------------------------------------------------

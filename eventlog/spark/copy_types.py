@@ -70,11 +70,13 @@ class Note(NamedTuple):
 
     ``declared`` has the types of the catalogue by which the copy was last written, also of columns
     that the class has no more. ``loaded`` has the rows of the log whose effect the last load has.
+    ``load`` is the number of that load in a history.
     """
 
     key: tuple[str, ...]
     declared: Mapping[str, ColumnType]
     loaded: RecordSet
+    load: int = 0
 
     def as_text(self) -> str:
         """Return the note as the copy holds it."""
@@ -82,13 +84,13 @@ class Note(NamedTuple):
             name: [str(one.kind), one.bits, one.sql] for name, one in sorted(self.declared.items())
         }
         return json.dumps(
-            {"key": self.key, "types": types, "loaded": self.loaded.encode()},
+            {"key": self.key, "types": types, "loaded": self.loaded.encode(), "load": self.load},
             separators=(",", ":"),
         )
 
     def after(self, columns: Columns) -> Note:
         """Return the note of the copy once it has these columns."""
-        return Note(columns.key, {**self.declared, **columns.declared}, self.loaded)
+        return self._replace(key=columns.key, declared={**self.declared, **columns.declared})
 
 
 def note_of(text: str | None) -> Note:
@@ -99,7 +101,7 @@ def note_of(text: str | None) -> Note:
             name: ColumnType(Kind(kind), bits, sql)
             for name, (kind, bits, sql) in held["types"].items()
         }
-        return Note(tuple(held["key"]), declared, decode(held["loaded"]))
+        return Note(tuple(held["key"]), declared, decode(held["loaded"]), held.get("load", 0))
     except (ValueError, KeyError, TypeError) as error:
         raise CopyRefused(
             "the copy does not say of which columns it was made: write it to another place, or "
@@ -144,14 +146,18 @@ def takes_over(old: ColumnType, new: ColumnType) -> bool:
             return False
 
 
-def refused_changes(note: Note, columns: Columns) -> list[str]:
-    """Return what has changed since the copy was written and cannot be taken over, in words; empty
+def refused_changes(
+    note: Note, key: tuple[str, ...], declared: Mapping[str, ColumnType]
+) -> list[str]:
+    """Return what has changed since a table was written and cannot be taken over, in words; empty
     if there is nothing.
+
+    ``key`` is the key of the class now, ``declared`` has the types of its columns.
     """
     found = []
-    if note.key != columns.key:
-        found.append(f"the key was {', '.join(note.key)} and is {', '.join(columns.key)}")
-    for name, new in columns.declared.items():
+    if note.key != key:
+        found.append(f"the key was {', '.join(note.key)} and is {', '.join(key)}")
+    for name, new in declared.items():
         old = note.declared.get(name)
         if old is not None and not takes_over(old, new):
             found.append(f"column {name} was {_shown(old)} and is {_shown(new)}")
@@ -191,3 +197,7 @@ CURE: Final = (
     "commit, or a new checkpoint"
 )
 """What to do where a copy cannot take over a change."""
+CURE_OF_HISTORY: Final = (
+    "give live_copy another table and a new checkpoint; the table and its history stay as they are"
+)
+"""The same for a copy with a history, whose rows of before have no value of another type."""

@@ -11,14 +11,15 @@ This module needs ``deltalake`` (the extra ``delta``); the Java of Spark needs n
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from math import ceil
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError
@@ -48,8 +49,35 @@ _PROPERTIES: Final = {
 """The properties of a new table: its log keeps a day, so that it does not grow with each commit."""
 _SEARCHED: Final[dict[str, float]] = {}
 """When this process has last searched a table for files of writers that were killed."""
+_MANY_FILES: Final = 100
+"""The number of files from which on small ones are put together: batches of inserts leave one each.
+"""
+_COMPACT_BYTES: Final = 64 * 2**20
+"""The size in bytes of a file that is left as it is."""
 _NOTE: Final = "eventlog"
 """The key of the note in the metadata of the first column."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFiles:
+    """The files of a version of a table. The arguments are those of ``Files``."""
+
+    uri: str
+    storage: dict[str, str] | None = field(repr=False)
+    version: int
+    count: int
+    names: tuple[str, ...]
+    note: str | None
+
+    def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the files of these numbers, from 0 on."""
+        from deltalake import DeltaTable
+
+        table = DeltaTable(self.uri, version=self.version, storage_options=self.storage)
+        dataset = table.to_pyarrow_dataset()
+        files = sorted(dataset.get_fragments(), key=lambda one: str(one.path))
+        for number in numbers:
+            yield from files[number].to_batches(schema=dataset.schema)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +88,10 @@ class DeltaCopy:
 
     uri: str
     storage: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    def beside(self, suffix: str) -> DeltaCopy:
+        """Return the table that has the same name with a suffix."""
+        return DeltaCopy(self.uri.rstrip("/") + suffix, self.storage)
 
     def number_done(self, query: str, content: str) -> Held | None:
         """Return the last batch of a query that the table holds; None if it holds none.
@@ -107,7 +139,7 @@ class DeltaCopy:
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
         """
-        table = self._with_columns(columns.schema, held, held.after(columns))
+        table = self._with_columns(columns.schema, held.after(columns))
         if not words:
             return  # the batch has no changes of this class, however often it comes
         names = [_quoted(column) for column in columns.types.names]
@@ -133,13 +165,84 @@ class DeltaCopy:
             .execute()
         )
 
+    def append(
+        self,
+        batch: Batch,
+        content: str,
+        schema: pa.Schema,
+        note: Note,
+        rows: Iterable[pa.RecordBatch],
+        behind: int | None,
+    ) -> None:
+        """Append rows, as a batch; create the table if it is missing, and bring its columns to
+        those of ``schema``, each value the same.
+
+        ``behind`` is the number of the query's last batch that the table has to have: with another
+        one somebody else has written, and nothing is appended.
+        """
+        from deltalake import DeltaTable, write_deltalake
+
+        schema = _with_note(schema, note)
+        if not DeltaTable.is_deltatable(self.uri, self._storage):
+            self._write(schema, rows, _numbered(batch), "error", content)
+            return
+        table = self._with_columns(schema, note)
+        if table.transaction_version(batch.query) != behind:
+            return
+        # The commit fails if another one has come with this query's name since ``table``.
+        write_deltalake(
+            table,
+            pa.RecordBatchReader.from_batches(schema, rows),
+            mode="append",
+            schema_mode="merge",
+            commit_properties=_numbered(batch),
+        )
+
+    def rows(
+        self, column: str | None = None, values: Collection[Any] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in whose column one of the values stands; without a column all rows."""
+        table = self._table()
+        dataset, schema = table.to_pyarrow_dataset(), pa.schema(table.schema().to_arrow())
+        # The table is open from here on: while a writer of this library runs, none can be opened.
+        if column is None:
+            return (part.cast(schema) for part in dataset.to_batches())
+        wanted = pa.array(values, schema.field(column).type)
+        where = None
+        if not pa.types.is_string(wanted.type):  # files of a merge have texts of another kind
+            where = pc.field(column).isin(wanted)
+        return (
+            part.filter(pc.is_in(part.column(column), wanted))
+            for part in (one.cast(schema) for one in dataset.to_batches(filter=where))
+        )
+
+    def files(self) -> DeltaFiles | None:
+        """Return the files of the table as it is now; None if there is no table."""
+        from deltalake import DeltaTable
+
+        if not DeltaTable.is_deltatable(self.uri, self._storage):
+            return None
+        table = self._table()
+        return DeltaFiles(
+            self.uri,
+            self._storage,
+            table.version(),
+            len(table.file_uris()),
+            tuple(field.name for field in table.schema().fields),
+            _note_text(table),
+        )
+
     def clear(self, keep: timedelta) -> None:
-        """Remove the files that no reader of the last ``keep`` needs, in whole hours.
+        """Remove the files that no reader of the last ``keep`` needs, in whole hours; many small
+        files become one.
 
         What a writer left that was killed goes after a day: a younger file may be of a commit that
         is still to come.
         """
         hours = ceil(keep / timedelta(hours=1))
+        table = self._table()
+        if len(table.file_uris()) >= _MANY_FILES:
+            table.optimize.compact(target_size=_COMPACT_BYTES)
         self._table().vacuum(hours, dry_run=False, enforce_retention_duration=False)
         searched = _SEARCHED.get(self.uri)
         if searched is None or monotonic() - searched >= _DAY:
@@ -157,7 +260,7 @@ class DeltaCopy:
 
         return DeltaTable(self.uri, storage_options=self._storage)
 
-    def _with_columns(self, schema: pa.Schema, held: Note, note: Note) -> DeltaTable:
+    def _with_columns(self, schema: pa.Schema, note: Note) -> DeltaTable:
         """Return the table, after giving it the columns of a class and their types.
 
         A kill in between leaves a table that the next attempt brings further.
@@ -191,7 +294,18 @@ class DeltaCopy:
         properties: CommitProperties | None,
         description: str | None = None,
     ) -> None:
-        """Replace the whole table by rows. An error of the rows is raised as it is."""
+        """Replace the whole table by rows."""
+        self._write(schema, rows, properties, "overwrite", description)
+
+    def _write(
+        self,
+        schema: pa.Schema,
+        rows: Iterable[pa.RecordBatch],
+        properties: CommitProperties | None,
+        mode: Literal["error", "overwrite"],
+        description: str | None,
+    ) -> None:
+        """Write the whole table. An error of the rows is raised as it is."""
         from deltalake import write_deltalake
 
         failed: list[Exception] = []
@@ -207,8 +321,8 @@ class DeltaCopy:
             write_deltalake(
                 self.uri,
                 pa.RecordBatchReader.from_batches(schema, read()),
-                mode="overwrite",
-                schema_mode="overwrite",
+                mode=mode,
+                schema_mode="overwrite" if mode == "overwrite" else None,
                 description=description,
                 configuration=_PROPERTIES,
                 storage_options=self._storage,

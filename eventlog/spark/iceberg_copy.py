@@ -12,8 +12,8 @@ anew. Java has no part in it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,7 +21,16 @@ import pyarrow as pa
 
 from eventlog.core.clock import utc_now
 from eventlog.errors import ConfigError
-from eventlog.spark.copy_target import IS_GONE, SETS, Batch, Held, Key, LastWord, merge_source
+from eventlog.spark.copy_target import (
+    IS_GONE,
+    SETS,
+    Batch,
+    Held,
+    Key,
+    LastWord,
+    merge_source,
+    plain_column,
+)
 from eventlog.spark.copy_types import Columns, CopyRefused, Note, in_schema, note_of
 
 if TYPE_CHECKING:
@@ -41,11 +50,41 @@ _PROPERTIES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
+class IcebergFiles:
+    """The files of a state of a table: where its metadata stand, and the options to read them. The
+    other arguments are those of ``Files``.
+    """
+
+    place: str
+    options: dict[str, Any] = field(repr=False)
+    count: int
+    names: tuple[str, ...]
+    note: str | None
+
+    def rows(self, numbers: Collection[int]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of the files of these numbers, from 0 on."""
+        from pyiceberg.io.pyarrow import ArrowScan
+        from pyiceberg.table import StaticTable
+
+        table = StaticTable.from_metadata(self.place, self.options)
+        scan = ArrowScan(table.metadata, table.io, table.schema(), _among(None, ()))
+        schema = _arrow_schema(table)
+        files = sorted(table.scan().plan_files(), key=lambda one: one.file.file_path)
+        for number in numbers:
+            for part in scan.to_record_batches([files[number]]):
+                yield part.cast(schema)
+
+
+@dataclass(frozen=True, slots=True)
 class IcebergCopy:
     """A table of Iceberg: its name, with its namespace, in a catalogue of ``pyiceberg``."""
 
     catalog: Catalog
     name: str
+
+    def beside(self, suffix: str) -> IcebergCopy:
+        """Return the table that has the same name with a suffix."""
+        return IcebergCopy(self.catalog, self.name + suffix)
 
     def number_done(self, query: str, content: str) -> Held | None:
         """Return the last batch of a query that the table holds; None if it holds none.
@@ -73,12 +112,7 @@ class IcebergCopy:
         rows: Iterable[pa.RecordBatch],
     ) -> None:
         """Replace the whole table by rows, as a batch; create it if it is missing."""
-        if not self.catalog.table_exists(self.name):
-            self.catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
-            self.catalog.create_table(
-                self.name, schema, properties={**_PROPERTIES, _CONTENT: content}
-            )
-        table = self._table()
+        table = self._made(content, schema)
         with table.transaction() as transaction:
             _replace(transaction, table, schema, rows)
             transaction.set_properties({**_done(batch), _NOTE: note.as_text()})
@@ -97,18 +131,8 @@ class IcebergCopy:
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
         """
-        table, note = self._table(), held.after(columns)
-        own = _arrow_schema(table)
-        wanted = {one.name: one for one in columns.schema}
-        fields = [wanted.get(one.name, one) for one in own]
-        if any(field.type != one.type for field, one in zip(fields, own, strict=True)):
-            target = pa.schema(fields)
-            with table.transaction() as transaction:
-                batches = (part.cast(own) for part in table.scan().to_arrow_batch_reader())
-                _replace(transaction, table, target, in_schema(batches, target))
-                transaction.set_properties({_NOTE: note.as_text()})
-            table = self._table()
-        new = pa.schema([one for name, one in wanted.items() if name not in own.names])
+        note = held.after(columns)
+        table, own, new = self._widened(columns.schema, note)
         if not words and not new.names and note == held:
             return
         if int(table.properties.get(_BATCH + batch.query, -1)) >= batch.number:
@@ -118,10 +142,59 @@ class IcebergCopy:
                 with transaction.update_schema() as update:
                     update.union_by_name(new)
             if words:
-                _put(transaction, table, columns, pa.schema([*fields, *new]), words)
+                _put(transaction, table, columns, pa.schema([*own, *new]), words)
                 told = {} if newest is None else {_NEWEST: newest.isoformat()}
                 transaction.set_properties({**_done(batch), **told})
             transaction.set_properties({_NOTE: note.as_text()})
+
+    def append(
+        self,
+        batch: Batch,
+        content: str,
+        schema: pa.Schema,
+        note: Note,
+        rows: Iterable[pa.RecordBatch],
+        behind: int | None,
+    ) -> None:
+        """Append rows, as a batch; create the table if it is missing, and bring its columns to
+        those of ``schema``, each value the same.
+
+        ``behind`` is the number of the query's last batch that the table has to have: with another
+        one somebody else has written, and nothing is appended.
+        """
+        self._made(content, schema)
+        table, _, new = self._widened(schema, note)
+        done = table.properties.get(_BATCH + batch.query)
+        if (None if done is None else int(done)) != behind:
+            return
+        with table.transaction() as transaction:
+            if new.names:
+                with transaction.update_schema() as update:
+                    update.union_by_name(new)
+            transaction.append(pa.RecordBatchReader.from_batches(schema, rows))
+            transaction.set_properties({**_done(batch), _NOTE: note.as_text()})
+
+    def rows(
+        self, column: str | None = None, values: Collection[Any] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows in whose column one of the values stands; without a column all rows."""
+        table = self._table()
+        schema = _arrow_schema(table)
+        for part in table.scan(row_filter=_among(column, values)).to_arrow_batch_reader():
+            yield part.cast(schema)
+
+    def files(self) -> IcebergFiles | None:
+        """Return the files of the table as it is now; None if there is no table."""
+        if not self.catalog.table_exists(self.name):
+            return None
+        table = self.catalog.load_table(self.name)
+        return IcebergFiles(
+            table.metadata_location,
+            dict(table.io.properties),
+            len(list(table.scan().plan_files())),
+            tuple(field.name for field in table.schema().fields),
+            table.properties.get(_NOTE),
+        )
 
     def clear(self, keep: timedelta) -> None:
         """Remove the snapshots and files that no reader of the last ``keep`` needs."""
@@ -143,6 +216,31 @@ class IcebergCopy:
         # The history is a line: what the oldest snapshot has not, no later one has.
         for path in expired - _files(table, kept):
             table.io.delete(path)
+
+    def _made(self, content: str, schema: pa.Schema) -> Table:
+        """Return the table; create it if it is missing."""
+        if not self.catalog.table_exists(self.name):
+            self.catalog.create_namespace_if_not_exists(self.name.rpartition(".")[0])
+            self.catalog.create_table(
+                self.name, schema, properties={**_PROPERTIES, _CONTENT: content}
+            )
+        return self._table()
+
+    def _widened(self, schema: pa.Schema, note: Note) -> tuple[Table, pa.Schema, pa.Schema]:
+        """Return the table, after giving its columns the types of a schema, with its columns and
+        those that it has not yet.
+        """
+        table = self._table()
+        own = _arrow_schema(table)
+        wanted = {one.name: one for one in schema}
+        target = pa.schema([wanted.get(one.name, one) for one in own])
+        if target.types != own.types:
+            with table.transaction() as transaction:
+                batches = (part.cast(own) for part in table.scan().to_arrow_batch_reader())
+                _replace(transaction, table, target, in_schema(batches, target))
+                transaction.set_properties({_NOTE: note.as_text()})
+            table = self._table()
+        return table, target, pa.schema([one for one in schema if one.name not in own.names])
 
     def _table(self) -> Table:
         """Return the table as it is now, which takes no stale commit."""
@@ -200,6 +298,16 @@ def _replace(
         transaction.overwrite(pa.RecordBatchReader.from_batches(schema, rows))
 
 
+def _among(column: str | None, values: Collection[Any]) -> Any:
+    """Return the condition of rows in whose column one of the values stands; of all rows without a
+    column.
+    """
+    from pyiceberg import expressions
+
+    of: Any = expressions
+    return of.AlwaysTrue() if column is None else of.In(column, set(values))
+
+
 def _put(
     transaction: Transaction,
     table: Table,
@@ -208,20 +316,15 @@ def _put(
     words: Mapping[Key, LastWord],
 ) -> None:
     """Merge the last words on objects into a table, which has the columns of ``schema``."""
-    from pyiceberg import expressions
-
-    by = next((name for name in columns.key if _is_plain(schema.field(name).type)), None)
-    of: Any = expressions
-    touched = of.AlwaysTrue()
-    if by is not None:
-        place = columns.key.index(by)
-        touched = of.In(by, {key[place] for key in words})
+    by = plain_column(columns)
+    source = merge_source(columns, words).to_pylist()
+    touched = _among(by, [row[by] for row in source] if by else ())
     rows: dict[Key, dict[str, Any]] = {
         tuple(row[name] for name in columns.key): row
         for row in table.scan(row_filter=touched).to_arrow().to_pylist()
     }
     names = columns.types.names
-    for row in merge_source(columns, words).to_pylist():
+    for row in source:
         key = tuple(row[name] for name in columns.key)
         if row[IS_GONE]:
             rows.pop(key, None)
@@ -232,10 +335,6 @@ def _put(
         transaction.delete(touched)
     if rows:
         transaction.append(pa.Table.from_pylist(list(rows.values()), schema=schema))
-
-
-def _is_plain(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_string(kind))
 
 
 def _files(table: Table, snapshot: Any) -> set[str]:

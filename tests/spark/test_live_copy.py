@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +92,15 @@ def source_rows(database: sa.Engine) -> list[dict[str, Any]]:
     with database.connect() as connection:
         connection.exec_driver_sql("SET TIME ZONE 'UTC'")
         rows = connection.exec_driver_sql("SELECT * FROM acct").mappings()
-        return sorted(map(_comparable, rows), key=_place)
+        return comparable_rows(rows)
 
 
 def copied_rows(place: Path) -> list[dict[str, Any]]:
-    return sorted(map(_comparable, DeltaTable(place).to_pyarrow_table().to_pylist()), key=_place)
+    return comparable_rows(DeltaTable(place).to_pyarrow_table().to_pylist())
+
+
+def comparable_rows(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return sorted(map(_comparable, rows), key=_place)
 
 
 def _comparable(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -127,7 +131,7 @@ def follow(spark: SparkSession, config: Path, directory: Path, **options: str) -
 @pytest.mark.parametrize(
     "style",  # test_live_copy_log has them all, without Java
     [
-        "field",
+        pytest.param("field", marks=pytest.mark.soak),  # test_live_copy_history has it in CI
         pytest.param("remove_all", marks=pytest.mark.soak),
         pytest.param("row_query_back", marks=pytest.mark.soak),
     ],
@@ -183,9 +187,10 @@ def test_an_iceberg_table_follows_the_table_too(
             trigger={"availableNow": True},
         ).awaitTermination()  # fmt: skip
     rows = copy.catalog.load_table("hr.acct").scan().to_arrow().to_pylist()
-    assert sorted(map(_comparable, rows), key=_place) == source_rows(database)
+    assert comparable_rows(rows) == source_rows(database)
 
 
+@pytest.mark.soak
 def test_new_columns_and_wider_types_come_into_the_copy_while_the_query_runs(
     spark: SparkSession, database: sa.Engine, tmp_path: Path
 ) -> None:

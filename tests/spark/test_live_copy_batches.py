@@ -36,7 +36,7 @@ AT = ("at", t.TimestampNTZType(), ColumnType(Kind.TIMESTAMP))
 NAMED: Named = [
     ("id", t.LongType(), ColumnType(Kind.INTEGER, 64)),
     (A, t.StringType(), ColumnType(Kind.CHARACTER)),
-    (PAY, t.DecimalType(10, 2), ColumnType(Kind.EXACT)),
+    (PAY, t.DecimalType(10, 2), ColumnType(Kind.EXACT, 0, "numeric(10,2)")),
 ]
 
 
@@ -54,7 +54,12 @@ Rows = dict[int, dict[str, Any]]
 
 
 class Source(ClassSource):
-    """A class whose rows and columns a test holds, in place of a database."""
+    """A class whose rows and columns a test holds, in place of a database, with its clock and the
+    highest record_id of its log.
+    """
+
+    time = dt.datetime(2026, 1, 1, tzinfo=dt.UTC)
+    highest = 0
 
     def __init__(self, rows: Rows, columns_now: Named = NAMED) -> None:
         super().__init__(load(None, {}), "acct", columns_of(columns_now))
@@ -63,9 +68,12 @@ class Source(ClassSource):
     def look(self) -> bool:
         return False
 
+    def moment(self) -> dt.datetime:
+        return self.time
+
     def loading(self) -> Loading:
         rows = [{"id": key, **row} for key, row in self.rows.items()]
-        note = Note(self.columns.key, self.columns.declared, RecordSet())
+        note = Note(self.columns.key, self.columns.declared, RecordSet(self.highest))
         batch = pa.RecordBatch.from_pylist(rows, schema=self.columns.schema)
         return Loading(note, self.columns, iter([batch]))
 
@@ -442,7 +450,7 @@ def test_another_type_of_a_column_is_taken_over_by_an_iceberg_table(tmp_path: Pa
     source = Source({}, wider)
     held = copy.number_done("query", source.content)
     assert held is not None
-    words = last_words(source.changes(batch_of(told), RecordSet()))
+    words = last_words((one.key, one.word) for one in source.changes(batch_of(told), RecordSet()))
     copy.merge(Batch("query", 1), source.columns, held.note, words, None)
     assert held_by(copy) == {
         1: {A: "x", PAY: Decimal("1.2500")}, 2: {A: None, PAY: Decimal("1.2345")},
@@ -499,7 +507,7 @@ def test_the_next_commit_waits_so_that_writing_takes_a_tenth_of_the_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock: Any = Clock(monkeypatch, seconds=3)
-    cost = copy_query.Cost(clock, dt.timedelta(0), share=10)
+    cost = copy_query.Cost([clock], dt.timedelta(0), share=10)
     assert cost.written(clock.put, clock)
     cost.rest(lambda: True)
     assert clock.now == pytest.approx(30)
@@ -510,7 +518,7 @@ def test_the_next_commit_waits_so_that_writing_takes_a_tenth_of_the_time(
 
 def test_with_a_trigger_of_the_users_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     clock: Any = Clock(monkeypatch, seconds=3)
-    cost = copy_query.Cost(clock, dt.timedelta(0), share=None)
+    cost = copy_query.Cost([clock], dt.timedelta(0), share=None)
     cost.written(clock.put, clock)
     cost.rest(lambda: True)
     assert clock.now == 4
@@ -520,7 +528,7 @@ def test_files_are_removed_after_a_tenth_of_the_time_to_keep_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     clock: Any = Clock(monkeypatch, seconds=9)
-    cost = copy_query.Cost(clock, dt.timedelta(seconds=250), share=None)
+    cost = copy_query.Cost([clock], dt.timedelta(seconds=250), share=None)
     for _ in range(7):
         cost.written(clock.put, clock)
     assert clock.cleared == [10, 40, 70]

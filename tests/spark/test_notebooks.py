@@ -87,7 +87,7 @@ def printed_by(notebook: Any) -> str:
 
 def test_notebooks_are_kept_without_outputs_and_each_is_run_here() -> None:
     names = {path.stem for path in NOTEBOOKS.glob("*.ipynb")}
-    assert names == {"backlog", "live-copy"}
+    assert names == {"backlog", "live-copy", "history"}
     for name in names:
         notebook = read(name)
         nbformat.validate(notebook)
@@ -110,18 +110,15 @@ def test_a_backlog_is_looked_at_counted_converted_and_plotted(
     assert pictures_in(notebook) == 2
 
 
-@pytest.mark.soak
-@pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
-def test_a_table_is_followed_by_a_delta_table_whose_lag_is_plotted(
-    accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    installed(accounts, tmp_path)
+def followed(name: str, accounts: sa.Engine, directory: Path, patched: pytest.MonkeyPatch) -> Any:
+    """Return a notebook that follows a table, run while the table changes."""
+    installed(accounts, directory)
     run(accounts, INSERT.format(first=1, last=20))
-    monkeypatch.setenv("EVENTLOG_CLASS", "acct")
-    monkeypatch.setenv("EVENTLOG_SECONDS", "8")
+    patched.setenv("EVENTLOG_CLASS", "acct")
+    patched.setenv("EVENTLOG_SECONDS", "8")
 
     def change() -> None:
-        wait_until(lambda: DeltaTable.is_deltatable(str(tmp_path / "copy")), CELL_SECONDS)
+        wait_until(lambda: DeltaTable.is_deltatable(str(directory / "copy")), CELL_SECONDS)
         for owner, first in (("one", 30), ("two", 50)):
             run(
                 accounts,
@@ -134,8 +131,27 @@ def test_a_table_is_followed_by_a_delta_table_whose_lag_is_plotted(
         target=change, daemon=True
     )  # ends with the tests if the notebook makes no copy
     writer.start()
-    notebook = executed("live-copy", tmp_path)
+    notebook = executed(name, directory)
     writer.join()
-    assert_equal(accounts, tmp_path, "copy")
+    assert_equal(accounts, directory, "copy")
+    return notebook
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
+def test_a_table_is_followed_by_a_delta_table_whose_lag_is_plotted(
+    accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = followed("live-copy", accounts, tmp_path, monkeypatch)
     assert DeltaTable(tmp_path / "copy").version() >= 1
+    assert pictures_in(notebook) == 1
+
+
+@pytest.mark.soak
+@pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
+def test_the_versions_of_a_table_and_the_table_of_a_moment_are_shown(
+    accounts: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = followed("history", accounts, tmp_path, monkeypatch)
+    assert re.search(r"^\d+ rows at [\d:]+, 40 rows now$", printed_by(notebook), re.MULTILINE)
     assert pictures_in(notebook) == 1

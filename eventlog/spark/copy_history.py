@@ -1,0 +1,356 @@
+"""The history of a live copy: a table beside it to which each change appends a row. The versions of
+objects, and the table of a moment, are read from it (spec/spark-changes.md 7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import accumulate, zip_longest
+from typing import Any, Final, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
+from pyspark.sql import types as t
+
+from eventlog.core.moments import aware_utc
+from eventlog.errors import ConfigError
+from eventlog.model import Operation
+from eventlog.spark.arrow_rows import structs_of
+from eventlog.spark.change_rows import spark_type
+from eventlog.spark.copy_source import ClassSource
+from eventlog.spark.copy_target import (
+    Batch,
+    Files,
+    Held,
+    Key,
+    KeyedChange,
+    Target,
+    plain_column,
+    stored_keys,
+)
+from eventlog.spark.copy_types import (
+    CURE_OF_HISTORY,
+    Columns,
+    CopyRefused,
+    Note,
+    in_schema,
+    note_of,
+    refused_changes,
+)
+from eventlog.spark.session import arrow_schema
+
+_SUFFIX: Final = "_history"
+LOAD: Final = "_load"
+BATCH: Final = "_batch"
+POSITION: Final = "_position"
+OPERATION: Final = "_operation"
+COMMIT_TIME: Final = "_commit_time"
+_OWN: Final = [
+    t.StructField(LOAD, t.LongType()),
+    t.StructField(BATCH, t.LongType()),
+    t.StructField(POSITION, t.LongType()),
+    t.StructField(OPERATION, t.StringType()),
+    t.StructField(COMMIT_TIME, t.TimestampType()),
+]
+"""The columns of a history beside those of the class."""
+
+TRUNCATE: Final = "truncate"
+"""The operation of the row that begins a load."""
+_BEFORE_ALL: Final = 0
+"""The position of such a row, which no change has: statistics of files tell where it may be."""
+LOADED: Final = "load"
+
+
+class Load(NamedTuple):
+    """A load that a history has: its number, and when it begins."""
+
+    number: int
+    begins: datetime
+
+
+def loads_of(table: Target) -> list[Load]:
+    """Return the loads of a history in their order."""
+    rows = [row for part in table.rows(POSITION, [_BEFORE_ALL]) for row in part.to_pylist()]
+    numbers = sorted((row[LOAD], row[COMMIT_TIME]) for row in rows)
+    begins = accumulate((time for _, time in numbers), max)
+    return [Load(number, time) for (number, _), time in zip(numbers, begins, strict=True)]
+
+
+# --- writing --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """The history of a copy. It is written before the copy, whose rows are those before a batch."""
+
+    source: ClassSource
+    copy: Target
+
+    @property
+    def table(self) -> Target:
+        """The table that holds it."""
+        return self.copy.beside(_SUFFIX)
+
+    @property
+    def content(self) -> str:
+        """The description of the table's content."""
+        return f"history of the {self.source.content}"
+
+    def check(self, note: Note) -> None:
+        """Raise CopyRefused if the history cannot take over the columns of a copy.
+
+        ``note`` is that of the copy.
+        """
+        own = {field.name for field in _OWN}
+        if taken := sorted(name for name in note.declared if name.casefold() in own):
+            raise CopyRefused(
+                f"{self.source.class_name} has a column {taken[0]}, as every history has: "
+                "follow it without history"
+            )
+        files = self.table.files()
+        if files is None:
+            return
+        if refused := refused_changes(note_of(files.note), note.key, note.declared):
+            raise CopyRefused(
+                f"the history of {self.source.class_name} cannot take over what has changed: "
+                f"{'; '.join(refused)}. Nothing was written. To go on, {CURE_OF_HISTORY}"
+            )
+
+    def keep_step(self, query: str, copy: Held) -> None:
+        """Append the copy's rows as a load, unless the history has its load and its last batch.
+
+        ``copy`` is what the copy holds of the query. Raises CopyRefused.
+        """
+        table = self.table
+        held = table.number_done(query, self.content)
+        if (
+            held is not None
+            and held.number >= copy.number
+            and held.note.loaded.encode() == copy.note.loaded.encode()
+        ):
+            return
+        self.check(copy.note)
+        number = 1
+        if table.files() is not None:
+            number += max((one.number for one in loads_of(table)), default=0)
+        files = self.copy.files()
+        assert files is not None
+        columns = arrow_schema(_types_of(files.names, copy.note))
+        schema = _with_own(columns)
+        own = {LOAD: number, BATCH: copy.number, COMMIT_TIME: self.source.moment()}
+        parts = in_schema(self.copy.rows(), columns)
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            first = {**own, POSITION: _BEFORE_ALL, OPERATION: TRUNCATE}
+            yield pa.RecordBatch.from_pylist([first], schema=schema)
+            loaded = {**own, OPERATION: LOADED}
+            for part in parts:
+                same = [
+                    pa.repeat(pa.scalar(loaded.get(one.name), one.type), len(part))
+                    for one in _OWN_SCHEMA
+                ]
+                yield pa.RecordBatch.from_arrays([*same, *part.columns], schema=schema)
+
+        behind = None if held is None else held.number
+        batch, note = Batch(query, copy.number), copy.note._replace(load=number)
+        table.append(batch, self.content, schema, note, rows(), behind)
+
+    def append(self, batch: Batch, changes: Sequence[KeyedChange]) -> None:
+        """Append a row for each change of a batch, unless they are there.
+
+        The history keeps step with the copy, which is that of the batch before.
+        """
+        table = self.table
+        held = table.number_done(batch.query, self.content)
+        if held is None or held.number >= batch.number or not changes:
+            return
+        columns = self.source.columns
+        rows = self._rows(batch, held.note.load, changes)
+        schema = _with_own(columns.schema)
+        note = held.note.after(columns)
+        table.append(batch, self.content, schema, note, [rows.cast(schema)], held.number)
+
+    def _rows(self, batch: Batch, load: int, changes: Sequence[KeyedChange]) -> pa.RecordBatch:
+        """Return the rows of changes, which are in queue order."""
+        columns = self.source.columns
+        keys = stored_keys(columns, [one.key for one in changes])
+        now = None
+        if any(one.commit_time is None for one in changes):
+            now = self.source.moment()
+        state = self._before(changes, keys)
+        rows: list[Mapping[str, Any]] = []
+        for key, (_, word, operation, position, time) in zip(keys, changes, strict=True):
+            values: Mapping[str, Any] = {}
+            if word.is_gone:
+                state.pop(key, None)
+            else:
+                known = {} if word.is_whole else state.get(key, {})
+                values = state[key] = {**known, **word.values}
+            own = {
+                LOAD: load,
+                BATCH: batch.number,
+                POSITION: position,
+                OPERATION: operation,
+                COMMIT_TIME: now if time is None else time,
+            }
+            rows.append({**values, **dict(zip(columns.key, key, strict=True)), **own})
+        types = t.StructType([*_OWN, *columns.types.fields])
+        return pa.RecordBatch.from_struct_array(structs_of(rows, types, self.source.class_name))
+
+    def _before(
+        self, changes: Sequence[KeyedChange], keys: Sequence[Key]
+    ) -> dict[Key, Mapping[str, Any]]:
+        """Return the rows that the copy has of objects whose first change does not say all."""
+        columns = self.source.columns
+        first = dict(zip(reversed(keys), reversed(changes), strict=True))
+        wanted = {key for key, one in first.items() if not one.word.is_whole}
+        if not wanted:
+            return {}
+        by = plain_column(columns)
+        values = [] if by is None else list({key[columns.key.index(by)] for key in wanted})
+        found: dict[Key, Mapping[str, Any]] = {}
+        for part in self.copy.rows(by, values):
+            there = zip(*(part.column(name).to_pylist() for name in columns.key), strict=True)
+            some = part.filter(pa.array([key in wanted for key in there], pa.bool_()))
+            for row in _as_now(some, columns).to_pylist():
+                found[tuple(row[name] for name in columns.key)] = row
+        return found
+
+
+def _as_now(part: pa.RecordBatch, columns: Columns) -> pa.RecordBatch:
+    """Return rows of the copy in the columns of the class, as far as the copy has them."""
+    schema = pa.schema([one for one in columns.schema if one.name in part.schema.names])
+    return next(in_schema(iter([part]), schema))
+
+
+_OWN_SCHEMA: Final = arrow_schema(t.StructType(_OWN))
+
+
+def _with_own(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([*_OWN_SCHEMA, *schema])
+
+
+def _types_of(names: Iterable[str], note: Note) -> t.StructType:
+    """Return the columns of a table with the types that its note says, without those of every
+    history.
+    """
+    own = {field.name for field in _OWN}
+    return t.StructType(
+        [t.StructField(name, spark_type(note.declared[name])) for name in names if name not in own]
+    )
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+_FROM: Final = "_valid_from"
+_TO: Final = "_valid_to"
+_BEGINS: Final = "_load_begins"
+_ENDS: Final = "_load_ends"
+
+
+def history(
+    spark: SparkSession,
+    copy: Target,
+    *,
+    valid_from: str = "valid_from",
+    valid_to: str = "valid_to",
+) -> DataFrame:
+    """Return the versions that the objects of a live copy have had, as its history has them now.
+
+    A version is a row of the class with ``_operation`` and ``_position`` of the change that made
+    it, the time from which it was valid and the time to which it was, NULL if it still is.
+    ``valid_from`` and ``valid_to`` are the names of these columns. Raises ConfigError if the copy
+    has no history, or the class has a column of such a name.
+    """
+    read = _Reading.of(copy)
+    for name in (valid_from, valid_to):
+        if name.casefold() in {one.casefold() for one in read.types.names}:
+            raise ConfigError(
+                f"the class has a column {name}: call history(..., valid_from=..., valid_to=...) "
+                "with names of your own"
+            )
+    own = [F.col(OPERATION), F.col(POSITION)]
+    times = [F.col(_FROM).alias(valid_from), F.col(_TO).alias(valid_to)]
+    return read.versions(spark).select([*read.columns, *own, *times])
+
+
+def as_of(spark: SparkSession, copy: Target, time: datetime) -> DataFrame:
+    """Return the table of a live copy as it was at a time, by its history.
+
+    ``time`` is in UTC if it has no zone. For a time that the copy has not come to it is the table
+    as far as the copy has come. Raises ConfigError if the copy has no history, or one that begins
+    later.
+    """
+    read, moment = _Reading.of(copy), aware_utc(time)
+    begins = read.loads[0].begins
+    if moment < begins:
+        raise ConfigError(
+            f"the table as of {moment.isoformat()} is not known: its history begins "
+            f"{begins.isoformat()}"
+        )
+    then = F.lit(moment)
+    is_valid = (F.col(_FROM) <= then) & (F.col(_TO).isNull() | (F.col(_TO) > then))
+    return read.versions(spark).where(is_valid).select(read.columns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A history as it is now: its files, its loads, its key, and the columns of the class."""
+
+    files: Files
+    loads: Sequence[Load]
+    key: Sequence[str]
+    types: t.StructType
+
+    @classmethod
+    def of(cls, copy: Target) -> _Reading:
+        """Return the history of a copy. Raises ConfigError if it has none."""
+        table = copy.beside(_SUFFIX)
+        files = table.files()
+        loads = [] if files is None else loads_of(table)
+        if files is None or not loads:
+            raise ConfigError("the copy has no history: start live_copy with history=True")
+        note = note_of(files.note)
+        return cls(files, loads, note.key, _types_of(files.names, note))
+
+    @property
+    def columns(self) -> list[Column]:
+        """The columns of the class."""
+        return [_column(name) for name in self.types.names]
+
+    def versions(self, spark: SparkSession) -> DataFrame:
+        """Return the versions, each with the times of its validity."""
+        rows = self._rows(spark).where(F.col(OPERATION) != TRUNCATE)
+        ends = [one.begins for one in self.loads[1:]]
+        loads = spark.createDataFrame(
+            [(*one, end) for one, end in zip_longest(self.loads, ends)],
+            f"{LOAD} bigint, {_BEGINS} timestamp, {_ENDS} timestamp",
+        )
+        of_object = Window.partitionBy(LOAD, *map(_column, self.key)).orderBy(BATCH, POSITION)
+        up_to_it = of_object.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+        latest = F.max(COMMIT_TIME).over(up_to_it)
+        following = F.lead(_FROM).over(of_object)
+        return (
+            rows.join(F.broadcast(loads), LOAD)
+            .withColumn(_FROM, F.least(F.greatest(latest, _BEGINS), _ENDS))
+            .withColumn(_TO, F.coalesce(following, _ENDS))
+            .where(F.col(OPERATION) != str(Operation.DELETE))
+        )
+
+    def _rows(self, spark: SparkSession) -> DataFrame:
+        """Return all rows, the files shared by as many tasks as run at once."""
+        files, types = self.files, t.StructType([*_OWN, *self.types.fields])
+        schema = arrow_schema(types)
+
+        def read(parts: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for part in parts:
+                yield from in_schema(files.rows(part.column(0).to_pylist()), schema)
+
+        return spark.range(files.count).mapInArrow(read, types)
+
+
+def _column(name: str) -> Column:
+    return F.col("`" + name.replace("`", "``") + "`")
