@@ -208,7 +208,7 @@ def write(
             piece = writer.piece_of(with_key(change, object_class), event_id, object_class)
             return [] if piece is None else [piece]
 
-        pieces = written(changes, pieces_of, report)
+        pieces = written(format.counting(changes, report), pieces_of, report)
         size = BATCH_SIZE.default if writer.is_framed else 1
         while batch := list(islice(pieces, size)):
             file.write(writer.body(batch))

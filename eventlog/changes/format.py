@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
+from eventlog.changes.losses import Loss, count_losses
 from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.catalog import Database
 from eventlog.core.options import parse_all_options
@@ -33,7 +34,8 @@ class Report:
     ``reason table.column`` (``truncated app.item.made_at``). With ``strict`` the first input that
     cannot be read or written stops the conversion. ``passed_over`` counts the inputs that could not
     be read or written. ``problems`` holds the messages of the first of them with their codes,
-    ``PROBLEMS_KEPT`` at most.
+    ``PROBLEMS_KEPT`` at most. ``lost`` counts what the target has no place for, by
+    ``eventlog.changes.losses.Loss``, of all changes that were to be written.
     """
 
     read: int = 0
@@ -42,6 +44,7 @@ class Report:
     strict: bool = False
     problems: list[str] = field(default_factory=list)
     passed_over: int = 0
+    lost: Counter[str] = field(default_factory=Counter)
 
     def count(self, reason: str, number: int = 1) -> None:
         """Count an input that is skipped, incomplete or unusual under its reason."""
@@ -125,6 +128,9 @@ class Format:
     from front to back, so that a pipe will do. ``is_several_files``: changes are written to several
     files.
 
+    ``loses`` names what of a change the format has no place for, or leaves out by design; a
+    conversion counts and tells it.
+
     The methods ``read_changes``, ``write_changes``, ``publish`` and ``tables`` are optional: a
     format overrides the ones that it supports.
     """
@@ -144,6 +150,7 @@ class Format:
     has_single_files: ClassVar[bool] = False
     is_read_once: ClassVar[bool] = False
     is_several_files: ClassVar[bool] = False
+    loses: ClassVar[frozenset[Loss]] = frozenset()
 
     # --- optional methods: a format overrides some of these ---
 
@@ -271,7 +278,17 @@ class Format:
         Raises ConfigError for wrong options.
         """
         chosen = parse_all_options(self.writer_options, options, f"the {self.name} writer")
-        self.write_changes(changes, target, *chosen, report)
+        self.write_changes(self.counting(changes, report), target, *chosen, report)
+
+    def counting(self, changes: Iterable[Change], report: Report) -> Iterator[Change]:
+        """Yield changes to a writer, and count what the format loses of each that the writer did
+        not pass over.
+        """
+        for change in changes:
+            passed_over = report.passed_over
+            yield change
+            if report.passed_over == passed_over:
+                count_losses(change, self.loses, report.lost)
 
 
 def counted(changes: Iterable[Change], report: Report) -> Iterator[Change]:

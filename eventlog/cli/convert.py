@@ -24,6 +24,7 @@ import click
 from eventlog import conversion
 from eventlog.changes.format import NothingWritten, Report
 from eventlog.changes.json_form import value_to_json
+from eventlog.changes.losses import in_words
 from eventlog.cli import Command
 from eventlog.cli.context import (
     FILE,
@@ -179,6 +180,7 @@ def _as_data(report: Report) -> dict[str, Any]:
         "read": report.read,
         "written": report.written,
         "counters": dict(sorted(report.counters.items())),
+        "lost": dict(sorted(report.lost.items())),
         "problems": report.problems,
     }
 
@@ -186,8 +188,8 @@ def _as_data(report: Report) -> dict[str, Any]:
 def _print_report(
     report: Report, what: Sequence[str] = ("read", "written"), *, err: bool = False
 ) -> None:
-    """Print the numbers of changes read and written, the reasons of skipped and lost input, and the
-    first problems.
+    """Print the numbers of changes read and written, the reasons of skipped and lost input, the
+    first problems, and what the target has no place for.
 
     With ``err`` all of it goes to standard error, since standard output holds the changes
     themselves.
@@ -202,6 +204,8 @@ def _print_report(
         )
     lines = [(f"changes {name}", getattr(report, name)) for name in what]
     table(("what", "number"), [*lines, *sorted(report.counters.items())], err=err)
+    if report.lost:
+        (note if err else result)(f"lost by design: {in_words(report.lost)}")
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from eventlog.changes.format import Format, Report
+from eventlog.changes.losses import Loss
 from eventlog.changes.publishing import Publishing
 from eventlog.debezium.publish import DebeziumWriter
 from eventlog.debezium.records import ReadOptions, read, write
@@ -24,6 +25,9 @@ class DebeziumFormat(Format):
     backlog_options = WriteOptions
     is_read_once = True
     is_of_rows = True
+    loses = frozenset({
+        Loss.KEY_CHANGE, Loss.CHANGED, Loss.TRANSACTION, Loss.USER, Loss.BEFORE,
+    })  # fmt: skip
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from eventlog.changes.format import Block, Format, Report
+from eventlog.changes.losses import Loss
 from eventlog.core.catalog import Database
 from eventlog.core.options import parse_options
 from eventlog.errors import FormatError, with_location
@@ -86,6 +87,10 @@ class GbaseFormat(Format):
     title = "GBase 8s CDC records"
     reader_options = (ReadOptions,)
     writer_options = (WriteOptions,)
+    loses = frozenset({
+        Loss.KEY, Loss.POSITION, Loss.FRACTIONS, Loss.USER_NAME, Loss.TRANSACTION_ID, Loss.CHANGED,
+        Loss.REFRESH,
+    })  # fmt: skip
     is_read_once = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:

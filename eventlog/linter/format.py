@@ -15,6 +15,7 @@ import sqlalchemy as sa
 
 from eventlog.changes.format import Block, Format, Report
 from eventlog.changes.json_form import CATALOG, CatalogOption
+from eventlog.changes.losses import Loss
 from eventlog.core.catalog import Database, match_name
 from eventlog.core.options import (
     FLAG,
@@ -144,6 +145,9 @@ class LinterFormat(Format):
     reader_options = (SourceOptions, ReaderOptions)
     writer_options = (TargetOptions, WriterOptions)
     suffixes = frozenset({".csv", ".jsonl", ".parquet"})
+    loses = frozenset({
+        Loss.POSITION, Loss.USER, Loss.TRANSACTION_ID, Loss.CHANGED, Loss.REFRESH,
+    })  # fmt: skip
     is_several_files = True
 
     def read_changes(

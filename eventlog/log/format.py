@@ -21,6 +21,7 @@ from eventlog.changes.keys import (
     old_and_new_key,
     with_key,
 )
+from eventlog.changes.losses import Loss
 from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog, complete_catalog
 from eventlog.core.clock import utc_now
 from eventlog.core.moments import time_zone_named
@@ -107,6 +108,10 @@ class EventLogFormat(Format):
     reader_options = (LogReaderOptions,)
     writer_options = (LogWriterOptions,)
     suffixes = frozenset({".jsonl", ".json", ".ndjson", ".csv", ".parquet"})
+    loses = frozenset({
+        Loss.NULLS, Loss.UNCHANGED, Loss.UNCHANGED_BEFORE, Loss.DELETED, Loss.REFRESH,
+        Loss.KEY_CHANGE, Loss.TRANSACTION, Loss.POSITION,
+    })  # fmt: skip
 
     def is_sorted_first(self, options: Mapping[str, Any]) -> bool:
         return bool(options.get("sort"))

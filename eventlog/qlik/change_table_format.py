@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from eventlog.changes.format import Format, Report
+from eventlog.changes.losses import Loss
 from eventlog.errors import FormatError, NotExpressible
 from eventlog.files.text import spooled
 from eventlog.model import Change, full_name
@@ -206,6 +207,7 @@ class ChangeTableFormat(Format):
     backlog_options = WriteOptions
 
     is_several_files = True
+    loses = frozenset({Loss.USER})
 
     def tables(self) -> None:
         pass

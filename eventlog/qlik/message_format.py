@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from eventlog.changes.format import Format, Report
+from eventlog.changes.losses import Loss
 from eventlog.changes.publishing import Publishing
 from eventlog.core.catalog import Database
 from eventlog.model import Change, full_name
@@ -29,6 +30,7 @@ class QlikMessagesFormat(Format):
     is_of_rows = True
     is_numbered = True
     is_read_once = True
+    loses = frozenset({Loss.USER, Loss.MICROSECONDS})
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         return read(source, options, report)

@@ -23,7 +23,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Final
@@ -76,6 +76,7 @@ class CaptureReport:
     problems: Sequence[str]
     failed: str | None = None
     failed_by_options: bool = False
+    lost: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +91,10 @@ class Conversion:
     def report(self) -> Report:
         """Return the reports of all captures in one, their problems with the captures' names."""
         counters: Counter[str] = Counter()
+        lost: Counter[str] = Counter()
         for one in self.captures:
             counters.update(one.counters)
+            lost.update(one.lost)
         failed = [one for one in self.captures if one.failed is not None]
         if failed:
             counters["captures_failed"] = len(failed)
@@ -102,6 +105,7 @@ class Conversion:
             sum(one.written for one in self.captures),
             counters,
             problems=problems[:PROBLEMS_KEPT],
+            lost=lost,
         )
 
 
@@ -286,7 +290,8 @@ def _convert(job: _Job, capture: Capture, read: Read) -> CaptureReport:
         shutil.rmtree(place, ignore_errors=True)
     written_changes = 0 if failed is not None else report.written
     counted = report.read, written_changes, dict(report.counters), tuple(report.problems)
-    return CaptureReport(capture.name, output, *counted, failed, by_options)
+    lost = {} if failed is not None else dict(report.lost)
+    return CaptureReport(capture.name, output, *counted, failed, by_options, lost)
 
 
 def _move(written: Path, final: Path) -> None:

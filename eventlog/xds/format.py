@@ -23,6 +23,7 @@ from eventlog.changes.events import event_to_change
 from eventlog.changes.format import Format, Report, written
 from eventlog.changes.json_form import CATALOG, CatalogOption, catalog_of
 from eventlog.changes.keys import EXISTING_KEYS, keys_of
+from eventlog.changes.losses import Loss
 from eventlog.changes.publishing import Publishing
 from eventlog.changes.to_events import EventWriting, change_to_events
 from eventlog.core.catalog import Catalog
@@ -458,6 +459,10 @@ class XdsFormat(Format):
     writer_options = (DocumentWriterOptions,)
     publish_options = PublishOptions
     answer = "xds"
+    loses = frozenset({
+        Loss.NULLS, Loss.UNCHANGED, Loss.UNCHANGED_BEFORE, Loss.DELETED, Loss.REFRESH,
+        Loss.KEY_CHANGE, Loss.TRANSACTION, Loss.COMMIT_TIME, Loss.USER,
+    })  # fmt: skip
     suffixes = frozenset({".xml", ".xmll"})
     has_single_files = True
     is_read_once = True

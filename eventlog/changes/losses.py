@@ -1,0 +1,176 @@
+"""What a format loses of changes by design: counted while they are written, and told at the end
+(spec/change-model.md 5.2).
+
+A format declares its losses as the attribute ``loses``. What of them a conversion loses depends on
+its changes: a source without commit times loses none. What a writer refuses or skips, it counts
+itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Set
+from enum import StrEnum
+from typing import Final
+
+from eventlog.changes.images import written_columns
+from eventlog.errors import number_of
+from eventlog.model import Change, ChangeOp, Row, changes_nothing, old_key
+
+
+class Loss(StrEnum):
+    """A part of changes that a format has no place for. The value names it in reports."""
+
+    COMMIT_TIME = "commit_time"
+    MICROSECONDS = "microseconds"
+    FRACTIONS = "fractions"
+    USER = "user"
+    USER_NAME = "user_name"
+    TRANSACTION = "transaction"
+    TRANSACTION_ID = "transaction_id"
+    POSITION = "position"
+    KEY = "key"
+    CHANGED = "changed"
+    BEFORE = "before"
+    NULLS = "nulls"
+    UNCHANGED = "unchanged"
+    UNCHANGED_BEFORE = "unchanged_before"
+    DELETED = "deleted"
+    REFRESH = "refresh"
+    KEY_CHANGE = "key_change"
+
+
+def count_losses(change: Change, loses: frozenset[Loss], lost: Counter[str]) -> None:
+    """Count in ``lost`` what a change loses in a format that loses ``loses``."""
+    for loss in loses - _OF_COLUMNS:
+        if _COUNTS[loss](change):
+            lost[loss.value] += 1
+    if not _OF_COLUMNS.isdisjoint(loses):
+        for loss, number in _columns(change):
+            if number and loss in loses:
+                lost[loss.value] += number
+
+
+def in_words(lost: Mapping[str, int]) -> str:
+    """Return what was lost for people, empty if nothing was: ``commit time and user of 41 changes;
+    3 columns without a value``.
+    """
+    by_number: dict[int, list[str]] = {}
+    for loss, words in _FIELDS.items():
+        if number := lost.get(loss):
+            by_number.setdefault(number, []).append(words)
+    phrases = [
+        f"{_listed(fields)} of {number_of(number, 'change')}"
+        for number, fields in by_number.items()
+    ]
+    phrases += [
+        f"{number_of(number, noun)} {rest}".rstrip()
+        for loss, (noun, rest) in _COUNTED.items()
+        if (number := lost.get(loss))
+    ]
+    return "; ".join(phrases)
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+
+
+_FIELDS: Final[Mapping[Loss, str]] = {
+    Loss.COMMIT_TIME: "commit time",
+    Loss.MICROSECONDS: "microseconds of the commit time",
+    Loss.FRACTIONS: "fraction of the commit time",
+    Loss.USER: "user",
+    Loss.USER_NAME: "name of the user",
+    Loss.TRANSACTION: "transaction",
+    Loss.TRANSACTION_ID: "transaction id",
+    Loss.POSITION: "position",
+    Loss.KEY: "names of the key columns",
+    Loss.CHANGED: "names of the changed columns",
+    Loss.BEFORE: "row before",
+}
+_COUNTED: Final[Mapping[Loss, tuple[str, str]]] = {
+    Loss.NULLS: ("column", "without a value in new rows"),
+    Loss.UNCHANGED: ("unchanged column", "of updated rows"),
+    Loss.UNCHANGED_BEFORE: ("unchanged column", "of rows before updates"),
+    Loss.DELETED: ("column", "of deleted rows"),
+    Loss.REFRESH: ("row", "of a first load, now like other new rows"),
+    Loss.KEY_CHANGE: ("change", "of a key, now a delete and an insert"),
+}
+"""The noun of what is counted, and the words behind it."""
+
+
+# --- what is counted of a change ------------------------------------------------------------------
+
+
+def _is_finer_than(unit: int) -> Callable[[Change], bool]:
+    def is_finer(change: Change) -> bool:
+        time = change.commit_time
+        return time is not None and time.microsecond % unit != 0
+
+    return is_finer
+
+
+def _is_user_name(change: Change) -> bool:
+    return change.user is not None and not (change.user.isascii() and change.user.isdigit())
+
+
+def _has_transaction(change: Change) -> bool:
+    numbered = change.event_number, change.last_in_transaction
+    return change.transaction_id is not None or numbered != (None, None)
+
+
+def _is_before_unusable(change: Change) -> bool:
+    """Return True if the row before an update lacks a column that may have changed."""
+    if change.op is not ChangeOp.UPDATE or change.before is None:
+        return False
+    changed = (change.after or {}).keys() if change.changed is None else change.changed
+    return not changed <= change.before.keys()
+
+
+def _hides_changed(change: Change) -> bool:
+    """Return True if the changed columns are others than those that differ between the rows."""
+    if change.changed is None:
+        return False
+    before, after = change.before, change.after or {}
+    return before is None or any(
+        name not in before or before[name] == after.get(name) for name in change.changed
+    )
+
+
+_COUNTS: Final[Mapping[Loss, Callable[[Change], bool]]] = {
+    Loss.COMMIT_TIME: lambda change: change.commit_time is not None,
+    Loss.MICROSECONDS: _is_finer_than(1_000),
+    Loss.FRACTIONS: _is_finer_than(1_000_000),
+    Loss.USER: lambda change: change.user is not None,
+    Loss.USER_NAME: _is_user_name,
+    Loss.TRANSACTION: _has_transaction,
+    Loss.TRANSACTION_ID: lambda change: change.transaction_id is not None,
+    Loss.POSITION: lambda change: change.position is not None,
+    Loss.KEY: lambda change: change.key is not None,
+    Loss.CHANGED: _hides_changed,
+    Loss.BEFORE: _is_before_unusable,
+    Loss.REFRESH: lambda change: change.op is ChangeOp.REFRESH,
+    Loss.KEY_CHANGE: lambda change: change.op is ChangeOp.UPDATE and old_key(change) != change.key,
+}
+
+
+def _columns(change: Change) -> Iterator[tuple[Loss, int]]:
+    """Yield the number of columns that a change loses, by each of ``_OF_COLUMNS``."""
+    key = {name for name, _ in change.key or ()}
+    if change.op is ChangeOp.UPDATE and old_key(change) == change.key:
+        if changes_nothing(change):  # which is counted as that, and is not written
+            return
+        written = key.union(written_columns(change))
+        yield Loss.UNCHANGED, _others(change.after, written)
+        yield Loss.UNCHANGED_BEFORE, _others(change.before, written)
+        return
+    if change.after is not None:
+        yield Loss.NULLS, sum(value is None for value in change.after.values())
+    yield Loss.DELETED, _others(change.before, key)
+
+
+def _others(image: Row | None, names: Set[str]) -> int:
+    return 0 if image is None else len(image.keys() - names)
+
+
+_OF_COLUMNS: Final = frozenset({Loss.NULLS, Loss.UNCHANGED, Loss.UNCHANGED_BEFORE, Loss.DELETED})
