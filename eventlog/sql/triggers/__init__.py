@@ -310,7 +310,9 @@ class Triggers(ABC):
                 _kept(action) if action.reason == NO_LONGER_WATCHED else action
                 for action in actions
             )
-        captured = self._captured(conn, log, database.schema, declared.tables)
+        captured = self._captured(
+            conn, log, database.schema, declared.tables, catalog.former_names()
+        )
         gaps = gaps_of_captured(self._lines(conn, log), captured)
         actions = tuple(
             _with_gaps(
@@ -360,14 +362,16 @@ class Triggers(ABC):
         log: LogTable,
         schema: str | None,
         declared: Sequence[TableTriggers],
+        former: Mapping[str, Sequence[str]],
     ) -> tuple[CapturedTable, ...]:
-        """Return the declared tables as they are now."""
+        """Return the declared tables as they are now; ``former`` as in ``as_captured``."""
         tables = by_place(declared, schema)
         return as_captured(
             tables.values(),
             schema,
             self.digests(conn, log, tables),
             self.identities(conn, tables),
+            former,
         )
 
     def _lines(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:

@@ -14,6 +14,8 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import chain
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
@@ -75,7 +77,7 @@ class CapturedTable:
     """A table with triggers. ``types`` are its captured columns in their order, name -> type.
 
     ``digest`` is the hash of the triggers, None = it has none. ``identity`` is None in a database
-    without numbers.
+    without numbers. ``former`` are the names that the table may have had (``was``).
     """
 
     place: TableName
@@ -83,6 +85,7 @@ class CapturedTable:
     classes: tuple[CapturedClass, ...]
     digest: str | None = None
     identity: Identity | None = field(default=None, compare=False)
+    former: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def name(self) -> str:
@@ -136,10 +139,12 @@ def as_captured(
     schema: str | None,
     digests: Mapping[str, str],
     identities: Mapping[TableName, Identity],
+    former: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> tuple[CapturedTable, ...]:
     """Return the declared tables as they are now, from the declarations of each.
 
-    ``schema`` is that of the classes; ``digests`` are the hashes of the installed triggers.
+    ``schema`` is that of the classes; ``digests`` are the hashes of the installed triggers;
+    ``former`` has the earlier names of classes and their child tables, by class.
     """
     tables = []
     for of_table in declared:
@@ -168,6 +173,7 @@ def as_captured(
                     for (name, is_object), of_class in columns.items()
                 ),
                 identity=identities.get(place),
+                former=tuple(chain.from_iterable(former.get(name, ()) for name, _ in columns)),
             )
         )
     return tuple(replace(table, digest=digests.get(table.name)) for table in tables)
@@ -255,10 +261,13 @@ def unlike_lines(
 
 
 def _line_of(now: CapturedTable, lines: Mapping[TableName, CapturedTable]) -> CapturedTable | None:
-    """Return the line of a table: by its name, else that of the name which it had."""
-    if now.place in lines or now.identity is None:
-        return lines.get(now.place)
-    return next((one for one in lines.values() if _is_same_table(one, now)), None)
+    """Return the line of a table: by its name, else by its number, else by a name that it had."""
+    if now.place in lines:
+        return lines[now.place]
+    renamed = next((one for one in lines.values() if _is_same_table(one, now)), None)
+    former = (lines.get((now.place[0], name)) for name in now.former)
+    alike = (one for one in former if one is not None and any(_pairs(one.classes, now.classes)))
+    return renamed or next(alike, None)
 
 
 def _is_same_database(before: CapturedTable, now: CapturedTable) -> bool:
@@ -284,10 +293,8 @@ def _gaps(before: CapturedTable, now: CapturedTable, *, is_another: bool) -> Ite
     is_another |= _is_same_database(before, now) and not _is_same_table(before, now)
     if is_another or now.digest is None:
         reason = ANOTHER_TABLE if is_another else _GONE
-        known = {one.named() for one in before.classes}
-        yield from (
-            _whole(now, one, reason) for one in now.classes if is_another or one.named() in known
-        )
+        known = [one for _, one in _pairs(before.classes, now.classes)]
+        yield from (_whole(now, one, reason) for one in (now.classes if is_another else known))
         return
     if before.digest != now.digest:
         return  # triggers that a migration or a script has made since: the line is not of them
