@@ -72,14 +72,20 @@ class Shape:
 
     ``columns`` are those that ``part`` has got. ``part`` may be renamed: ``names`` are those that it has
     had, the last one is that of now. So may the key of ``doc``: ``keys``. ``weight`` is the type of that
-    column of ``part``.
+    column of ``part``, and ``style`` the style of its triggers.
     """
 
     columns: tuple[str, ...] = ()
     names: tuple[str, ...] = ("part",)
     keys: tuple[str, ...] = ("code",)
     weight: str = "integer"
+    style: str = "field"
     has_view: bool = False
+
+    @property
+    def has_changed(self) -> bool:
+        """True if the tables are not as they were at the beginning."""
+        return self != Shape(style=self.style, has_view=self.has_view)
 
     def table(self, name: str) -> str:
         """Return the name that a table has now."""
@@ -97,8 +103,10 @@ class Shape:
             {**watch, "table": self.table(watch["table"])} for watch in WATCHES
         ]
         for watch in watches:
-            if watch["table"] == self.names[-1] and len(self.names) > 1:
-                watch["was"] = list(self.names[:-1])
+            if watch["table"] == self.names[-1]:
+                watch["style"] = self.style
+                if len(self.names) > 1:
+                    watch["was"] = list(self.names[:-1])
             if watch["table"] == "doc" and len(self.keys) > 1:
                 watch["was_key"] = self.keys[-2]
         return [*watches, VIEW_WATCH] if self.has_view else watches
@@ -321,16 +329,25 @@ def _delete_parts(first: int, last: int) -> Statement:
     return Statement(sql, (first, last), _touches("part", [BURST]))
 
 
+_HELD = BURST - 1
+"""The key of an object that a transaction holds for long."""
+_CHANGE_HELD = Statement(
+    "UPDATE part SET weight = weight + 1 WHERE id = ?", (_HELD,), _touches("part", [_HELD])
+)
+_FURTHER = 100_000
+"""The keys of objects that are written once begin behind it."""
+
+
 class Application:
     """What writes the tables: one session that commits at once, and late transactions."""
 
-    def __init__(self, world: World, path: Path, size: int, *, has_view: bool) -> None:
+    def __init__(self, world: World, path: Path, size: int, shape: Shape) -> None:
         self._world, self.path, self._size = world, path, size
         self.connect()
         self.late: dict[str, Late] = {}
         self.hidden: set[str] = set()
         """The tables that are renamed away."""
-        self.shape = self.configured = Shape(has_view=has_view)
+        self.shape = self.configured = shape
         """What the tables are like, and what the configuration says that they are like."""
         self.written: set[int] = set()
         """The record_ids of rows that its transactions have committed. Those of commands are others."""
@@ -338,7 +355,7 @@ class Application:
         """The objects that were deleted while their table had no triggers."""
         self.own: set[int] = set()
         """Those of them that are the publisher's own changes."""
-        self._lates = self._columns = 0
+        self._lates = self._columns = self._further = 0
 
     def connect(self) -> None:
         """Open the session. It waits for nobody: the scheduler does."""
@@ -378,11 +395,44 @@ class Application:
             last = BURST + count
             self._transact([_insert_parts(BURST, last), _update_parts(BURST, last)], "COMMIT")
 
+    def write_all_classes(self) -> None:
+        """Insert an object of each of four classes, and two more, in the order in which envelopes of
+        three have a part of each class."""
+        self._further += 1
+        key = _FURTHER + self._further
+        insert = "INSERT INTO"
+        statements = [
+            *((f"{insert} item VALUES (?, 0, 'i', 1)", (key,)),),
+            *((f"{insert} doc VALUES (?, 'b', 1)", (f"d{key}",)),),
+            *((f"{insert} part (id, name, weight) VALUES (?, 'p', 1)", (key,)),),
+            *((f"{insert} item VALUES (?, ?, 'i', 1)", (key, place)) for place in (1, 2)),
+            *((f"{insert} orders SELECT ?, max(id), 1, 'o' FROM customer", (key,)),),
+        ]
+        self._transact([Statement(*one, frozenset()) for one in statements], "COMMIT")
+
+    def delete_some(self, chance: Random) -> None:
+        """Delete half of the objects of two classes that no transaction holds."""
+        held = {one[0] for late in self.late.values() for one in late.touches}
+        where = {"doc": "rowid", "part": f"id < {BURST} AND id"}
+        half = chance.randrange(2)
+        statements = [
+            Statement(f"DELETE FROM {table} WHERE {number} % 2 = ?", (half,), frozenset())
+            for table, number in where.items()
+            if table not in self.hidden | held
+        ]
+        self._transact(statements, "COMMIT")
+
     def begin_late(self, chance: Random) -> None:
         """Begin a transaction that draws its numbers now and commits later."""
-        if not (statements := self._draw(chance, 3)):
-            return
+        if statements := self._draw(chance, 3):
+            self._stay_open(statements)
 
+    def begin_late_of_one(self) -> None:
+        """Begin a transaction that changes one object, and stays open."""
+        self._transact([_insert_parts(_HELD, _HELD)], "COMMIT")
+        self._stay_open([_CHANGE_HELD])
+
+    def _stay_open(self, statements: Sequence[Statement]) -> None:
         def act() -> None:
             run = self.session.execute
             run("BEGIN IMMEDIATE")
@@ -408,13 +458,21 @@ class Application:
         if not self.late or self.hidden:
             return
         name = chance.choice(sorted(self.late))
-        late = self.late[name]
+        touches = self.late[name].touches
         several = (
             statement(chance, self._classes, self._size, self.shape.columns) for _ in range(30)
         )
-        more = next((one for one in several if one.touches <= late.touches), None)
-        if more is None:
-            return
+        if more := next((one for one in several if one.touches <= touches), None):
+            self._go_on(name, more)
+
+    def change_held(self) -> None:
+        """Let a transaction of ``begin_late_of_one`` change its object again."""
+        for name in sorted(self.late):
+            if self.late[name].touches == _CHANGE_HELD.touches:
+                self._go_on(name, _CHANGE_HELD)
+
+    def _go_on(self, name: str, more: Statement) -> None:
+        late = self.late[name]
 
         def act() -> None:
             run = self.session.execute
@@ -552,8 +610,8 @@ class Application:
     def fill_column(self, chance: Random) -> None:
         """Write values into the newest column of ``part``."""
         column = self.shape.columns[-1]
-        touches = _touches("part", range(self._size))
-        sql = f"UPDATE part SET {column} = 'v' || id || ? WHERE id < ?"
+        touches = _touches("part", [*range(self._size), BURST])
+        sql = f"UPDATE part SET {column} = 'v' || id || ? WHERE id < ? OR id BETWEEN {BURST} AND {BURST + 3}"
         values = (chance.randrange(9), self._size)
         if not any(_meet(touches, late.touches) for late in self.late.values()):
             self._transact([Statement(sql, values, touches)], "COMMIT")

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from application import KEYS, OWN_USER, Shape
+from application import KEYS, OWN_USER
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 _NOT_FOR_GOOD = (Level.ERROR, Level.FATAL, Level.RETRY)
 _LETTERS = {Level.SUCCESS: "S", Level.WARNING: "W", Level.ERROR: "E", Level.FATAL: "F"}
 _MULTIPLE = "customer_tag.tag"
+_DELETED = "deleted"
 
 
 class Auditor:
@@ -47,6 +49,10 @@ class Auditor:
         self._answered: dict[tuple[str, str], Level] = {}
         self._applied: dict[tuple[str, int], str] = {}
         self._newest: dict[tuple[str, Key, str], int] = {}
+        self._values: dict[int, str] = {}
+        """The column whose value a row brings; ``_DELETED`` for a delete."""
+        self._brought: dict[tuple[str, Key, str], int] = {}
+        """The newest row that was applied, by receiver, object and column."""
         self._idle: set[int] = set()
         self.timeline = 0
         self.unsure: set[Key] = set()
@@ -80,6 +86,9 @@ class Auditor:
                 self._rows[which] = rows
                 self._contents.pop(which, None)
             self._compare_contents(which, event)
+            for step in event.steps or ():
+                if step[1] <= 4:
+                    self._values[step[0]] = step[3].name if step[1] < 4 else _DELETED
 
     def numbers(self, process: str, event_id: str, numbers: Sequence[str]) -> None:
         """Note the numbers of an event in a format that has them: an event that comes again has its
@@ -102,8 +111,7 @@ class Auditor:
     def _compare_contents(self, which: tuple[str, str], event: Any) -> None:
         """Check that an event by value says what it said before under its event-id."""
         steps = event.steps or ()
-        shape = self._world.application.shape
-        if shape != Shape(has_view=shape.has_view) or any(step[1] > 4 for step in steps):
+        if self._world.application.shape.has_changed or any(step[1] > 4 for step in steps):
             return
         content = f"{event.operation} " + " ".join(
             f"{step[1]} {step[3] and step[3].name} {step[4]!r} {step[5]!r}" for step in steps
@@ -150,9 +158,29 @@ class Auditor:
             self._world.fail(
                 f"{receiver}: {event.event_id} of {key} comes after row {newest} of the object"
             )
+        if is_strict and is_first and not self.timeline and key not in self.unsure:
+            self._refuse_stale(receiver, event.event_id, key, rows)
         # Rows of requeue and resync hold no lock of their object: what is open may commit behind them.
         locked = self._world.application.written.intersection(rows)
         self._newest[which] = max(newest, *locked, 0)
+
+    def _refuse_stale(self, receiver: str, event_id: str, key: Key, rows: Sequence[int]) -> None:
+        """Check that no row brings back what a newer one has changed, also of objects of which an
+        event was refused: ``requeue`` sends no stale row. Of rows that were purged it knows nothing
+        (docs/spec/event-log.md 11)."""
+        brought = [(self._values[row], row) for row in rows if row in self._values]
+        columns = {name for who, whose, name in self._brought if (who, whose) == (receiver, key)}
+        for column, row in brought:
+            outdating = columns - {_DELETED} if column == _DELETED else {column, _DELETED} & columns
+            newest = max((self._brought[receiver, key, one] for one in outdating), default=0)
+            self.checks += 1
+            if row < newest and self._ask(f"SELECT 1 FROM eventlog WHERE record_id = {newest}"):
+                self._world.fail(
+                    f"{receiver}: {event_id} of {key} brings row {row} ({column}) behind row {newest}"
+                )
+        for column, row in brought:
+            which = receiver, key, column
+            self._brought[which] = max(row, self._brought.get(which, 0))
 
     def is_answered(
         self,
@@ -240,7 +268,7 @@ class Auditor:
         self._began_at[consumer] = (
             self._world.scheduler.now + 1
         )  # of requests only seconds are known
-        for model in (self._applied, self._newest):
+        for model in (self._applied, self._newest, self._brought):
             for which in [which for which in model if which[0] == consumer]:
                 del model[which]
         for meant in (self._rows, self._answered, self._contents, self._numbers, self._numbered):
@@ -275,9 +303,7 @@ class Auditor:
         # Of a snapshot's object that is asked for while its class is away: unknown_table, as
         # docs/spec/event-log.md 13.3 says.
         codes = {"receiver", "requeued", "skipped"}
-        if shape != Shape(
-            columns=shape.columns, has_view=shape.has_view
-        ):  # what was logged before triggers apply
+        if replace(shape, columns=()).has_changed:  # what was logged before triggers apply
             codes |= {"unknown_column", "bad_table_key"}
         bad = [
             line

@@ -174,12 +174,124 @@ def _late_in_a_scan(world: World, chance: Random) -> None:
         return
     world.stop(world.scheduler.processes["publisher"])
     application = world.application
-    for act in ("begin_late", "commit", "commit", "commit", "go_on_late", "commit", "commit"):
-        for _ in range(1 if act == "commit" else 3):  # which may find nothing to do
-            getattr(application, act)(chance)
-    world.start("publisher", chance, given={"query_limit": chance.choice([1, 2, 3])})
-    world.scheduler.run_to("committed inflight", chance.choice([2, 3, 5]), 80)
+    while application.late:
+        application.end_late(chance)
+    application.begin_late_of_one()
+    application.burst_of(chance.choice([10, 20]))
+    application.change_held()
+    application.burst_of(10)
+    world.receivers["receiver"].mood = {}
+    few = {"query_limit": chance.choice([3, 5, 10]), "delete_from_log": False}
+    world.start("publisher", chance, given={**few, "handle_future_events": False})
+    place = "gets receiver" if world.plan["sink"] == "python" else "committed inflight"
+    world.scheduler.run_to(place, chance.choice([2, 3, 4]), 150)
     application.end_late(chance)
+
+
+def _refuse_deletes(world: World, chance: Random) -> None:
+    """Objects are deleted, and the receiver refuses what it gets then."""
+    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+        return
+    receiver = world.receivers["receiver"]
+    receiver.mood = {}
+    world.scheduler.run_on(60)
+    receiver.mood, receiver.seed = {"error": 0.8}, chance.randrange(2**31)
+    world.application.delete_some(chance)
+    world.scheduler.run_on(60)
+    receiver.mood = {}
+
+
+def _requeue_by_time(world: World, chance: Random) -> None:
+    """What is refused is requeued, and a publisher that takes rows by their time comes behind the one
+    that was told."""
+    if world.plan["sink"] != "python" or not _running(world, "publisher"):
+        return
+    _restart(world, chance, handle_future_events=False)
+    receiver = world.receivers["receiver"]
+    receiver.mood, receiver.seed = {"error": 0.8}, chance.randrange(2**31)
+    for _ in range(2):
+        world.application.commit(chance)
+    world.scheduler.run_on(60)
+    receiver.mood = {}
+    world.command("requeue", "--status", "E,F")
+    world.scheduler.run_to("committed inflight log", 1, 60)
+    _restart(world, chance, handle_future_events=True)
+
+
+def _kill_gapped_consumer(world: World, chance: Random) -> None:
+    """A consumer whose set has gaps, since some objects are parked, is killed; objects whose events it
+    has sent change again before it is back."""
+    if not (running := _running(world, "cons")) or "part" in world.application.hidden:
+        return
+    if not world.plan["is_strict"]:
+        return
+    name = chance.choice(running).name
+    whole = {"query_limit": 10_000, "flight_rows": 10_000, "batch_size": 5, "fold_distance": 1000}
+    given = {**whole, "fold_span": 10_000, "on_retry": "park", "max_parked": 1000, "max_tries": 0}
+    world.stop(world.scheduler.processes[name])
+    world.start(name, chance, given={**given, "mark_interval": 0})
+    receiver = world.receivers[name]
+    receiver.mood, receiver.seed = {"retry one": 1.0}, chance.randrange(2**31)
+    for _ in range(3):
+        world.application.burst_of(20)
+        world.scheduler.run(60)
+    if (process := world.scheduler.processes.get(name)) is not None and process.is_running:
+        world.kill(process)
+        world.application.burst_of(20)
+        world.start(name, chance, given={**given, "mark_interval": 0})
+
+
+def _requeue_refused(world: World, chance: Random) -> None:
+    """A consumer's receiver refuses events of objects, takes later ones, and the refused ones are asked
+    for again, which may be stale by now. The consumer may be killed as it reads the request."""
+    if not (running := _running(world, "cons")):
+        return
+    name = chance.choice(running).name
+    receiver = world.receivers[name]
+    receiver.mood, receiver.seed = {"error": 0.5}, chance.randrange(2**31)
+    for _ in range(2):
+        world.application.burst_of(6)
+        world.application.commit(chance)
+        world.scheduler.run(60)
+        receiver.mood = {}
+    world.command("requeue", "--consumer", name)
+    if world.plan["is_strict"] and chance.random() < 0.7:
+        world.scheduler.run_to("committed consumer", 2, 60)
+        process = world.scheduler.aimed
+        if process is not None and process.name == name and process.is_running:
+            world.kill(process)
+            world.start(name, chance)
+
+
+def _come_back(world: World, chance: Random) -> None:
+    """The publisher is killed with two envelopes in flight, and their classes are away when it is back;
+    they come back one after the other, those of the second envelope first."""
+    if world.plan["sink"] == "python" or not _running(world, "publisher"):
+        return
+    application = world.application
+    if not _is_stable(world):
+        return
+    world.stop(world.scheduler.processes["publisher"])
+    application.write_all_classes()
+    given = {"batch_size": 3, "flight_rows": 10_000, "query_limit": 10_000, "mark_interval": 0}
+    world.start("publisher", chance, given=given)
+    world.scheduler.run_to("committed inflight", 1, 60)
+    for process in _running(world, "publisher"):
+        world.kill(process)
+    for table in ("doc", "part", "orders"):
+        application.rename_away(table)
+    world.start("publisher", chance, given=given)
+    for table in ("orders", "doc", "part"):
+        _rest(world, 15)
+        world.readers.look()
+        application.rename_back(table)
+    _rest(world, 15)
+
+
+def _rest(world: World, seconds: float) -> None:
+    """Let so much simulated time pass, or a hundred points."""
+    until = world.scheduler.now + seconds
+    world.scheduler.run(100, lambda: world.scheduler.now > until)
 
 
 def _restart(world: World, chance: Random, **given: Any) -> None:
@@ -236,11 +348,29 @@ def _add_column(world: World, chance: Random) -> None:
             world.command("resync", application.shape.table("part"), "--as-update", "--restart")
 
 
-def _change_schema(world: World, chance: Random) -> None:
+def _fill_column(world: World, chance: Random) -> None:
+    """A table gets a column and values in it, and they are resynced while the publisher knows the table
+    without it."""
+    application = world.application
+    if not _is_stable(world) or len(application.shape.columns) >= 2 or world.has_commands():
+        return
+    application.burst_of(3)
+    application.add_column()
+    application.fill_column(chance)
+    world.command("triggers", "apply")
+    world.wait_for_commands()
+    world.command("resync", application.shape.table("part"), "--as-update", "--restart")
+    world.wait_for_commands()
+
+
+def _change_schema(world: World, chance: Random, change: str = "") -> None:
     """A column is renamed or dropped, or has another type; a table or a key gets another name. Half of
-    the time the configuration follows at once."""
+    the time the configuration follows at once. A plan may name the change, which nobody follows."""
     application = world.application
     if not _is_stable(world):
+        return
+    if change:
+        getattr(application, change)()
         return
     shape = application.shape
     changes: list[Callable[[], None]] = [application.change_type]
@@ -523,6 +653,11 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "go_on_late": lambda world, chance: world.application.go_on_late(chance),
     "late_in_a_scan": _late_in_a_scan,
     "parked_burst": _parked_burst,
+    "refuse_deletes": _refuse_deletes,
+    "requeue_by_time": _requeue_by_time,
+    "kill_gapped_consumer": _kill_gapped_consumer,
+    "come_back": _come_back,
+    "requeue_refused": _requeue_refused,
     "restart_parked": _restart_parked,
     "kill_renamed": _kill_renamed,
     "kill_resync": _kill_resync,
@@ -540,6 +675,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "rename_away": _rename_away,
     "rename_back": _rename_back,
     "add_column": _add_column,
+    "fill_column": _fill_column,
     "change_schema": _change_schema,
     "apply": _apply,
     "requeue": _requeue,

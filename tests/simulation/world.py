@@ -72,11 +72,10 @@ class World:
         self.stats: Counter[str] = Counter()
         self.directory = Path(tempfile.mkdtemp(prefix="simulation-", dir=_memory()))
         database = self.directory / "a.db"
-        shutil.copy(template(has_view=plan.get("has_view", False)), database)
+        shape = Shape(style=plan.get("style", "field"), has_view=plan.get("has_view", False))
+        shutil.copy(template(shape), database)
         self.scheduler = Scheduler(plan["seed"], self._supervise)
-        self.application = Application(
-            self, database, plan["size"], has_view=plan.get("has_view", False)
-        )
+        self.application = Application(self, database, plan["size"], shape)
         self.auditor = Auditor(self)
         self.receivers = {"receiver": Receiver(self, "receiver", is_strict=plan["is_strict"])}
         self.readers = Readers(self, self.directory / "out", plan["layout"])
@@ -486,7 +485,7 @@ def _memory() -> str | None:
 
 
 @cache
-def template(*, has_view: bool = False) -> Path:
+def template(shape: Shape) -> Path:
     """Return a database with the tables, the log and the triggers. ``removed_rows`` has each row that was
     removed from the log, ``begun_consumers`` the set with which each consumer began, and how many rows
     had been removed by then, ``asked_rows`` what consumers were asked to send again, and when."""
@@ -495,12 +494,12 @@ def template(*, has_view: bool = False) -> Path:
     path = directory / "template.db"
     with sqlite3.connect(path) as conn:
         conn.execute("PRAGMA journal_mode = WAL")
-        conn.executescript(SCHEMA + VIEW_SCHEMA if has_view else SCHEMA)
+        conn.executescript(SCHEMA + VIEW_SCHEMA if shape.has_view else SCHEMA)
     conn.close()
     content = {
         "database": {"url": f"sqlite:///{path}"},
         "publisher": _PLAIN,
-        "watch": Shape(has_view=has_view).watches,
+        "watch": shape.watches,
     }
     config = load(content, {})
     with transaction(config) as (session, _):
