@@ -193,7 +193,7 @@ def job(bench: common.Server, file: Path, directory: Path, rows: int, master: st
     out = directory / "documents"
     shutil.rmtree(out, ignore_errors=True)
     command = [str(Path(sys.executable).with_name("eventlog")), "--quiet", "--config", str(file),
-               "backlog", "--json", "--out", str(out), "--master", master, "--mark"]  # fmt: skip
+               "backlog", "run", "--json", "--out", str(out), "--master", master, "--mark"]  # fmt: skip
     began = time.perf_counter()
     with subprocess.Popen(
         command, env=os.environ | {"EVENTLOG_DATABASE_URL": bench.url}, stdout=subprocess.PIPE,

@@ -96,7 +96,7 @@ def _to_files(bench: common.Server, directory: Path, rows: int, rounds: int) -> 
 def _backlog(bench: common.Server, directory: Path, name: str) -> Run:
     out = directory / "out"
     shutil.rmtree(out, ignore_errors=True)
-    command = [_eventlog(), "--quiet", "--config", str(directory / "eventlog.toml"), "backlog",
+    command = [_eventlog(), "--quiet", "--config", str(directory / "eventlog.toml"), "backlog", "run",
                "--json", "--format", name, "--out", str(out), "--master", "local[2]"]  # fmt: skip
     began = time.perf_counter()
     cpu: dict[int, float] = {}

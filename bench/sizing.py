@@ -118,7 +118,7 @@ def eventlog() -> str:
 
 
 def backlog_command(file: Path, directory: Path, master: str) -> list[str]:
-    return [eventlog(), "--quiet", "--config", str(file), "backlog", "--json", "--out",
+    return [eventlog(), "--quiet", "--config", str(file), "backlog", "run", "--json", "--out",
             str(directory / "documents"), "--master", master, "--mark"]  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""``spark-submit spark/backlog.py --config FILE --out DIR``: arguments of ``eventlog backlog``."""
+"""``spark-submit spark/backlog.py run --out DIR``: arguments of ``eventlog backlog``."""
 
 import sys
 

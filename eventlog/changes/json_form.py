@@ -111,7 +111,7 @@ def from_json(value: Mapping[str, Any]) -> Change:
                 for name, part in (member(value, "extras", dict) or {}).items()
             },
         )
-    except (TypeError, ValueError, OverflowError) as error:
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise FormatError(f"the change of {table!r} cannot be read: {error}") from error
 
 

@@ -92,8 +92,8 @@ OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "Behaviour": (
         "--once", "--follow", "--watch", "--interval", "--mark", "--acknowledge", "--copy",
-        "--abandon", "--as-update", "--rate", "--batch", "--pause", "--resume", "--restart",
-        "--strict", "--lock-timeout", "--no-backlog", "--estimate", "--check", "--dry-run",
+        "--as-update", "--rate", "--batch", "--pause", "--resume", "--restart",
+        "--strict", "--lock-timeout", "--no-backlog", "--check", "--dry-run",
         "--force", "--yes", "--why", "--receiver",
     ),
     "Spark": ("--spark", "--master", "--conf", "--partition-rows", "--connections"),
@@ -235,9 +235,21 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog purge --older-than 30d --dry-run": "how many processed rows would go",
         "eventlog purge --older-than 30d --yes": "remove them, without asking",
     },
-    "backlog": {
-        "eventlog backlog --out documents": "files of the documents that publish would send",
-        "eventlog backlog --out documents --mark": "and mark their rows afterwards",
+    "backlog run": {
+        "eventlog backlog run --out documents": "files of the documents that publish would send",
+        "eventlog backlog run --out documents --mark": "and mark their rows afterwards",
+    },
+    "backlog mark": {
+        "eventlog backlog mark --out documents": "when the receiver has the documents",
+        "eventlog backlog mark --out documents --acknowledge delete": "delete the rows",
+    },
+    "backlog estimate": {
+        "eventlog backlog estimate": "rows, parts, bytes and times, without Spark",
+        "eventlog backlog estimate --json": "for a program",
+    },
+    "backlog abandon": {
+        "eventlog backlog abandon --out documents": "the publisher sends the rows",
+        "eventlog backlog abandon --out documents --yes": "also if marking has begun",
     },
     "convert": {
         "eventlog convert --from gbase --to jsonl capture.cdc changes.jsonl": (

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import click
 
-from eventlog.cli import Command
+from eventlog.cli import Group
 from eventlog.cli.context import (
     FILE,
     CommandContext,
@@ -53,7 +53,34 @@ class _Size(click.ParamType[int]):
         return int(match[1]) * _UNITS[match[2].upper()]
 
 
-@click.command(cls=Command)
+@click.group(cls=Group)
+def backlog() -> None:
+    """Convert a whole backlog to files of documents, by Spark.
+
+    Between run and mark the rows are held: publishers read past them and past later rows of their
+    objects.
+    """
+
+
+_out_option = click.option(
+    "--out", required=True, metavar="DIR", help="Directory or URI of the output."
+)
+_connections_option = click.option(
+    "--connections", type=click.IntRange(min=0), default=0, metavar="NUMBER",
+    help="Connections open at once at most, beside the driver's two; 0 = as many as tasks run.",
+)  # fmt: skip
+_partition_rows_option = click.option(
+    "--partition-rows", type=click.IntRange(min=1), default=200_000, metavar="ROWS",
+    help="Rows that one task reads and writes at most.",
+)  # fmt: skip
+_acknowledge_option = click.option(
+    "--acknowledge", type=click.Choice(["mark", "delete"]),
+    help="Set the status of the rows when they are marked (about 4 us each on the server, and a "
+    "dead row to vacuum), or delete them (0.6 us).  [default: delete if delete_from_log is set]",
+)  # fmt: skip
+
+
+@backlog.command()
 @name_option("--format", "file_format", group=FORMATS, can=("publish", "tables"),
              default=DEFAULT_FORMAT, metavar="FORMAT",
              help="What is written: {names}.")  # fmt: skip
@@ -78,11 +105,9 @@ class _Size(click.ParamType[int]):
     metavar="KEY=VALUE",
     help="A setting of the Spark that is started; repeatable.",
 )
-@click.option(
-    "--mark",
-    is_flag=True,
-    help="When all documents are complete, mark exactly the rows that were read.",
-)
+@click.option("--mark", "marks", is_flag=True,
+              help="When all documents are complete, mark exactly the rows that were read, as "
+              "`backlog mark` does.")  # fmt: skip
 @click.option("--file-layout", type=click.Choice(_FILE_LAYOUTS), metavar="LAYOUT",
               help="How files hold it. Lines, documents (a file an envelope) or parquet (an event "
               "a row); Qlik messages: lines; change tables: parquet, csv or json.  "
@@ -91,112 +116,136 @@ class _Size(click.ParamType[int]):
               help="Compression of the files.")  # fmt: skip
 @click.option("--max-file-size", type=_Size(), default="256MiB", metavar="SIZE",
               help="Size of a file at most, such as 64MiB or 1GiB.")  # fmt: skip
-@click.option("--partition-rows", type=click.IntRange(min=1), default=200_000, metavar="ROWS",
-              help="Rows that one task reads and writes at most.")  # fmt: skip
-@click.option("--connections", type=click.IntRange(min=0), default=0, metavar="NUMBER",
-              help="Connections open at once at most, beside the driver's two; "
-              "0 = as many as tasks run.")  # fmt: skip
-@click.option("--acknowledge", type=click.Choice(["mark", "delete"]),
-              help="With --mark: set the status of the rows (about 4 us each on the server, and a "
-              "dead row to vacuum) or delete them (0.6 us).  "
-              "[default: delete if delete_from_log is set]")  # fmt: skip
-@click.option(
-    "--estimate", is_flag=True, help="Convert nothing: print rows, parts, bytes and expected times."
-)
+@_partition_rows_option
+@_connections_option
+@_acknowledge_option
 @click.option(
     "--copy",
     is_flag=True,
-    help="Hold no row: publishers send them all the same, and --mark is refused.",
+    help="Hold no row: publishers send them all the same, and nothing can be marked.",
 )
-@click.option("--abandon", is_flag=True,
-              help="Convert nothing: give the rows of DIR back to the publisher; "
-              "its files count no more.")  # fmt: skip
-@click.option("--yes", "-y", is_flag=True, help="With --abandon: also if marking has begun.")
 @json_option
 @click.pass_obj
-def backlog(
+def run(
     context: CommandContext,
-    file_format: str,
+    /,
     map_file: Path | None,
-    last_sequence: str | None,
-    out: str,
     master: str | None,
     conf: tuple[str, ...],
-    mark: bool,
-    file_layout: str | None,
-    compression: str,
     max_file_size: int,
-    partition_rows: int,
-    connections: int,
-    acknowledge: str | None,
-    estimate: bool,
     copy: bool,
-    abandon: bool,
-    yes: bool,
     as_json: bool,
+    **chosen: Any,
 ) -> None:
     """Convert all rows N to files: the events that `publish` would send, in the same order.
 
     The job takes the lock of the log. The files count only when DIR holds _SUCCESS. Over a
-    directory that has it, the command only completes the marks; over an unfinished one it begins
-    anew. From _SUCCESS to --mark the rows are held: publishers read past them and past later rows
-    of their objects.
+    directory that has it, nothing is converted; over an unfinished one the job begins again.
     """
-    if estimate:
-        config = context.config(format__type=DEFAULT_FORMAT)
-        expected = spark_module("eventlog.spark.preflight").estimate(
-            config, master_of(master), partition_rows
-        )
-        print_json(asdict(expected)) if as_json else _print_estimate(expected)
-        return
-    if abandon:
-        if mark:
-            raise ConfigError("--mark and --abandon exclude each other")
-        held = spark_module("eventlog.spark.hold").abandon(
-            context.config(format__type=DEFAULT_FORMAT), out, force=yes
-        )
-        result(
-            f"{number_of(held.rows, 'row')} up to record_id {held.last} given back to the "
-            f"publisher; {held.directory} counts no more"
-        )
-        return
     spark = spark_module("eventlog.spark.backlog")
-    location = spark_module("eventlog.spark.directory").masked(out)  # a URI may hold keys
+    file_format, marks = chosen.pop("file_format"), chosen.pop("marks")
     request = spark.Request(
-        out=out,
         master=master_of(master),
         conf=dict(map(_setting, conf)),
-        mark=mark,
+        mark=marks,
         copy=copy,
-        acknowledge=acknowledge,
         format=file_format,
         options={} if map_file is None else read_options(read_map(map_file), file_format),
-        last_sequence=last_sequence,
-        file_layout=file_layout,
-        compression=compression,
         max_file_bytes=max_file_size,
         quiet=context.quiet,
-        connections=connections,
-        partition_rows=partition_rows,
+        **chosen,
     )
     # The configured format is replaced: messages need Kafka where they are published,
     # but this job writes files.
     config = context.config(format__type=DEFAULT_FORMAT)
     if not context.quiet:
         note("Spark starts, which takes some seconds")
-    with _monitoring(config, location, file_format) as progress:
+    with _watched(config, request.out, file_format) as progress:
+        report = spark.run(config, replace(request, **progress))
+    _tell(context, report, request.out, as_json=as_json, copy=copy)
+
+
+@backlog.command()
+@_out_option
+@_connections_option
+@_acknowledge_option
+@json_option
+@click.pass_obj
+def mark(
+    context: CommandContext, out: str, connections: int, acknowledge: str | None, as_json: bool
+) -> None:
+    """Mark exactly the rows whose documents DIR holds, once the receiver has them.
+
+    Each file is first compared with what was written. Killed in between, it goes on where it
+    stopped.
+    """
+    spark = spark_module("eventlog.spark.backlog")
+    config = context.config(format__type=DEFAULT_FORMAT)
+    with _watched(config, out, "") as progress:
+        report = spark.mark_finished(
+            config, out, acknowledge, connections, quiet=context.quiet, **progress
+        )
+    _tell(context, report, out, as_json=as_json, copy=False)
+
+
+@backlog.command()
+@master_option
+@_partition_rows_option
+@json_option
+@click.pass_obj
+def estimate(
+    context: CommandContext, master: str | None, partition_rows: int, as_json: bool
+) -> None:
+    """Print the rows, parts and bytes of the backlog, and the times to expect. Starts no Spark."""
+    expected = spark_module("eventlog.spark.preflight").estimate(
+        context.config(format__type=DEFAULT_FORMAT), master_of(master), partition_rows
+    )
+    print_json(asdict(expected)) if as_json else _print_estimate(expected)
+
+
+@backlog.command()
+@_out_option
+@click.option("--yes", "-y", is_flag=True, help="Also if marking has begun.")
+@json_option
+@click.pass_obj
+def abandon(context: CommandContext, out: str, yes: bool, as_json: bool) -> None:
+    """Give the rows that DIR holds back to the publisher; its files count no more."""
+    held = spark_module("eventlog.spark.hold").abandon(
+        context.config(format__type=DEFAULT_FORMAT), out, force=yes
+    )
+    if as_json:
+        print_json({"directory": held.directory, "rows": held.rows, "last": held.last})
+    else:
+        result(
+            f"{number_of(held.rows, 'row')} up to record_id {held.last} given back to the "
+            f"publisher; {held.directory} counts no more"
+        )
+
+
+def _tell(context: CommandContext, report: Any, out: str, *, as_json: bool, copy: bool) -> None:
+    if as_json:
+        print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
+    elif not context.quiet:
+        _print_report(report, _shown(out), copy)
+
+
+def _shown(out: str) -> str:
+    """Return the name of the output without the keys that a URI may hold."""
+    return str(spark_module("eventlog.spark.directory").masked(out))
+
+
+@contextmanager
+def _watched(config: Config, out: str, file_format: str) -> Iterator[Mapping[str, Any]]:
+    """Yield where the job reports its stages, as an argument for it: nowhere without a monitor. The
+    notes of an error are shown.
+    """
+    with _monitoring(config, _shown(out), file_format) as progress:
         try:
-            report = spark.run(
-                config, request if progress is None else replace(request, progress=progress)
-            )
+            yield {} if progress is None else {"progress": progress}
         except BaseException as error:
             for said in getattr(error, "__notes__", ()):
                 note(said)
             raise
-    if as_json:
-        print_json({**asdict(report), "files": [asdict(file) for file in report.manifest.files]})
-    elif not context.quiet:
-        _print_report(report, location, copy)
 
 
 @contextmanager
@@ -223,13 +272,13 @@ def _print_estimate(expected: Any) -> None:
     result(f"under --out until the job ends, beside the documents: {temporary:,.0f} MiB")
     result(
         f"converting: about {expected.converting_seconds:,.0f} s with "
-        f"{number_of(expected.cores, 'task')} at once; --mark: about {expected.mark_seconds:,.0f} "
+        f"{number_of(expected.cores, 'task')} at once; marking: about {expected.mark_seconds:,.0f} "
         f"s, with --acknowledge delete {expected.delete_seconds:,.0f} s"
     )
     if expected.held:
         note(
             "rows are held by another directory: `eventlog status` says which; until then only "
-            "--copy converts"
+            "run --copy converts"
         )
 
 
@@ -279,6 +328,6 @@ def _print_report(report: Any, out: str, copy: bool) -> None:
         result(f"{number_of(report.marked, 'row')} marked in {report.marking_seconds:,.1f} s")
     elif not copy:
         note(
-            "no row was marked: publishers read past the rows until you run the same command with "
-            "--mark, when the receiver has the documents, or with --abandon"
+            "no row was marked: publishers read past the rows until you run, with this --out, "
+            "`eventlog backlog mark` when the receiver has the documents, or `backlog abandon`"
         )

@@ -30,8 +30,8 @@ _BACKLOG: Final = "backlog"
 """The kind of the in-flight line that holds rows."""
 
 HOLD_WAYS_OUT: Final = (
-    "eventlog backlog --out DIR --mark, when the receiver has the documents",
-    "or eventlog backlog --out DIR --abandon: the publisher sends the rows, and the documents "
+    "eventlog backlog mark --out DIR, when the receiver has the documents",
+    "or eventlog backlog abandon --out DIR: the publisher sends the rows, and the documents "
     "count no more",
 )
 

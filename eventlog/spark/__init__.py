@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from eventlog.spark.backlog import Report as BacklogReport
     from eventlog.spark.backlog import Request as BacklogRequest
+    from eventlog.spark.backlog import mark_finished as mark_backlog
     from eventlog.spark.backlog import run as run_backlog
     from eventlog.spark.change_frame import read_captures
     from eventlog.spark.change_tables import (
@@ -44,6 +45,7 @@ __all__ = [
     "iceberg",
     "live_copy",
     "live_view",
+    "mark_backlog",
     "read_captures",
     "read_change_table",
     "read_messages",
@@ -67,6 +69,7 @@ _HOMES: Final = {
     "find_change_tables": ("change_tables", "find_change_tables"),
     "live_copy": ("copy_query", "live_copy"),
     "live_view": ("change_tables", "live_view"),
+    "mark_backlog": ("backlog", "mark_finished"),
     "read_captures": ("change_frame", "read_captures"),
     "read_change_table": ("change_tables", "read_change_table"),
     "read_messages": ("messages", "read_messages"),

@@ -13,7 +13,7 @@ import logging
 import re
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -35,11 +35,21 @@ from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE
-from eventlog.spark.directory import MANIFEST, TEMPORARY, Claim, Directory, begin, finish, resume
+from eventlog.spark.directory import (
+    MANIFEST,
+    SUCCESS,
+    TEMPORARY,
+    Claim,
+    Directory,
+    begin,
+    finish,
+    resume,
+)
 from eventlog.spark.fold import fold_bucket, read_parts
 from eventlog.spark.hold import (
     ACKNOWLEDGED,
     MARKED,
+    OF_COMMAND,
     Extent,
     Manifest,
     extent_of,
@@ -152,22 +162,20 @@ def run(config: Config, request: Request) -> Report:
     cannot hold.
     """
     _check(config, request)
+    config = _acknowledging(config, request.acknowledge)
     config = replace(config, format=replace(config.format, type=request.format))
-    if request.acknowledge is not None:
-        deletes = request.acknowledge == "delete"
-        config = replace(config, publisher=replace(config.publisher, delete_from_log=deletes))
     began = monotonic()
     with ExitStack() as stack:
         with _noted("nothing was marked"):
             directory = Directory(request.out)
             context = stack.enter_context(open_context(config, Counters()))
             settings = _settings(config, request, context)
-            manifest = _resume(
-                context, directory, settings, ACKNOWLEDGED if request.acknowledge else ()
-            )
+            manifest = _finished(context, directory)
             is_resumed = manifest is not None
             converted = began
-            if manifest is None:
+            if manifest is not None:
+                _refuse_other_settings(directory, manifest, settings, request.acknowledge)
+            else:
                 if not request.copy:
                     refuse_if_held(context, directory)
                 directory.make_writable()
@@ -179,14 +187,67 @@ def run(config: Config, request: Request) -> Report:
             marked = mark(
                 context, directory, manifest, request.connections, request.quiet, request.progress
             )
-        totals = manifest.totals
-        loopback = totals.get("rows_loopback", 0)
-        if marked:
-            warn_of_loopback(context, loopback)
-        elif loopback and loopback == totals["rows_read"]:
-            warn_of_loopback(context, loopback, "would be marked")
+        _warn_of_loopback(context, manifest, marked)
     ended = monotonic()
     return Report(manifest, is_resumed, marked, ended - began, converted - began, ended - converted)
+
+
+def mark_finished(
+    config: Config,
+    out: str,
+    acknowledge: str | None = None,
+    connections: int = 0,
+    *,
+    quiet: bool = False,
+    progress: Progress | None = None,
+) -> Report:
+    """Mark the rows that the finished directory ``out`` holds. Run again, it marks the rest.
+
+    ``acknowledge``, ``connections`` and ``progress`` as of ``Request``; what was converted, and
+    how, stands in the directory. Raises ConfigError if there is no such directory, if it holds no
+    rows, if a file has changed, or if other settings decide on the marks now; AnotherPublisher if
+    the log is held; DatabaseError.
+    """
+    config = _acknowledging(config, acknowledge)
+    began = monotonic()
+    with open_context(config, Counters()) as context:
+        with _noted("nothing was marked"):
+            directory = Directory(out)
+            manifest = _finished(context, directory)
+            if manifest is None:
+                raise ConfigError(
+                    f"{directory.location} has no {SUCCESS}, so that its files do not count: "
+                    "convert the rows by `eventlog backlog run --out` first"
+                )
+            config = replace(config, format=replace(config.format, type=manifest.format))
+            asked = {
+                name: value
+                for name, value in manifest.settings.items()
+                if name.startswith(OF_COMMAND)
+            }
+            _refuse_other_settings(
+                directory, manifest, settings_of(config, context) | asked, acknowledge
+            )
+        marked = mark(context, directory, manifest, connections, quiet, progress or no_progress)
+        _warn_of_loopback(context, manifest, marked)
+    seconds = monotonic() - began
+    return Report(manifest, True, marked, seconds, 0.0, seconds)
+
+
+def _acknowledging(config: Config, acknowledge: str | None) -> Config:
+    if acknowledge is None:
+        return config
+    return replace(
+        config, publisher=replace(config.publisher, delete_from_log=acknowledge == "delete")
+    )
+
+
+def _warn_of_loopback(context: Context, manifest: Manifest, marked: int | None) -> None:
+    loopback = manifest.totals.get("rows_loopback", 0)
+    if marked:
+        warn_of_loopback(context, loopback)
+    elif loopback and loopback == manifest.totals["rows_read"]:
+        warn_of_loopback(context, loopback, "would be marked")
 
 
 @contextmanager
@@ -237,24 +298,28 @@ def _settings(config: Config, request: Request, context: Context) -> dict[str, s
     )
 
 
-def _resume(
-    context: Context, directory: Directory, settings: Mapping[str, str], explicit: Collection[str]
-) -> Manifest | None:
+def _finished(context: Context, directory: Directory) -> Manifest | None:
     """Return the manifest of a finished directory, None if a job may begin there. Raises
-    ConfigError as ``eventlog.spark.directory.resume``, and for a directory finished under other
-    settings.
+    ConfigError as ``eventlog.spark.directory.resume``.
     """
     value = resume(directory, _claim(context))
     if value is None:
         return None
     try:
-        manifest = manifest_of(value)
+        return manifest_of(value)
     except (KeyError, TypeError) as error:
         raise ConfigError(
             f"{directory.location}/{MANIFEST} is damaged ({error}); give another directory"
         ) from None
-    refuse_other_settings(directory, manifest, settings, explicit)
-    return manifest
+
+
+def _refuse_other_settings(
+    directory: Directory,
+    manifest: Manifest,
+    settings: Mapping[str, str],
+    acknowledge: str | None,
+) -> None:
+    refuse_other_settings(directory, manifest, settings, ACKNOWLEDGED if acknowledge else ())
 
 
 def _check(config: Config, request: Request) -> None:

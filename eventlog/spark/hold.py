@@ -103,6 +103,8 @@ def manifest_of(value: Mapping[str, Any]) -> Manifest:
 
 # --- settings -------------------------------------------------------------------------------------
 
+OF_COMMAND: Final = "command."
+"""The beginning of the names of settings that are the command's own."""
 _SECTIONS: Final = ("database", "publisher", "format", "watch ")
 _INERT: Final = frozenset({
     "database.url", "database.password", "publisher.profile",
@@ -132,7 +134,7 @@ def settings_of(config: Config, context: Context, **request: Any) -> dict[str, s
         "publisher.driver_user": options.driver_user,
         "loopback rows are deleted": options.delete_loopback,
     }
-    settings |= {f"command.{name}": value for name, value in request.items()}
+    settings |= {f"{OF_COMMAND}{name}": value for name, value in request.items()}
     return {
         name: "unset" if value is None else masked(toml(value)) for name, value in settings.items()
     }
@@ -276,8 +278,9 @@ def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
             raise ConfigError(f"{hold.in_words}: give --out {hold.directory}")
         if hold.is_marking and not force:
             raise ConfigError(
-                f"{hold.in_words}. Complete the marks by --mark; --abandon --yes gives back only "
-                "the rows that are not marked yet, and the documents of the others are nowhere else"
+                f"{hold.in_words}. Complete the marks by `eventlog backlog mark`; abandon --yes "
+                "gives back only the rows that are not marked yet, and the documents of the others "
+                "are nowhere else"
             )
         if directory.exists(SUCCESS) and job_in(directory) == hold.job:
             directory.delete(SUCCESS)
@@ -316,7 +319,7 @@ def mark(
             return 0
         raise ConfigError(
             f"the rows of {directory.location} are not held: it is a copy, or they were given "
-            "back to the publisher (--abandon). Nothing was marked; convert into another directory"
+            "back to the publisher (abandon). Nothing was marked; convert into another directory"
         )
     threads = connections or min(4, os.cpu_count() or 1)
     _verify(directory, manifest, hold, threads)
@@ -364,7 +367,8 @@ def _verify(directory: Directory, manifest: Manifest, hold: Hold, threads: int) 
         more = f", and {number_of(len(damaged) - 1, 'more file')}" if len(damaged) > 1 else ""
         raise ConfigError(
             f"{directory.location}: {damaged[0]}{more}; nothing was marked. Bring the file back, "
-            "or give the rows back to the publisher by --abandon and convert them anew"
+            "or give the rows back to the publisher by `eventlog backlog abandon` and convert them "
+            "again"
         )
 
 

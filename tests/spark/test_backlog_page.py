@@ -108,7 +108,7 @@ def test_rows_are_converted_given_back_converted_again_and_marked(
     assert run(mark) == 0
     assert "documents is finished already" in capsys.readouterr().out
     assert "N" not in statuses(log).values()
-    assert run("eventlog backlog --out documents --max-file-size ten") == 2
+    assert run("eventlog backlog run --out documents --max-file-size ten") == 2
 
 
 @pytest.mark.soak

@@ -76,6 +76,7 @@ def backlog(place: Path, cluster: Cluster, *arguments: str) -> subprocess.Comple
     command = [
         Path(sys.executable).with_name("eventlog"),
         "backlog",
+        "run",
         "--config",
         "eventlog.toml",
         "--out",

@@ -112,7 +112,10 @@ def test_a_failed_command_says_on_a_line_of_its_own_that_nothing_was_marked(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
     out = str(tmp_path / "file" / "out")
-    assert cli.run(["--schema", "hr", "--quiet", "backlog", "--json", "--out", out]) == cli.USAGE
+    assert (
+        cli.run(["--schema", "hr", "--quiet", "backlog", "run", "--json", "--out", out])
+        == cli.USAGE
+    )
     said = capsys.readouterr()
     assert said.out == ""
     assert "nothing was marked\n" in said.err
@@ -159,6 +162,7 @@ def test_a_driver_that_is_killed_leaves_the_url_in_no_file(
         "-c",
         config,
         "backlog",
+        "run",
         "--out",
         out,
         "--master",
@@ -326,7 +330,7 @@ def test_modules_of_the_users_directory_do_not_disturb_a_job(
         "import sys; from eventlog.cli import run; sys.exit(run(sys.argv[1:]))",
     ]
     done = subprocess.run(
-        [*command, "backlog", "--out", tmp_path / "out", "--master", "local[1]"],
+        [*command, "backlog", "run", "--out", tmp_path / "out", "--master", "local[1]"],
         env=environment, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -350,7 +354,7 @@ def test_spark_submit_runs_the_program_whose_result_is_alone_on_standard_output(
     submit = Path(sys.executable).with_name("spark-submit")
     done = subprocess.run(
         [submit, "--master", "local[1]", "--conf", "spark.ui.enabled=false",
-         ROOT / "spark" / "backlog.py", "--config", file, "--out", tmp_path / "out", "--mark",
+         ROOT / "spark" / "backlog.py", "run", "--config", file, "--out", tmp_path / "out", "--mark",
         "--json"], env=environment, capture_output=True, text=True, cwd=tmp_path,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

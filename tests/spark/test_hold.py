@@ -247,7 +247,7 @@ def test_status_and_doctor_show_what_is_held(
     said = capsys.readouterr().out
     assert "100 rows up to record_id" in said
     assert f"held in {tmp_path / 'out'}" in said
-    assert "--abandon" in said
+    assert "eventlog backlog abandon" in said
     assert cli.run(["--config", str(file), "status", "--json"]) == 0
     assert str(tmp_path / "out") in json.loads(capsys.readouterr().out)["backlog"]
     assert [
@@ -256,8 +256,7 @@ def test_status_and_doctor_show_what_is_held(
         if one.code == "backlog_waits"
     ] == ["warning"]
     assert (
-        cli.run(["backlog", "--config", str(file), "--out", str(tmp_path / "out"), "--abandon"])
-        == 0
+        cli.run(["backlog", "abandon", "--config", str(file), "--out", str(tmp_path / "out")]) == 0
     )
     assert "given back to the publisher" in capsys.readouterr().out
 

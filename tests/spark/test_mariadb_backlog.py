@@ -183,9 +183,7 @@ def test_an_estimate_tells_what_the_job_reads(
         "--config",
         str(tmp_path / "eventlog.toml"),
         "backlog",
-        "--out",
-        "o",
-        "--estimate",
+        "estimate",
         "--json",
     ]
     capfd.readouterr()

@@ -71,7 +71,7 @@ def test_a_whole_job_puts_the_bytes_of_a_directory_into_a_bucket_once_and_marks_
     log: sa.Engine, store: Store, file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     log_rows(log, random_rows(3_000, seed=120))
-    command = ["backlog", "--config", str(file), "--partition-rows", "700", "--out"]
+    command = ["backlog", "run", "--config", str(file), "--partition-rows", "700", "--out"]
     assert cli.run([*command, str(tmp_path / "local"), "--copy"]) == 0
     assert cli.run([*command, store.uri("whole")]) == 0
     assert store.output("whole") == output_of(tmp_path / "local")
@@ -189,7 +189,15 @@ class Command:
     def __init__(self, store: Store, file: Path, prefix: str) -> None:
         eventlog = Path(sys.executable).with_name("eventlog")
         options = ["--config", file, "--out", f"s3://{BUCKET}/{prefix}", "--master", "local[2]"]
-        self.arguments = [eventlog, "backlog", *options, "--partition-rows", "1000", "--json"]
+        self.arguments = [
+            eventlog,
+            "backlog",
+            "run",
+            *options,
+            "--partition-rows",
+            "1000",
+            "--json",
+        ]
         self.environment = environment_of(store)
 
     def run(self, *more: str) -> int:
@@ -249,6 +257,7 @@ def test_a_job_that_is_killed_while_it_converts_is_discarded_and_begun_anew(
     cli.run(
         [
             "backlog",
+            "run",
             "--config",
             str(file),
             "--partition-rows",

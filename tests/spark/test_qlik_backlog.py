@@ -343,7 +343,7 @@ def test_the_command_line_takes_the_writers_options(
     monkeypatch.setenv("EVENTLOG_DATABASE_URL", log.url.render_as_string(hide_password=False))
     last = "2031010100000000" + "7".zfill(19)
     done = cli.run([
-        "--quiet", "backlog", "--config", str(tmp_path / "eventlog.toml"), "--format",
+        "--quiet", "backlog", "run", "--config", str(tmp_path / "eventlog.toml"), "--format",
         "qlik-change-table", "--map", str(tmp_path / "map.toml"), "--last-sequence", last, "--out",
         str(tmp_path / "out"),
     ])  # fmt: skip
