@@ -25,7 +25,7 @@ import psutil
 import sqlalchemy as sa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-import mariadb_server
+import mysql_servers
 
 from eventlog.core.catalog import build_catalog
 from eventlog.sql import migrations
@@ -57,7 +57,7 @@ COLUMNS = (
 class Bench:
     """The server, its CPU, and a database with a log."""
 
-    def __init__(self, server: mariadb_server.Server, url: sa.URL) -> None:
+    def __init__(self, server: mysql_servers.Server, url: sa.URL) -> None:
         self.engine = connect(url)
         root = server.url.set(database=url.database)
         self.root = sa.create_engine(root, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
@@ -202,7 +202,7 @@ def main() -> None:
         "--rounds", type=int, default=5, help="times that everything is run (%(default)s)"
     )
     options = parser.parse_args()
-    with mariadb_server.server() as server, server.database() as url:
+    with mysql_servers.server() as server, server.database() as url:
         bench = Bench(server, url)
         with bench.root.connect() as conn:
             print(

@@ -23,11 +23,12 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import hypothesis
-import mariadb_server
+import mysql_servers
 import pytest
 import sqlalchemy as sa
 from shared import Run, temporary_servers
@@ -235,10 +236,20 @@ def run(empty_home: Path, capfd: pytest.CaptureFixture[str]) -> Run:
 
 
 @pytest.fixture(scope="session")
-def mariadb_server_() -> Iterator[mariadb_server.Server]:
-    """A MariaDB in a directory of its own."""
-    with mariadb_server.server() as found:
-        yield found
+def started_server() -> Iterator[Callable[[str], mysql_servers.Server]]:
+    """A server of MySQL's family by its name, each in a directory of its own, started once."""
+    with ExitStack() as stack:
+        yield cache(
+            lambda name: stack.enter_context(mysql_servers.server(build=mysql_servers.BUILDS[name]))
+        )
+
+
+@pytest.fixture(scope="session", params=mysql_servers.params())
+def family_server(
+    request: pytest.FixtureRequest, started_server: Callable[[str], mysql_servers.Server]
+) -> mysql_servers.Server:
+    """MariaDB and, in the soak, further servers of MySQL's family."""
+    return started_server(request.param)
 
 
 @pytest.fixture

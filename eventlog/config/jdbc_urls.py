@@ -51,6 +51,7 @@ _FORMS: Final[Mapping[str, _Form]] = {
         lambda _: {},
     ),
     "mariadb": ("mariadb+pymysql", (_SERVERS,), lambda _: {}),
+    "mysql": ("mysql+pymysql", (_SERVERS,), lambda _: {}),
 }
 """The driver of each database, the forms that its JDBC URL has behind ``jdbc:<database>:``, and
 what moves the properties that the driver knows into its query.

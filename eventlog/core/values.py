@@ -149,6 +149,22 @@ _TYPES: Final = {name: kind for kind, names in TYPE_NAMES.items() for name in na
 _INTEGERS_OF_SQLITE: Final = {
     name: (Kind.INTEGER, 64) for name, (kind, _) in _TYPES.items() if kind is Kind.INTEGER
 }
+# TIMESTAMP is a moment, shown in the zone of the session.
+_TYPES_OF_MYSQL: Final = {
+    "timestamp": (Kind.TIMESTAMPTZ, 0),
+    "year": (Kind.INTEGER, 16),
+    "tinyint unsigned": (Kind.INTEGER, 16),
+    "smallint unsigned": (Kind.INTEGER, 32),
+    "mediumint unsigned": (Kind.INTEGER, 32),
+    "int unsigned": (Kind.INTEGER, 64),
+    "bigint unsigned": (Kind.INTEGER, 0),
+    "float": (Kind.APPROXIMATE, 32),
+    "real": (Kind.APPROXIMATE, 64),
+    **dict.fromkeys(
+        ("tinytext", "mediumtext", "longtext", "json", "enum", "set"), (Kind.CHARACTER, 0)
+    ),
+    **dict.fromkeys(("tinyblob", "mediumblob", "longblob"), (Kind.BINARY, 0)),
+}
 _OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
     # Oracle's DATE has a time of day, and its approximate type names are NUMBERs.
     "oracle": {
@@ -157,22 +173,7 @@ _OWN_TYPES: Final[dict[str, dict[str, tuple[Kind, int]]]] = {
     },
     # SQLite's integers and doubles have one size, whatever their name.
     "sqlite": {**_INTEGERS_OF_SQLITE, "real": (Kind.APPROXIMATE, 64)},
-    # MariaDB's TIMESTAMP is a moment, shown in the zone of the session.
-    "mariadb": {
-        "timestamp": (Kind.TIMESTAMPTZ, 0),
-        "year": (Kind.INTEGER, 16),
-        "tinyint unsigned": (Kind.INTEGER, 16),
-        "smallint unsigned": (Kind.INTEGER, 32),
-        "mediumint unsigned": (Kind.INTEGER, 32),
-        "int unsigned": (Kind.INTEGER, 64),
-        "bigint unsigned": (Kind.INTEGER, 0),
-        "float": (Kind.APPROXIMATE, 32),
-        "real": (Kind.APPROXIMATE, 64),
-        **dict.fromkeys(
-            ("tinytext", "mediumtext", "longtext", "json", "enum", "set"), (Kind.CHARACTER, 0)
-        ),
-        **dict.fromkeys(("tinyblob", "mediumblob", "longblob"), (Kind.BINARY, 0)),
-    },
+    **dict.fromkeys(("mariadb", "mysql"), _TYPES_OF_MYSQL),
 }
 """The type names of a database that differ from the table above (spec/xds.md 6.2)."""
 

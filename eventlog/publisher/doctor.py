@@ -634,7 +634,9 @@ def _keys(case: Case) -> Iterator[Finding]:
 
 
 def _gone(case: Case) -> Iterator[Finding]:
-    """Judge objects removed by a statement without a trigger, such as a TRUNCATE."""
+    """Judge objects removed by a statement without a trigger, such as a TRUNCATE, and objects kept
+    by one whose trigger could not tell it.
+    """
     if case.catalog is None or "truncate" in case.dialect.capabilities:
         return
     newest = max((int(last) for *_, last in case.ask("statuses", doctor.row, sample=1)), default=0)
@@ -644,10 +646,14 @@ def _gone(case: Case) -> Iterator[Finding]:
         [(max(1, newest - case.limits.rows + 1), newest)],
         ("record_id", "event_type", "table_name", "table_key"),
     )
-    for object_class, keys in findings.objects_told(rows, case.catalog).items():
+    for object_class, (told, gone) in findings.objects_told(rows, case.catalog).items():
+        keys = list(dict.fromkeys([*told, *gone]))
         there = case.dialect.query_back(case.conn, case.catalog.schema, object_class, keys, ())
         yield from findings.judge_gone(
-            object_class.name, [key for key in keys if key not in there], case.limits
+            object_class.name, [key for key in told if key not in there], case.limits
+        )
+        yield from findings.judge_kept(
+            object_class.name, [key for key in gone if key in there], case.limits
         )
 
 

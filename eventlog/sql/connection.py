@@ -40,18 +40,11 @@ from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
 
-SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb")
+SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb", "mysql")
 """The databases, by the names of their packages below ``eventlog.sql.dialects``."""
 _EMBEDDED: Final = "embedded"
 """The scheme of ``embedded:///DIRECTORY``: a PostgreSQL with its data in that directory."""
 _ALIASES: Final = {"postgres": "postgresql", _EMBEDDED: "postgresql"}
-_REFUSED: Final = {
-    "mysql": (
-        "MySQL is not supported: the suite has not run on it, and MariaDB's sequences and "
-        "defaults are not its own; of a MariaDB write mariadb://user@host:3306/database"
-    )
-}
-"""Databases that resemble a supported one, and the reasons why they are refused."""
 
 SECRET: Final = "EVENTLOG_DATABASE_PASSWORD or database.url_file"  # noqa: S105 - where it belongs
 """The place of the configured database's password."""
@@ -62,8 +55,6 @@ _statements = logging.getLogger("eventlog.statements")
 def load_dialect(name: str) -> Dialect:
     """Return the dialect of this name. Raises ConfigError that names the supported ones."""
     known = _ALIASES.get(name, name)
-    if known in _REFUSED:
-        raise ConfigError(_REFUSED[known])
     if known not in SUPPORTED:
         raise ConfigError(f"database {name!r} is not supported: use one of {', '.join(SUPPORTED)}")
     dialect: Dialect = import_module(f"eventlog.sql.dialects.{known}").DIALECT

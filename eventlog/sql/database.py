@@ -577,8 +577,8 @@ class SqlDatabase(ABC):
 
     # If DDL is not transactional, a migration that broke off is run again from its beginning.
 
-    def guarded(self, statement: str) -> str:
-        """Return a statement of Alembic in a form that can be run again."""
+    def guarded(self, conn: Connection, statement: str) -> str:
+        """Return a statement of Alembic in a form that can be run again on this session."""
         return statement
 
     def half_made(self, conn: Connection, log: LogTable) -> bool:

@@ -32,7 +32,7 @@ from eventlog.errors import BadValue, ConfigError
 from eventlog.model import LogRow, log_row
 from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import run_many, without_collector
+from eventlog.sql.statements import run_many, statements, without_collector
 from eventlog.sql.windows import Batch, DuePlace, NotDue, Queue, Selection, Walk, Window
 
 if TYPE_CHECKING:
@@ -108,6 +108,12 @@ class Dialect(SqlDatabase):
     """The questions of ``doctor`` that SQL alone cannot answer, and the functions that do
     (``sql.doctor``).
     """
+
+    @property
+    def doctor_sql(self) -> Mapping[str, str]:
+        """The statements of ``doctor.sql`` by name."""
+        return statements(f"eventlog.sql.dialects.{self.name}", "doctor.sql")
+
     wake: Wake | None = None
     """The means by which a writer wakes a sleeping publisher, None = the publisher polls only."""
 

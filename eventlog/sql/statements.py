@@ -121,21 +121,27 @@ def template_renderer(
     folder: str = "",
     filters: Mapping[str, Callable[[str], str]] = MappingProxyType({}),
     globals: Mapping[str, object] = MappingProxyType({}),
+    base: str | None = None,
 ) -> Callable[..., str]:
     """Return the function that renders a template of a folder of a dialect's package from its name
     and values.
 
-    ``filters`` quote texts, ``globals`` has the functions that make SQL of columns: they quote
-    every value in the text.
+    ``base`` is the package with the templates that several dialects share. ``filters`` quote texts,
+    ``globals`` has the functions that make SQL of columns: they quote every value in the text.
     """
 
     @cache
     def environment() -> jinja2.Environment:
         import jinja2  # seldom needed, and slow to load
 
-        files = resources.files(package).joinpath(folder)
+        folders = [resources.files(one).joinpath(folder) for one in (package, base) if one]
+
+        def load(name: str) -> str | None:
+            files = (folder.joinpath(name) for folder in folders)
+            return next((file.read_text("utf-8") for file in files if file.is_file()), None)
+
         environment = jinja2.Environment(  # noqa: S701 - SQL, quoted by filters
-            loader=jinja2.FunctionLoader(lambda name: files.joinpath(name).read_text("utf-8")),
+            loader=jinja2.FunctionLoader(load),
             undefined=jinja2.StrictUndefined,
             trim_blocks=True,
             lstrip_blocks=True,

@@ -275,7 +275,7 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
             dialect, sa.create_engine(f"sqlite:///{tmp_path}/case.db", poolclass=sa.NullPool)
         )
     else:
-        with request.getfixturevalue("mariadb_server_").database() as url:
+        with request.getfixturevalue("family_server").database() as url:
             engine = sa.create_engine(url, poolclass=sa.NullPool)
             # Contents may hold references to rows that are not there.
             settings = "SET time_zone = '+00:00', sql_mode = '', foreign_key_checks = OFF"

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import mariadb_server
+import mysql_servers
 import oracle_server
 import pytest
 import sqlalchemy as sa
@@ -136,27 +136,35 @@ def _sqlite_with_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @contextmanager
-def _mariadb_platform(server: mariadb_server.Server, place: Path) -> Iterator[Platform]:
+def _family_platform(server: mysql_servers.Server, place: Path) -> Iterator[Platform]:
     with server.database() as url:
         made = Platform(
-            load_dialect("mariadb"), sa.create_engine(url, poolclass=sa.NullPool), place
+            load_dialect(server.build.dialect), sa.create_engine(url, poolclass=sa.NullPool), place
         )
         made.install()
         yield made
 
 
 @pytest.fixture
-def mariadb(mariadb_server_: mariadb_server.Server, tmp_path: Path) -> Iterator[Platform]:
-    """``platform`` of MariaDB alone, for what only MariaDB has."""
-    with _mariadb_platform(mariadb_server_, tmp_path) as made:
+def family(family_server: mysql_servers.Server, tmp_path: Path) -> Iterator[Platform]:
+    """``platform`` of MySQL's family alone, for what only its servers have."""
+    with _family_platform(family_server, tmp_path) as made:
         yield made
 
 
-@pytest.fixture(params=SUPPORTED)
+_PLATFORMS = [name for name in SUPPORTED if name not in mysql_servers.BUILDS]
+
+
+@pytest.fixture(params=[*_PLATFORMS, *mysql_servers.params()])
 def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platform]:
     """An application's engine on a database of each dialect, with a log: a copy where databases can
     be copied.
     """
+    if request.param in mysql_servers.BUILDS:
+        server = request.getfixturevalue("started_server")(request.param)
+        with _family_platform(server, tmp_path) as made:
+            yield made
+        return
     dialect = load_dialect(request.param)
     if request.param == "postgresql":
         with request.getfixturevalue("filled_database")(_install) as engine:
@@ -164,9 +172,6 @@ def platform(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Platfor
     elif request.param == "sqlite":
         copy = copied_log(request.getfixturevalue("_sqlite_with_log"), tmp_path / "app.db")
         yield Platform(dialect, _sqlite(copy), tmp_path)
-    elif request.param == "mariadb":
-        with _mariadb_platform(request.getfixturevalue("mariadb_server_"), tmp_path) as made:
-            yield made
     else:
         with _oracle_platform(request.getfixturevalue("oracle_server_"), tmp_path) as made:
             yield made

@@ -32,6 +32,7 @@ from eventlog.sql import migrations
 from eventlog.sql.connection import connect
 from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import Window
@@ -87,11 +88,16 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "timestamp": "datetime(6)",
     },
 }
+WORDS = {
+    **WORDS,
+    "mysql": {**WORDS["mariadb"], "long": "varchar(380) COLLATE utf8mb4_0900_bin"},
+}
 BINARY = {
     "postgresql": "'\\x{}'",
     "sqlite": "x'{}'",
     "oracle": "HEXTORAW('{}')",
     "mariadb": "x'{}'",
+    "mysql": "x'{}'",
 }
 
 
@@ -115,6 +121,11 @@ class Platform:
     def name(self) -> str:
         return self.dialect.name
 
+    @property
+    def is_of_family(self) -> bool:
+        """True for MariaDB and MySQL."""
+        return isinstance(self.dialect, Family)
+
     def needs(self, capability: str) -> None:
         """Skip the test where the database lacks a capability."""
         assert capability in CAPABILITIES
@@ -130,7 +141,7 @@ class Platform:
     def sql(self, statement: str) -> str:
         """A statement in the database's own words."""
         words = {**WORDS[self.name], "aaaa": self.binary("AAAA"), "bbbb": self.binary("BBBB")}
-        if self.name == "mariadb":
+        if self.is_of_family:
             statement = statement.replace("\\", "\\\\")
         return re.sub(r"\{(\w+)\}", lambda found: words[found[1]], statement)
 

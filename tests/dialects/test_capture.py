@@ -223,7 +223,7 @@ def test_a_row_that_an_insert_replaces_is_gone(captured: Platform) -> None:
             "MERGE INTO usr USING (SELECT 1 AS k, '{}' AS n FROM DUAL) ON (idu = k) WHEN MATCHED "
             "THEN UPDATE SET fname = n WHEN NOT MATCHED THEN INSERT (idu, fname) VALUES (k, n)"
         )
-    if captured.name == "mariadb":
+    if captured.is_of_family:
         upsert = (
             "INSERT INTO usr (idu, fname) VALUES (1, '{}') ON DUPLICATE KEY UPDATE fname = "
             "VALUES(fname)"

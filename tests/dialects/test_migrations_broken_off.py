@@ -38,7 +38,7 @@ NAMES = [f"eventlog{ending}" for ending in ENDINGS]
 class CommittingSQLite(SQLite):
     """SQLite that commits every statement, in its words for what the blocks of Oracle do."""
 
-    def guarded(self, statement: str) -> str:
+    def guarded(self, conn: sa.Connection, statement: str) -> str:
         made = re.sub(
             r"\A\s*(CREATE (?:TABLE|INDEX|UNIQUE INDEX)) ", r"\1 IF NOT EXISTS ", statement
         )

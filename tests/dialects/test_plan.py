@@ -32,10 +32,11 @@ def catalogue(platform: Platform) -> list[Any]:
             "SELECT object_type, CASE WHEN object_name LIKE 'SYS!_%' ESCAPE '!' THEN 'SYS_' ELSE "
             "object_name END FROM user_objects WHERE object_name NOT LIKE 'BIN$%' ORDER BY 1, 2"
         ),
-        "mariadb": (
+        **dict.fromkeys(
+            ("mariadb", "mysql"),
             "SELECT table_type, table_name FROM information_schema.tables WHERE table_schema = "
             "DATABASE() UNION ALL SELECT 'TRIGGER', trigger_name FROM information_schema.triggers "
-            "WHERE trigger_schema = DATABASE() ORDER BY 1, 2"
+            "WHERE trigger_schema = DATABASE() ORDER BY 1, 2",
         ),
         "postgresql": (
             "SELECT 'relation', relname::text FROM pg_class WHERE relnamespace = "

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-import mariadb_server
+import mysql_servers
 import pytest
 import sqlalchemy as sa
 from publishers import write_config
@@ -79,12 +79,12 @@ def test_plan_works_for_a_role_that_may_read_and_apply_says_what_it_lacks(
 
 
 def test_a_role_that_sees_no_triggers_compares_with_what_apply_has_recorded(
-    mariadb_server_: mariadb_server.Server,
+    family_server: mysql_servers.Server,
     empty_home: Path,
     run: Run,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    with mariadb_server_.database() as url:
+    with family_server.database() as url:
         owner = sa.create_engine(url, poolclass=sa.NullPool)
         execute(owner, "CREATE TABLE usr (id integer PRIMARY KEY, name varchar(9))")
         watches = ({"tables": ["*"]},)
@@ -92,7 +92,7 @@ def test_a_role_that_sees_no_triggers_compares_with_what_apply_has_recorded(
         for words in (("db", "upgrade"), ("triggers", "apply")):
             assert run("--config", of_owner, *words)[0] == 0
         execute(owner, "ALTER TABLE usr ADD mail varchar(9)")
-        mariadb_server_.run(
+        family_server.run(
             "CREATE USER IF NOT EXISTS publisher@localhost IDENTIFIED BY 'publisher'",
             "GRANT SELECT, INSERT, UPDATE, DELETE ON app.* TO publisher@localhost",
         )
@@ -105,4 +105,4 @@ def test_a_role_that_sees_no_triggers_compares_with_what_apply_has_recorded(
         assert json.loads(run(*config, "status", "--json")[1])["drift"] == [words]
         found = json.loads(run(*config, "doctor", "--json")[1])["findings"]
         assert [one["severity"] for one in found if words in one["text"]] == ["warning"]
-        mariadb_server_.run("DROP USER publisher@localhost")
+        family_server.run("DROP USER publisher@localhost")

@@ -273,7 +273,7 @@ def test_the_image_has_what_the_monitor_needs() -> None:
 
 
 def test_the_image_has_the_drivers_of_all_databases() -> None:
-    assert {"oracle", "mariadb"} <= extras()
+    assert {"oracle", "mariadb", "mysql"} <= extras()
 
 
 def test_monitoring_comes_on_demand_with_our_rules_and_our_dashboard() -> None:

@@ -68,7 +68,8 @@ def test_the_wheel_says_who_it_is(wheel: Path) -> None:
         extras = set(re.findall(r"^Provides-Extra: (.+)$", metadata, re.MULTILINE))
         assert extras == {
             "all", "avro", "delta", "dev", "embedded", "iceberg", "kafka", "mariadb", "monitor",
-            "objects", "oracle", "otel", "parquet", "registry", "s3", "spark", "spark-cluster", "testing",
+            "mysql", "objects", "oracle", "otel", "parquet", "registry", "s3", "spark", "spark-cluster",
+            "testing",
         }  # fmt: skip
         assert archive.read(f"{info}/licenses/LICENSE") == (ROOT / "LICENSE").read_bytes()
         assert (

@@ -604,7 +604,7 @@ def test_a_catalog_holds_types_of_any_size() -> None:
 # --- the catalogue as a file ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dialect", ["postgresql", "oracle", "sqlite", "mariadb"])
+@pytest.mark.parametrize("dialect", ["postgresql", "oracle", "sqlite", "mariadb", "mysql"])
 def test_a_catalogue_that_is_written_is_read_as_the_same_tables(dialect: str) -> None:
     """What ``eventlog catalog`` writes and ``convert`` takes."""
     kinds = {

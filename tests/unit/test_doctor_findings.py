@@ -266,5 +266,21 @@ def test_an_object_is_there_by_what_its_last_rows_tell_a_receiver(
     types: tuple[int, ...], is_told: bool
 ) -> None:
     rows = [(number, kind, "usr", "idu=1") for number, kind in enumerate(types)]
-    told = objects_told(rows, CATALOG)
-    assert [key for keys in told.values() for key in keys] == (["idu=1"] if is_told else [])
+    ((told, _),) = objects_told(rows, CATALOG).values()
+    assert told == (["idu=1"] if is_told else [])
+
+
+@pytest.mark.parametrize(
+    ("types", "is_gone"),
+    [
+        ((4,), True),
+        ((1, 4), True),
+        ((4, 5), False),  # what `resync --deleted` writes, or the object has come back
+        ((4, 8), False),
+        ((1,), False),
+    ],
+)
+def test_an_object_is_gone_by_its_last_row_alone(types: tuple[int, ...], is_gone: bool) -> None:
+    rows = [(number, kind, "usr", "idu=1") for number, kind in enumerate(types)]
+    ((_, gone),) = objects_told(rows, CATALOG).values()
+    assert gone == (["idu=1"] if is_gone else [])

@@ -389,6 +389,8 @@ URLS = [
     ("jdbc:oracle:oci8:@tns-name", "oracle+oracledb://tns-name", []),
     ("jdbc:mariadb://host:3306/db?user=u&password=geheim", "mariadb+pymysql://u@host:3306/db",
      ["password"]),
+    ("jdbc:mysql://host:3306/db?user=u&useSSL=false", "mysql+pymysql://u@host:3306/db",
+     ["usessl"]),
 ]  # fmt: skip
 
 
@@ -404,7 +406,6 @@ def test_jdbc_urls_become_urls_of_sqlalchemy_without_password(
 @pytest.mark.parametrize(
     ("jdbc", "reason"),
     [
-        ("jdbc:mysql://host:3306/db", "MySQL is not supported"),
         ("jdbc:sqlserver://host:1433;databaseName=db;user=sa;password=geheim", "'sqlserver'"),
         ("jdbc:microsoft:sqlserver://host;password=geheim", "'sqlserver' is not supported"),
         ("jdbc:jtds:sqlserver://host/db", "'sqlserver' is not supported"),

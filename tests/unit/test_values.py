@@ -106,6 +106,7 @@ def test_a_type_name_has_a_kind_and_bits(text, kind, bits):
         ("DATE", "oracle", Kind.TIMESTAMP, 0),
         ("TIMESTAMP(6)", "mariadb", Kind.TIMESTAMPTZ, 0),
         ("bigint(20) unsigned", "mariadb", Kind.INTEGER, 0),
+        ("bigint unsigned", "mysql", Kind.INTEGER, 0),
         ("int unsigned", "mariadb", Kind.INTEGER, 64),
         ("mediumtext", "mariadb", Kind.CHARACTER, 0),
         ("float", "mariadb", Kind.APPROXIMATE, 32),

@@ -333,7 +333,7 @@ _MEANINGS: Final[Mapping[str, str]] = {
     Status.ERROR: "error",
     Status.FATAL: "fatal",
 }
-_QUOTING: Final = ("bad_rows", "key_not_canonical", "objects_gone")
+_QUOTING: Final = ("bad_rows", "key_not_canonical", "objects_gone", "objects_kept")
 """The findings of doctor that quote rows."""
 _PRIVATE_OF_ROW: Final = ("table_key", "old_value", "new_value")
 

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from eventlog.errors import first_of
 from eventlog.model import LogRow
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable
-from eventlog.sql.statements import literal, statements
+from eventlog.sql.statements import literal
 
 if TYPE_CHECKING:
     from eventlog.sql.dialect import Dialect
@@ -252,9 +252,7 @@ def ask(
     """
     if (function := dialect.answers.get(question)) is not None:
         rows = function(conn, **(about if log is None else about | {"log": log}))
-    elif (
-        statement := statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql").get(question)
-    ) is not None:
+    elif (statement := dialect.doctor_sql.get(question)) is not None:
         names = {} if log is None else _names(dialect, log)
         values = about if log is None else about | _values(dialect, log)
         binds = {bind: values[bind] for bind in _BIND.findall(statement)}
@@ -272,7 +270,7 @@ def repairs(
     """
     if name in dialect.answers:
         return tuple(ask(conn, dialect, name, str, log))
-    parts = statements(f"eventlog.sql.dialects.{dialect.name}", "doctor.sql")[name].split(";\n")
+    parts = dialect.doctor_sql[name].split(";\n")
     all_names = _names(dialect, log) | more
     return tuple(
         sql.format(**all_names) for sql in parts if log.schema is not None or "{schema}" not in sql

@@ -726,12 +726,16 @@ cascade is such a row (spec/triggers.md 7.4). INSERT_ROW_QUERY_BACK is none of t
 """
 
 
-def objects_told(rows: Iterable[Sequence[Any]], catalog: Catalog) -> dict[ObjectClass, list[str]]:
-    """Return the keys of objects of tables that are there by what the log tells.
+def objects_told(
+    rows: Iterable[Sequence[Any]], catalog: Catalog
+) -> dict[ObjectClass, tuple[list[str], list[str]]]:
+    """Return the keys of objects of tables that are there by what the log tells, and those of
+    objects whose last row is a DELETE_ROW.
 
     Each of ``rows`` holds record_id, event_type, table_name and table_key, in the order of the log.
     """
     found: dict[ObjectClass, dict[str, bool]] = {}
+    last: dict[tuple[ObjectClass, str], int] = {}
     for _, event_type, table_name, table_key in rows:
         log_name = catalog.log_name(table_name) if table_name else None
         if (
@@ -743,13 +747,17 @@ def objects_told(rows: Iterable[Sequence[Any]], catalog: Catalog) -> dict[Object
         with suppress(RowError):
             keys = found.setdefault(log_name.object_class, {})
             key = log_name.object_class.canonical_key(table_key)
+            last[log_name.object_class, key] = event_type
             is_there = event_type in _TELLS and log_name.child is None
             if event_type == EventType.DELETE_ROW or is_there:
                 keys[key] = is_there
             else:
                 keys.setdefault(key, True)
     return {
-        object_class: [key for key, is_there in keys.items() if is_there]
+        object_class: (
+            [key for key, is_there in keys.items() if is_there],
+            [key for key in keys if last[object_class, key] == EventType.DELETE_ROW],
+        )
         for object_class, keys in found.items()
     }
 
@@ -764,6 +772,19 @@ def judge_gone(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
             f"{first_of(list(keys), limits.shown, 'key')}; a statement that fires no trigger took "
             "them, such as TRUNCATE",
             f"eventlog resync {class_name} --deleted",
+        )
+
+
+def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator[Finding]:
+    """Objects that the log tells to be gone, and that are there."""
+    if keys:
+        yield warning(
+            "objects_kept",
+            f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest "
+            f"{limits.rows:,} rows, are there although their last row is a delete: "
+            f"{first_of(list(keys), limits.shown, 'key')}; a statement kept them whose trigger had "
+            "logged that they go with their parent, such as REPLACE on MySQL and DELETE IGNORE",
+            f"eventlog resync {class_name}",
         )
 
 

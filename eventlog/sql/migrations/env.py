@@ -24,7 +24,8 @@ shared = {
 def placed_and_guarded(statement: str) -> str:
     """Return a statement of a migration as it is run."""
     dialect = attributes["dialect"]
-    made: str = dialect.guarded(dialect.placed(statement, attributes["storage"]))
+    placed = dialect.placed(statement, attributes["storage"])
+    made: str = dialect.guarded(attributes["connection"], placed)
     return made
 
 

@@ -256,6 +256,12 @@ class MarkedTriggers(Triggers):
         """Return the statement that drops a trigger."""
         return f"DROP TRIGGER {qualified(schema, name, self.quote)}"
 
+    def at_once(self, table: TableName, statements: Sequence[str]) -> Sequence[str]:
+        """Return the statements that drop and make triggers of a table, with what keeps writers
+        away between them.
+        """
+        return statements
+
     def enable(self, trigger: StoredTrigger) -> Sequence[str]:
         """Return the statements that enable a trigger which has replaced this one."""
         return ()
@@ -462,7 +468,9 @@ class MarkedTriggers(Triggers):
         return TableSql(
             table=_name(compiled[0].place),
             digest=digest_of(trigger.digest for trigger in triggers),
-            create=tuple(trigger.statement for trigger in triggers),
+            create=tuple(
+                self.at_once(compiled[0].place, [trigger.statement for trigger in triggers])
+            ),
             drop=tuple(self.drop_trigger(compiled[0].schema, trigger.name) for trigger in triggers),
         )
 
@@ -495,7 +503,8 @@ class MarkedTriggers(Triggers):
         drops = self._dropped(renamed)
         if not old:
             gaps = tuple(_gaps_of_new(compiled, installed, claims))
-            return Action("create", name, "watched, and not captured yet", (*drops, *create), gaps)
+            statements = (*drops, *self.at_once(place, create))
+            return Action("create", name, "watched, and not captured yet", statements, gaps)
         former = installed.former.get(place)
         reasons = (
             list(self._differences(compiled, old))
@@ -514,7 +523,7 @@ class MarkedTriggers(Triggers):
             dropped = self._dropped(
                 one for one in old if claims.get((one.schema, one.name), place) == place
             )
-            statements = (*drops, *dropped, *create)
+            statements = (*drops, *self.at_once(place, [*dropped, *create]))
         return Action(
             "replace",
             name,

@@ -1,87 +1,189 @@
-"""MySQL is refused by its name until this passes: the log, its triggers and the publisher on a real
-MySQL, by Docker.
-
-It is expected to fail (MySQL has no sequences and no CREATE OR REPLACE TRIGGER), and fails if it
-does not: then the refusal in ``eventlog.sql.connection`` and in ``session.refuse_server`` can go,
-and ``platforms`` gets a name more.
-"""
+"""What MySQL alone does in its own way (spec/triggers.md 7.4, docs/mysql.md)."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
-import warnings
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import mysql_servers
 import pytest
 import sqlalchemy as sa
-from platforms import Platform
+from platforms import Logged, Platform
 from shared import Run
-from sqlalchemy.dialects.mysql.base import MySQLDialect
 
 from eventlog.sql.connection import load_dialect
-from eventlog.sql.dialects.mariadb import session
+from eventlog.sql.rows import next_flight
 
-IMAGE = "mysql:8.4"
+pytestmark = pytest.mark.soak
+
+
+@pytest.fixture(scope="module")
+def mysql_server(
+    started_server: Callable[[str], mysql_servers.Server],
+) -> mysql_servers.Server:
+    return started_server("mysql")
 
 
 @pytest.fixture
-def mysql() -> Iterator[sa.URL]:
-    """The URL of an empty database of a MySQL."""
-    docker = shutil.which("docker")
-    if (
-        docker is None
-        or subprocess.run([docker, "info"], capture_output=True, timeout=30).returncode
-    ):
-        pytest.skip("no MySQL: it is run by Docker, and Docker does not answer here")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the library's own
-        from testcontainers.mysql import MySqlContainer
-
-        container = MySqlContainer(IMAGE, username="app", password="app", dbname="app")
-        container.with_command("--log-bin-trust-function-creators=1")
-        try:
-            container.start()
-        except Exception as error:
-            pytest.skip(f"no MySQL: Docker does not run {IMAGE}: {error}")
-    try:
-        yield sa.make_url(container.get_connection_url()).set(drivername="mariadb+pymysql")
-    finally:
-        container.stop()
+def mysql(mysql_server: mysql_servers.Server, tmp_path: Path) -> Iterator[Platform]:
+    with mysql_server.database() as url:
+        made = Platform(
+            load_dialect("mysql"), sa.create_engine(url, poolclass=sa.NullPool), tmp_path
+        )
+        made.install()
+        yield made
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.xfail(strict=True, reason="MySQL has no sequences and no CREATE OR REPLACE TRIGGER")
-def test_mysql_does_what_mariadb_does(
-    mysql: sa.URL, tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def family_of_rows(mysql: Platform) -> Platform:
+    """A parent, its children by a key that cascades, and a value of theirs in a child table."""
+    mysql.run(
+        "CREATE TABLE dept (id int PRIMARY KEY, name varchar(20))",
+        "CREATE TABLE emp (id int PRIMARY KEY, dept int, name varchar(20),"
+        " FOREIGN KEY (dept) REFERENCES dept (id) ON DELETE CASCADE ON UPDATE CASCADE)",
+        "CREATE TABLE phone (emp int, no varchar(20), UNIQUE (emp, no),"
+        " FOREIGN KEY (emp) REFERENCES emp (id) ON DELETE CASCADE)",
+        "INSERT INTO dept VALUES (1, 'a'), (2, 'b')",
+        "INSERT INTO emp VALUES (10, 1, 'x'), (11, 1, 'y'), (12, 2, 'z')",
+        "INSERT INTO phone VALUES (10, '555'), (12, '556')",
+    )
+    mysql.apply(mysql.plan({"table": "dept"}, {"table": "emp"}))
+    return mysql
+
+
+def in_session(platform: Platform, *statements: str) -> list[Logged]:
+    """What the statements of one session log."""
+    platform.rows()
+    with platform.engine.begin() as conn:
+        for statement in statements:
+            conn.exec_driver_sql(statement)
+    return [(int(row.event_type or 0), str(row.table_key), *row[7:10]) for row in platform.rows()]
+
+
+FIRED = "SET SESSION enable_cascade_triggers = ON"
+
+
+def test_rows_whose_triggers_the_server_fires_itself_are_logged_once(
+    family_of_rows: Platform,
 ) -> None:
-    monkeypatch.setattr(session, "refuse_server", lambda _version: None)
-    # SQLAlchemy refuses a URL of MariaDB on a MySQL, so that no statement of the test would be run.
-    monkeypatch.setattr(MySQLDialect, "_set_mariadb", lambda *_: None)
-    platform = Platform(
-        load_dialect("mariadb"), sa.create_engine(mysql, poolclass=sa.NullPool), tmp_path
-    )
-    platform.settings = {"publisher": {"allow_loopback": True}}
-    platform.install()
-    platform.run(
-        "CREATE TABLE usr (id int PRIMARY KEY, name varchar(20))",
-        "CREATE TABLE usr_phone (id int, no varchar(20), UNIQUE (id, no),"
-        " FOREIGN KEY (id) REFERENCES usr (id) ON DELETE CASCADE)",
-    )
-    platform.watch("usr")
-    rows = platform.logged(
-        "INSERT INTO usr VALUES (1, 'a')",
-        "INSERT INTO usr_phone VALUES (1, '555')",
-        "UPDATE usr SET name = 'b'",
-    )
-    assert rows == [
-        (1, "id=1", "name", None, "a"),
-        (2, "id=1", "usr_phone.no", None, "555"),
-        (2, "id=1", "name", "a", "b"),
+    rows = in_session(family_of_rows, FIRED, "DELETE FROM dept WHERE id = 1")
+    assert sorted(row[:2] for row in rows if row[0] == 4) == [
+        (4, "id=1"),
+        (4, "id=10"),
+        (4, "id=11"),
     ]
-    assert platform.logged("DELETE FROM usr") == [(4, "id=1", None, None, None)]
-    file = str(tmp_path / "eventlog.toml")
-    code, out, error = run("-c", file, "--set", "sink.type=stdout", "publish", "--once")
+
+
+def test_a_key_that_the_server_hands_on_with_triggers_is_logged_once(
+    family_of_rows: Platform,
+) -> None:
+    rows = in_session(family_of_rows, FIRED, "UPDATE dept SET id = 7 WHERE id = 1")
+    assert sorted(row for row in rows if row[1] in ("id=10", "id=11")) == [
+        (2, "id=10", "dept", "1", "7"),
+        (2, "id=11", "dept", "1", "7"),
+    ]
+
+
+def test_a_replaced_parent_keeps_its_children_and_resync_tells_them_again(
+    family_of_rows: Platform, run: Run
+) -> None:
+    """A trigger cannot tell it from a delete: docs/mysql.md."""
+    rows = in_session(family_of_rows, "REPLACE INTO dept VALUES (1, 'new')")
+    with family_of_rows.engine.connect() as conn:
+        kept = [id_ for (id_,) in conn.exec_driver_sql("SELECT id FROM emp WHERE dept = 1")]
+    assert kept == [10, 11]
+    assert sorted(row[1] for row in rows if row[0] == 4) == ["id=1", "id=10", "id=11"]
+    file = str(family_of_rows.place / "eventlog.toml")
+    _, out, _ = run("-c", file, "doctor")
+    assert "2 objects of class emp" in out
+    assert "[objects_kept]" in out
+    code, out, error = run("-c", file, "resync", "emp")
     assert code == 0, error
-    assert out.count("event-id") == 2
+    assert {row.table_key for row in family_of_rows.rows()} == {"id=10", "id=11", "id=12"}
+
+
+def test_triggers_that_are_replaced_while_writers_write_lose_nothing(mysql: Platform) -> None:
+    """Between DROP and CREATE the table is locked."""
+    mysql.run("CREATE TABLE t (k int AUTO_INCREMENT PRIMARY KEY, v int, w int)")
+    mysql.watch("t")
+    mysql.rows()
+    written: list[int] = []
+    stop = threading.Event()
+
+    def write() -> None:
+        with mysql.engine.connect() as conn:
+            while not stop.is_set():
+                conn.exec_driver_sql("INSERT INTO t (v, w) VALUES (1, 1)")
+                conn.commit()
+                written.append(1)
+
+    threads = [threading.Thread(target=write) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for n in range(8):
+        mysql.watch("t", **({"exclude": ["w"]} if n % 2 == 0 else {}))
+    stop.set()
+    for thread in threads:
+        thread.join(60)
+    logged = {row.table_key for row in mysql.rows()}
+    assert len(written) > 8
+    assert len(logged) == len(written)
+
+
+def test_a_session_that_applies_has_its_mode_and_no_lock_afterwards(mysql: Platform) -> None:
+    mysql.run("CREATE TABLE t (k int PRIMARY KEY)", "CREATE TABLE u (k int PRIMARY KEY)")
+    plan = mysql.plan({"table": "t"})
+    with mysql.ours.connect() as conn:
+        before = conn.exec_driver_sql("SELECT @@SESSION.sql_mode").scalar()
+        mysql.dialect.triggers.apply(conn, plan, 5.0)
+        assert conn.exec_driver_sql("SELECT @@SESSION.sql_mode").scalar() == before
+        assert conn.exec_driver_sql("SELECT COUNT(*) FROM u").scalar() == 0
+
+
+def test_flights_go_on_after_a_crash_although_their_table_is_empty(
+    mysql: Platform, mysql_server: mysql_servers.Server
+) -> None:
+    mysql_server.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+    with mysql.session() as (conn, log):
+        first = [next_flight(conn, log) for _ in range(3)][-1]
+        conn.commit()
+        conn.exec_driver_sql("DELETE FROM eventlog_flight")
+        conn.commit()
+    mysql.ours.dispose()
+    mysql_server.stop(kill=True)
+    mysql_server.start()
+    with mysql.session() as (conn, log):
+        assert next_flight(conn, log) > first
+
+
+def test_rights_that_a_role_gives_count(
+    mysql: Platform, mysql_server: mysql_servers.Server
+) -> None:
+    mysql.run("CREATE TABLE t (k int PRIMARY KEY)")
+    mysql_server.run(
+        "CREATE ROLE IF NOT EXISTS makers",
+        "GRANT ALL PRIVILEGES ON app.* TO makers",
+        "CREATE USER member@localhost IDENTIFIED BY 'member' DEFAULT ROLE makers",
+    )
+    try:
+        mysql.engine = sa.create_engine(
+            mysql.engine.url.set(username="member", password="member"), poolclass=sa.NullPool
+        )
+        with mysql.session() as (conn, log):
+            assert mysql.dialect.sees_triggers(conn, "")
+            assert mysql.dialect.missing_rights(conn, log, deletes=True) == []
+        mysql.watch("t")
+    finally:
+        mysql_server.run("DROP USER member@localhost", "DROP ROLE makers")
+
+
+def test_a_publisher_is_refused_at_a_server_that_is_read_only(
+    mysql: Platform, mysql_server: mysql_servers.Server
+) -> None:
+    mysql_server.run("SET GLOBAL read_only = 1")
+    try:
+        with mysql.session() as (conn, _):
+            assert mysql.dialect.read_only(conn) == "the server is read_only, as a replica is"
+    finally:
+        mysql_server.run("SET GLOBAL read_only = 0")

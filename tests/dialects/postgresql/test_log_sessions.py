@@ -139,7 +139,7 @@ def test_an_unknown_user_is_refused(database: Engine) -> None:
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("mysql://u@h/d", "MySQL is not supported: .* mariadb://"),
+        ("mssql://u@h/d", "'mssql' is not supported: use one of postgresql, "),
         (
             "postgresql+psycopg2://u@h/d",
             r"the driver postgresql\+psycopg2; write postgresql\+psycopg://",

@@ -97,7 +97,6 @@ class Oracle(OracleSessions, OracleObjects):
     prologue = script.PROLOGUE
     epilogue = ("COMMIT;",)
     as_script = staticmethod(script.rerunnable)
-    guarded = staticmethod(script.guarded)
     placed = staticmethod(script.placed)
     constraint_names: ClassVar = {
         "pk": "%(pk_of)s",
@@ -217,6 +216,9 @@ class Oracle(OracleSessions, OracleObjects):
     def next_flight(self, conn: Connection, log: LogTable) -> int:
         sequence = text.qualified(log.schema, log.flight_sequence)
         return int(conn.exec_driver_sql(f"SELECT {sequence}.NEXTVAL FROM DUAL").scalar_one())  # noqa: S608 - quoted
+
+    def guarded(self, conn: Connection, statement: str) -> str:
+        return script.guarded(statement)
 
     def half_made(self, conn: Connection, log: LogTable) -> bool:
         # The sequence of record_ids exists, too.

@@ -1,5 +1,5 @@
-"""A session on MariaDB: how it begins, how its rows are fetched, its lock on a log, its rights, the
-answers for ``doctor``.
+"""A session on MariaDB or MySQL: how it begins, how its rows are fetched, its lock on a log, its
+rights, the answers for ``doctor``.
 
 Each log has one publisher, by GET_LOCK, whose locks belong to the session, whatever is committed
 (spec/event-log.md 12).
@@ -8,6 +8,7 @@ Each log has one publisher, by GET_LOCK, whose locks belong to the session, what
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Final
@@ -16,9 +17,10 @@ from sqlalchemy import URL, Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import ConfigError
+from eventlog.sql.connection import load_dialect
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.dialects.mariadb.text import USER, bindable, in_text, quote_identifier
+from eventlog.sql.dialects.mysql_family.text import USER, bindable, in_text, quote_identifier
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, qualified, statements
@@ -27,25 +29,19 @@ _SQL_MODE: Final = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,ERROR_F
 """The SQL mode of sessions: names in double quotes, as in the other databases; a value that does
 not fit is refused, never cut.
 """
-LEAST_VERSION: Final = (10, 11)
-"""The oldest release that is still maintained, and that the tests run on.
-
-It keeps AUTO_INCREMENT over a restart.
-"""
 
 _ACCESS: Final = (
     "check the user in the URL, and {secret}; a user is one of a host, such as "
     "'eventlog'@'10.0.0.%'"
 )
-_CONNECT_ADVICE: Final = {
+CONNECT_ADVICE: Final = {
     "(1045,": _ACCESS,
     "(1698,": _ACCESS,
     "(1044,": "grant the user a right on the database, or correct its name in the URL",
-    "(1049,": "correct the database in the URL: mariadb://user@host:3306/DATABASE",
+    "(1049,": "correct the database in the URL, as in //user@host:3306/DATABASE",
     "(1130,": "the server lets no user in from this host: create 'USER'@'HOST' there",
     "(1820,": "the password has expired: set a new one",
     "(1862,": "the password has expired: set a new one",
-    "caching_sha2_password": "this is most likely MySQL, which is not supported: use MariaDB",
 }
 _REFUSED_BY: Final = {
     "(1665,": (
@@ -78,11 +74,14 @@ _PASSING: Final = frozenset(
             1927,
             1969,
             3024,
+            3169,
+            4031,
         ),  # a statement or session that was ended, a statement that took too long
         *(1020, 1412),  # the rows to read or write were changed meanwhile
         *(
             1047,
             1180,
+            3101,
         ),  # a node of a cluster that is not ready, or that lost against another one at the commit
         *(2002, 2003, 2005, 2006, 2013, 2014, 2027, 2055),  # the client's own: the server is gone
     }
@@ -105,16 +104,25 @@ _TRIED: Final = {
 }
 
 
-class MariaDBSessions(Dialect):
+class FamilySessions(Dialect):
     """Sessions through PyMySQL: READ COMMITTED whatever the server's default, the lock by name,
     rights tried by EXPLAIN.
     """
 
-    driver = "mariadb+pymysql"
-    package = "eventlog-publisher[mariadb]"
-    connect_advice: ClassVar = _CONNECT_ADVICE
+    title: str
+    """The name of the database for people."""
+    reading_limit: str
+    """The statement that limits the time of a session's statements to ``{seconds}``."""
+    transaction_read_only: str
+    """SQL that is 1 if the session's transactions may write nothing."""
+    flight_rights: str
+    """The rights that a publisher needs on the source of flight numbers."""
+    byte_collation: ClassVar[str]
+    """The collation of utf8mb4 that compares bytes, trailing blanks too."""
+
+    connect_advice: ClassVar[Mapping[str, str]] = CONNECT_ADVICE
     refused_by: ClassVar = _REFUSED_BY
-    session = (
+    session: Sequence[str] = (
         "SET NAMES utf8mb4 COLLATE utf8mb4_bin",
         # A publisher that keeps a snapshot would never see a new row.
         "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
@@ -123,26 +131,49 @@ class MariaDBSessions(Dialect):
         "default_storage_engine = InnoDB",
     )
 
+    @property
+    def doctor_sql(self) -> Mapping[str, str]:
+        both = {**_SQL, **super().doctor_sql}
+        words = {"byte_collation": self.byte_collation, "flight_rights": self.flight_rights}
+        for word, value in words.items():
+            both = {name: sql.replace(f"{{{word}}}", value) for name, sql in both.items()}
+        return both
+
     def connect_args(self, timeout: int) -> dict[str, object]:
         return {
             "connect_timeout": timeout,
             "charset": "utf8mb4",
             "program_name": "eventlog",
+            "local_infile": False,
             # This must come before SQLAlchemy asks how names are quoted.
             "sql_mode": _SQL_MODE,
         }
 
     def name_session(self, driver_connection: Any) -> None:
-        refuse_server(driver_connection.get_server_info())
+        self.check_server(str(driver_connection.get_server_info()))
+
+    @abstractmethod
+    def check_server(self, version: str) -> None:
+        """Raise ConfigError for another server, or one that is too old, by its own text; warn of
+        one that the tests have never run on.
+        """
+
+    def grants_of(self, conn: Connection) -> list[str]:
+        """Return the grants of a session's user as SQL, also the grants of its current role."""
+        return [str(grant) for (grant,) in fetch(conn, "SHOW GRANTS", {})]
+
+    @abstractmethod
+    def writes_read_only(self, conn: Connection) -> bool:
+        """Return True if the user of a session may write although the server is read_only."""
 
     def check_url(self, url: URL) -> None:
         if not url.database:
             raise ConfigError(
-                "the database URL names no database: write it as mariadb://user@host:3306/database"
+                f"the database URL names no database: write it as {self.name}://user@host:3306/database"
             )
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
-        conn.exec_driver_sql(f"SET SESSION max_statement_time = {int(seconds)}")
+        conn.exec_driver_sql(self.reading_limit.format(seconds=int(seconds)))
         begin_snapshot(conn)
 
     def refuses(self, error: BaseException) -> bool:
@@ -153,14 +184,12 @@ class MariaDBSessions(Dialect):
 
     def read_only(self, conn: Connection) -> str | None:
         ((is_read_only, is_tx_read_only),) = fetch(
-            conn, "SELECT @@GLOBAL.read_only, @@SESSION.tx_read_only", {}
+            conn, f"SELECT @@GLOBAL.read_only, {self.transaction_read_only}", {}
         )
         if is_tx_read_only:
-            return "tx_read_only is on for its sessions"
-        # A user with READ_ONLY ADMIN can write nevertheless.
-        if is_read_only and not re.search(
-            r"READ_ONLY ADMIN|ALL PRIVILEGES ON \*\.\*", "\n".join(grants_of(conn))
-        ):
+            name = self.transaction_read_only.rpartition(".")[2]
+            return f"{name} is on for its sessions"
+        if is_read_only and not self.writes_read_only(conn):
             return "the server is read_only, as a replica is"
         return None
 
@@ -171,28 +200,14 @@ class MariaDBSessions(Dialect):
         return str(fetch(conn, "SELECT CONNECTION_ID()", {})[0][0])
 
     def identity(self, conn: Connection, log: LogTable) -> str:
-        # The comment of the sequence of flights, drawn when it was created: a replica that takes
-        # over has the same one.
+        # The comment of the source of flight numbers, drawn when it was created: a replica that
+        # takes over has the same one.
         statement = (
             "SELECT DATABASE(), table_comment FROM information_schema.tables"
             " WHERE table_schema = DATABASE() AND BINARY table_name = BINARY %(name)s"
         )
         rows = fetch(conn, statement, {"name": log.flight_sequence})
-        return "/".join(["mariadb", *(str(part) for row in rows for part in row), log.name])
-
-    def server_parts(self, conn: Connection, log: LogTable) -> dict[str, str]:
-        # Servers that replicate one another have their own numbers.
-        # The nodes of a cluster have the same rows.
-        database = {"database": self.identity(conn, log)}
-        cluster = fetch(
-            conn,
-            "SELECT variable_value FROM information_schema.global_status"
-            " WHERE variable_name = 'WSREP_CLUSTER_STATE_UUID' AND variable_value <> ''",
-            {},
-        )
-        if cluster:
-            return {**database, "cluster": str(cluster[0][0])}
-        return {**database, "server_id": str(fetch(conn, "SELECT @@GLOBAL.server_id", {})[0][0])}
+        return "/".join([self.name, *(str(part) for row in rows for part in row), log.name])
 
     # One publisher a log
 
@@ -220,21 +235,12 @@ class MariaDBSessions(Dialect):
 
     # Rights
 
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        missing = super().missing_rights(conn, log, deletes)
-        return missing + self.lacking(
-            conn, log, log.flight_sequence, ("SELECT", "INSERT"), "next_not_cached_value"
-        )
-
     def lacking(
         self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
     ) -> list[str]:
         # EXPLAIN checks the rights of its statement and runs nothing; it also finds rights that
         # come by roles.
         names = {"table": quote_identifier(table), "column": quote_identifier(column)}
-        if table == log.flight_sequence:  # a right that no harmless statement needs
-            granted = rights_on(conn, table)[table]
-            return [f"{right} on sequence {table}" for right in rights if right not in granted]
         return [
             f"{right} on table {table}"
             for right in rights
@@ -248,24 +254,6 @@ def begin_snapshot(conn: Connection) -> None:
     """
     conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
     conn.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
-
-
-def refuse_server(version: str) -> None:
-    """Raise ConfigError for a server that is not MariaDB, or is too old.
-
-    ``version`` is the server's own text.
-    """
-    if "mariadb" not in version.lower():
-        raise ConfigError(
-            f"the server is MySQL {version}, which is not supported: the suite has not run on it, "
-            "and its triggers, sequences and defaults differ; use MariaDB"
-        )
-    found = re.search(r"(\d+)\.(\d+)\.\d+-mariadb", version.lower())
-    if found is not None and (int(found[1]), int(found[2])) < LEAST_VERSION:
-        raise ConfigError(
-            f"MariaDB {found[1]}.{found[2]} is too old: "
-            f"{'.'.join(map(str, LEAST_VERSION))} is needed"
-        )
 
 
 def _code_of(error: BaseException) -> int:
@@ -290,9 +278,11 @@ def may_run(conn: Connection, statement: str) -> bool:
     return True
 
 
-def grants_of(conn: Connection) -> list[str]:
-    """Return the grants of a session's user as SQL, also the grants of its current role."""
-    return [str(grant) for (grant,) in fetch(conn, "SHOW GRANTS", {})]
+def _family(conn: Connection) -> FamilySessions:
+    """Return the dialect of a session."""
+    dialect = load_dialect(conn.dialect.name)
+    assert isinstance(dialect, FamilySessions)
+    return dialect
 
 
 _GRANT: Final = re.compile(
@@ -310,7 +300,7 @@ def rights_on(conn: Connection, *tables: str) -> Mapping[str, set[str]]:
     """
     database = str(fetch(conn, "SELECT DATABASE()", {})[0][0])
     found: dict[str, set[str]] = {table: set() for table in tables}
-    for grant in grants_of(conn):
+    for grant in _family(conn).grants_of(conn):
         match = _GRANT.match(grant)
         if match is None or not _means(match["schema"], database):
             continue
@@ -388,12 +378,12 @@ def _snapshots(conn: Connection, limit: int, **_: object) -> Iterator[Sequence[o
     """
     if not may_run(conn, "SELECT 1 FROM information_schema.innodb_trx LIMIT 1"):
         return
-    (history,) = fetch(conn, _SQL["history"], {}) or ((None, 0),)
+    ((history,),) = fetch(conn, _family(conn).doctor_sql["history"], {}) or ((0,),)
     for pid, user, program, host, state, seconds, started in fetch(
         conn, bindable(_SQL["readers"]).replace(":limit", "%(limit)s"), {"limit": limit}
     ):
         session = "session", None, pid, user, program, host, state, seconds
-        yield *session, int(history[1]), started, f"KILL {pid}"
+        yield *session, int(history), started, f"KILL {pid}"
 
 
 def _storage(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:

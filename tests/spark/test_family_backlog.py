@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-import mariadb_server
+import mysql_servers
 import pytest
 import sqlalchemy as sa
 from backlog_job import convert, copy, documents_of, events_of, publish
@@ -47,10 +47,10 @@ style = "row_query_back"
 
 @pytest.fixture
 def database(
-    spark: SparkSession, mariadb_server_: mariadb_server.Server, tmp_path: Path
+    spark: SparkSession, family_server: mysql_servers.Server, tmp_path: Path
 ) -> Iterator[sa.Engine]:
     """Tables whose changes a log has, and the configuration beside it."""
-    with mariadb_server_.database() as url:
+    with family_server.database() as url:
         engine = sa.create_engine(url, poolclass=sa.NullPool)
         execute(engine, *TABLES)
         file = tmp_path / "eventlog.toml"

@@ -1,5 +1,5 @@
-"""Pieces of MariaDB SQL: names, literals, values as log text, change test, keys (spec/triggers.md
-4, 5, 6).
+"""Pieces of the SQL of MariaDB and MySQL: names, literals, values as log text, change test, keys
+(spec/triggers.md 4, 5, 6).
 
 The SQL is independent of ``sql_mode``: names are in backticks, texts are joined by CONCAT, and no
 literal contains a backslash or is empty. It is independent of the character set of the session that

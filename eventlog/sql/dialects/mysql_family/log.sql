@@ -1,4 +1,4 @@
--- The statements of the event log on MariaDB. In braces: names of the log and of its columns, quoted; %(name)s: bound
+-- The statements of the event log on MariaDB and MySQL. In braces: names of the log and of its columns, quoted; %(name)s: bound
 -- values. The index (status, record_id) serves those that ask for rows N; a log that somebody else made may have a
 -- collation that takes n for N, so the letter is compared by its byte too.
 

@@ -1,5 +1,5 @@
-"""The application's tables on MariaDB: the catalogue of a database, objects by their keys, keys
-behind a position.
+"""The application's tables on MariaDB and MySQL: the catalogue of a database, objects by their
+keys, keys behind a position.
 
 The catalogue is read in three statements, whatever the number of tables (spec/xds.md 5, 6.2).
 Current rows (spec/event-log.md 7.2, spec/xds.md 4.3) are read by a statement for the class and one
@@ -23,7 +23,7 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Any, ClassVar, Final, TypeVar
 
 from sqlalchemy import Connection, Row
 
@@ -38,7 +38,7 @@ from eventlog.core.catalog import (
 )
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.sql.dialect import NoSuchValue
-from eventlog.sql.dialects.mariadb.text import (
+from eventlog.sql.dialects.mysql_family.text import (
     bindable,
     field,
     key_text,
@@ -63,13 +63,16 @@ def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
         yield keys[start : start + _KEYS]
 
 
-class MariaDBObjects(StepwiseDialect):
+class FamilyObjects(StepwiseDialect):
     """The tables and views of the database in the URL. The server's schemas are databases, and a
     class has none (spec/xds.md 5.1).
 
     A class is walked by the values of its key. A view, in which several rows may have one key, is
     walked by the canonical text.
     """
+
+    byte_collation: ClassVar[str]
+    """The collation of utf8mb4 that compares bytes, trailing blanks too."""
 
     # The catalogue
 
@@ -129,7 +132,7 @@ class MariaDBObjects(StepwiseDialect):
         refs = self.walk_key(walk)
         distinct, order = ("DISTINCT ", "1") if walk.cls.is_view else ("", ", ".join(refs))
         statement = (
-            f"SELECT {distinct}{_walked(walk, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
+            f"SELECT {distinct}{self._walked(walk, refs)} FROM {self.walk_rows(walk)}"  # noqa: S608 - quoted
             f" WHERE {self.walk_condition(walk, goes_on=position is not None)}"
             f" ORDER BY {order} LIMIT %(limit)s"
         )
@@ -139,10 +142,8 @@ class MariaDBObjects(StepwiseDialect):
     def behind(self, walk: Walk) -> str:
         refs = self.walk_key(walk)
         if walk.cls.is_view:
-            return (
-                f"{_walked(walk, refs)} > CONVERT({self.bind('position')} USING utf8mb4) COLLATE "
-                "utf8mb4_nopad_bin"
-            )
+            position = f"CONVERT({self.bind('position')} USING utf8mb4)"
+            return f"{self._walked(walk, refs)} > {position} COLLATE {self.byte_collation}"
         # Column by column, since a comparison of row values uses no index.
         pairs = [(ref, self.bind(f"k{i}")) for i, ref in enumerate(refs)]
         steps = [
@@ -160,10 +161,10 @@ class MariaDBObjects(StepwiseDialect):
             else super().position_binds(cls, position)
         )
 
-
-def _walked(walk: Walk, refs: Sequence[str]) -> str:
-    """Return SQL of the canonical key of a row, ordered by its bytes."""
-    return f"CONVERT({key_text(walk.cls.key, refs)} USING utf8mb4) COLLATE utf8mb4_nopad_bin"
+    def _walked(self, walk: Walk, refs: Sequence[str]) -> str:
+        """Return SQL of the canonical key of a row, ordered by its bytes."""
+        key = key_text(walk.cls.key, refs)
+        return f"CONVERT({key} USING utf8mb4) COLLATE {self.byte_collation}"
 
 
 # --- the catalogue --------------------------------------------------------------------------------
@@ -212,7 +213,7 @@ def column_type(word: str, declared: str) -> ColumnType:
     return ColumnType(kind, unsigned if "unsigned" in declared.lower() else signed, declared)
 
 
-_COMPARED_BY_BYTES: Final = ("_nopad_bin", "binary")
+_COMPARED_BY_BYTES: Final = ("_nopad_bin", "_0900_bin", "binary")
 
 
 def _table(

@@ -26,18 +26,18 @@ CHANGES = (
 
 
 @pytest.fixture
-def queue(mariadb: Platform) -> Platform:
-    mariadb.run(
+def queue(family: Platform) -> Platform:
+    family.run(
         "CREATE TABLE usr (id int PRIMARY KEY, a varchar(10), b varchar(10))",
         "INSERT INTO usr VALUES (1, 'a1', 'b1'), (2, 'a2', 'b2')",
     )
-    mariadb.settings = {
+    family.settings = {
         "publisher": {"batch_size": 2, "flight_rows": 3, "allow_loopback": True},
-        "sink": {"type": "files", "directory": str(mariadb.place / "documents")},
+        "sink": {"type": "files", "directory": str(family.place / "documents")},
     }
-    mariadb.watch("usr")
-    mariadb.config()
-    return mariadb
+    family.watch("usr")
+    family.config()
+    return family
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from eventlog.core.catalog import Column, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import TriggerError
 from eventlog.model import EventType
-from eventlog.sql.dialects.mariadb.text import field, fields, key_text, quote_identifier
+from eventlog.sql.dialects.mysql_family.text import field, fields, key_text, quote_identifier
 from eventlog.sql.statements import fetch, statements
 from eventlog.sql.triggers.declared import ChildTriggers, ClassTriggers, TableTriggers
 
@@ -226,21 +226,22 @@ class CascadeTriggers(ClassTriggers):
     along.
 
     ``table`` is the table in the statement; ``of`` is the declaration of the rows that change with
-    it.
+    it. ``silence`` is SQL of the condition on which a session logs none of it.
     """
 
     of: TableTriggers
     effects: tuple[Effect, ...]
+    silence: str
 
     def columns_told(self) -> dict[str, str]:
         return {}
 
 
 def cascades_of(
-    declared: Sequence[TableTriggers], links: Sequence[Link]
+    declared: Sequence[TableTriggers], links: Sequence[Link], silence: str
 ) -> tuple[list[CascadeTriggers], dict[str, TriggerError]]:
     """Return the cascades that triggers of other tables log for the declared ones, and, by class,
-    the reason why they cannot.
+    the reason why they cannot. ``silence`` is SQL of the condition on which they log nothing.
     """
     found: list[CascadeTriggers] = []
     refused: dict[str, TriggerError] = {}
@@ -270,6 +271,7 @@ def cascades_of(
                     update_type=EventType.UPDATE_ROW_QUERY_BACK,
                     of=one,
                     effects=tuple(several),
+                    silence=silence,
                 )
             )
     return [one for one in found if one.class_name not in refused], refused

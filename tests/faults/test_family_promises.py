@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import mariadb_server
+import mysql_servers
 import pytest
 import sqlalchemy as sa
 from publishers import Collecting, install, opened, write_config
@@ -36,8 +36,8 @@ REFUSED = {1020, 1062, 1205, 1213, 1451, 1452, 1761}
 
 
 @pytest.fixture
-def database(mariadb_server_: mariadb_server.Server) -> Iterator[sa.Engine]:
-    with mariadb_server_.database() as url:
+def database(family_server: mysql_servers.Server) -> Iterator[sa.Engine]:
+    with family_server.database() as url:
         yield sa.create_engine(url, poolclass=sa.NullPool)
 
 
@@ -193,9 +193,9 @@ def write(engine: sa.Engine, seed: int, isolation: str, transactions: int, chang
     """Transactions of 1 to 3 changes; a fifth of them is rolled back."""
     chance = random.Random(seed)
     with engine.connect() as conn:
-        conn.exec_driver_sql(
-            f"SET SESSION innodb_lock_wait_timeout = 2, tx_isolation = '{isolation}'"
-        )
+        level = isolation.replace("-", " ")
+        conn.exec_driver_sql(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
+        conn.exec_driver_sql("SET SESSION innodb_lock_wait_timeout = 2")
         conn.commit()
         for _ in range(transactions):
             try:

@@ -1,11 +1,11 @@
 -- What the database of the session has, in one statement each. Sequences and temporary tables are left out, and virtual
--- columns, which are not stored. Names are compared by bytes: the catalogue's own collation takes no notice of case.
+-- columns, which are not stored. Names are compared by bytes: the catalogue's own collation takes no notice of case. Each column has
+-- an alias where it is read by name: MySQL shows the catalogue's own names in upper case.
 
 -- name: columns
 -- The columns of all tables and views, in order.
 SELECT t.table_name AS relation, CASE t.table_type WHEN 'VIEW' THEN 'view' ELSE 'table' END AS kind,
-       c.column_name AS name, c.data_type AS word, c.column_type AS type, c.collation_name AS coll, t.engine,
-       t.create_options LIKE '%partitioned%' AS partitioned
+       c.column_name AS name, c.data_type AS word, c.column_type AS type, c.collation_name AS coll
 FROM information_schema.tables AS t
 JOIN information_schema.columns AS c
   ON c.table_schema = t.table_schema AND BINARY c.table_name = BINARY t.table_name
@@ -16,14 +16,14 @@ ORDER BY BINARY t.table_name, c.ordinal_position;
 
 -- name: unique_keys
 -- The columns of unique indexes in order; sub_part is the length of a prefix, of which rows may share one.
-SELECT s.table_name AS relation, s.index_name, s.column_name AS name, s.sub_part, s.nullable
+SELECT s.table_name AS relation, s.index_name AS index_name, s.column_name AS name, s.sub_part AS sub_part
 FROM information_schema.statistics AS s
 WHERE s.table_schema = DATABASE() AND s.non_unique = 0
 ORDER BY BINARY s.table_name, s.index_name, s.seq_in_index;
 
 -- name: foreign_keys
-SELECT k.table_name AS relation, k.constraint_name, k.column_name, k.referenced_table_schema AS ref_schema,
-       k.referenced_table_name AS ref_table, k.referenced_column_name AS ref_column, DATABASE() AS home
+SELECT k.table_name AS relation, k.constraint_name AS constraint_name, k.column_name AS column_name,
+       k.referenced_table_schema AS ref_schema, k.referenced_table_name AS ref_table, k.referenced_column_name AS ref_column, DATABASE() AS home
 FROM information_schema.key_column_usage AS k
 WHERE k.table_schema = DATABASE() AND k.referenced_table_name IS NOT NULL
 ORDER BY BINARY k.table_name, k.constraint_name, k.ordinal_position;

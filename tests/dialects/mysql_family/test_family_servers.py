@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-import mariadb_server
+import mysql_servers
 import pytest
 import sqlalchemy as sa
 from platforms import Platform
@@ -37,10 +37,10 @@ CHANGES = (
 
 
 @contextmanager
-def platform_of(server: mariadb_server.Server, place: Path, *tables: str) -> Iterator[Platform]:
+def platform_of(server: mysql_servers.Server, place: Path, *tables: str) -> Iterator[Platform]:
     with server.database() as url:
         made = Platform(
-            load_dialect("mariadb"), sa.create_engine(url, poolclass=sa.NullPool), place
+            load_dialect(server.build.dialect), sa.create_engine(url, poolclass=sa.NullPool), place
         )
         made.settings = {"publisher": {"allow_loopback": True}}
         made.install()
@@ -62,8 +62,8 @@ def logged(engine: sa.Engine) -> list[tuple[object, ...]]:
 class Pair(NamedTuple):
     """A server and its replica."""
 
-    primary: mariadb_server.Server
-    replica: mariadb_server.Server
+    primary: mysql_servers.Server
+    replica: mysql_servers.Server
 
     def follow(self) -> None:
         """Wait until the replica has all that the primary has."""
@@ -85,7 +85,7 @@ class Pair(NamedTuple):
         platform.engine = engine_of(self.replica)
 
 
-def engine_of(server: mariadb_server.Server) -> sa.Engine:
+def engine_of(server: mysql_servers.Server) -> sa.Engine:
     return sa.create_engine(
         server.url.set(username="app", password="app", database="app"), poolclass=sa.NullPool
     )
@@ -104,10 +104,8 @@ def pair_of(*settings: str) -> Iterator[Pair]:
     )
     with ExitStack() as stack:
         network = ("--skip-networking=0", "--bind-address=127.0.0.1", f"--port={port}")
-        primary = stack.enter_context(mariadb_server.server(*common, "--server-id=1", *network))
-        replica = stack.enter_context(
-            mariadb_server.server(*common, "--server-id=2", "--read-only")
-        )
+        primary = stack.enter_context(mysql_servers.server(*common, "--server-id=1", *network))
+        replica = stack.enter_context(mysql_servers.server(*common, "--server-id=2", "--read-only"))
         primary.run(
             "CREATE USER repl@'127.0.0.1' IDENTIFIED BY 'repl'",
             "GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'",
@@ -186,16 +184,14 @@ def publish_at_replica(pair: Pair, platform: Platform) -> None:
 
 
 @pytest.fixture(scope="module")
-def with_binary_log() -> Iterator[mariadb_server.Server]:
+def with_binary_log() -> Iterator[mysql_servers.Server]:
     """A server with a binary log."""
-    with mariadb_server.server(
-        "--log-bin=binlog", "--server-id=1", "--binlog-format=MIXED"
-    ) as made:
+    with mysql_servers.server("--log-bin=binlog", "--server-id=1", "--binlog-format=MIXED") as made:
         yield made
 
 
 def test_triggers_are_refused_with_the_right_that_the_binary_log_asks_for(
-    with_binary_log: mariadb_server.Server, tmp_path: Path
+    with_binary_log: mysql_servers.Server, tmp_path: Path
 ) -> None:
     with_binary_log.run("SET GLOBAL log_bin_trust_function_creators = 0")
     with platform_of(with_binary_log, tmp_path, *TABLES) as platform:
@@ -207,7 +203,7 @@ def test_triggers_are_refused_with_the_right_that_the_binary_log_asks_for(
 
 
 def test_a_publisher_is_refused_where_the_binary_log_takes_none_of_its_statements(
-    with_binary_log: mariadb_server.Server, tmp_path: Path, run: Run
+    with_binary_log: mysql_servers.Server, tmp_path: Path, run: Run
 ) -> None:
     with_binary_log.run("SET GLOBAL log_bin_trust_function_creators = 1")
     with platform_of(with_binary_log, tmp_path, *TABLES) as platform:
@@ -231,7 +227,7 @@ def test_a_publisher_is_refused_where_the_binary_log_takes_none_of_its_statement
 
 def test_names_in_lower_case_are_those_of_the_log(tmp_path: Path, run: Run) -> None:
     with (
-        mariadb_server.server("--lower-case-table-names=1") as server,
+        mysql_servers.server("--lower-case-table-names=1") as server,
         platform_of(
             server, tmp_path, "CREATE TABLE Usr (Id int PRIMARY KEY, Name varchar(20))"
         ) as platform,
@@ -257,23 +253,23 @@ def test_names_in_lower_case_are_those_of_the_log(tmp_path: Path, run: Run) -> N
 
 
 def test_a_definer_that_is_dropped_fails_every_write_and_applying_anew_mends_it(
-    mariadb: Platform, mariadb_server_: mariadb_server.Server
+    family: Platform, family_server: mysql_servers.Server
 ) -> None:
-    mariadb.run(*TABLES)
-    mariadb_server_.run(
+    family.run(*TABLES)
+    family_server.run(
         "CREATE USER owner@localhost IDENTIFIED BY 'owner'",
         "GRANT ALL PRIVILEGES ON app.* TO owner@localhost",
     )
-    app = mariadb.engine
-    mariadb.engine = sa.create_engine(
+    app = family.engine
+    family.engine = sa.create_engine(
         app.url.set(username="owner", password="owner"), poolclass=sa.NullPool
     )
-    mariadb.watch("usr")
-    mariadb.engine = app
-    mariadb.__dict__.pop("ours")
-    mariadb_server_.run("DROP USER owner@localhost")
+    family.watch("usr")
+    family.engine = app
+    family.__dict__.pop("ours")
+    family_server.run("DROP USER owner@localhost")
     with pytest.raises(sa.exc.OperationalError, match="1449"):
-        mariadb.run(CHANGES[0])
-    mariadb.apply(mariadb.plan())
-    mariadb.watch("usr")
-    assert mariadb.logged(CHANGES[0]) != []
+        family.run(CHANGES[0])
+    family.apply(family.plan())
+    family.watch("usr")
+    assert family.logged(CHANGES[0]) != []

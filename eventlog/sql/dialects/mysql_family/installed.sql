@@ -1,4 +1,4 @@
--- What a plan asks of a MariaDB.
+-- What a plan asks of MariaDB and MySQL.
 
 -- name: triggers
 -- Every trigger of the database.

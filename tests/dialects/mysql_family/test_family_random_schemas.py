@@ -61,12 +61,12 @@ def rows_of(platform: Platform) -> Rows:
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("style", ["field", "row_query_back"])
 def test_whatever_a_statement_changes_anywhere_is_logged(
-    mariadb: Platform, seed: int, style: str
+    family: Platform, seed: int, style: str
 ) -> None:
     random = Random(seed)
-    make(mariadb, random)
-    mariadb.apply(mariadb.plan(*({"table": f"t{n}", "style": style} for n in range(TABLES))))
-    before, done = rows_of(mariadb), 0
+    make(family, random)
+    family.apply(family.plan(*({"table": f"t{n}", "style": style} for n in range(TABLES))))
+    before, done = rows_of(family), 0
     for _ in range(STATEMENTS):
         table, row = f"t{random.randrange(TABLES)}", random.randint(1, ROWS)
         statement = random.choice(
@@ -76,14 +76,17 @@ def test_whatever_a_statement_changes_anywhere_is_logged(
             ]
         )
         try:
-            mariadb.run(statement)
-        except sa.exc.IntegrityError:
+            family.run(statement)
+        except (sa.exc.IntegrityError, sa.exc.OperationalError) as error:
+            # MySQL refuses a cascade that passes 30 tables, with triggers and without (6575).
+            if isinstance(error, sa.exc.OperationalError) and "(6575," not in str(error):
+                raise
             assert (
-                mariadb.rows() == []
+                family.rows() == []
             )  # what was logged before the server refused it went back with it
             continue
-        logged = mariadb.rows()
-        after = rows_of(mariadb)
+        logged = family.rows()
+        after = rows_of(family)
         gone = {(row.table_name, row.table_key) for row in logged if row.event_type == 4}
         assert gone == before.keys() - after.keys(), statement
         told = {(row.table_name, row.table_key) for row in logged if row.event_type != 4}

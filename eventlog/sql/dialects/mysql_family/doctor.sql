@@ -1,0 +1,98 @@
+-- What doctor asks of MariaDB and MySQL alike; each has a file with the rest. Nothing here changes anything.
+-- In braces: names of the log and of its columns, quoted; :now the time now in the zone of event_time.
+
+-- name: clock
+SELECT UNIX_TIMESTAMP(NOW(6));
+
+-- name: statuses
+SELECT status, COUNT(*), MIN(record_id), MAX(record_id)
+FROM (SELECT {status} AS status, {record_id} AS record_id FROM {log} ORDER BY {record_id} DESC LIMIT :sample) AS newest
+GROUP BY status ORDER BY status;
+
+-- name: without_record_id
+SELECT COUNT(*), MIN(record_id), COUNT(*)
+FROM (SELECT {record_id} AS record_id FROM {log}
+      WHERE {status} = 'N' AND ({record_id} IS NULL OR {record_id} <= 0) LIMIT :limit) AS found;
+
+-- name: made_by
+SELECT COUNT(CASE WHEN is_made THEN 1 END), MIN(CASE WHEN is_made THEN record_id END), COUNT(*)
+FROM (SELECT {record_id} AS record_id, BINARY RTRIM({perpetrator}) <=> BINARY CONVERT(:perpetrator USING utf8mb4) AS is_made
+      FROM {log} WHERE {status} = 'N' AND {record_id} > 0 ORDER BY {record_id} LIMIT :limit) AS first;
+
+-- name: ahead
+-- The latest event_time of the newest rows.
+SELECT record_id, CAST(t AS CHAR), TIMESTAMPDIFF(MICROSECOND, CAST(:now AS DATETIME(6)), t) / 1000000
+FROM (SELECT {record_id} AS record_id, {event_time} AS t FROM {log} ORDER BY {record_id} DESC LIMIT :sample) AS newest
+WHERE t IS NOT NULL
+ORDER BY t DESC LIMIT 1;
+
+-- name: spelled_keys
+SELECT table_name, table_key, COUNT(*), MIN(record_id)
+FROM (SELECT {table_name} AS table_name, CONVERT({table_key} USING utf8mb4) COLLATE {byte_collation} AS table_key,
+             {record_id} AS record_id
+      FROM {log} ORDER BY {record_id} DESC LIMIT :sample) AS newest
+GROUP BY table_name, table_key ORDER BY MIN(record_id);
+
+-- name: indexes
+SELECT s.index_name, s.column_name
+FROM information_schema.statistics AS s
+WHERE s.table_schema = DATABASE() AND BINARY s.table_name = BINARY :log_name
+ORDER BY s.index_name, s.seq_in_index;
+
+-- name: reading_index
+-- Shown, not run: makes the index that the publisher reads by (spec/triggers.md 7).
+CREATE INDEX {reading_index} ON {log} ({status}, {record_id});
+
+-- name: row_index
+-- Shown, not run: makes the index by which single rows are found.
+CREATE UNIQUE INDEX {row_index} ON {log} ({record_id});
+
+-- name: grants
+-- Shown, not run: lets a user publish the log (spec/event-log.md 8.4, 10).
+GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
+GRANT SELECT, INSERT ON {error} TO {user};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
+GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
+GRANT SELECT ON {consumer} TO {user};
+GRANT SELECT ON {captured} TO {user};
+GRANT {flight_rights} ON {flights} TO {user};
+
+-- name: read_grants
+-- Shown, not run: lets a user read a table of the classes back.
+GRANT SELECT ON {tables} TO {user};
+
+-- name: stream_grants
+-- Shown, not run: lets a user read the log by Spark (docs/spark.md).
+GRANT SELECT ON {log} TO {user};
+GRANT SELECT ON {epoch} TO {user};
+
+-- name: monitor_grants
+-- Shown, not run: lets a user look at the log and change nothing: status, top, errors, consumers list, triggers plan.
+GRANT SELECT ON {log} TO {user};
+GRANT SELECT ON {error} TO {user};
+GRANT SELECT ON {inflight} TO {user};
+GRANT SELECT ON {epoch} TO {user};
+GRANT SELECT ON {consumer} TO {user};
+GRANT SELECT ON {captured} TO {user};
+GRANT SELECT ON {resync} TO {user};
+GRANT SELECT ON {version} TO {user};
+
+-- name: inflight
+SELECT TIMESTAMPDIFF(MICROSECOND, started, UTC_TIMESTAMP(6)) / 1000000 FROM {inflight} WHERE flight_no = :flight;
+
+-- name: tables
+SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE();
+
+-- name: readers
+-- The open transactions of other sessions that may have a read view, the oldest first.
+SELECT t.trx_mysql_thread_id, p.user, NULL, p.host, LOWER(p.command),
+       TIMESTAMPDIFF(SECOND, t.trx_started, NOW()), CAST(t.trx_started AS CHAR)
+FROM information_schema.innodb_trx AS t
+LEFT JOIN information_schema.processlist AS p ON p.id = t.trx_mysql_thread_id
+WHERE t.trx_mysql_thread_id NOT IN (0, CONNECTION_ID())
+  AND (t.trx_isolation_level IN ('REPEATABLE READ', 'SERIALIZABLE') OR t.trx_query IS NOT NULL)
+ORDER BY t.trx_started LIMIT :limit;
+
+-- name: size
+SELECT t.data_length + t.index_length FROM information_schema.tables AS t
+WHERE t.table_schema = DATABASE() AND t.table_name = :table;

@@ -1,0 +1,434 @@
+"""Triggers on MariaDB and MySQL: the changes that they log, as SQL, and how they are compared
+(spec/triggers.md 2, 4, 5, 6, 7.4, 9, 10).
+
+The texts are in the .sql.j2 files beside this module; how a trigger begins and how it walks the
+rows that go with others is in those of the database's own package. A table has one trigger for each
+operation. Its body contains the hash of the compiled text, as a text that is never read. The server
+commits every statement by itself.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+from urllib.parse import unquote
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+from eventlog.core.catalog import Database
+from eventlog.errors import DatabaseError, TriggerError, together
+from eventlog.sql.dialects.mysql_family.cascades import FACT as CASCADES
+from eventlog.sql.dialects.mysql_family.cascades import (
+    CascadeTriggers,
+    as_fact,
+    cascades_of,
+    followed,
+    from_fact,
+    leading_to,
+    read_links,
+)
+from eventlog.sql.dialects.mysql_family.session import error_code, sees_triggers
+from eventlog.sql.dialects.mysql_family.text import (
+    USER,
+    UTC_NOW,
+    bindable,
+    field,
+    fields,
+    fits,
+    in_text,
+    is_changed,
+    is_large,
+    is_one_spelling,
+    key_text,
+    literal,
+    quote_identifier,
+    value_text,
+)
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.statements import (
+    all_there,
+    fetch,
+    run_as_it_stands,
+    statements,
+    template_renderer,
+    trigger_words,
+)
+from eventlog.sql.triggers import Action, TableSql, TriggerPlan, one_line
+from eventlog.sql.triggers.declared import (
+    ChildTriggers,
+    ClassTriggers,
+    TableName,
+    TableTriggers,
+    following,
+)
+from eventlog.sql.triggers.marked import (
+    Compiled,
+    CompiledTrigger,
+    Installed,
+    MarkedTriggers,
+    StoredTrigger,
+    behind_marker,
+)
+
+_SQL: Final = statements(__package__, "installed.sql")
+DELIMITER: Final = "$eventlog$"
+_LOCK_WAIT: Final = 1205
+NO_CASCADES: Final = "NOT @@SESSION.foreign_key_checks"
+"""SQL of a session in which foreign keys do nothing."""
+_SILENCE: Final = "silence"
+"""The name of the condition among the facts for compiling."""
+
+
+_Body = tuple[str, str, str]
+"""A trigger without its name: its operation, the statement that fires it, and its body."""
+
+
+class FamilyTriggers(MarkedTriggers):
+    """Triggers without functions, in the database of their log.
+
+    ``title`` is the database for people. ``render`` makes the text of a template
+    (``family_renderer``).
+    """
+
+    title: str
+    render: Callable[..., str]
+    quote = staticmethod(quote_identifier)
+    script_end = ("DELIMITER ;", "")
+
+    def texts(
+        self,
+        home: str | None,
+        log: LogTable,
+        triggers: TableTriggers,
+        declared: Sequence[TableTriggers],
+    ) -> Iterator[tuple[str, Callable[[str, str], str]]]:
+        if triggers.watch.capture != "row":
+            raise TriggerError(
+                f"watch {triggers.class_name}: {self.title} has no triggers that see a whole "
+                "statement; use capture = row"
+            )
+        if isinstance(triggers, CascadeTriggers):
+            bodies = self._cascade_bodies(log, triggers)
+        elif isinstance(triggers, ClassTriggers):
+            bodies = self._class_bodies(log, triggers, declared)
+        else:
+            bodies = self._child_bodies(log, triggers)
+        for operation, when, body in bodies:
+            yield operation, partial(self._trigger, triggers, when, body)
+
+    def all_triggers(
+        self, conn: Connection, tables: Collection[TableName] = ()
+    ) -> list[StoredTrigger]:
+        rows = fetch(conn, _SQL["triggers"], {})
+        return [
+            StoredTrigger(
+                "", name, ("", table), _as_written(conn, name, text), type=timing, event=event
+            )
+            for table, name, text, timing, event, _ in rows
+        ]
+
+    def log_in_marker(self, log: LogTable) -> str:
+        return in_text(one_line(quote_identifier(log.name)))
+
+    def folded(self, name: str) -> str:
+        return name.lower()
+
+    def drop_trigger(self, schema: str | None, name: str) -> str:
+        return f"DROP TRIGGER IF EXISTS {quote_identifier(name)}"
+
+    def columns_of(self, trigger: StoredTrigger) -> Mapping[str, str]:
+        line = re.search(r"^-- columns (.*)$", trigger.text, re.MULTILINE)
+        return dict(json.loads(unquote(line[1]))) if line else {}
+
+    def difference(self, stored: StoredTrigger, compiled: CompiledTrigger) -> str | None:
+        # The database shows the body alone.
+        return (
+            None
+            if behind_marker(stored.text) == behind_marker(compiled.statement)
+            else "was changed by hand"
+        )
+
+    def refuse(
+        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+    ) -> None:
+        super().refuse(conn, log, schema, declared)
+        if not sees_triggers(conn, ""):
+            raise DatabaseError(
+                "the database shows this user no trigger, so nobody can tell which are missing: "
+                "run it as the owner, or have TRIGGER on the database granted"
+            )
+
+    def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
+        return (
+            "TRUNCATE, and EXCHANGE, DROP and TRUNCATE of a partition",
+            "what a replica writes of a primary that replicates by rows, unless "
+            "slave_run_triggers_for_rbr is set",
+        )
+
+    def facts(
+        self, conn: Connection, database: Database, log: LogTable, tables: Collection[str]
+    ) -> Mapping[str, Any]:
+        links = leading_to(read_links(conn), tables)
+        return {CASCADES: as_fact(links), _SILENCE: self.silence(conn)} if links else {}
+
+    def silence(self, conn: Connection) -> str:
+        """Return SQL of the condition on which triggers log nothing of what foreign keys take
+        along.
+        """
+        return NO_CASCADES
+
+    def tables_sql(
+        self,
+        schema: str | None,
+        log: LogTable,
+        declared: Sequence[TableTriggers],
+        facts: Mapping[str, Any],
+    ) -> list[TableSql]:
+        cascades, refused = cascades_of(
+            declared, from_fact(facts.get(CASCADES, ())), facts.get(_SILENCE, NO_CASCADES)
+        )
+        if refused:
+            raise together(list(refused.values()))
+        return super().tables_sql(schema, log, [*declared, *cascades], facts)
+
+    def plan_declared(
+        self, conn: Connection, log: LogTable, schema: str | None, declared: Sequence[TableTriggers]
+    ) -> TriggerPlan:
+        cascades, refused = cascades_of(declared, read_links(conn), self.silence(conn))
+        declared = [one for one in declared if one.class_name not in refused]
+        plan = super().plan_declared(conn, log, schema, [*declared, *cascades])
+        warnings = (*plan.warnings, *_engines(conn, log, declared))
+        return replace(plan, warnings=warnings, refused=tuple(map(str, refused.values())))
+
+    def warnings(
+        self, log: LogTable, compiled: Sequence[Compiled], installed: Installed
+    ) -> Iterable[str]:
+        for one in compiled:
+            for trigger in installed.triggers.get(one.place, ()):
+                if trigger.digest is None and trigger.type == "AFTER":
+                    yield (
+                        f"trigger {trigger.name} of {trigger.table[1]} fires before ours, since it "
+                        "was made before: what it writes is logged before the "
+                        "change that it answers"
+                    )
+
+    # Applying
+
+    @contextmanager
+    def applying(self, conn: Connection, _plan: TriggerPlan, lock_timeout: float) -> Iterator[None]:
+        for setting in self.settings(lock_timeout):
+            run_as_it_stands(conn, setting)
+        yield
+
+    def settings(self, lock_timeout: float) -> list[str]:
+        seconds = max(1, round(lock_timeout)) if lock_timeout else 31536000
+        return [f"SET SESSION lock_wait_timeout = {seconds}"]
+
+    def locked_out(
+        self,
+        conn: Connection,
+        plan: TriggerPlan,
+        action: Action,
+        error: DBAPIError,
+        lock_timeout: float,
+    ) -> DatabaseError | None:
+        if error_code(error) != _LOCK_WAIT:
+            return None
+        return DatabaseError(
+            f"{action.table} was locked for more than {lock_timeout:g} s by another transaction: "
+            "run it again when that has ended, or wait longer with --lock-timeout; what was done "
+            "before stays"
+        )
+
+    def ended(self, statements: Iterable[str]) -> Iterable[str]:
+        return (f"{statement.rstrip()}\n{DELIMITER}" for statement in statements)
+
+    # Their texts
+
+    def _text(self, template: str, **values: object) -> str:
+        return self.render(template, **values).strip("\n")
+
+    def _trigger(
+        self, triggers: TableTriggers, when: str, body: str, name: str, marker: str
+    ) -> str:
+        return self._text(
+            "trigger.sql.j2",
+            name=name,
+            table=triggers.table.name,
+            when=when,
+            body=body,
+            marker=marker,
+            variables=["eventlog_key"],
+            columns=json.dumps(triggers.columns_told(), ensure_ascii=False),
+        ).rstrip()
+
+    def _class_bodies(
+        self, log: LogTable, triggers: ClassTriggers, declared: Sequence[TableTriggers]
+    ) -> Iterator[_Body]:
+        key = triggers.log_key
+        old, new = fields("OLD", triggers.key), fields("NEW", triggers.key)
+        columns = triggers.columns
+        another = " AND ".join(
+            f"{field('t', column)} = {ref}" for column, ref in zip(triggers.key, old, strict=True)
+        )
+        first = f"{field('NEW', columns[0])} IS NOT NULL" if columns else ""
+        table = quote_identifier(triggers.table.name)
+        all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
+
+        def body(event: str) -> str:
+            return self._text(
+                "class_body.sql.j2",
+                event=event,
+                log=_words(log, triggers.class_name),
+                columns=columns,
+                names=triggers.log_names,
+                insert_type=int(triggers.insert_type),
+                update_type=int(triggers.update_type),
+                first_condition=f"({first} OR ({all_null}))" if all_null else None,
+                old_key=key_text(key, old),
+                new_key=key_text(key, new),
+                old_is_there=all_there(old),
+                new_is_there=all_there(new),
+                rekeyed=" OR ".join(map(is_changed, triggers.key, old, new)),
+                any_changed=" OR ".join(
+                    is_changed(column, field("OLD", column), field("NEW", column))
+                    for column in columns
+                ),
+                may_repeat=triggers.may_repeat,
+                another=f"SELECT 1 FROM {table} AS t WHERE {another}",  # noqa: S608 - quoted names
+                children=[child.attribute for child in following(triggers, declared)],
+            )
+
+        yield "i", "AFTER INSERT", body("insert")
+        yield "u", "AFTER UPDATE", body("update")
+        yield "d", "AFTER DELETE", body("delete")
+
+    def _cascade_bodies(self, log: LogTable, triggers: CascadeTriggers) -> Iterator[_Body]:
+        for letter, operation in (("u", "UPDATE"), ("d", "DELETE")):
+            rows = followed(triggers, operation)
+            if rows:
+                body = self._text(
+                    "cascade_body.sql.j2",
+                    followed=rows,
+                    silence=triggers.silence,
+                    log=_words(log, triggers.class_name),
+                )
+                yield letter, f"BEFORE {operation}", body
+
+    def _child_bodies(self, log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
+        is_one = triggers.is_spelled_alike(is_one_spelling)
+        owner = quote_identifier(triggers.owner.name)
+        owner_text = key_text(triggers.log_key, fields("o", triggers.key))
+
+        def refs(row: str) -> list[str]:
+            return fields(row, triggers.owner_columns)
+
+        def of_owner(row: str) -> str:
+            owned = " AND ".join(
+                f"{field('o', column)} = {ref}"
+                for column, ref in zip(triggers.key, refs(row), strict=True)
+            )
+            return f"(SELECT {owner_text} FROM {owner} AS o WHERE {owned} LIMIT 1)"  # noqa: S608 - quoted names
+
+        def key_of(row: str) -> str:
+            text = key_text(triggers.own_key, refs(row))
+            # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts,
+            # if the owner exists.
+            return text if is_one else f"COALESCE({of_owner(row)}, {text})"
+
+        def is_value(row: str) -> str:
+            return all_there([*refs(row), field(row, triggers.column)])
+
+        moved = " OR ".join(map(is_changed, triggers.owner_columns, refs("OLD"), refs("NEW")))
+        if not is_one:
+            moved = f"({moved}) AND NOT (BINARY {key_of('OLD')} <=> BINARY {key_of('NEW')})"
+
+        def body(event: str) -> str:
+            return self._text(
+                "child_body.sql.j2",
+                event=event,
+                log=_words(log, triggers.class_name),
+                event_type=int(triggers.event_type),
+                attribute=triggers.attribute,
+                column=triggers.column,
+                new_key=key_of("NEW"),
+                owner_key=of_owner("OLD"),
+                has_owner=all_there(refs("NEW")),
+                moved=moved,
+                old_is_value=is_value("OLD"),
+                new_is_value=is_value("NEW"),
+            )
+
+        yield "i", "AFTER INSERT", body("insert")
+        yield "u", "AFTER UPDATE", body("update")
+        yield "d", "AFTER DELETE", body("delete")
+
+
+def _as_written(conn: Connection, name: str, shown: str | None) -> str:
+    """Return the text of a trigger. A trigger of eventlog is read as it was compiled, since the
+    catalogue rewrites its literals.
+    """
+    if shown is None:
+        return ""  # of a table that this user may write, but not give triggers
+    if "DECLARE eventlog_trigger " not in shown:
+        return shown
+    ((_, _, statement, *_),) = fetch(
+        conn, f"SHOW CREATE TRIGGER {bindable(quote_identifier(name))}", {}
+    )
+    return str(statement)
+
+
+def _engines(conn: Connection, log: LogTable, declared: Sequence[TableTriggers]) -> Iterator[str]:
+    """Yield warnings on tables, and on a log, whose engine has no transactions."""
+    engines = {str(table): str(engine) for table, engine in fetch(conn, _SQL["engines"], {})}
+    if log.name in engines:
+        yield (
+            f"the log {log.name} is kept by {engines[log.name]}, which knows no transactions: what "
+            "was rolled back is published; ALTER TABLE "
+            f"{quote_identifier(log.name)} ENGINE = InnoDB"
+        )
+    for table in dict.fromkeys(one.table.name for one in declared):
+        if table in engines:
+            yield (
+                f"{table} is kept by {engines[table]}, which knows no transactions: what a "
+                "transaction wrote that is rolled back stays there and is not logged; ALTER TABLE "
+                f"{quote_identifier(table)} ENGINE = InnoDB"
+            )
+
+
+def _words(log: LogTable, class_name: str) -> dict[str, str]:
+    return {**trigger_words(log, class_name, UTC_NOW, quote_identifier), "user": USER}
+
+
+def family_renderer(package: str) -> Callable[..., str]:
+    """Return the function that renders the templates of a database, and those that all share."""
+    return staticmethod(
+        template_renderer(
+            package,
+            filters={"identifier": quote_identifier, "literal": literal, "in_text": in_text},
+            globals={
+                "is_changed": is_changed,
+                "value_text": value_text,
+                "field": field,
+                "fits": fits,
+                "is_large": is_large,
+            },
+            base=__package__,
+        )
+    )
+
+
+def script_head(client: str) -> Sequence[str]:
+    """Return the first lines of a script with triggers for the program ``client``."""
+    return (
+        f"-- {client} DATABASE < this script",
+        "SET NAMES utf8mb4;",
+        f"DELIMITER {DELIMITER}",
+        "",
+    )
