@@ -17,6 +17,7 @@ from eventlog.sql.dialects.mysql_family.session import (
     ANSWERS,
     CONNECT_ADVICE,
     has_log,
+    is_mariadb,
     rights_on,
 )
 from eventlog.sql.dialects.stepwise import trigger_answers
@@ -56,7 +57,7 @@ class MariaDB(Family):
     )
 
     def check_server(self, version: str) -> None:
-        if "mariadb" not in version.lower():
+        if not is_mariadb(version):
             raise ConfigError(f"the server is MySQL {version}: write mysql:// in the URL")
         found = re.search(r"(\d+)\.(\d+)\.\d+-mariadb", version.lower())
         if found is not None and (int(found[1]), int(found[2])) < _LEAST_VERSION:

@@ -21,6 +21,7 @@ from eventlog.sql.dialects.mysql_family.session import (
     CONNECT_ADVICE,
     FamilySessions,
     has_log,
+    is_mariadb,
 )
 from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
@@ -69,7 +70,7 @@ class MySQL(Family):
     )
 
     def check_server(self, version: str) -> None:
-        if "mariadb" in version.lower():
+        if is_mariadb(version):
             raise ConfigError(f"the server is MariaDB {version}: write mariadb:// in the URL")
         found = re.match(r"(\d+)\.(\d+)\.", version)
         if found is not None and (int(found[1]), int(found[2])) < _LEAST_VERSION:

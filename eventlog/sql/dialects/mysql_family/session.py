@@ -256,6 +256,11 @@ def begin_snapshot(conn: Connection) -> None:
     conn.exec_driver_sql("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
 
+def is_mariadb(version: str) -> bool:
+    """Return True if a server's own text of its version is that of a MariaDB."""
+    return "-mariadb" in version.lower()
+
+
 def _code_of(error: BaseException) -> int:
     """Return the number of a driver's error, 0 if it has none."""
     code = error.args[0] if error.args else 0
