@@ -9,6 +9,7 @@ when all names are.
 
 from __future__ import annotations
 
+import difflib
 import logging
 import traceback
 from collections.abc import Iterator, Mapping
@@ -18,7 +19,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog.changes.format import Format
+from eventlog.changes.format import PARTICIPLES, Format
 from eventlog.core.options import nearest
 from eventlog.errors import ConfigError, EventlogError, PluginError
 
@@ -102,6 +103,26 @@ def check_name(group: str, name: str) -> None:
     """Raise ConfigError unless the group has the name. Nothing is imported for it."""
     if name not in _BUILT_IN[group] and name not in _brought(group):
         raise _unknown(group, name)
+
+
+def check_format(name: str, *methods: str) -> None:
+    """Raise ConfigError unless the format of a name has one of these methods; the error lists the
+    formats that have one.
+    """
+    if name not in names(FORMATS):
+        refused = f"format {name!r} is not known"
+    elif any(map((format := format_named(name)).can, methods)):
+        return
+    else:
+        refused = str(format.lacks(methods[0]))
+    able = [one for one, format in installed(FORMATS) if any(map(format.can, methods))]
+    if package := _KNOWN_PACKAGES[FORMATS].get(name):
+        refused += f"; the package {package} brings {name}: install it"
+    if near := difflib.get_close_matches(name, able, n=1):
+        refused += f"; the nearest known one is {near[0]}"
+    raise ConfigError(
+        f"{refused}; those that can be {PARTICIPLES[methods[0]]} are {', '.join(able)}"
+    )
 
 
 def own_names(group: str) -> tuple[str, ...]:

@@ -97,7 +97,7 @@ class NothingWritten(FormatError):
             self.add_note(problem)
 
 
-_DONE: Final = {
+PARTICIPLES: Final = {
     "read_changes": "read",
     "write_changes": "written",
     "publish": "published",
@@ -259,9 +259,7 @@ class Format:
 
     def lacks(self, method: str) -> ConfigError:
         """Return the error for a method that the format lacks."""
-        return ConfigError(
-            f"the format {self.name} ({self.title}) cannot be {_DONE[method]}: name another one"
-        )
+        return ConfigError(f"the format {self.name} ({self.title}) cannot be {PARTICIPLES[method]}")
 
     def read(self, source: str, options: Mapping[str, Any], report: Report) -> Iterator[Change]:
         """Return the changes of a source, counted, with the reader's options of ``--map``. Raises

@@ -26,7 +26,7 @@ from eventlog.config.load import Config, connection_url, load
 from eventlog.config.settings import LogSettings
 from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, visible
-from eventlog.registry import SOURCES, check_name, format_named, installed, names
+from eventlog.registry import SOURCES, check_format, check_name, installed, names
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
@@ -92,9 +92,10 @@ class _Name(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         try:
-            check_name(self.group, value)
-            if self._can and not any(map((format := format_named(value)).can, self._can)):
-                raise format.lacks(self._can[0])
+            if self._can:
+                check_format(value, *self._can)
+            else:
+                check_name(self.group, value)
         except ConfigError as error:
             self.fail(str(error), param, ctx)
         return str(value)

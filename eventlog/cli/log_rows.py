@@ -103,7 +103,7 @@ def requeue(
     With --consumer rows are sent once more to this consumer alone, without --ids and --event-id all
     that was refused for it, objects of its snapshot too.
     """
-    config = context.config()
+    config = _of_log(context, "requeue")
     consumer = consumer or config.of_log.consumer
     _refuse_together(consumer, statuses, event_ids, loopback=loopback)
     letters = parse_letters(statuses or "E,F")
@@ -260,6 +260,22 @@ def parse_ids(text: str) -> list[tuple[int, int]]:
     return ranges
 
 
+def _of_log(context: CommandContext, command: str) -> Config:
+    """Return the configuration, which names a log. Raises ConfigError if it names a source that is
+    followed.
+    """
+    config = context.config()
+    if config.follows:
+        source = config.source
+        raise ConfigError(
+            f"{command} is for the rows of a log, and {config.sources['source.type']} = "
+            f"{source.type} is followed: it has no queue. What was refused of it stands with its "
+            f"content in {source.options.position_table}_error, and `eventlog errors` shows it; "
+            "change its rows at the source once more to have them sent"
+        )
+    return config
+
+
 @click.command(cls=Command)
 @click.argument("event_id")
 @click.option(
@@ -280,7 +296,7 @@ def skip(
 
     With --consumer the consumer must not run.
     """
-    config = context.config()
+    config = _of_log(context, "skip")
     ledger = ledger_of(consumer or config.of_log.consumer)
     who = f"given up by hand by {getpass.getuser()} on {socket.gethostname()}"
     with session(config) as (conn, dialect):

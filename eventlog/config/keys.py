@@ -144,6 +144,9 @@ class Keys:
         sections = installed_sections()
         if section in sections:
             return unknown(source, spelled(section, nearest(key, installed_options(section))))
+        if section.startswith(OF_FORMAT):
+            name = section.removeprefix(OF_FORMAT)
+            return ConfigError(f"{source} is not known: the format {name} has no options here")
         full = [f"{one}.{name}" for one in sections for name in installed_options(one)]
         return unknown(source, nearest(f"{section}.{key}", full))
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names, toml_or
+from eventlog.errors import ConfigError
 from eventlog.files.text import REFERENCE
 from eventlog.model import LogRow
-from eventlog.registry import check_name, own_names
+from eventlog.registry import FORMATS, check_format, check_name, own_names
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -311,6 +312,19 @@ def name_of(group: str) -> Kind:
         return name
 
     return Kind(parse, " | ".join(own_names(group)))
+
+
+def _parse_published(value: Any) -> str:
+    name: str = TEXT.parse(value)
+    try:
+        check_name(FORMATS, name)
+    except ConfigError:
+        check_format(name, "publish")
+    return name
+
+
+PUBLISHED: Final = Kind(_parse_published, " | ".join(own_names(FORMATS)))
+"""Names of formats; whether the format can be published is asked where it is."""
 
 
 URL: Final = Kind(

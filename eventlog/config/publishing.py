@@ -11,8 +11,8 @@ from eventlog.changes.format import Format
 from eventlog.changes.publishing import Publishing
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
-from eventlog.errors import ConfigError
-from eventlog.registry import format_named, sink_named
+from eventlog.errors import ConfigError, with_location
+from eventlog.registry import check_format, format_named, sink_named
 
 if TYPE_CHECKING:
     from eventlog.config.load import Config
@@ -84,8 +84,10 @@ def refused_format(config: Config) -> str | None:
     ConfigError for a format that is not published, and for its options.
     """
     chosen = chosen_format(config)
-    if not chosen.can("publish"):
-        raise ConfigError(f"{config.sources['format.type']}: {chosen.lacks('publish')}")
+    try:
+        check_format(chosen.name, "publish")
+    except ConfigError as error:
+        raise with_location(error, config.sources["format.type"]) from None
     options = publish_options(config)
     publishing = taken_by_sink(config)
     refused = chosen.refusal(options, publishing)

@@ -17,6 +17,7 @@ from eventlog.config.kinds import (
     BASE,
     COLUMN_MAP,
     PUBLICATION_MODE,
+    PUBLISHED,
     SECRET,
     TIMES,
     TOKEN,
@@ -206,7 +207,7 @@ class FormatSettings:
     ``[format.<name>]``.
     """
 
-    type: str = option(DEFAULT_FORMAT, name_of(FORMATS), "the format that is published")
+    type: str = option(DEFAULT_FORMAT, PUBLISHED, "the format that is published")
     time_zone: str = shared(options.TIME_ZONE)
     special_times: str = shared(options.SPECIAL_TIMES)
     meta_identifiers: bool = shared(options.META_IDENTIFIERS)

@@ -468,9 +468,9 @@ def missing_table(database: Database, name: str) -> str:
         spelled = ", without schema and quotes" if "." in name or '"' in name else ""
         schema = "the database" if database.schema is None else f"schema {database.schema}"
         return (
-            f"there is no table or view {name!r} in {schema}, which the log watches{hint}; "
-            f"correct its name in the configuration{spelled}, or remove its [[watch]] if it was "
-            "dropped"
+            f"there is no table or view {name!r} in {schema}, the only one that the log "
+            f"watches{hint}; correct its name in the configuration{spelled}, or remove "
+            "its [[watch]] if it was dropped"
         )
     root = database.partitions[partition]
     return (

@@ -414,11 +414,13 @@ class SetLedger:
 
     def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
         is_ours = dialect.try_consumer_lock(conn, log, self.consumer)
+        holder = None if is_ours else dialect.consumer_holder(conn, log, self.consumer)
         conn.commit()  # from here on the session writes
         if not is_ours:
+            who = "" if holder is None else f" ({holder})"
             raise ConsumerRuns(
-                f"consumer {self.consumer!r} of the log {log} runs already: this process may wait "
-                "until it ends, or give this one another name"
+                f"consumer {self.consumer!r} of the log {log} runs already in another "
+                f"process{who}: stop that one, or give this one another name"
             )
         if consumers.read_consumer(conn, log, self.consumer) is None:
             consumers.register(conn, dialect, log, self.consumer, self.begins)

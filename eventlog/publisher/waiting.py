@@ -367,7 +367,7 @@ def keep_connected(
         try:
             life(connected)
         except ConsumerRuns as runs:
-            why = f"{runs}; waiting as its standby"
+            why = f"{runs}; waiting as its standby until that one ends"
             if not is_locked_out:
                 is_locked_out = True
                 _log.info("%s", why)

@@ -387,6 +387,10 @@ class SqlDatabase(ABC):
         """Return True if any session has locked the consumer."""
         return False
 
+    def consumer_holder(self, conn: Connection, log: LogTable, consumer: str) -> LockHolder | None:
+        """Return the session that has locked a consumer, as ``lock_holder`` does."""
+        return None
+
     def lock_registering(self, conn: Connection, log: LogTable) -> None:
         """Wait for the transactions that remove rows of the log, and keep others away to the end of
         this one.

@@ -5,6 +5,7 @@ commits late (spec/event-log.md 13).
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import threading
 import time
@@ -1194,7 +1195,10 @@ def test_a_database_that_does_not_tell_open_writers_has_no_consumers(name: str) 
         )
 
 
-def test_a_daemon_waits_as_the_standby_of_its_consumer_and_is_well(log: sa.Engine) -> None:
+def test_a_daemon_waits_as_the_standby_of_its_consumer_says_of_whom_and_is_well(
+    log: sa.Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     write(log, 1)
     stop, sink = StopRequest(), Collecting()
     config = consumer(log, polling_interval=1)
@@ -1208,6 +1212,8 @@ def test_a_daemon_waits_as_the_standby_of_its_consumer_and_is_well(log: sa.Engin
         thread.start()
         wait_until(lambda: life.is_connected, "the standby is well")
         assert sink.documents == []
+        whom = r" \(session \d+, .*\)" if log.dialect.name == "postgresql" else ""
+        assert re.search(f"in another process{whom}: .*; waiting as its standby", caplog.text)
     try:
         wait_until(lambda: sink.event_ids == ["1"], "the standby takes over")
     finally:

@@ -326,7 +326,7 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {},
         "ALTER TABLE usr RENAME TO person",
         "ALTER TABLE person RENAME TO usr",
-        "there is no table or view 'usr' in schema public, which the log watches; correct its name in "
+        "there is no table or view 'usr' in schema public, the only one that the log watches; correct its name in "
         "the configuration, or remove its [[watch]] if it was dropped; if it was renamed, add was = "
         "'usr' to its [[watch]]",
     ),
@@ -467,7 +467,7 @@ def test_plan_and_apply_follow_the_other_watches_and_keep_what_a_renamed_table_h
         "public.person"
     ]
     assert plan.refused == (
-        "there is no table or view 'usr' in schema public, which the log watches; correct its name in "
+        "there is no table or view 'usr' in schema public, the only one that the log watches; correct its name in "
         "the configuration, or remove its [[watch]] if it was dropped; if it was renamed, add was = "
         "'usr' to its [[watch]]",
     )

@@ -67,9 +67,9 @@ def test_tables_that_are_listed_are_the_only_classes() -> None:
     [
         (
             "nobody",
-            "there is no table or view 'nobody' in schema indirect, which the log watches; ",
+            "there is no table or view 'nobody' in schema indirect, the only one that the log watches; ",
         ),
-        ("keyles", "which the log watches: the nearest is 'keyless'; correct its name"),
+        ("keyles", "the only one that the log watches: the nearest is 'keyless'; correct its name"),
         ("hr.usr", "correct its name in the configuration, without schema and quotes, or remove"),
         ("keyless", "'keyless' cannot be a class: it has no primary key"),
         ("v", "'v' cannot be a class: it has no column whose name begins with pk_"),

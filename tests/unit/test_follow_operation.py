@@ -110,6 +110,14 @@ def test_doctor_says_that_it_is_about_logs(
     assert "eventlog status" in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("command", [["requeue"], ["skip", "1", "--why", "x"]])
+def test_what_needs_a_queue_says_what_a_followed_source_has_in_its_place(
+    stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str], command: list[str]
+) -> None:
+    assert cli.run(["-c", str(configure(tmp_path)), *command]) == 2
+    assert "eventlog_position_error, and `eventlog errors` shows it" in capfd.readouterr().err
+
+
 def test_status_speaks_to_people(
     stream: Stream, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

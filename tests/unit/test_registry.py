@@ -104,6 +104,16 @@ def test_an_unknown_name_says_the_nearest_one_and_what_would_bring_it(
         check_name(group, name)
 
 
+@pytest.mark.parametrize("name", ["json", "jsonl"])
+def test_a_format_that_cannot_be_published_is_answered_with_those_that_can(
+    run: Run, name: str
+) -> None:
+    able = "those that can be published are xds, qlik-messages, cloudevents, debezium"
+    for arguments in (["publish", "--format", name], ["--set", f"format.type={name}", "publish"]):
+        code, _, err = run("--database-url", "sqlite:///none.db", *arguments)
+        assert (code, able in err, "nearest" in err) == (2, True, False)
+
+
 SINK = """
 from dataclasses import dataclass
 from eventlog.core.options import TEXT, integer, option

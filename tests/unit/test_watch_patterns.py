@@ -168,13 +168,13 @@ def test_everything_that_is_wrong_is_said_at_once() -> None:
     there = database(USR, GRP, partitions={"parts_1": "parts"})
     choice = choose_tables(there, ["nobody", "x*", "hr.*", "parts_1"], ["nothing"])
     assert tuple(map(str, choice.refused.values())) == (
-        "there is no table or view 'nobody' in schema hr, which the log watches; correct its name in "
+        "there is no table or view 'nobody' in schema hr, the only one that the log watches; correct its name in "
         "the configuration, or remove its [[watch]] if it was dropped",
         "no table of schema hr matches 'x*'",
         "no table of schema hr matches 'hr.*'; patterns match names without the schema",
         "'parts_1' is a partition of parts: name parts, which stands for the rows of all its "
         "partitions",
-        "there is no table or view 'nothing' in schema hr, which the log watches; correct its name in "
+        "there is no table or view 'nothing' in schema hr, the only one that the log watches; correct its name in "
         "the configuration, or remove its [[watch]] if it was dropped",
     )
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, CursorResult, text
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.sql.database import CHANGING_POOL, LockHolder, Wake
@@ -159,7 +159,7 @@ class PostgresSessions(Dialect):
 
     def lock_holder(self, conn: Connection, log: LogTable) -> LockHolder | None:
         parameters = {"class": _LOCK_CLASS, "log": qualified(log.schema, log.name)}
-        found = conn.execute(text(_HOLDER), parameters).first()
+        found = conn.execute(text(_holder(_LOCKS)), parameters).first()
         return None if found is None else LockHolder(*found)
 
     def holds_lock(self, conn: Connection, log: LogTable) -> bool:
@@ -169,14 +169,16 @@ class PostgresSessions(Dialect):
         _scalar(conn, log, f"CASE WHEN {_HELD} THEN pg_advisory_unlock({_KEY}) END")
 
     def try_consumer_lock(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        return bool(
-            _of_consumer(
-                conn, log, consumer, f"SELECT pg_try_advisory_lock(:class, {_CONSUMER_KEY})"
-            )
-        )
+        taken = f"SELECT pg_try_advisory_lock(:class, {_CONSUMER_KEY})"
+        return bool(_of_consumer(conn, log, consumer, taken).scalar_one())
 
     def is_consumer_locked(self, conn: Connection, log: LogTable, consumer: str) -> bool:
-        return bool(_of_consumer(conn, log, consumer, f"SELECT EXISTS ({_CONSUMER_LOCKS})"))
+        locked = f"SELECT EXISTS ({_CONSUMER_LOCKS})"
+        return bool(_of_consumer(conn, log, consumer, locked).scalar_one())
+
+    def consumer_holder(self, conn: Connection, log: LogTable, consumer: str) -> LockHolder | None:
+        found = _of_consumer(conn, log, consumer, _holder(_CONSUMER_LOCKS)).first()
+        return None if found is None else LockHolder(*found)
 
     def lock_registering(self, conn: Connection, log: LogTable) -> None:
         _removal_lock(conn, log, "pg_advisory_xact_lock")
@@ -272,14 +274,18 @@ _LOCKS: Final = """
       AND objsubid = 2
       AND granted"""
 _HELD: Final = f"EXISTS ({_LOCKS} AND pid = pg_backend_pid())"
-_HOLDER: Final = f"""
+_KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
+
+
+def _holder(locks: str) -> str:
+    """Return the statement that tells the session which has one of these locks."""
+    return f"""
     SELECT a.pid, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),
            coalesce(host(a.client_addr), ''),
            coalesce(a.application_name, '')
                NOT IN ('eventlog', current_setting('application_name'))
     FROM pg_catalog.pg_stat_activity AS a
-    WHERE EXISTS ({_LOCKS} AND pg_locks.pid = a.pid)"""  # noqa: S608
-_KEY: Final = ":class, CAST(CAST(:log AS text) AS regclass)::oid::integer"
+    WHERE EXISTS ({locks} AND pg_locks.pid = a.pid)"""  # noqa: S608
 
 
 def _scalar(conn: Connection, log: LogTable, expression: str) -> object:
@@ -306,13 +312,15 @@ _CONSUMER_LOCKS: Final = f"""
       AND objsubid = 2 AND granted"""  # noqa: S608
 
 
-def _of_consumer(conn: Connection, log: LogTable, consumer: str, statement: str) -> object:
+def _of_consumer(
+    conn: Connection, log: LogTable, consumer: str, statement: str
+) -> CursorResult[Any]:
     parameters = {
         "class": _CONSUMER_CLASS,
         "log": qualified(log.schema, log.name),
         "consumer": consumer,
     }
-    return conn.execute(text(statement), parameters).scalar_one()
+    return conn.execute(text(statement), parameters)
 
 
 def _removal_lock(conn: Connection, log: LogTable, function: str) -> None:
