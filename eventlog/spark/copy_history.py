@@ -111,7 +111,7 @@ class History:
                 "follow it without history"
             )
         files = self.table.files()
-        if files is None:
+        if files is None or files.note is None:  # made by a driver that was killed then
             return
         if refused := refused_changes(note_of(files.note), note.key, note.declared):
             raise CopyRefused(

@@ -81,7 +81,8 @@ class Held(NamedTuple):
 class Files(Protocol):
     """The files of one state of a table, which tasks read: it goes to them as bytes.
 
-    ``count`` is the number of files, ``names`` are the columns, ``note`` is the text of the note.
+    ``count`` is the number of files, ``names`` are the columns, ``note`` is the text of the note,
+    None of a table that has no commit yet.
     """
 
     @property

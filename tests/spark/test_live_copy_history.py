@@ -269,6 +269,21 @@ def test_a_row_is_whole_also_where_the_key_is_a_text_of_a_file_that_was_merged(
     }
 
 
+def test_a_driver_that_ends_between_making_an_iceberg_table_and_its_first_commit_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, copy = Source({1: {A: "x", PAY: None}}), iceberg_in(tmp_path)
+    kept = History(source, copy)
+    put = partial(copy_query.put_batch, source, copy, Batch("query", 0), lambda: batch_of([]))
+    put()
+    with monkeypatch.context() as patched, suppress(Killed):
+        patched.setattr(type(copy), "_widened", killed)
+        put(history=kept)
+    put(history=kept)
+    rows = [row for part in kept.table.rows() for row in part.to_pylist()]
+    assert [(row["_operation"], row[A]) for row in rows] == [("truncate", None), ("load", "x")]
+
+
 # --- what is refused ------------------------------------------------------------------------------
 
 
