@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import mysql_servers
 import pytest
 import sqlalchemy as sa
 from shared import PlainSink
@@ -30,6 +31,7 @@ from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.log_table import LogTable
 
 BASE_SCHEMA = "base of views"
@@ -74,8 +76,8 @@ class Receiver(PlainSink):
 
 def column_type(target: Target, text: str) -> str:
     """A type of the vectors as the database spells it (spec/xds.md 9, 6.2)."""
-    if target.dialect.name == "mariadb":
-        return mariadb_type(text)
+    if isinstance(target.dialect, Family):
+        return family_type(text, target.dialect.byte_collation)
     if not target.has_schemas:
         return "blob" if is_binary(text) else text
     text = re.sub(r"varbinary\(\d+\)|blob", "bytea", text)
@@ -83,7 +85,7 @@ def column_type(target: Target, text: str) -> str:
     return {"clob": "text", "double": "double precision"}.get(text, text)
 
 
-MARIADB_TYPES = {
+FAMILY_TYPES = {
     "clob": "longtext",
     "text": "longtext",
     "boolean": "bit(1)",
@@ -94,14 +96,14 @@ MARIADB_TYPES = {
 }
 
 
-def mariadb_type(text: str) -> str:
-    """The same on MariaDB, whose keys hold no text without a length, and compare by the collation
-    that is given.
+def family_type(text: str, collation: str) -> str:
+    """The same on MariaDB and MySQL, whose keys hold no text without a length, and compare by the
+    collation that is given.
     """
     if is_binary(text):
         return "varbinary(500)"
-    own = MARIADB_TYPES.get(text, text)
-    return f"{own} COLLATE utf8mb4_nopad_bin" if own.startswith(("varchar", "longtext")) else own
+    own = FAMILY_TYPES.get(text, text)
+    return f"{own} COLLATE {collation}" if own.startswith(("varchar", "longtext")) else own
 
 
 def is_binary(text: str) -> bool:
@@ -111,7 +113,7 @@ def is_binary(text: str) -> bool:
 def stored(target: Target, text: str, value: Any) -> tuple[str, Any]:
     """SQL of a bound value of a type of the vectors, and what is bound."""
     plain = log_text(value)
-    if target.dialect.name == "mariadb":
+    if isinstance(target.dialect, Family):
         if is_binary(text) and plain is not None:
             return "%({})s", base64.b64decode(plain)
         return "%({})s", int(plain == "true") if text == "boolean" and plain is not None else plain
@@ -265,22 +267,23 @@ def lacking(target: Target, case: Case) -> str | None:
     )
 
 
-@pytest.fixture(params=["postgresql", "sqlite", "mariadb"])
+@pytest.fixture(params=["postgresql", "sqlite", *mysql_servers.params()])
 def target(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Target]:
-    dialect = load_dialect(request.param)
     if request.param == "postgresql":
-        yield Target(dialect, request.getfixturevalue("database"))
+        yield Target(load_dialect(request.param), request.getfixturevalue("database"))
     elif request.param == "sqlite":
         yield Target(
-            dialect, sa.create_engine(f"sqlite:///{tmp_path}/case.db", poolclass=sa.NullPool)
+            load_dialect(request.param),
+            sa.create_engine(f"sqlite:///{tmp_path}/case.db", poolclass=sa.NullPool),
         )
     else:
-        with request.getfixturevalue("family_server").database() as url:
+        server = request.getfixturevalue("started_server")(request.param)
+        with server.database() as url:
             engine = sa.create_engine(url, poolclass=sa.NullPool)
             # Contents may hold references to rows that are not there.
             settings = "SET time_zone = '+00:00', sql_mode = '', foreign_key_checks = OFF"
             sa.event.listen(engine, "connect", lambda driver, _: driver.query(settings))
-            yield Target(dialect, engine)
+            yield Target(load_dialect(server.build.dialect), engine)
 
 
 @pytest.fixture
@@ -288,7 +291,7 @@ def case(xds_case_file: Path, target: Target) -> Case:
     case = read_case(xds_case_file)
     if target.has_schemas and case.database["dialect"] != "postgresql":
         pytest.skip(f"a case of {case.database['dialect']}")
-    if target.dialect.name == "mariadb" and xds_case_file.stem == "special_times":
+    if isinstance(target.dialect, Family) and xds_case_file.stem == "special_times":
         pytest.skip("moments that PostgreSQL alone has")
     if not can_be_stored(case.log_rows) or not can_be_stored(case.contents):
         pytest.skip("text columns cannot hold NUL or lone surrogates")
