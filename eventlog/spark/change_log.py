@@ -55,6 +55,7 @@ from eventlog.sql.connection import (
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, read_epoch, read_removed
 from eventlog.sql.log_table import LogTable, check_rights
+from eventlog.sql.open_writers import Looks
 from eventlog.sql.record_ranges import count_rows, shown_ranges
 from eventlog.sql.windows import ANY_LETTER
 
@@ -271,27 +272,23 @@ def forget_connection() -> None:
 
 # --- the driver -----------------------------------------------------------------------------------
 
-_MOST_LOOKS: Final = 64
-"""The number of looks at the open writers that may wait for these to end."""
-
 
 @dataclass(slots=True)
 class ChangeLog:
     """A log as the driver of a stream sees it, by one connection.
 
-    ``looks`` has the highest record_id at a moment, and the open transactions that had written the
-    log right after it. When all of these have ended, no row up to the record_id can still appear
-    (spec/event-log.md 13.1). The looks are dropped with the connection. ``unused`` are numbers
-    below such a record_id that no row has, nor had. ``line`` has the rows that a consumer's line
-    records as done, and ``begun`` says when the line was written; None and empty without a
-    consumer. ``lines`` are the numbers of the lines that the consumer's set stands in.
+    ``looks`` tell up to which record_id no row can appear any more; they are dropped with the
+    connection. ``unused`` are numbers below such a record_id that no row has, nor had. ``line`` has
+    the rows that a consumer's line records as done, and ``begun`` says when the line was written;
+    None and empty without a consumer. ``lines`` are the numbers of the lines that the consumer's
+    set stands in.
     """
 
     file: str | None
     consumer: str | None = None
     starting: str = EARLIEST
     with_document: bool = False
-    looks: list[tuple[int, frozenset[str]]] = field(default_factory=list)
+    looks: Looks = field(default_factory=Looks)
     unused: RecordSet = field(default_factory=RecordSet)
     line: RecordSet | None = None
     begun: str = ""
@@ -334,7 +331,7 @@ class ChangeLog:
         with ExitStack() as stack, as_database_errors(engine):
             conn = stack.enter_context(engine.connect())
             log = find_log(conn, dialect, config)
-            self.looks.clear()
+            self.looks = Looks()
             self.unused = RecordSet()
             if self.consumer is None:
                 self._enter_unnamed(conn, dialect, log)
@@ -530,24 +527,10 @@ class ChangeLog:
         """
         top = consumers.highest_row(conn, log) or 0
         if not done.ranges and top <= done.floor:
-            self.looks.clear()
+            self.looks = Looks()
             return None
-        # After the highest record_id: a transaction with a number up to it is among the writers, or
-        # its rows are visible by now.
-        writers = dialect.open_writers(conn, log)
-        if writers is None:
-            raise LogTableError(
-                f"the database does not tell any more who has written the log {log}"
-            )
-        if not writers:
-            ended = top
-        else:
-            ended = max(
-                (last for last, before in self.looks if before.isdisjoint(writers)), default=0
-            )
-        self.looks = [look for look in self.looks if look[0] > ended]
-        if writers and len(self.looks) < _MOST_LOOKS:
-            self.looks.append((top, writers))
+        self.looks.take(conn, dialect, log, top)
+        ended = self.looks.pop_ended()
         decided = done.copy()
         if ended:
             decided.add([(1, ended)])

@@ -10,39 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, NamedTuple
+from typing import Final
 
 from sqlalchemy import Connection
 
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
-from eventlog.errors import LogTableError
 from eventlog.sql.consumers import shown_ids
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_writers import Looks
 from eventlog.sql.windows import ANY_LETTER, Window
 
 OLD: Final = 1.0
 """The number of seconds after which a look is old: writers that were open then and still are will
 probably stay open for a while.
 """
-_MOST_LOOKS: Final = 64
 _MOST_SHOWN: Final = 10_000
 """The number of rows in gaps that are read before gaps are closed or skipped."""
-
-
-class Look(NamedTuple):
-    """The open writers at a moment.
-
-    ``last`` is the record_id up to which the set went right before. ``writers`` are the
-    transactions that had written the log then and are still open: numbers up to ``last`` that no
-    snapshot has shown are theirs, or are never given. ``since`` is the moment by the monotonic
-    clock.
-    """
-
-    last: int
-    writers: frozenset[str]
-    since: float
 
 
 @dataclass(slots=True)
@@ -51,9 +36,8 @@ class FollowedSet:
 
     ``top`` is the record_id up to which gaps are looked into at least, if the set ends below it.
     ``rows`` says which rows of a gap are not done. ``passed`` are the done rows and the skipped
-    gaps, in which only rows of ``writers`` may appear. ``looks`` ascend in all their fields, since
-    a writer that was open at one look and still is was open at all later ones. ``shown`` are the
-    rows that were last read in the gaps, and when.
+    gaps, in which only rows of ``writers`` may appear. ``shown`` are the rows that were last read
+    in the gaps, and when.
     """
 
     done: RecordSet = field(default_factory=RecordSet)
@@ -61,7 +45,7 @@ class FollowedSet:
     rows: Window = ANY_LETTER
     passed: RecordSet = field(init=False)
     writers: frozenset[str] = frozenset()
-    looks: list[Look] = field(default_factory=list)
+    looks: Looks = field(default_factory=Looks)
     shown: tuple[Sequence[int], float] = ((), 0.0)
 
     def __post_init__(self) -> None:
@@ -88,49 +72,19 @@ class FollowedSet:
         self.writers = frozenset()
         top = max(self.done.top, self.top)
         if self.done.floor >= top:
-            self.looks.clear()
+            self.looks = Looks()
             self.passed = self.done.copy()
             return False
-        # The writers are read after the highest record_id.
-        writers = dialect.open_writers(conn, log)
-        if writers is None:
-            raise LogTableError(
-                f"the database does not tell any more who has written the log {log}"
-            )
-        now = monotonic()
-        self._follow(writers)
-        self._add_look(Look(top, writers, now))
-        closed = max((look.last for look in self.looks if not look.writers), default=0)
-        self.looks = [look for look in self.looks if look.writers]
-        last = closed
-        old = [look for look in self.looks if look.since <= now - OLD]
+        for first, end in self.looks.take(conn, dialect, log, top):
+            # A row may have come into a gap that was skipped.
+            self.passed.discard(self.done.gaps(end, first - 1))
+        last = closed = self.looks.pop_ended()
+        old = [look for look in self.looks.looks if look.since <= monotonic() - OLD]
         if old and dialect.are_open(conn, old[-1].writers):
             last, self.writers = max(closed, old[-1].last), old[-1].writers
         else:
             self.passed = self.done.copy()
         return self._pass_over(conn, dialect, log, last, closed) if last else False
-
-    def _follow(self, writers: frozenset[str]) -> None:
-        """Let gaps be read again that may have new rows, and forget writers that have ended."""
-        followed: list[Look] = []
-        before = self.done.floor
-        for look in self.looks:
-            still = look.writers & writers
-            if still != look.writers:
-                self.passed.discard(self.done.gaps(look.last, before))
-            before = look.last
-            if followed and followed[-1].writers == still:
-                look = look._replace(since=followed.pop().since)
-            followed.append(look._replace(writers=still))
-        self.looks = followed
-
-    def _add_look(self, look: Look) -> None:
-        if all(one.last < look.last for one in self.looks):
-            self.looks.append(look)
-        if len(self.looks) > _MOST_LOOKS:
-            # The looks behind one know all of its writers. The first look stays,
-            # so that it comes to its end.
-            del self.looks[1:-1:2]
 
     def _pass_over(
         self, conn: Connection, dialect: Dialect, log: LogTable, last: int, closed: int

@@ -1,4 +1,5 @@
-"""Waiting for the transactions that had written a log by a certain time (spec/event-log.md 11).
+"""The transactions that have written a log and are open: up to which number they leave no row to
+come (spec/event-log.md 13.1), and how a command waits for them (11).
 
 What a command decides by the rows that it sees may be wrong by those that are still to commit. So
 it writes first, then waits for whoever had written before, and looks again.
@@ -6,18 +7,89 @@ it writes first, then waits for whoever had written before, and looks again.
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
 from eventlog.core.clock import monotonic, sleep
-from eventlog.errors import DatabaseError
+from eventlog.core.ranges import Range
+from eventlog.errors import DatabaseError, LogTableError
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
 
 PATIENCE: Final = 60.0
 """The number of seconds that a command waits for the transactions that had written the log before.
 """
+_MOST_LOOKS: Final = 64
+
+
+class Look(NamedTuple):
+    """The open writers at a moment.
+
+    ``last`` is the highest record_id before. ``writers`` are the transactions that had written the
+    log then and are still open: numbers up to ``last`` that no snapshot has shown are theirs, or
+    are never given. ``since`` is the moment by the monotonic clock.
+    """
+
+    last: int
+    writers: frozenset[str]
+    since: float
+
+
+@dataclass(slots=True)
+class Looks:
+    """The looks that one session has had at the writers of a log. They ascend in all their fields,
+    since a writer that was open at one look and still is was open at all later ones.
+    """
+
+    looks: list[Look] = field(default_factory=list)
+
+    def take(self, conn: Connection, dialect: Dialect, log: LogTable, last: int) -> list[Range]:
+        """Look at the writers. Return the ranges in which writers that have ended since the look
+        before may have brought rows. ``last`` is the highest record_id, read before.
+
+        Raises LogTableError if the database does not tell the writers any more.
+        """
+        writers = dialect.open_writers(conn, log)
+        if writers is None:
+            raise LogTableError(
+                f"the database does not tell any more who has written the log {log}"
+            )
+        ranges = self._follow(writers)
+        self._add(Look(last, writers, monotonic()))
+        return ranges
+
+    def pop_ended(self) -> int:
+        """Return the record_id up to which no row can appear any more, 0 = none is known, and
+        forget the looks that told it.
+        """
+        ended = max((look.last for look in self.looks if not look.writers), default=0)
+        self.looks = [look for look in self.looks if look.writers]
+        return ended
+
+    def _follow(self, writers: frozenset[str]) -> list[Range]:
+        followed: list[Look] = []
+        ranges: list[Range] = []
+        before = 0
+        for look in self.looks:
+            still = look.writers & writers
+            if still != look.writers:
+                ranges.append((before + 1, look.last))
+            before = look.last
+            if followed and followed[-1].writers == still:
+                look = look._replace(since=followed.pop().since)
+            followed.append(look._replace(writers=still))
+        self.looks = followed
+        return ranges
+
+    def _add(self, look: Look) -> None:
+        if all(one.last < look.last for one in self.looks):
+            self.looks.append(look)
+        if len(self.looks) > _MOST_LOOKS:
+            # The looks behind one know all of its writers. The first look stays,
+            # so that it comes to its end.
+            del self.looks[1:-1:2]
 
 
 def writers_to_await(conn: Connection, dialect: Dialect, log: LogTable) -> frozenset[str] | None:

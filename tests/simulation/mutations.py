@@ -23,7 +23,7 @@ from eventlog.publisher import (
     snapshot,
 )
 from eventlog.publisher.sinks import names
-from eventlog.sql import consumers, followed_set, resync, rows
+from eventlog.sql import consumers, followed_set, open_writers, resync, rows
 from eventlog.sql.dialects.sqlite import SQLite
 
 
@@ -209,10 +209,11 @@ def _freed_begin_no_scan() -> Mapping[tuple[Any, str], Any]:
 
 
 def _ended_writers_are_ignored() -> Mapping[tuple[Any, str], Any]:
-    def follow(self: Any, writers: frozenset[str]) -> None:
+    def follow(self: Any, writers: frozenset[str]) -> list[Any]:
         self.looks = [look._replace(writers=look.writers & writers) for look in self.looks]
+        return []
 
-    return {(followed_set.FollowedSet, "_follow"): follow}
+    return {(open_writers.Looks, "_follow"): follow}
 
 
 def _failed_delete_is_told() -> Mapping[tuple[Any, str], Any]:
@@ -232,9 +233,9 @@ def _made_again(module: Any, name: str, source: str) -> Mapping[tuple[Any, str],
 
 
 def _gaps_are_closed_at_once() -> Mapping[tuple[Any, str], Any]:
-    add_look = followed_set.FollowedSet._add_look
+    add = open_writers.Looks._add
     return {
-        (followed_set.FollowedSet, "_add_look"): lambda self, look: add_look(
+        (open_writers.Looks, "_add"): lambda self, look: add(
             self, look._replace(writers=frozenset())
         )
     }

@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import Connection
 
 from eventlog.core.ranges import RecordSet, to_ranges
-from eventlog.sql import followed_set
+from eventlog.sql import followed_set, open_writers
 from eventlog.sql.consumers import shown_ids
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.followed_set import FollowedSet
@@ -121,7 +121,7 @@ def test_each_row_is_read_once_when_it_can_be_seen(
     monkeypatch: pytest.MonkeyPatch, most_looks: int, most_shown: int, limit: int | None
 ) -> None:
     monkeypatch.setattr(followed_set, "OLD", 0.0)
-    monkeypatch.setattr(followed_set, "_MOST_LOOKS", most_looks)
+    monkeypatch.setattr(open_writers, "_MOST_LOOKS", most_looks)
     monkeypatch.setattr(followed_set, "_MOST_SHOWN", most_shown)
     for seed in range(150):
         chance = random.Random(seed)
