@@ -262,18 +262,24 @@ def _plugin_error(error: Exception) -> PluginError | None:
     """Return the error that names the package whose code is the innermost of an exception's
     traceback, None if no package's is in it.
     """
-    brought = {
-        _root(entry): (group, entry) for group in _BUILT_IN for entry in _brought(group).values()
-    }
+    brought = [
+        (_root(entry), _package(entry), f"{_KINDS[group]} {entry.name}")
+        for group in _BUILT_IN
+        for entry in _brought(group).values()
+    ]
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
         module = str(frame.f_globals.get("__name__"))
-        for root, (group, entry) in brought.items():
-            if module == root or module.startswith(f"{root}."):
-                what = " ".join(f"{type(error).__name__}: {error}".split())
-                return PluginError(
-                    f"the {_KINDS[group]} {entry.name!r} of the package {_package(entry)} failed: "
-                    f"{what} ({module}, line {line})"
-                )
+        of_module = [
+            (package, what)
+            for root, package, what in brought
+            if module == root or module.startswith(f"{root}.")
+        ]
+        if of_module:
+            package, parts = of_module[0][0], ", ".join(what for _, what in of_module)
+            said = " ".join(f"{type(error).__name__}: {error}".split())
+            return PluginError(
+                f"the package {package} ({parts}) failed: {said} ({module}, line {line})"
+            )
     return None
 
 

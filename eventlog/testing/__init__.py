@@ -1,4 +1,4 @@
-"""Parts to test with: kits for authors of formats and sinks, and emulated sources.
+"""Parts to test with: kits for authors of formats, sinks and sources, and emulated sources.
 
 The kits are for pytest and need the extra ``testing``. A test module imports all of a kit and has
 one fixture, which returns the case to test::

@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventlog.changes.format import Format, Report
+from eventlog.changes.losses import Loss
 from eventlog.changes.publishing import EventWriter, Need, Publishing
 from eventlog.conversion import in_own_options, write
 from eventlog.errors import EventlogError
@@ -84,6 +85,32 @@ def test_changes_are_read_back_as_they_were_written(
         # A format may write only the changed columns of an update.
         assert read.after.keys() >= (wrote.changed or wrote.after.keys())
         assert dict(read.after) == {name: wrote.after[name] for name in read.after}
+
+
+_TOLD_AS: Final = {
+    "commit_time": {Loss.COMMIT_TIME, Loss.MICROSECONDS, Loss.FRACTIONS},
+    "user": {Loss.USER, Loss.USER_NAME},
+    "transaction_id": {Loss.TRANSACTION, Loss.TRANSACTION_ID},
+    "event_number": {Loss.TRANSACTION},
+    "last_in_transaction": {Loss.TRANSACTION},
+}
+"""By field of a change, the losses that tell it."""
+
+
+def test_what_does_not_come_back_of_a_change_is_named_as_a_loss(
+    format_case: FormatCase, tmp_path: Path
+) -> None:
+    wrote = samples.CHANGES[0]._replace(
+        transaction_id=f"{7:032X}", event_number=1, last_in_transaction=True
+    )
+    (read,), report = format_case.round_trip([wrote], _place(format_case, tmp_path))
+    silent = [
+        name
+        for name, losses in _TOLD_AS.items()
+        if getattr(read, name) != getattr(wrote, name) and losses.isdisjoint(map(Loss, report.lost))
+    ]
+    name = format_case.format.name
+    assert not silent, f"{name} drops {', '.join(silent)} silently: name it in the format's loses"
 
 
 @pytest.mark.parametrize("value", _ODD, ids=lambda value: repr(value)[:20])

@@ -295,7 +295,7 @@ def test_a_source_of_a_package_that_fails_is_named_and_is_not_the_database(
     code, _, err = run("-c", str(config), "publish")
     assert code == 1
     assert err.splitlines()[-1] == (
-        "eventlog: the source 'acme' of the package acme-src failed: OperationalError: no such "
+        "eventlog: the package acme-src (source acme) failed: OperationalError: no such "
         "table: gone (acme_src, line 17) [plugin]"
     )
 
@@ -319,6 +319,6 @@ def test_status_tells_a_package_that_fails_and_goes_on(
     assert code == 0
     assert "position: 7\n" in out
     assert (
-        "what is behind it is not known: the source 'acme' of the package acme-src failed: "
+        "what is behind it is not known: the package acme-src (source acme) failed: "
         "LookupError: no such backlog (acme_src, line 19)"
     ) in out

@@ -91,7 +91,7 @@ Step: TypeAlias = Read | Failure | Mark | Described
 
 
 class Backlog(NamedTuple):
-    """The amount that a source holds behind a position, in ``unit``s."""
+    """The amount that a source holds behind a position, in units such as ``bytes``."""
 
     number: int
     unit: str
@@ -164,7 +164,7 @@ class Source(ABC):
     title: ClassVar[str]
     options: ClassVar[type] = StreamOptions
     reader_format: ClassVar[str | None] = None
-    gives: ClassVar[frozenset[Gives]]
+    gives: ClassVar[frozenset[Gives]] = frozenset()
     is_log: ClassVar[bool] = False
 
     @abstractmethod

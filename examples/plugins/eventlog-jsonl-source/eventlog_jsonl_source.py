@@ -78,7 +78,7 @@ class GrowingFile:
 
     def backlog(self, token: Any) -> stream.Backlog | None:
         try:
-            return stream.Backlog(self._path.stat().st_size - self._place(token), "byte")
+            return stream.Backlog(self._path.stat().st_size - self._place(token), "bytes")
         except OSError as error:
             raise stream.SourceAway(f"{self._path}: {error.strerror}") from error
 

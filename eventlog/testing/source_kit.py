@@ -1,0 +1,136 @@
+"""The tests that a source must pass: each change once and in order, the same event-ids whenever it
+is read again, positions that can be gone on from, what is behind them, and what was lost.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from eventlog.changes.format import Report
+from eventlog.publisher.stream import (
+    BadToken,
+    Failure,
+    Mark,
+    Read,
+    Source,
+    SourceLost,
+    Step,
+    Stream,
+)
+
+_MOST_STEPS = 10_000
+_LONGEST_ID = 255
+
+
+@dataclass(frozen=True)
+class SourceCase:
+    """A source under test. ``options`` are those of its class, ``reader`` those of
+    ``[source.reader]``. ``feed`` appends so many changes to what the source reads. ``lose`` takes
+    away what it holds, so that reading cannot go on behind a position; None = that cannot happen.
+    """
+
+    source: type[Source]
+    options: Any
+    feed: Callable[[int], None]
+    lose: Callable[[], None] | None = None
+    reader: Mapping[str, Any] = field(default_factory=dict)
+
+    def open(self) -> Stream:
+        """Return a new stream of the source."""
+        return self.source().open(self.options, self.reader, Report())
+
+    def steps(self, token: Any = None) -> list[Step]:
+        """Return what a new stream reads behind a token up to the present end."""
+        with closing(self.open().steps(token, once=True)) as steps:
+            return list(steps)
+
+
+def _reads(steps: Sequence[Step]) -> list[Read]:
+    return [step for step in steps if isinstance(step, Read)]
+
+
+def _tokens(steps: Sequence[Step]) -> list[Any]:
+    return [step.token for step in steps if isinstance(step, Mark)]
+
+
+def test_each_change_is_read_once_and_has_a_position_behind_it(source_case: SourceCase) -> None:
+    source_case.feed(3)
+    steps = source_case.steps()
+    ids = [read.event_id for read in _reads(steps)]
+    assert len(ids) == len(set(ids)) == 3
+    assert all(0 < len(one) <= _LONGEST_ID for one in ids)
+    last = max(number for number, step in enumerate(steps) if isinstance(step, Read | Failure))
+    assert _tokens(steps[last:]), "no Mark stands behind the last change"
+
+
+def test_a_change_has_the_same_event_id_whenever_it_is_read(source_case: SourceCase) -> None:
+    source_case.feed(3)
+    assert _reads(source_case.steps()) == _reads(source_case.steps())
+
+
+def test_reading_goes_on_behind_every_position(source_case: SourceCase) -> None:
+    source_case.feed(3)
+    steps = source_case.steps()
+    for number, step in enumerate(steps):
+        if isinstance(step, Mark):
+            token = json.loads(json.dumps(step.token))  # as it is kept
+            assert _reads(source_case.steps(token)) == _reads(steps[number:])
+
+
+def test_what_comes_later_is_read_from_the_last_position(source_case: SourceCase) -> None:
+    source_case.feed(2)
+    before = source_case.steps()
+    source_case.feed(2)
+    later = _reads(source_case.steps(_tokens(before)[-1]))
+    assert [*_reads(before), *later] == _reads(source_case.steps())
+    assert len(later) == 2
+
+
+def test_a_source_that_is_followed_says_when_nothing_is_left(source_case: SourceCase) -> None:
+    source_case.feed(2)
+    reads = 0
+    with closing(source_case.open().steps(None, once=False)) as steps:
+        for number, step in enumerate(steps):
+            reads += isinstance(step, Read)
+            if isinstance(step, Mark) and step.is_idle and reads == 2:
+                break
+            assert number < _MOST_STEPS, "no Mark says is_idle"
+
+
+def test_a_position_of_another_source_is_refused(source_case: SourceCase) -> None:
+    source_case.feed(1)
+    with pytest.raises(BadToken):
+        source_case.steps({"of": ["another", "source"]})
+
+
+def test_the_backlog_counts_what_is_behind_a_position(source_case: SourceCase) -> None:
+    source_case.feed(3)
+    tokens, stream = _tokens(source_case.steps()), source_case.open()
+    first, last = stream.backlog(None), stream.backlog(tokens[-1])
+    if first is None:
+        assert last is None
+        pytest.skip("the source does not know its backlog")
+    assert last is not None
+    assert (first.number > 0, last.number, first.unit) == (True, 0, last.unit)
+
+
+def test_a_position_is_told_in_words(source_case: SourceCase) -> None:
+    source_case.feed(1)
+    for token in _tokens(source_case.steps()):
+        assert token is None or source_case.source().in_words(token)
+
+
+def test_what_was_lost_behind_a_position_is_no_silent_gap(source_case: SourceCase) -> None:
+    if source_case.lose is None:
+        pytest.skip("nothing of the source can be lost")
+    source_case.feed(2)
+    token = _tokens(source_case.steps())[-1]
+    source_case.lose()
+    with pytest.raises(SourceLost):
+        source_case.steps(token)
