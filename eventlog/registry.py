@@ -252,13 +252,13 @@ def as_plugin_errors() -> Iterator[None]:
         yield
     except Exception as error:
         says_enough = isinstance(error, EventlogError) or getattr(error, "filename", None)
-        told = None if says_enough else _plugin_error(error)
+        told = None if says_enough else plugin_error(error)
         if told is None:
             raise
         raise told from error
 
 
-def _plugin_error(error: Exception) -> PluginError | None:
+def plugin_error(error: Exception) -> PluginError | None:
     """Return the error that names the package whose code is the innermost of an exception's
     traceback, None if no package's is in it.
     """

@@ -220,6 +220,10 @@ class HttpClient:
             raise http.client.IncompleteRead(b"", response.length)
         return bytes(body)
 
+    @property
+    def _perhaps_tls(self) -> str:
+        return "" if self._tls is not None else ", as a port for https:// may do"
+
     @contextlib.contextmanager
     def _failing(self) -> Iterator[None]:
         """Turn the errors of an exchange into HttpFailed, with the reason in words."""
@@ -238,7 +242,7 @@ class HttpClient:
             # A server that refuses our certificate may say so only after the request.
             is_sent = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
         except http.client.RemoteDisconnected:
-            why = "the server closed the connection without an answer"
+            why = f"the server closed the connection without an answer{self._perhaps_tls}"
         except http.client.IncompleteRead:
             why = "the connection ended in the middle of the answer"
         except http.client.HTTPException as error:
@@ -248,6 +252,8 @@ class HttpClient:
             why = f"{in_short}: {self.clean(f'{type(error).__name__}: {error}')}"
         except OSError as error:
             why = f"the connection broke: {error.strerror or type(error).__name__}"
+            if isinstance(error, ConnectionResetError):
+                why += self._perhaps_tls
         else:
             return
         raise HttpFailed(why, in_short, is_sent=is_sent) from None

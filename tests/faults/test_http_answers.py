@@ -105,7 +105,7 @@ def test_response_that_is_no_answer_means_that_the_receiver_is_away(
 @pytest.mark.parametrize(
     ("pieces", "message"),
     [
-        ([CUT], "closed the connection without an answer"),
+        ([CUT], "closed the connection without an answer, as a port for https:// may do"),
         ([b"HTTP/1.1 200 OK\r\nContent-", CUT], "answer is empty"),
         ([reply(200, WARNING)[:-10], CUT], "ended in the middle of the answer"),
         ([chunked(WARNING)[:-12], CUT], "ended in the middle of the answer"),

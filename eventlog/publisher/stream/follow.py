@@ -54,7 +54,7 @@ from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway
 from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, Place
 from eventlog.publisher.stream.position import OpenPosition, Position, Saved
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
-from eventlog.registry import as_plugin_errors
+from eventlog.registry import as_plugin_errors, plugin_error
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -520,7 +520,11 @@ def _add_events(run: Run, read: Read) -> None:
         raise
     except Exception as error:
         # A change that breaks its writer would break it again at each start.
-        run.not_sent(Failure(read.event_id, FormatError.code, f"{type(error).__name__}: {error}"))
+        told = plugin_error(error)
+        code, why = FormatError.code, f"{type(error).__name__}: {error}"
+        if told is not None:
+            code, why = told.code, str(told)
+        run.not_sent(Failure(read.event_id, code, why))
         return
     if not written:
         run.counters.rows_empty += 1
