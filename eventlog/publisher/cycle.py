@@ -13,7 +13,6 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -22,14 +21,14 @@ from typing import NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
-from eventlog.core.clock import executor, monotonic
+from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
-from eventlog.errors import DatabaseAway, ReceiverAway, number_of
+from eventlog.errors import DatabaseAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context, report_missing
-from eventlog.publisher.delivery import Delivered, FlightResult, deliver
+from eventlog.publisher.delivery import Delivered, FlightResult, deliver_flight
 from eventlog.publisher.flight import Flight, encode, note_try, numbered, pack, set_apart, unbuilt
 from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
@@ -184,7 +183,7 @@ def _ended(state: State, cycle: Delivered) -> Delivered:
     if cycle.result is not FlightResult.DONE or away is None:
         return cycle
     state.scan = None
-    return Delivered(FlightResult.AWAY, str(away), in_short=away.in_short)
+    return Delivered.away(away)
 
 
 def _scan_to_read(context: Context, state: State) -> QueueScan | DueScan | None:
@@ -401,15 +400,7 @@ def _fly(
         if context.output.is_single
         else len(flight.envelopes)
     )
-    most = min(context.options.concurrency, documents)
-    with executor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
-        try:
-            delivered = deliver(line.to_send(), line, stopping, threads)
-            line.save()
-        except ReceiverAway as lost:
-            delivered = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
-    if delivered.result is FlightResult.AWAY:
-        context.output.forget()
+    delivered = deliver_flight(context, line.to_send(), documents, line, stopping)
     if delivered.result is not FlightResult.DONE:
         state.scan = None
     if line.recorded.envelopes:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import closing
+from contextlib import closing, nullcontext
 from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from eventlog.core.clock import first_done, monotonic, wait_for_all
+from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import SUCCESS, Answer, Document, Level, Verdict
-from eventlog.publisher.context import Counters, PublisherOptions
+from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
@@ -53,6 +53,11 @@ class Delivered(NamedTuple):
     more: bool = False
     in_short: str = ""
     is_suspicious: bool = False
+
+    @classmethod
+    def away(cls, lost: ReceiverAway) -> Delivered:
+        """Return the end of a sending whose receiver is away."""
+        return cls(FlightResult.AWAY, str(lost), in_short=lost.in_short)
 
 
 class Sendable(Protocol):
@@ -137,6 +142,28 @@ class Errand(Protocol[E]):
 
 
 # --- sending --------------------------------------------------------------------------------------
+
+
+def deliver_flight(
+    context: Context,
+    envelopes: Iterable[Envelope[E]],
+    documents: int,
+    errand: Errand[E],
+    stopping: Callable[[], bool],
+) -> Delivered:
+    """Send the envelopes of a flight, of so many ``documents``, as many at a time as
+    ``concurrency`` allows, and save the results. Return how the sending ended.
+    """
+    most = min(context.options.concurrency, documents)
+    with executor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
+        try:
+            ended = deliver(envelopes, errand, stopping, threads)
+            errand.save()
+        except ReceiverAway as lost:
+            ended = Delivered.away(lost)
+    if ended.result is FlightResult.AWAY:
+        context.output.forget()
+    return ended
 
 
 def deliver(
@@ -366,6 +393,13 @@ def send_heartbeat(sink: Sink, document: Document, counters: Counters) -> bool:
 
 
 # --- answers --------------------------------------------------------------------------------------
+
+
+def why_refused(verdict: Verdict) -> str:
+    """Return what the receiver said where it refused events for good, empty if it did not."""
+    if verdict.level not in (Level.ERROR, Level.FATAL):
+        return ""
+    return verdict.message or f"the receiver answered {verdict.level.name.lower()}"
 
 
 def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:

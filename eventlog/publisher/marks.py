@@ -19,9 +19,9 @@ from eventlog.core.checks import BadRow
 from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import record_id_of, sending_of
 from eventlog.core.events import Fates, Outgoing
-from eventlog.model import SUCCESS, Answer, Level, Status, Verdict
+from eventlog.model import SUCCESS, Answer, Status, Verdict
 from eventlog.publisher.context import Context, Counters, report_missing
-from eventlog.publisher.delivery import Answered, Judged, as_flushed
+from eventlog.publisher.delivery import Answered, Judged, as_flushed, why_refused
 from eventlog.publisher.flight import NO_ORIGINS, Flight, encode, rest_of
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
@@ -75,9 +75,8 @@ class Marks:
         if self.counters.refused:
             self.counters.count_requeued(record_ids)
         self.add(Status[verdict.level.name], record_ids)
-        if verdict.level in (Level.ERROR, Level.FATAL):
+        if message := why_refused(verdict):
             self.counters.note_refused(record_ids)
-            message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
             self.errors.extend(BadRow(record_id, "receiver", message) for record_id in record_ids)
             self._keep_sendings(events)
         self.add_fates(special)

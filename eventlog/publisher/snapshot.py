@@ -20,8 +20,8 @@ from eventlog.core.checks import INSERT_ROW_QUERY_BACK
 from eventlog.core.event_ids import object_text, raised_at, snapshot_id
 from eventlog.core.events import EventOptions, Outgoing
 from eventlog.core.fold import Group
-from eventlog.errors import BadTableKey, ReceiverAway, number_of
-from eventlog.model import Answer, EventType, Level, Origins
+from eventlog.errors import BadTableKey, number_of
+from eventlog.model import Answer, EventType, Origins
 from eventlog.publisher.context import (
     UNCHECKED,
     CatalogCheck,
@@ -35,7 +35,8 @@ from eventlog.publisher.delivery import (
     FlightResult,
     Judged,
     as_flushed,
-    deliver,
+    deliver_flight,
+    why_refused,
 )
 from eventlog.publisher.flight import Flight, FlightInfo, pack, rest_of
 from eventlog.publisher.marks import send_document
@@ -374,8 +375,7 @@ class _ChunkErrand:
         consumer = self._context.ledger.consumer
         for verdict, events in as_flushed(self._answered, refused, self.counters):
             self.done.update(event.event_id for event in events)
-            if verdict.level in (Level.ERROR, Level.FATAL):
-                why = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
+            if why := why_refused(verdict):
                 add_object_errors(
                     conn, log, [(event.event_id, "receiver", why) for event in events], consumer
                 )
@@ -403,13 +403,7 @@ def _send(
         for number, events in flight.envelopes.items()
         for part in ([[event] for event in events] if context.output.is_single else [events])
     ]
-    try:
-        ended = deliver(envelopes, errand, stopping)
-        errand.save()
-    except ReceiverAway as lost:
-        ended = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
-    if ended.result is FlightResult.AWAY:
-        context.output.forget()
+    ended = deliver_flight(context, envelopes, len(envelopes), errand, stopping)
     left = {
         number: rest
         for number, events in flight.envelopes.items()

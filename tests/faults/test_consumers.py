@@ -947,6 +947,20 @@ def test_a_snapshot_is_every_object_and_then_the_log(log: sa.Engine) -> None:
     assert consume(config) == []
 
 
+def test_envelopes_of_a_snapshot_are_in_the_air_at_once_as_concurrency_says(
+    log: sa.Engine,
+) -> None:
+    fill(log, 6)
+    both = threading.Barrier(2, timeout=PATIENCE)
+
+    def meet(_document: Document) -> None:
+        both.wait()  # each envelope waits for another one
+
+    config = consumer(log, begin="snapshot")
+    sent = consume(config, meet, concurrency=2, batch_size=1)
+    assert sorted(without_begun(sent)) == [f"usr.idu={key}" for key in range(1, 7)]
+
+
 def test_a_snapshot_that_was_cut_off_goes_on_behind_its_last_chunk(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,6 +45,7 @@ from eventlog.publisher.delivery import (
     as_flushed,
     deliver,
     send_heartbeat,
+    why_refused,
 )
 from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor
@@ -234,7 +235,7 @@ class Run:
             several = self._threads if len(numbered) > 1 else None
             ended = deliver(numbered, self, self.stop.is_set, several)
         except ReceiverAway as lost:
-            ended = Delivered(FlightResult.AWAY, str(lost), in_short=lost.in_short)
+            ended = Delivered.away(lost)
         self.pending.put_back_unanswered()
         if self.envelopes > before:
             self.envelopes = before + len(envelopes)
@@ -393,9 +394,9 @@ class Run:
 
     def _failures(self, verdict: Verdict, events: Sequence[PendingEvent]) -> list[Failure]:
         """Return the failures for events that the receiver refused for good."""
-        if verdict.level not in (Level.ERROR, Level.FATAL):
+        message = why_refused(verdict)
+        if not message:
             return []
-        message = verdict.message or f"the receiver answered {verdict.level.name.lower()}"
         return [
             Failure(each.sent_id, "receiver", message, self.writer.shown(each.piece))
             for each in events
