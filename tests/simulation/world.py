@@ -143,12 +143,14 @@ class World:
             if chance is None
             else draw_options(chance, sink, is_consumer=is_consumer, has_own_changes=has_own)
         )
+        options = {**_PLAIN, **options, **({"driver_user": OWN_USER} if has_own else {}), **given}
         if self.plan.get("burst", 0) > _MANY:  # small windows over a long queue take hours
             options |= {
-                name: max(options.get(name, 0), _MANY) for name in ("query_limit", "flight_rows")
+                name: max(options[name], _MANY)
+                for name in ("query_limit", "flight_rows")
+                if name in options
             }
             bounds = {}
-        options = {**_PLAIN, **options, **({"driver_user": OWN_USER} if has_own else {}), **given}
         self.has_removed |= bool(options.get("delete_from_log"))
         self.is_ordered &= not options.get("handle_future_events")
         config = self.config_of(options, sink, name if is_consumer else None)
