@@ -425,7 +425,6 @@ MUTATIONS: Mapping[str, Mutation] = {
     "the rest of an envelope keeps its number": Mutation(
         _rest_keeps_its_number,
         lambda plan: _to_files(plan) and _takes("kill_and_rename")(plan),
-        unseen="a hole (140 plans), not explained: an envelope has to lose a part of its classes while it is in flight",
     ),
     "an event behind a retry is answered for good": Mutation(
         _behind_a_retry_is_done, _is_lenient_and_restarts
