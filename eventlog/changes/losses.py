@@ -25,7 +25,6 @@ class Loss(StrEnum):
     MICROSECONDS = "microseconds"
     FRACTIONS = "fractions"
     USER = "user"
-    USER_NAME = "user_name"
     TRANSACTION = "transaction"
     TRANSACTION_ID = "transaction_id"
     POSITION = "position"
@@ -80,7 +79,6 @@ _FIELDS: Final[Mapping[Loss, str]] = {
     Loss.MICROSECONDS: "microseconds of the commit time",
     Loss.FRACTIONS: "fraction of the commit time",
     Loss.USER: "user",
-    Loss.USER_NAME: "name of the user",
     Loss.TRANSACTION: "transaction",
     Loss.TRANSACTION_ID: "transaction id",
     Loss.POSITION: "position",
@@ -108,10 +106,6 @@ def _is_finer_than(unit: int) -> Callable[[Change], bool]:
         return time is not None and time.microsecond % unit != 0
 
     return is_finer
-
-
-def _is_user_name(change: Change) -> bool:
-    return change.user is not None and not (change.user.isascii() and change.user.isdigit())
 
 
 def _has_transaction(change: Change) -> bool:
@@ -142,7 +136,6 @@ _COUNTS: Final[Mapping[Loss, Callable[[Change], bool]]] = {
     Loss.MICROSECONDS: _is_finer_than(1_000),
     Loss.FRACTIONS: _is_finer_than(1_000_000),
     Loss.USER: lambda change: change.user is not None,
-    Loss.USER_NAME: _is_user_name,
     Loss.TRANSACTION: _has_transaction,
     Loss.TRANSACTION_ID: lambda change: change.transaction_id is not None,
     Loss.POSITION: lambda change: change.position is not None,

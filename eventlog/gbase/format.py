@@ -88,7 +88,7 @@ class GbaseFormat(Format):
     reader_options = (ReadOptions,)
     writer_options = (WriteOptions,)
     loses = frozenset({
-        Loss.KEY, Loss.POSITION, Loss.FRACTIONS, Loss.USER_NAME, Loss.TRANSACTION_ID, Loss.CHANGED,
+        Loss.KEY, Loss.POSITION, Loss.FRACTIONS, Loss.TRANSACTION_ID, Loss.CHANGED,
         Loss.REFRESH,
     })  # fmt: skip
     is_read_once = True

@@ -89,7 +89,7 @@ def test_changes_are_read_back_as_they_were_written(
 
 _TOLD_AS: Final = {
     "commit_time": {Loss.COMMIT_TIME, Loss.MICROSECONDS, Loss.FRACTIONS},
-    "user": {Loss.USER, Loss.USER_NAME},
+    "user": {Loss.USER},
     "transaction_id": {Loss.TRANSACTION, Loss.TRANSACTION_ID},
     "event_number": {Loss.TRANSACTION},
     "last_in_transaction": {Loss.TRANSACTION},

@@ -135,7 +135,6 @@ CODES_OF = {
     Loss.MICROSECONDS: "TIM-ms",
     Loss.FRACTIONS: "TIM-s",
     Loss.USER: "USR",
-    Loss.USER_NAME: "USR",
     Loss.TRANSACTION: "TXN",
     Loss.TRANSACTION_ID: "TXI",
     Loss.POSITION: "POS",
@@ -154,6 +153,10 @@ counted; numbers within transactions (CNT) are made anew by the reader.
 """
 
 
+COUNTED = {"T": {"REF"}, "G": {"USR"}}
+"""By target, the codes of CODES_OF that its writer counts itself: refresh_skipped, user_unknown."""
+
+
 def shown(
     native: list[Change], codes: frozenset[str], target: str, but: Set[str] = frozenset()
 ) -> set[str]:
@@ -161,7 +164,7 @@ def shown(
     without those that the codes of ``but`` drop.
     """
     first = codes & {"MVA", "INC", "INC*", "KCH", *but}
-    told = codes & set(CODES_OF.values()) - ({"REF"} if target == "T" else set())
+    told = codes & set(CODES_OF.values()) - COUNTED.get(target, frozenset())
     return {
         code
         for code in told
