@@ -212,10 +212,11 @@ class History:
         by = plain_column(columns)
         values = [] if by is None else list({key[columns.key.index(by)] for key in wanted})
         found: dict[Key, Mapping[str, Any]] = {}
-        for part in self.copy.rows(by, values):
+        for before in self.copy.rows(by, values):
+            part = _as_now(before, columns)
             there = zip(*(part.column(name).to_pylist() for name in columns.key), strict=True)
-            some = part.filter(pa.array([key in wanted for key in there], pa.bool_()))
-            for row in _as_now(some, columns).to_pylist():
+            is_wanted = pa.array([key in wanted for key in there], pa.bool_())
+            for row in part.filter(is_wanted).to_pylist():
                 found[tuple(row[name] for name in columns.key)] = row
         return found
 

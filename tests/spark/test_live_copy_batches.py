@@ -23,7 +23,7 @@ from eventlog.config.load import load
 from eventlog.core.ranges import RecordSet
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind
-from eventlog.spark import copy_query
+from eventlog.spark import copy_query, delta_copy
 from eventlog.spark.copy_source import ClassSource, Loading
 from eventlog.spark.copy_target import Batch, LastWord, Target, last_words
 from eventlog.spark.copy_types import Columns, CopyRefused, Note
@@ -477,6 +477,19 @@ def test_files_that_no_reader_of_the_time_to_keep_needs_are_removed(
     assert files_in(tmp_path) == left
     assert held_by(copy) == {1: {A: "3", PAY: None}}
     put_batch(Source({}), copy, "query", 3, lambda: pytest.fail("the batch is done"))
+
+
+def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_copy, "_MANY_FILES", 4)
+    copy = delta_in(tmp_path)
+    put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
+    for number in range(1, 6):
+        new = [row_of(number, "add", number, {A: "x"})]
+        put_batch(Source({}), copy, "query", number, partial(batch_of, new))
+        copy.clear(dt.timedelta(0))
+    assert files_in(tmp_path) == 2
+    assert held_by(copy) == {key: {A: "x", PAY: None} for key in range(1, 6)}
+    put_batch(Source({}), copy, "query", 5, lambda: pytest.fail("the batch is done"))
 
 
 class Clock:

@@ -269,6 +269,27 @@ def test_a_row_is_whole_also_where_the_key_is_a_text_of_a_file_that_was_merged(
     }
 
 
+@pytest.mark.parametrize("made", MADE)
+def test_a_row_is_whole_also_where_the_key_has_another_type_than_before(
+    tmp_path: Path, made: str
+) -> None:
+    day: Any = dt.date(2026, 1, 2)
+    source = Source(
+        {day: {A: "x", PAY: None}}, [("id", t.DateType(), ColumnType(Kind.DATE)), *NAMED[1:]]
+    )
+    copy = MADE[made](tmp_path)
+    kept = History(source, copy)
+    put = partial(copy_query.put_batch, source, copy, history=kept)
+    put(Batch("query", 0), lambda: batch_of([]))
+    moment = ("id", t.TimestampNTZType(), ColumnType(Kind.TIMESTAMP))
+    source.columns = columns_of([moment, *NAMED[1:]])
+    told: Any = row_of(1, "modify", 0, {PAY: 2}) | {"key": [("id", "2026-01-02T00:00:00")]}
+    put(Batch("query", 1), lambda: batch_of([told]))
+    rows = [row for part in kept.table.rows() for row in part.to_pylist()]
+    (said,) = (row for row in rows if row["_operation"] == "modify")
+    assert (said["id"], said[A], said[PAY]) == (dt.datetime(2026, 1, 2), "x", 2)
+
+
 def test_a_driver_that_ends_between_making_an_iceberg_table_and_its_first_commit_begins_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
