@@ -35,7 +35,7 @@ class Report:
     cannot be read or written stops the conversion. ``passed_over`` counts the inputs that could not
     be read or written. ``problems`` holds the messages of the first of them with their codes,
     ``PROBLEMS_KEPT`` at most. ``lost`` counts what the target has no place for, by
-    ``eventlog.changes.losses.Loss``, of all changes that were to be written.
+    ``eventlog.changes.losses.Loss``, of the changes that were not passed over.
     """
 
     read: int = 0

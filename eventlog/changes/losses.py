@@ -63,7 +63,7 @@ def in_words(lost: Mapping[str, int]) -> str:
         for number, fields in by_number.items()
     ]
     phrases += [
-        f"{number_of(number, noun)} {rest}".rstrip()
+        f"{number_of(number, noun)} {rest}"
         for loss, (noun, rest) in _COUNTED.items()
         if (number := lost.get(loss))
     ]

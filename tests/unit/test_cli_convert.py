@@ -202,7 +202,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
         (
             (*CONVERT, "xml", "in.jsonl", "out"),
             2,
-            "format 'xml' is not known; the nearest known one is xds",
+            "format 'xml' is not known; those that can be written are xds, ",
         ),
         ((*CONVERT, "xds", "in.jsonl"), 2, "Missing argument 'OUT'"),
         ((*CONVERT, "xds", "--map", "map.json", "in.jsonl", "out"), 2, "do you mean writer"),
