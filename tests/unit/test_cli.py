@@ -8,10 +8,13 @@ import json
 import logging
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -273,3 +276,25 @@ def _answer(server: socket.socket, said: bytes) -> None:
     with connection:
         connection.recv(65536)
         connection.sendall(said)
+
+
+def test_what_changes_the_database_tells_programs_what_it_did(run: Run, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        db.execute("CREATE TABLE customer (id INTEGER PRIMARY KEY)")
+    config = tmp_path / "e.toml"
+    config.write_text('[database]\nurl = "sqlite:///shop.db"\n[[watch]]\ntable = "customer"\n')
+
+    def told(*arguments: str) -> dict[str, Any]:
+        code, out, err = run(*arguments, "--json", "-c", str(config))
+        assert code == 0, err
+        found: dict[str, Any] = json.loads(out)
+        return found
+
+    upgraded = told("db", "upgrade")
+    assert (upgraded["before"], bool(upgraded["current"])) == ([], True)
+    told("triggers", "apply")
+    dropped = {"dropped": True, "tables": ["customer"], "log": None}
+    assert told("triggers", "drop", "--dry-run") == {**dropped, "dropped": False}
+    assert told("triggers", "drop", "--yes") == dropped
+    downgraded = told("db", "downgrade", "base", "--yes")
+    assert (downgraded["before"], downgraded["current"]) == (upgraded["current"], [])
