@@ -783,7 +783,7 @@ def judge_kept(class_name: str, keys: Sequence[str], limits: Limits) -> Iterator
             f"{number_of(len(keys), 'object')} of class {class_name}, of those in the newest "
             f"{limits.rows:,} rows, are there although their last row is a delete: "
             f"{first_of(list(keys), limits.shown, 'key')}; a statement kept them whose trigger had "
-            "logged that they go with their parent, such as REPLACE on MySQL and DELETE IGNORE",
+            "logged that they go with their parent, such as DELETE IGNORE on MariaDB",
             f"eventlog resync {class_name}",
         )
 

@@ -28,6 +28,7 @@ class MySQLTriggers(FamilyTriggers):
     """Triggers by DROP and CREATE under LOCK TABLES."""
 
     title = "MySQL"
+    replace_keeps_children = True
     script_head = script_head("mysql")
     render = family_renderer(__package__)
 

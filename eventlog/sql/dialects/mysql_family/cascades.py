@@ -9,10 +9,10 @@ along. It is followed upwards as far as the rules of the keys pass on a DELETE o
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from dataclasses import field as with_field
 from itertools import chain, groupby
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -110,6 +110,23 @@ def leading_to(links: Sequence[Link], tables: Iterable[str]) -> tuple[Link, ...]
 # --- ways -----------------------------------------------------------------------------------------
 
 
+class Source(NamedTuple):
+    """What a trigger looks for rows by: the row of its table, OLD or NEW, and the lock."""
+
+    row: str
+    lock: str
+
+
+_SOURCES: Final = {
+    # The lock shows rows as they are now, whatever the application's snapshot shows. FOR UPDATE
+    # would be a use of the table that the server refuses if the application's statement also reads
+    # it (1442).
+    **dict.fromkeys(("DELETE", "UPDATE"), Source("OLD", " LOCK IN SHARE MODE")),
+    # A lock of an INSERT would keep the writers of other parents off.
+    "INSERT": Source("NEW", ""),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class Effect:
     """The effect on rows of a watched table when a row of ``end`` is deleted, or gets another key.
@@ -125,6 +142,7 @@ class Effect:
     operation: str
     changed: tuple[tuple[str, str | None], ...] = ()
     trees: Mapping[str, Sequence[Link]] = with_field(default_factory=dict)
+    source: Source = with_field(default_factory=lambda: _SOURCES["DELETE"])
 
     @property
     def end_columns(self) -> list[str]:
@@ -344,6 +362,30 @@ def followed(one: CascadeTriggers, operation: str) -> list[Followed]:
     A row at the end of several ways is logged once.
     """
     several = [effect for effect in one.effects if effect.operation == operation]
+    return _followed_rows(one, several, operation)
+
+
+def kept(one: CascadeTriggers) -> list[Followed]:
+    """Return the rows that a trigger AFTER INSERT looks for, on a server whose REPLACE keeps the
+    rows that go with a deleted one: they have been logged as gone, and come back.
+    """
+    several = [
+        effect for effect in one.effects if effect.operation == "DELETE" and not effect.changed
+    ]
+    back = {int(EventType.DELETE_ROW): int(EventType.INSERT_ROW_QUERY_BACK)}
+    return [
+        replace(
+            each, rows=tuple((back.get(kind, kind), key, name) for kind, key, name in each.rows)
+        )
+        for each in _followed_rows(one, several, "INSERT")
+    ]
+
+
+def _followed_rows(
+    one: CascadeTriggers, several: Sequence[Effect], operation: str
+) -> list[Followed]:
+    """Return the rows of several effects that a trigger of an operation looks for."""
+    several = [replace(effect, source=_SOURCES[operation]) for effect in several]
     found: dict[tuple[tuple[int, str, str | None], ...], list[Effect]] = {}
     for effect in several:
         found.setdefault(tuple(_rows(one.of, effect)), []).append(effect)
@@ -442,13 +484,6 @@ def _is_reached(effect: Effect) -> str:
     return f"EXISTS (SELECT 1 FROM {tables} WHERE {' AND '.join(conditions)})"  # noqa: S608 - quoted names
 
 
-_LOCKED: Final = "LOCK IN SHARE MODE"
-"""A lock that shows rows as they are now, whatever the application's snapshot shows. FOR UPDATE
-would be a use of the table that the server refuses if the application's statement also reads it
-(1442).
-"""
-
-
 def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
     """Return SQL that selects the rows, joined with the tables between and the end of the way."""
     source = f"{quote_identifier(one.table.name)} AS t0"
@@ -458,7 +493,8 @@ def _flat(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
             f"{_refers(link, f't{place}', f't{place + 1}')}"
         )
     last = f"t{len(effect.way) - 1}"
-    return f"{select} FROM {source}{joined} WHERE {_refers(effect.way[-1], last, 'OLD')} {_LOCKED}"
+    row, lock = effect.source
+    return f"{select} FROM {source}{joined} WHERE {_refers(effect.way[-1], last, row)}{lock}"
 
 
 def _deep(one: TableTriggers, effect: Effect, select: str, joined: str) -> str:
@@ -495,12 +531,13 @@ def _rows_of_level(
     """
     end = len(effect.way)
     to_deleted = trees if place == end else effect.way[-1:] if place == end - 1 else ()
-    found = [f"{rows} WHERE {_refers(link, 'r', 'OLD')} {_LOCKED})" for link in to_deleted]
+    row, lock = effect.source
+    found = [f"{rows} WHERE {_refers(link, 'r', row)}{lock})" for link in to_deleted]
     joins = [(link, f"w{place}") for link in trees]
     if has_next:
         joins.insert(0, (effect.way[place], f"w{place + 1}"))
     return found + [
-        f"{rows} JOIN {level} ON {_refers(link, 'r', level)} {_LOCKED})" for link, level in joins
+        f"{rows} JOIN {level} ON {_refers(link, 'r', level)}{lock})" for link, level in joins
     ]
 
 

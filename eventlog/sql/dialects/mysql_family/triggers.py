@@ -23,6 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.catalog import Database
 from eventlog.errors import DatabaseError, TriggerError, together
+from eventlog.model import EventType
 from eventlog.sql.dialects.mysql_family.cascades import FACT as CASCADES
 from eventlog.sql.dialects.mysql_family.cascades import (
     CascadeTriggers,
@@ -30,6 +31,7 @@ from eventlog.sql.dialects.mysql_family.cascades import (
     cascades_of,
     followed,
     from_fact,
+    kept,
     leading_to,
     read_links,
 )
@@ -97,6 +99,8 @@ class FamilyTriggers(MarkedTriggers):
     """
 
     title: str
+    replace_keeps_children: bool = False
+    """True if a REPLACE of a row with the same key leaves the rows that refer to it."""
     render: Callable[..., str]
     quote = staticmethod(quote_identifier)
     script_end = ("DELIMITER ;", "")
@@ -279,6 +283,7 @@ class FamilyTriggers(MarkedTriggers):
         )
         first = f"{field('NEW', columns[0])} IS NOT NULL" if columns else ""
         table = quote_identifier(triggers.table.name)
+        children = following(triggers, declared)
         all_null = " AND ".join(f"{field('NEW', column)} IS NULL" for column in columns[1:])
 
         def body(event: str) -> str:
@@ -302,16 +307,35 @@ class FamilyTriggers(MarkedTriggers):
                 ),
                 may_repeat=triggers.may_repeat,
                 another=f"SELECT 1 FROM {table} AS t WHERE {another}",  # noqa: S608 - quoted names
-                children=[child.attribute for child in following(triggers, declared)],
+                children=[child.attribute for child in children],
+                kept=[
+                    (child.attribute, self._has_rows(triggers, child))
+                    for child in children
+                    if self.replace_keeps_children
+                    and triggers.insert_type != EventType.INSERT_ROW_QUERY_BACK
+                ],
             )
 
         yield "i", "AFTER INSERT", body("insert")
         yield "u", "AFTER UPDATE", body("update")
         yield "d", "AFTER DELETE", body("delete")
 
+    def _has_rows(self, triggers: ClassTriggers, child: ChildTriggers) -> str:
+        """Return SQL of the condition that rows of a child table belong to a new row."""
+        owned = " AND ".join(
+            f"{field('c', own)} = {field('NEW', key)}"
+            for key, own in zip(triggers.key, child.owner_columns, strict=True)
+        )
+        return f"EXISTS (SELECT 1 FROM {quote_identifier(child.table.name)} AS c WHERE {owned})"  # noqa: S608
+
     def _cascade_bodies(self, log: LogTable, triggers: CascadeTriggers) -> Iterator[_Body]:
-        for letter, operation in (("u", "UPDATE"), ("d", "DELETE")):
-            rows = followed(triggers, operation)
+        looked_for = [
+            ("u", "BEFORE UPDATE", followed(triggers, "UPDATE")),
+            ("d", "BEFORE DELETE", followed(triggers, "DELETE")),
+        ]
+        if self.replace_keeps_children:
+            looked_for.append(("i", "AFTER INSERT", kept(triggers)))
+        for letter, when, rows in looked_for:
             if rows:
                 body = self._text(
                     "cascade_body.sql.j2",
@@ -319,7 +343,7 @@ class FamilyTriggers(MarkedTriggers):
                     silence=triggers.silence,
                     log=_words(log, triggers.class_name),
                 )
-                yield letter, f"BEFORE {operation}", body
+                yield letter, when, body
 
     def _child_bodies(self, log: LogTable, triggers: ChildTriggers) -> Iterator[_Body]:
         is_one = triggers.is_spelled_alike(is_one_spelling)
