@@ -1,5 +1,5 @@
 """Servers that are set up in another way: replicas, a binary log, names in lower case
-(docs/mariadb.md).
+(docs/mariadb.md, docs/mysql.md).
 """
 
 from __future__ import annotations
@@ -59,28 +59,70 @@ def logged(engine: sa.Engine) -> list[tuple[object, ...]]:
 # --- replicas -------------------------------------------------------------------------------------
 
 
+class Words(NamedTuple):
+    """What a database calls the parts of a replication."""
+
+    settings: tuple[str, ...]
+    position: str
+    wait: str
+    state: str
+    follow: tuple[str, ...]
+    end: tuple[str, ...]
+    server: str
+
+
+WORDS = {
+    "mariadb": Words(
+        ("--log-slave-updates",),
+        "SELECT @@gtid_binlog_pos",
+        "SELECT MASTER_GTID_WAIT(%s, 60)",
+        "SHOW SLAVE STATUS",
+        (
+            "CHANGE MASTER TO master_host = '127.0.0.1', master_port = {port}, master_user = "
+            "'repl', master_password = 'repl', master_use_gtid = slave_pos",
+            "START SLAVE",
+        ),
+        ("STOP SLAVE", "RESET SLAVE ALL"),
+        "server_id",
+    ),
+    "mysql": Words(
+        ("--gtid-mode=ON", "--enforce-gtid-consistency=ON"),
+        "SELECT @@GLOBAL.gtid_executed",
+        "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 60)",
+        "SHOW REPLICA STATUS",
+        (
+            "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '127.0.0.1', SOURCE_PORT = {port}, "
+            "SOURCE_USER = 'repl', SOURCE_PASSWORD = 'repl', SOURCE_AUTO_POSITION = 1, "
+            "GET_SOURCE_PUBLIC_KEY = 1",
+            "START REPLICA",
+        ),
+        ("STOP REPLICA", "RESET REPLICA ALL"),
+        "server_uuid",
+    ),
+}
+
+
 class Pair(NamedTuple):
     """A server and its replica."""
 
     primary: mysql_servers.Server
     replica: mysql_servers.Server
+    words: Words
 
     def follow(self) -> None:
         """Wait until the replica has all that the primary has."""
         with sa.create_engine(self.primary.url, poolclass=sa.NullPool).connect() as conn:
-            position = conn.exec_driver_sql("SELECT @@gtid_binlog_pos").scalar_one()
+            position = conn.exec_driver_sql(self.words.position).scalar_one()
         with sa.create_engine(self.replica.url, poolclass=sa.NullPool).connect() as conn:
-            waited = conn.exec_driver_sql(
-                "SELECT MASTER_GTID_WAIT(%s, 60)", (position,)
-            ).scalar_one()
-            state = conn.exec_driver_sql("SHOW SLAVE STATUS").mappings().one()
+            waited = conn.exec_driver_sql(self.words.wait, (position,)).scalar_one()
+            state = conn.exec_driver_sql(self.words.state).mappings().one()
             assert waited == 0, state["Last_SQL_Error"] or state["Last_IO_Error"]
 
     def promote(self, platform: Platform) -> None:
         """Let the replica take over, and the platform with it."""
         self.follow()
         self.primary.stop(kill=True)
-        self.replica.run("STOP SLAVE", "RESET SLAVE ALL", "SET GLOBAL read_only = 0")
+        self.replica.run(*self.words.end, "SET GLOBAL read_only = 0")
         platform.__dict__.pop("ours", None)
         platform.engine = engine_of(self.replica)
 
@@ -92,38 +134,43 @@ def engine_of(server: mysql_servers.Server) -> sa.Engine:
 
 
 @contextmanager
-def pair_of(*settings: str) -> Iterator[Pair]:
+def pair_of(name: str, *settings: str) -> Iterator[Pair]:
+    build = mysql_servers.BUILDS[name]
+    words = WORDS[build.dialect]
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     common = (
         "--log-bin=binlog",
-        "--log-slave-updates",
+        *words.settings,
         "--log-bin-trust-function-creators=1",
         *settings,
     )
     with ExitStack() as stack:
         network = ("--skip-networking=0", "--bind-address=127.0.0.1", f"--port={port}")
-        primary = stack.enter_context(mysql_servers.server(*common, "--server-id=1", *network))
-        replica = stack.enter_context(mysql_servers.server(*common, "--server-id=2", "--read-only"))
+        primary = stack.enter_context(
+            mysql_servers.server(*common, "--server-id=1", *network, build=build)
+        )
+        replica = stack.enter_context(
+            mysql_servers.server(*common, "--server-id=2", "--read-only", build=build)
+        )
         primary.run(
             "CREATE USER repl@'127.0.0.1' IDENTIFIED BY 'repl'",
             "GRANT REPLICATION SLAVE ON *.* TO repl@'127.0.0.1'",
         )
-        replica.run(
-            f"CHANGE MASTER TO master_host = '127.0.0.1', master_port = {port}, master_user = "
-            "'repl', master_password = 'repl', master_use_gtid = slave_pos",
-            "START SLAVE",
-        )
-        yield Pair(primary, replica)
+        replica.run(*(statement.format(port=port) for statement in words.follow))
+        yield Pair(primary, replica, words)
 
 
+@pytest.mark.parametrize("name", mysql_servers.params())
 @pytest.mark.parametrize("form", ["ROW", "MIXED", "STATEMENT"])
-def test_a_replica_has_the_log_of_its_primary_and_no_row_twice(tmp_path: Path, form: str) -> None:
+def test_a_replica_has_the_log_of_its_primary_and_no_row_twice(
+    tmp_path: Path, name: str, form: str
+) -> None:
     """Ours are never written by statements; those of an application may be, if its sessions are
     REPEATABLE READ.
     """
-    with pair_of() as pair, platform_of(pair.primary, tmp_path, *TABLES) as platform:
+    with pair_of(name) as pair, platform_of(pair.primary, tmp_path, *TABLES) as platform:
         platform.watch("usr")
         pair.primary.run(f"SET GLOBAL binlog_format = {form}")
         platform.run(*CHANGES)
@@ -137,8 +184,9 @@ def test_a_replica_has_the_log_of_its_primary_and_no_row_twice(tmp_path: Path, f
         assert form == "STATEMENT" or theirs == ours
 
 
+@pytest.mark.parametrize("name", mysql_servers.params())
 def test_a_replica_that_takes_over_is_another_server_of_the_same_log_and_gets_a_new_epoch(
-    tmp_path: Path, run: Run
+    tmp_path: Path, run: Run, name: str
 ) -> None:
     def publish(platform: Platform) -> list[str]:
         platform.config()
@@ -148,7 +196,7 @@ def test_a_replica_that_takes_over_is_another_server_of_the_same_log_and_gets_a_
         assert code == 0, error
         return [part.partition('"')[0] for part in out.split('event-id="')[1:]]
 
-    with pair_of("--binlog-format=MIXED") as pair, ExitStack() as stack:
+    with pair_of(name, "--binlog-format=MIXED") as pair, ExitStack() as stack:
         platform = stack.enter_context(platform_of(pair.primary, tmp_path, *TABLES))
         platform.watch("usr")
         platform.run(CHANGES[0])
@@ -162,7 +210,8 @@ def test_a_replica_that_takes_over_is_another_server_of_the_same_log_and_gets_a_
         with platform.session() as (conn, log):
             now = platform.dialect.identity(conn, log), platform.dialect.server_parts(conn, log)
         assert now[0] == was[0]
-        assert (was[1]["server_id"], now[1]["server_id"]) == ("1", "2")
+        server = pair.words.server
+        assert was[1][server] != now[1][server]
         platform.run(CHANGES[2])
         after = publish(platform)
         assert all(one.isdecimal() for one in before)
@@ -183,10 +232,15 @@ def publish_at_replica(pair: Pair, platform: Platform) -> None:
 # --- the binary log -------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def with_binary_log() -> Iterator[mysql_servers.Server]:
+@pytest.fixture(scope="module", params=mysql_servers.params())
+def with_binary_log(request: pytest.FixtureRequest) -> Iterator[mysql_servers.Server]:
     """A server with a binary log."""
-    with mysql_servers.server("--log-bin=binlog", "--server-id=1", "--binlog-format=MIXED") as made:
+    with mysql_servers.server(
+        "--log-bin=binlog",
+        "--server-id=1",
+        "--binlog-format=MIXED",
+        build=mysql_servers.BUILDS[request.param],
+    ) as made:
         yield made
 
 
@@ -225,9 +279,12 @@ def test_a_publisher_is_refused_where_the_binary_log_takes_none_of_its_statement
 # --- names, definers ------------------------------------------------------------------------------
 
 
-def test_names_in_lower_case_are_those_of_the_log(tmp_path: Path, run: Run) -> None:
+@pytest.mark.parametrize("name", mysql_servers.params("mariadb", "mariadb-11.8"))
+def test_names_in_lower_case_are_those_of_the_log(tmp_path: Path, run: Run, name: str) -> None:
     with (
-        mysql_servers.server("--lower-case-table-names=1") as server,
+        mysql_servers.server(
+            "--lower-case-table-names=1", build=mysql_servers.BUILDS[name]
+        ) as server,
         platform_of(
             server, tmp_path, "CREATE TABLE Usr (Id int PRIMARY KEY, Name varchar(20))"
         ) as platform,
