@@ -189,6 +189,11 @@ WORKLOADS = {
 Change = Callable[[random.Random, sa.Connection], None]
 
 
+def keeps_children(database: sa.Engine) -> bool:
+    """True where a REPLACE keeps the rows that refer to the replaced one: they are read back."""
+    return database.dialect.name == "mysql"
+
+
 def write(engine: sa.Engine, seed: int, isolation: str, transactions: int, change: Change) -> None:
     """Transactions of 1 to 3 changes; a fifth of them is rolled back."""
     chance = random.Random(seed)
@@ -219,6 +224,9 @@ def writers(
     database: sa.Engine, seed: int, transactions: int, change: Change
 ) -> list[Callable[[], None]]:
     levels = ("REPEATABLE-READ", "READ-COMMITTED")
+    if keeps_children(database):
+        # A REPLACE does not see the children that others have added since its snapshot.
+        levels = ("READ-COMMITTED", "READ-COMMITTED")
     return [
         partial(write, database, seed * WRITERS + number, levels[number % 2], transactions, change)
         for number in range(WRITERS)
@@ -257,11 +265,16 @@ def promise(
         key, other = chance.sample(KEYS, 2)
         run(
             conn,
-            chance.choice(workload.changes).format(key=key, other=other, n=chance.randrange(4)),
+            chance.choice(changes).format(key=key, other=other, n=chance.randrange(4)),
         )
 
     writing = writers(database, seed, transactions, change)
-    replay = replayed(database, config, writing, workload.strict)
+    changes, strict = workload.changes, workload.strict
+    if keeps_children(database):
+        strict = frozenset()
+        if workload.ddl is SPELLED:  # docs/mysql.md: a REPLACE with another spelling
+            changes = [one for one in changes if not one.startswith("REPLACE")]
+    replay = replayed(database, config, writing, strict)
     assert len(replay.applied) > transactions
     assert replay.filled == contents(database, workload)
 
@@ -473,7 +486,11 @@ def test_a_receiver_has_all_rows_of_the_tables_of_keystone(
     config = configured(
         database, tmp_path, [{"table": name, "style": style} for name in tables.columns]
     )
-    strict = tables.strict if (style, sessions) == ("field", 1) else frozenset()
+    strict = (
+        tables.strict
+        if not keeps_children(database) and (style, sessions) == ("field", 1)
+        else frozenset()
+    )
     changing = writers(database, 1, 1600 // sessions, tables.change)[:sessions]
     replay = replayed(database, config, changing, strict)
     found = replay.objects
