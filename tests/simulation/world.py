@@ -391,6 +391,7 @@ class World:
     def _heal(self) -> None:
         """Resync all classes: afterwards no object is excused."""
         self._deliver()
+        self.readers.look()  # what was excused when it was sent
         for table in (*sorted(KEYS), *([VIEW] if self.plan.get("has_view", False) else [])):
             name = self.application.shape.table(table)
             self._do("resync", name, "--restart")
