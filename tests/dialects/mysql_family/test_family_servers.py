@@ -21,6 +21,7 @@ from eventlog.errors import DatabaseError
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.sql.connection import load_dialect
+from eventlog.sql.doctor import ask
 
 TABLES = (
     "CREATE TABLE usr (id int PRIMARY KEY, name varchar(20))",
@@ -251,9 +252,17 @@ def test_triggers_are_refused_with_the_right_that_the_binary_log_asks_for(
     with platform_of(with_binary_log, tmp_path, *TABLES) as platform:
         with pytest.raises(DatabaseError, match=r"log_bin_trust_function_creators"):
             platform.watch("usr")
+        assert "log_bin_trust_function_creators is 0" in " ".join(rights_to_apply(platform))
         with_binary_log.run("SET GLOBAL log_bin_trust_function_creators = 1")
         platform.watch("usr")
+        assert rights_to_apply(platform) == []
         assert platform.logged(CHANGES[0]) != []
+
+
+def rights_to_apply(platform: Platform) -> list[str]:
+    """What doctor finds missing for `triggers apply`."""
+    with platform.session() as (conn, _):
+        return ask(conn, platform.dialect, "rights_to_apply", str, tables=["usr"])
 
 
 def test_a_publisher_is_refused_where_the_binary_log_takes_none_of_its_statements(

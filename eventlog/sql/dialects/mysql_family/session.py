@@ -295,6 +295,7 @@ _GRANT: Final = re.compile(
     \.(?P<table>\*|`(?:[^`]|``)*`|"(?:[^"]|"")*")\ TO\ """,
     re.DOTALL | re.VERBOSE,
 )
+_SUPER: Final = re.compile(r"(\bSUPER\b|ALL PRIVILEGES).* ON \*\.\*")
 _OF_TABLES: Final = frozenset({"SELECT", "INSERT", "UPDATE", "DELETE", "TRIGGER"})
 
 
@@ -435,6 +436,11 @@ def _rights_to_apply(conn: Connection, tables: Sequence[str], **_: Any) -> Itera
     for table in tables:
         if "TRIGGER" not in rights[table]:
             yield (f"TRIGGER on table {table}",)
+    asked = "SELECT @@GLOBAL.log_bin, @@GLOBAL.log_bin_trust_function_creators"
+    ((has_binary_log, trusts),) = fetch(conn, asked, {})
+    is_super = any(_SUPER.search(grant) for grant in _family(conn).grants_of(conn))
+    if has_binary_log and not trusts and not is_super:
+        yield ("SUPER (the server has a binary log, and log_bin_trust_function_creators is 0)",)
 
 
 def sees_triggers(conn: Connection, schema: str) -> bool:
