@@ -193,7 +193,9 @@ class Auditor:
         for event in events:
             verdict = verdicts.get(event.event_id)
             level = others if verdict is None else verdict.level
-            self._answered[_consumer(receiver), event.event_id] = level
+            which = _consumer(receiver), event.event_id
+            self._answered.pop(which, None)  # the last answer to a row comes last
+            self._answered[which] = level
 
     def gives_up(self, consumer: str, events: Iterable[Any]) -> None:
         """Note events that a publisher or an operator gives up although no answer refuses them."""
