@@ -1,5 +1,5 @@
-"""a log of MariaDB or MySQL, from its triggers to Spark: its sessions cannot share a snapshot, and all parts
-see the same rows (spec/event-log.md 8.6).
+"""A log of MariaDB or MySQL, from its triggers to Spark: its sessions cannot share a snapshot, and
+all parts see the same rows (spec/event-log.md 8.6).
 """
 
 from __future__ import annotations
