@@ -358,13 +358,15 @@ class World:
             self.application.end_late(Random(0))
         if (second := self.scheduler.processes.get("second")) is not None:
             self.kill(second)
-        if "loopback" in self.plan["features"] and "publisher" in self.scheduler.processes:
-            self.stop(self.scheduler.processes["publisher"])  # rows of its own may be left N
         if "publisher" not in self.scheduler.processes:
             self.start("publisher", None)
         self.wait_for_commands()
         while self.backlog is not None:
             STEPS["hand_over"](self, Random(self.scheduler.points))
+        if "loopback" in self.plan["features"]:  # rows of its own may be left N
+            if "publisher" in self.scheduler.processes:
+                self.stop(self.scheduler.processes["publisher"])
+            self.start("publisher", None)
         self.application.configured = self.application.shape
         if "schema" in self.plan["features"]:
             self._do("triggers", "apply")
