@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Final, TypeAlias, TypeVar
 
-from eventlog.changes.losses import Loss, count_losses
+from eventlog.changes.losses import Loss, loss_counter
 from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.core.catalog import Database
 from eventlog.core.options import parse_all_options
@@ -282,11 +282,12 @@ class Format:
         """Yield changes to a writer, and count what the format loses of each that the writer did
         not pass over.
         """
+        count = loss_counter(self.loses, report.lost)
         for change in changes:
             passed_over = report.passed_over
             yield change
             if report.passed_over == passed_over:
-                count_losses(change, self.loses, report.lost)
+                count(change)
 
 
 def counted(changes: Iterable[Change], report: Report) -> Iterator[Change]:

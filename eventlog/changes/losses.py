@@ -39,15 +39,24 @@ class Loss(StrEnum):
     KEY_CHANGE = "key_change"
 
 
-def count_losses(change: Change, loses: frozenset[Loss], lost: Counter[str]) -> None:
-    """Count in ``lost`` what a change loses in a format that loses ``loses``."""
-    for loss in loses - _OF_COLUMNS:
-        if _COUNTS[loss](change):
-            lost[loss.value] += 1
-    if not _OF_COLUMNS.isdisjoint(loses):
-        for loss, number in _columns(change):
-            if number and loss in loses:
-                lost[loss.value] += number
+def loss_counter(loses: frozenset[Loss], lost: Counter[str]) -> Callable[[Change], None]:
+    """Return a function that counts in ``lost`` what a change loses in a format that loses
+    ``loses``. Each change that is converted passes through it.
+    """
+    fields = [(loss.value, is_lost) for loss, is_lost in _COUNTS.items() if loss in loses]
+    counts_columns = not _OF_COLUMNS.isdisjoint(loses)
+    names = {loss: loss.value for loss in _OF_COLUMNS & loses}
+
+    def count(change: Change) -> None:
+        for name, is_lost in fields:
+            if is_lost(change):
+                lost[name] += 1
+        if counts_columns:
+            for loss, number in _columns(change):
+                if number and loss in names:
+                    lost[names[loss]] += number
+
+    return count
 
 
 def in_words(lost: Mapping[str, int]) -> str:
@@ -143,27 +152,40 @@ _COUNTS: Final[Mapping[Loss, Callable[[Change], bool]]] = {
     Loss.CHANGED: _hides_changed,
     Loss.BEFORE: _is_before_unusable,
     Loss.REFRESH: lambda change: change.op is ChangeOp.REFRESH,
-    Loss.KEY_CHANGE: lambda change: change.op is ChangeOp.UPDATE and old_key(change) != change.key,
+    Loss.KEY_CHANGE: lambda change: change.op is ChangeOp.UPDATE and _is_moved(change),
 }
+
+
+def _is_moved(change: Change) -> bool:
+    """Return True if the row before an update has another key."""
+    before = change.before
+    return (
+        before is not None
+        and any(before.get(name, value) != value for name, value in change.key or ())
+        and old_key(change) != change.key
+    )
 
 
 def _columns(change: Change) -> Iterator[tuple[Loss, int]]:
     """Yield the number of columns that a change loses, by each of ``_OF_COLUMNS``."""
     key = {name for name, _ in change.key or ()}
-    if change.op is ChangeOp.UPDATE and old_key(change) == change.key:
+    if change.op is ChangeOp.UPDATE and not _is_moved(change):
         if changes_nothing(change):  # which is counted as that, and is not written
             return
-        written = key.union(written_columns(change))
+        if change.changed is None or change.extras.get("changed_unknown"):
+            written = key.union(written_columns(change))
+        else:
+            written = key.union(change.changed.intersection(change.after or ()))
         yield Loss.UNCHANGED, _others(change.after, written)
         yield Loss.UNCHANGED_BEFORE, _others(change.before, written)
         return
     if change.after is not None:
-        yield Loss.NULLS, sum(value is None for value in change.after.values())
+        yield Loss.NULLS, [*change.after.values()].count(None)
     yield Loss.DELETED, _others(change.before, key)
 
 
 def _others(image: Row | None, names: Set[str]) -> int:
-    return 0 if image is None else len(image.keys() - names)
+    return 0 if image is None else len(image) - sum(map(image.__contains__, names))
 
 
 _OF_COLUMNS: Final = frozenset({Loss.NULLS, Loss.UNCHANGED, Loss.UNCHANGED_BEFORE, Loss.DELETED})
