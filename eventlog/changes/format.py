@@ -123,10 +123,10 @@ class Format:
     child tables. ``is_numbered`` says that messages bear consecutive numbers, which a backlog job
     assigns last.
 
-    Four attributes describe the files of a format. ``suffixes`` are those of the names of files to
+    Five attributes describe the files of a format. ``suffixes`` are those of the names of files to
     read, None = any. ``has_single_files``: each file stands alone. ``is_read_once``: a file is read
     from front to back, so that a pipe will do. ``is_several_files``: changes are written to several
-    files.
+    files. ``is_written_later``: a change may be written, or passed over, when later ones have come.
 
     ``loses`` names what of a change the format has no place for, or leaves out by design; a
     conversion counts and tells it.
@@ -150,6 +150,7 @@ class Format:
     has_single_files: ClassVar[bool] = False
     is_read_once: ClassVar[bool] = False
     is_several_files: ClassVar[bool] = False
+    is_written_later: ClassVar[bool] = False
     loses: ClassVar[frozenset[Loss]] = frozenset()
 
     # --- optional methods: a format overrides some of these ---
@@ -280,13 +281,13 @@ class Format:
 
     def counting(self, changes: Iterable[Change], report: Report) -> Iterator[Change]:
         """Yield changes to a writer, and count what the format loses of each that the writer did
-        not pass over.
+        not pass over at once.
         """
         count = loss_counter(self.loses, report.lost)
         for change in changes:
             passed_over = report.passed_over
             yield change
-            if report.passed_over == passed_over:
+            if self.is_written_later or report.passed_over == passed_over:
                 count(change)
 
 

@@ -92,6 +92,7 @@ class GbaseFormat(Format):
         Loss.REFRESH,
     })  # fmt: skip
     is_read_once = True
+    is_written_later = True
 
     def read_changes(self, source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
         """Yield the changes of a capture; its last byte is the declared end.

@@ -149,6 +149,7 @@ class LinterFormat(Format):
         Loss.POSITION, Loss.USER, Loss.TRANSACTION_ID, Loss.CHANGED, Loss.REFRESH,
     })  # fmt: skip
     is_several_files = True
+    is_written_later = True
 
     def read_changes(
         self, source: str, place: SourceOptions, options: ReaderOptions, report: Report
