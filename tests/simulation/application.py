@@ -348,6 +348,7 @@ class Application:
         self.hidden: set[str] = set()
         """The tables that are renamed away."""
         self.shape = self.configured = shape
+        self.former_columns: list[str] = []
         """What the tables are like, and what the configuration says that they are like."""
         self.written: set[int] = set()
         """The record_ids of rows that its transactions have committed. Those of commands are others."""
@@ -620,12 +621,14 @@ class Application:
         """Rename a column of ``part``."""
         name = self._new_column()
         self._change(f"ALTER TABLE part RENAME COLUMN {column} TO {name}")
+        self.former_columns.append(column)
         columns = tuple(name if one == column else one for one in self.shape.columns)
         self.shape = replace(self.shape, columns=columns)
 
     def drop_column(self, column: str) -> None:
         """Drop a column of ``part``, and its triggers before, since SQLite refuses it otherwise."""
         self._change("BEGIN", *self._drops(), f"ALTER TABLE part DROP COLUMN {column}", "COMMIT")
+        self.former_columns.append(column)
         columns = tuple(one for one in self.shape.columns if one != column)
         self.shape = replace(self.shape, columns=columns)
 
