@@ -27,7 +27,8 @@ def read(url: str) -> tuple[int, str]:
         with urllib.request.urlopen(request, timeout=PATIENCE) as reply_:
             return reply_.status, reply_.read().decode()
     except urllib.error.HTTPError as error:
-        return error.code, error.read().decode()
+        with error:
+            return error.code, error.read().decode()
     except OSError as error:
         return 0, str(error)
 
