@@ -317,6 +317,7 @@ def test_every_reader_gets_every_committed_row_once_and_in_order(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.soak
 def test_a_prepared_transaction_is_sent_when_the_server_has_been_restarted_between(
     server: Server, tmp_path: Path
 ) -> None:

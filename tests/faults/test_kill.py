@@ -223,9 +223,9 @@ def test_killed_at_any_step_everything_is_published_and_no_event_id_has_two_mean
     }
 
 
-@pytest.mark.parametrize(
-    "file_layout", [pytest.param("lines", marks=pytest.mark.soak), "documents"]
-)
+# A kill at each kind of step is above, in CI.
+@pytest.mark.soak
+@pytest.mark.parametrize("file_layout", ["lines", "documents"])
 def test_killed_again_and_again_everything_is_published(
     database: sa.Engine, tmp_path: Path, file_layout: str
 ) -> None:

@@ -133,6 +133,7 @@ def test_a_flight_of_large_rows_that_was_recorded_is_sent_an_envelope_at_a_time(
     assert set(statuses(database).values()) == {"S"}
 
 
+@pytest.mark.soak
 def test_large_rows_that_are_read_back_are_published_in_bounded_memory(database: sa.Engine) -> None:
     make_log(database)
     execute(

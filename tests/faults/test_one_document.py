@@ -75,7 +75,7 @@ class Failing:
 @pytest.mark.parametrize(
     ("objects", "batch_size", "kills", "max_tries", "concurrency", "seed"),
     [
-        (360, 10, 0, 0, 1, 1),
+        pytest.param(360, 10, 0, 0, 1, 1, marks=pytest.mark.soak),
         (360, 10, 2, 3, 2, 2),
         *(
             pytest.param(9000, 128, kills, tries, concurrency, seed, marks=pytest.mark.soak)

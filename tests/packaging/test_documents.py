@@ -245,14 +245,14 @@ def directory() -> Iterator[Path]:
         yield Path(made)
 
 
-_OF_SPARK = ("changes-of-an-application.md", "clear-a-backlog.md")
-"""Tutorials whose blocks start Spark: their runs are of the soak."""
+_LONG = ("changes-of-an-application.md", "clear-a-backlog.md", "one-log-many-readers.md")
+"""Tutorials whose blocks start Spark, or many processes: their runs are of the soak."""
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.soak] if page.name in _OF_SPARK else [])
+        pytest.param(page, marks=[pytest.mark.soak] if page.name in _LONG else [])
         for page in PAGES
         if runnable(page)
     ],

@@ -207,6 +207,7 @@ class Storm:
         pytest.fail("there was no batch in which anybody could be killed")
 
 
+@pytest.mark.soak
 def test_each_committed_row_is_in_one_event_though_workers_of_spark_are_killed(
     spark: SparkSession, log: sa.Engine, config: Path, tmp_path: Path
 ) -> None:
