@@ -308,6 +308,11 @@ def _batch_writer(
 ) -> tuple[WriteBatch, int]:
     """Return the function that writes a batch, and the number of rows or lines still to come."""
     if keys_file is None:
+        if line.position is not None and not opened.cls.has_key(line.position):
+            raise ConfigError(
+                f"class {opened.cls.name} has another key than when the resync was stopped behind "
+                f"{line.position}: begin again with --restart"
+            )
         walk = opened.dialect.start_walk(
             opened.conn, opened.log, opened.catalog.schema, opened.cls, selection
         )

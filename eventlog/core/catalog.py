@@ -24,7 +24,7 @@ from eventlog.core.values import (
     with_special_values,
     xds_type,
 )
-from eventlog.errors import ConfigError, EventlogError, RowError, together
+from eventlog.errors import BadTableKey, ConfigError, EventlogError, RowError, together
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +143,13 @@ class ObjectClass:
     check_characters: Callable[[str], None] = field(repr=False)
     association_tail: str
     former: ObjectClass | None = None
+
+    def has_key(self, text: str) -> bool:
+        """Return True if a text is a canonical key of the class, as its key columns are now."""
+        try:
+            return self.canonical_key(text) == text
+        except BadTableKey:
+            return False
 
     @property
     def is_view(self) -> bool:

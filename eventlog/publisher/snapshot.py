@@ -234,6 +234,12 @@ def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequ
         return [_key_of(one, name) for one in loading.again if _class_of(one, names) == name][
             :_MOST_KEYS
         ]
+    if loading.position is not None and not object_class.has_key(loading.position):
+        # A key column was renamed, or another one is the key: the walk is another one, too.
+        _log.warning(
+            "the snapshot reads class %s from its beginning: its key has changed", object_class.name
+        )
+        loading.position, loading.objects = None, 0
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
     walk = dialect.start_walk(conn, context.log, context.catalog.schema, object_class, selection)
     if loading.position is None:

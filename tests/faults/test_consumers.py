@@ -987,6 +987,25 @@ def test_a_snapshot_that_was_cut_off_goes_on_behind_its_last_chunk(
     assert names_of(sent)[again[0]] == "new"
 
 
+def test_a_snapshot_whose_class_has_got_another_key_begins_the_class_again(
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventlog.publisher.snapshot._MOST_KEYS", 2)
+    fill(log, 3)
+    config = consumer(log, begin="snapshot")
+    seen: list[str] = []
+
+    def hang_up(document: Document) -> None:
+        seen.extend(event.event_id for event in document.events)
+        if len(seen) > 2:
+            raise ReceiverAway("gone")
+
+    with pytest.raises(ReceiverAway):
+        consume(config, hang_up)
+    execute(log, "ALTER TABLE usr RENAME COLUMN idu TO id")
+    assert without_begun(consume(config)) == ["usr.id=1", "usr.id=2", "usr.id=3"]
+
+
 def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_chunk(
     log: sa.Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

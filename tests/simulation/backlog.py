@@ -104,8 +104,10 @@ class Directory:
         """Give the documents to the receiver, which applies each event that it does not know."""
         receiver = self.world.receivers["receiver"]
         self.world.tell(f"the receiver gets the directory of {len(self.events)} events")
+        converted = {event.event_id for event in self.events}
         for events in self.meanings:
-            self.world.auditor.sends("", events)
+            sent = [event for event in events if event.sent_id in converted]
+            self.world.auditor.sends("", sent)
         self.world.auditor.needs_no_event(self.idle)
         receiver.apply(self.events)
         self.world.auditor.is_answered("receiver", self.events, {})
