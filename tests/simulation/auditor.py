@@ -325,7 +325,8 @@ class Auditor:
         own = self._world.application.own | {  # copies of them too
             row
             for (row,) in self._ask(
-                f"SELECT record_id FROM eventlog WHERE perpetrator = '{OWN_USER}'"
+                f"SELECT record_id FROM eventlog WHERE perpetrator = '{OWN_USER}' "
+                f"UNION SELECT record_id FROM removed_rows WHERE perpetrator = '{OWN_USER}'"
             )
         }
         refused = {
@@ -388,8 +389,8 @@ class Auditor:
         begun = self._ask(
             f"SELECT done, removed FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
         )
-        if not begun:
-            return
+        if not begun or (self.timeline and name in self._began_at):
+            return  # an older copy may know it from before its receiver began with nothing
         done, removed = decode(begun[0][0]), begun[0][1]
         gone = {
             row

@@ -515,10 +515,10 @@ def template(shape: Shape) -> Path:
         assert cli.run(["--config", str(configuration), "triggers", "apply"]) == 0
     with sqlite3.connect(path) as conn:
         conn.execute(
-            "CREATE TABLE removed_rows (record_id integer, status text, table_name text, table_key text)"
+            "CREATE TABLE removed_rows (record_id integer, status text, table_name text, table_key text, perpetrator text)"
         )
         conn.execute(
-            "CREATE TRIGGER removed AFTER DELETE ON eventlog BEGIN INSERT INTO removed_rows VALUES (OLD.record_id, OLD.status, OLD.table_name, OLD.table_key); END"
+            "CREATE TRIGGER removed AFTER DELETE ON eventlog BEGIN INSERT INTO removed_rows VALUES (OLD.record_id, OLD.status, OLD.table_name, OLD.table_key, OLD.perpetrator); END"
         )
         conn.execute("CREATE TABLE asked_rows (name text, rows text, at text)")
         conn.execute(
