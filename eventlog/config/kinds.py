@@ -29,10 +29,9 @@ def _parse_times(value: Any) -> tuple[datetime.time, ...]:
     )
     times = set()
     for item in items:
+        # Not 24:00:00, which Python takes for a time from 3.14 on.
         if isinstance(item, str) and re.fullmatch(
-            r"\s*(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\s*",
-            item,
-            re.ASCII,  # not 24:00:00
+            r"\s*(?:[01][0-9]|2[0-3]):[0-9]{2}:[0-9]{2}\s*", item, re.ASCII
         ):
             item = datetime.time.fromisoformat(item.strip())
         if not isinstance(item, datetime.time) or item.microsecond:

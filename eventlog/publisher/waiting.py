@@ -38,8 +38,8 @@ that will not notify; the pauses double.
 """
 
 _FLOWING: Final = 0.03
-"""Seconds of rest after a sending before the publisher sleeps: while changes
-flow it looks by itself, so that no writer pays for a notification.
+"""Seconds of rest after a sending before the publisher sleeps: while changes flow it looks by
+itself, so that no writer pays for a notification.
 """
 _LEAST_REST: Final = 0.003
 """Seconds of the first such rest; each is as long as all rests before it."""
