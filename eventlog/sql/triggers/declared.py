@@ -132,6 +132,18 @@ class ChildTriggers(_Declared):
         pairs = zip(self.log_key, self.owner_columns, strict=True)
         return tuple(Column(key.name, column.type, column.deterministic) for key, column in pairs)
 
+    @property
+    def refers_to_owner(self) -> bool:
+        """True if a foreign key ensures that a row's owner exists."""
+        wanted = {
+            (own.name, owner.name) for own, owner in zip(self.owner_columns, self.key, strict=True)
+        }
+        return any(
+            key.table in (self.owner.name, f"{self.owner_schema}.{self.owner.name}")
+            and set(zip(key.columns, key.ref_columns, strict=True)) == wanted
+            for key in self.table.foreign_keys
+        )
+
     def is_spelled_alike(self, is_one_spelling: Callable[[Column], bool]) -> bool:
         """Return True if owner and child write the same text for equal values of the key."""
         pairs = list(zip(self.key, self.owner_columns, strict=True))
@@ -517,7 +529,7 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
                 f"{where} looks like a secret and is logged in clear: "
                 "exclude it if it is not needed"
             )
-        if isinstance(triggers, ChildTriggers) and not _joined(triggers):
+        if isinstance(triggers, ChildTriggers) and not triggers.refers_to_owner:
             mapped = " and ".join(
                 f"{triggers.table.name}.{column.name}" for column in triggers.owner_columns
             )
@@ -527,19 +539,6 @@ def warnings_of(declared: Sequence[TableTriggers]) -> Iterable[str]:
                 "there; add the foreign key, or see to it that there is no such row"
             )
         yield from _undecided_views(triggers, declared)
-
-
-def _joined(triggers: ChildTriggers) -> bool:
-    """Return True if a foreign key ensures that a row's owner exists."""
-    wanted = {
-        (own.name, owner.name)
-        for own, owner in zip(triggers.owner_columns, triggers.key, strict=True)
-    }
-    return any(
-        key.table in (triggers.owner.name, f"{triggers.owner_schema}.{triggers.owner.name}")
-        and set(zip(key.columns, key.ref_columns, strict=True)) == wanted
-        for key in triggers.table.foreign_keys
-    )
 
 
 def _undecided_views(triggers: TableTriggers, declared: Sequence[TableTriggers]) -> Iterable[str]:

@@ -117,11 +117,15 @@ class Source(NamedTuple):
     lock: str
 
 
+SHARED: Final = " LOCK IN SHARE MODE"
+"""The end of a SELECT that sees rows as they are now, whatever the application's snapshot shows.
+
+FOR UPDATE would be a use of the table that the server refuses if the application's statement also
+reads it (1442).
+"""
+
 _SOURCES: Final = {
-    # The lock shows rows as they are now, whatever the application's snapshot shows. FOR UPDATE
-    # would be a use of the table that the server refuses if the application's statement also reads
-    # it (1442).
-    **dict.fromkeys(("DELETE", "UPDATE"), Source("OLD", " LOCK IN SHARE MODE")),
+    **dict.fromkeys(("DELETE", "UPDATE"), Source("OLD", SHARED)),
     # A lock of an INSERT would keep the writers of other parents off.
     "INSERT": Source("NEW", ""),
 }

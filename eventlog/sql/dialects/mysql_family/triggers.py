@@ -26,6 +26,7 @@ from eventlog.errors import DatabaseError, TriggerError, together
 from eventlog.model import EventType
 from eventlog.sql.dialects.mysql_family.cascades import FACT as CASCADES
 from eventlog.sql.dialects.mysql_family.cascades import (
+    SHARED,
     CascadeTriggers,
     as_fact,
     cascades_of,
@@ -353,18 +354,22 @@ class FamilyTriggers(MarkedTriggers):
         def refs(row: str) -> list[str]:
             return fields(row, triggers.owner_columns)
 
-        def of_owner(row: str) -> str:
+        def of_owner(row: str, lock: str = "") -> str:
             owned = " AND ".join(
                 f"{field('o', column)} = {ref}"
                 for column, ref in zip(triggers.key, refs(row), strict=True)
             )
-            return f"(SELECT {owner_text} FROM {owner} AS o WHERE {owned} LIMIT 1)"  # noqa: S608 - quoted names
+            return f"(SELECT {owner_text} FROM {owner} AS o WHERE {owned} LIMIT 1{lock})"  # noqa: S608 - quoted names
 
-        def key_of(row: str) -> str:
+        def key_of(row: str, lock: str = "") -> str:
             text = key_text(triggers.own_key, refs(row))
             # Equal is not identical here ('ABC' for 'abc'): the owner's spelling counts,
             # if the owner exists.
-            return text if is_one else f"COALESCE({of_owner(row)}, {text})"
+            return text if is_one else f"COALESCE({of_owner(row, lock)}, {text})"
+
+        # A statement that has waited for its foreign key may read an older spelling of the owner.
+        # The key has locked the owner, so this lock waits for nobody and keeps nobody away.
+        current = SHARED if triggers.refers_to_owner else ""
 
         def is_value(row: str) -> str:
             return all_there([*refs(row), field(row, triggers.column)])
@@ -381,6 +386,7 @@ class FamilyTriggers(MarkedTriggers):
                 event_type=int(triggers.event_type),
                 attribute=triggers.attribute,
                 column=triggers.column,
+                given_key=key_of("NEW", current),
                 new_key=key_of("NEW"),
                 owner_key=of_owner("OLD"),
                 has_owner=all_there(refs("NEW")),
