@@ -37,8 +37,9 @@ from eventlog.config.load import load
 from eventlog.core.ranges import RecordSet, decode
 from eventlog.model import Answer, Document
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.cycle import State, recover, run_cycle
+from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.session import Session, State
 from eventlog.sql.consumers import read_consumer, write_done
 
 _RANGES = (0, 1_000, 100_000)
@@ -156,10 +157,10 @@ def _polls(bench: common.Server, directory: Path, _: argparse.Namespace) -> None
                 done = RecordSet(
                     10, [(number * 10, number * 10 + 5) for number in range(2, ranges + 2)]
                 )
-                line = read_consumer(context.connection, context.log, "polls")
+                line = read_consumer(context.log, "polls")
                 assert line is not None
-                write_done(context.connection, context.dialect, context.log, line, done)
-                context.connection.commit()
+                write_done(context.log, line, done)
+                context.log.connection.commit()
                 state = recover(context)
                 print(f"{ranges:,} ranges: {_cycles(context, state, 1)} the first poll", flush=True)
                 _cycles(context, state, 3, 0.5)  # the writers that it has met are old now
@@ -180,7 +181,7 @@ def _cycles(context: Context, state: State, number: int, pause: float = 0.0) -> 
     rows, client, wall = context.counters.rows_read, 0.0, 0.0
     for _ in range(number):
         begun = time.process_time(), time.perf_counter()
-        run_cycle(context, state, Taking(), lambda: False)  # type: ignore[arg-type]
+        run_cycle(Session(context, state, Taking()))  # type: ignore[arg-type]
         client, wall = (
             client + time.process_time() - begun[0],
             wall + time.perf_counter() - begun[1],

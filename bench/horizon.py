@@ -33,8 +33,9 @@ import sqlalchemy as sa
 from eventlog.config.load import load
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Context, Counters
-from eventlog.publisher.cycle import State, recover, run_cycle
+from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.session import Session, State
 
 _ROWS = (10_000, 100_000)
 _LEFT = 100
@@ -266,7 +267,7 @@ def _publishing(bench: common.Server, file: Path) -> Iterator[tuple[Context, Sta
 
 
 def _cycle(context: Context, state: State, sink: Taking) -> None:
-    run_cycle(context, state, sink, lambda: False)  # type: ignore[arg-type]
+    run_cycle(Session(context, state, sink))  # type: ignore[arg-type]
 
 
 def _drain(context: Context, state: State, sink: Taking) -> None:
@@ -287,8 +288,8 @@ def _blocks(bench: common.Server) -> Counter[str]:
 
 def _give_up_counts(context: Context) -> None:
     """Have the server count now what this session has read: else it does so later."""
-    context.connection.exec_driver_sql("SELECT pg_stat_force_next_flush()")
-    context.connection.commit()
+    context.log.connection.exec_driver_sql("SELECT pg_stat_force_next_flush()")
+    context.log.connection.commit()
 
 
 def _since(begun: Counter[str], bench: common.Server, times: int) -> Blocks:

@@ -42,6 +42,7 @@ from eventlog.publisher.monitor import monitoring
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.observer import SILENT
 from eventlog.publisher.open_context import open_to_publish
+from eventlog.publisher.session import Session
 from eventlog.publisher.sinks import open_sink
 from eventlog.sql.dialects.postgresql import PostgreSQL
 
@@ -132,27 +133,30 @@ def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
     """
     with open_to_publish(config, Counters()) as opened:
         context, state = opened, recover(opened)
+        nobody: Any = None
 
         def watched() -> Context:
             return replace(opened, observer=Activity(Counters(), 0.0001, LifeClock(1)))
 
-        later = watched()
-        daemon.look(later, state)
+        later = Session(watched(), state, nobody)
+        daemon.look(later)
         firsts = [(number, number) for number in range(1, 10_000, 240)]
         spent = {}
         for name, ask in (
-            ("first look", lambda: daemon.look(watched(), state)),
-            ("look", lambda: daemon.look(later, state)),
+            ("first look", lambda: daemon.look(Session(watched(), state, nobody))),
+            ("look", lambda: daemon.look(later)),
             (
                 "read_rows",
-                lambda: context.dialect.read_rows(context.connection, context.log, firsts),
+                lambda: context.log.dialect.read_rows(
+                    context.log.connection, context.log.table, firsts
+                ),
             ),
         ):
             meter = common.Meter(bench)
             for _ in range(_REPEATED):
                 ask()
             spent[name] = (meter.stop().server or 0.0) / _REPEATED
-        context.connection.rollback()
+        context.log.connection.rollback()
     return spent
 
 

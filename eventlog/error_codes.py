@@ -258,7 +258,7 @@ CURES: Final[Mapping[str, str]] = {
         "back meanwhile."
     ),
     "rows_removed": (
-        "Give the query a checkpoint of its own and begin anew; with the option consumer purge "
+        "Give the query a checkpoint of its own and start again; with the option consumer purge "
         "keeps what it has not read."
     ),
     "run_damaged": (

@@ -309,7 +309,7 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
     kind, package = _KINDS[group], _package(entry)
     _log.warning("the %s %r of the package %s cannot be used: %s", kind, entry.name, package, why)
     refusal = ConfigError(
-        f"{kind} {entry.name!r} of the package {package} cannot be used: {why}; mend or remove it"
+        f"{kind} {entry.name!r} of the package {package} cannot be used: {why}; fix or remove it"
     )
     _broken[group, entry.name] = refusal
     return refusal

@@ -353,7 +353,7 @@ LOSSES: Final[tuple[tuple[str, Lose], ...]] = (
     ("KEY", _each(lambda change: change._replace(key=None))),
     ("POS", _each(lambda change: change._replace(position=None))),
 )
-"""Code -> what becomes of changes."""
+"""Code -> what happens to changes."""
 
 NAMES_ONLY: Final = frozenset({"POS", "TXI"})
 """Losses where the target has something of its own instead: what it has is no more compared."""

@@ -53,7 +53,7 @@ _BY_PURPOSE: Final[Mapping[str, Mapping[str, tuple[str, str]]]] = {
         ),
         "schema": ("schema", "Print the JSON Schema of the CloudEvents of a class."),
         "catalog": ("schema", "Print the watched tables as the catalogue that convert takes."),
-        "doctor": ("status", "Say what is wrong with log, triggers and rows, and what mends it."),
+        "doctor": ("status", "Say what is wrong with log, triggers and rows, and what fixes it."),
         "health": ("health", "Say whether the publisher is alive, by its health file."),
     },
     "Repair": {
@@ -177,7 +177,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
         "eventlog health --file /run/eventlog/health": "another publisher's file",
     },
     "doctor": {
-        "eventlog doctor": "findings, each with what mends it",
+        "eventlog doctor": "findings, each with what fixes it",
         "eventlog doctor --receiver": "whether the receiver is there; sends no change",
         "eventlog doctor --why customer.id=7": "why a change of this object is not out",
         "eventlog doctor --ignore letters_unknown --json": "for a program, one finding left out",
@@ -473,7 +473,7 @@ def cli(
     """Publish what database triggers log, and convert changes between formats.
 
     Begin with `eventlog init`. `eventlog demo` shows all of it, `eventlog doctor` says what is
-    wrong and what mends it.
+    wrong and what fixes it.
 
     Settings come from eventlog.toml. EVENTLOG_<SECTION>_<KEY> in the environment overrides them,
     and flags override both. Exit codes: 0 done, 1 failed, 2 usage or configuration, 3 stopped by a

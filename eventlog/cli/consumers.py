@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import click
-from sqlalchemy import Connection
 
 from eventlog.cli import Group
 from eventlog.cli.context import (
@@ -25,9 +24,8 @@ from eventlog.publisher.consumers import standings
 from eventlog.publisher.held_rows import consumer_lines
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import consumers as lines
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import age
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import strike_inflight
 
 
@@ -44,7 +42,7 @@ def show(context: CommandContext, as_json: bool) -> None:
     config = context.config()
     with reading(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
-        found = standings(conn, dialect, log, config.publisher.event_time_zone)
+        found = standings(log, config.publisher.event_time_zone)
     if as_json:
         print_json({"log": str(log), "consumers": [one.as_data() for one in found]})
         return
@@ -104,15 +102,15 @@ def reset(context: CommandContext, name: str, begin: str, yes: bool, as_json: bo
         raise ConfigError(f"--begin {begin}: write {BEGIN.legal}") from error
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
-        _take(conn, dialect, log, name)
-        confirm(f"Consumer {name} of the log {log} begins anew ({begins}).", yes=yes)
-        _strike(conn, log, name)
-        lines.reset(conn, dialect, log, name, begins)
+        _take(log, name)
+        confirm(f"Consumer {name} of the log {log} starts again ({begins}).", yes=yes)
+        _strike(log, name)
+        lines.reset(log, name, begins)
         conn.commit()
     if as_json:
         print_json({"log": str(log), "consumer": name, "begins": begins})
     elif not context.quiet:
-        result(f"log {log}: consumer {name} begins anew ({begins})")
+        result(f"log {log}: consumer {name} starts again ({begins})")
 
 
 @consumers.command()
@@ -128,10 +126,10 @@ def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
     config = context.config()
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
-        _take(conn, dialect, log, name)
+        _take(log, name)
         confirm(f"Consumer {name} of the log {log} is forgotten.", yes=yes)
-        _strike(conn, log, name)
-        lines.forget(conn, log, name)
+        _strike(log, name)
+        lines.forget(log, name)
         conn.commit()
     if as_json:
         print_json({"log": str(log), "consumer": name, "dropped": True})
@@ -139,20 +137,20 @@ def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
         result(f"log {log}: consumer {name} is forgotten")
 
 
-def _take(conn: Connection, dialect: Dialect, log: LogTable, name: str) -> None:
+def _take(log: OpenLog, name: str) -> None:
     """Take the lock of an existing consumer that does not run. Ends the transaction. Raises
     ConfigError, ConsumerRuns.
     """
-    lines.check_possible(conn, dialect, log)
-    if lines.read_consumer(conn, log, name) is None:
-        known = ", ".join(one.name for one in lines.read_consumers(conn, log)) or "none"
+    lines.check_possible(log)
+    if lines.read_consumer(log, name) is None:
+        known = ", ".join(one.name for one in lines.read_consumers(log)) or "none"
         raise ConfigError(f"the log {log} has no consumer {name!r}; there is: {known}")
-    is_ours = dialect.try_consumer_lock(conn, log, name)
-    conn.commit()
+    is_ours = log.dialect.try_consumer_lock(log.connection, log.table, name)
+    log.commit()
     if not is_ours:
         raise ConsumerRuns(f"consumer {name!r} of the log {log} runs: stop it first")
 
 
-def _strike(conn: Connection, log: LogTable, name: str) -> None:
-    for number in consumer_lines(conn, log, name):
-        strike_inflight(conn, log, number)
+def _strike(log: OpenLog, name: str) -> None:
+    for number in consumer_lines(log, name):
+        strike_inflight(log, number)

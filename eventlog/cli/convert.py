@@ -97,7 +97,7 @@ def convert(
     OUT is written whole or not at all, into a directory that exists; it replaces a file that is
     there. What cannot be read or written is passed over, and the closing report names it; if that
     is all, OUT stays as it was and the exit code is 1. With --spark, OUT counts only when it holds
-    _SUCCESS; over an unfinished one the command begins anew.
+    _SUCCESS; over an unfinished one the command starts again.
     """
     if as_json and target == _STANDARD:
         raise ConfigError("OUT - and --json both write to standard output: name a file for OUT")

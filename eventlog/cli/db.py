@@ -148,19 +148,19 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         dialect.begin_publishing(conn)
-        server = dialect.server_parts(conn, log)
-        ledger_of(None).lock(conn, dialect, log)
+        server = dialect.server_parts(conn, log.table)
+        ledger_of(log).lock()
         if running := [
             one.name
-            for one in read_consumers(conn, log)
-            if dialect.is_consumer_locked(conn, log, one.name)
+            for one in read_consumers(log)
+            if dialect.is_consumer_locked(conn, log.table, one.name)
         ]:
             raise ConsumerRuns(
                 f"{first_of(running, 3)} of the log {log} runs, and would go on under the old "
                 "epoch: stop it first"
             )
-        line = read_epoch(conn, log)
-        epoch, _ = raise_epoch(conn, dialect, log, {**line.server, **server})
+        line = read_epoch(log)
+        epoch, _ = raise_epoch(log, {**line.server, **server})
         conn.commit()
     if as_json:
         print_json({"log": str(log), "epoch": epoch, "before": line.epoch or None})
@@ -279,7 +279,7 @@ def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> N
         log = find_log(conn, dialect, config)
     except LogTableError:
         return
-    last = tail(conn, log)
+    last = tail(log)
     if last is not None:
         raise ConfigError(
             f"the log {log} holds rows that are not published (up to record_id {last}) and would "
@@ -305,7 +305,7 @@ def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
 def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Config) -> None:
     """Raise ConfigError if triggers write the log: writes to their tables would then fail."""
     try:
-        log = find_log(conn, dialect, config)
+        log = find_log(conn, dialect, config).table
     except LogTableError:  # no publisher can use such a log, but triggers write it
         own_schema, name = split_name(config.database.log_table)
         log = new_log(dialect, own_schema or config.database.schema_name, name)

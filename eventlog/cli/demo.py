@@ -342,8 +342,8 @@ def _events_of(file: Path) -> list[Event]:
 
 
 def _show_rows(console: Console, context: Context, logged: _Rows) -> None:
-    rows = context.dialect.read_rows(context.connection, context.log, [logged])
-    context.connection.commit()
+    rows = context.log.read_rows([logged])
+    context.log.commit()
     if not rows:
         console.print("[dim]no rows in the log[/dim]")
         return
@@ -366,13 +366,13 @@ def _show_rows(console: Console, context: Context, logged: _Rows) -> None:
 
 def _show_status(console: Console, config: Config) -> None:
     with open_context(config, Counters()) as context:
-        counts = count_by_status(context.connection, context.log)
-        waiting = tail(context.connection, context.log) is not None
-        in_flight = len(read_inflight(context.connection, context.log))
-        errors = context.connection.execute(
+        counts = count_by_status(context.log)
+        waiting = tail(context.log) is not None
+        in_flight = len(read_inflight(context.log))
+        errors = context.log.connection.execute(
             text("SELECT count(*) FROM hr.eventlog_error")
         ).scalar_one()
-        context.connection.commit()
+        context.log.commit()
     letters = ", ".join(f"{count} {letter}" for letter, count in sorted(counts.items()))
     console.rule("Status", align="left")
     console.print(
@@ -384,8 +384,8 @@ def _show_status(console: Console, config: Config) -> None:
 def _show_formats(console: Console, config: Config, logged: _Rows, directory: Path) -> None:
     """Show the change of a scene as XDS, as rows of a Qlik change table and as a Qlik message."""
     with open_context(config, Counters()) as context:
-        rows = context.dialect.read_rows(context.connection, context.log, [logged])
-        database = context.dialect.reflect(context.connection, config.database.schema_name)
+        rows = context.log.read_rows([logged])
+        database = context.log.dialect.reflect(context.log.connection, config.database.schema_name)
     console.print()
     console.rule("One change in three formats, by eventlog convert", align="left")
     directory.mkdir(exist_ok=True)

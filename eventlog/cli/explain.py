@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Final
 
 import click
-from sqlalchemy import Connection
 
 from eventlog.cli import Command
 from eventlog.cli.context import (
@@ -40,7 +39,7 @@ from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.open_context import find_log, open_unlocked, under_epoch
 from eventlog.publisher.stream.open_source import source_failures
 from eventlog.sql.consumers import ConsumerLine, has_table, read_consumer, read_consumers
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 
 _WIDEST: Final = 1000
 """The most characters of a row's value to show; ``--json`` has all of them."""
@@ -102,8 +101,8 @@ def errors(
     with reading(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if consumer is not None:
-            consumer_line(conn, log, consumer)
-        groups = read_refusals(conn, dialect, log, limit, consumer or "")
+            consumer_line(log, consumer)
+        groups = read_refusals(log, limit, consumer or "")
     if as_json:
         print_json({"log": str(log), "errors": refusals_data(groups)})
         return
@@ -129,16 +128,16 @@ def errors(
         ],
     )
     again = "sent once more" if consumer else "back into the queue"
-    note(f"once the cause is mended, {again} with:")
+    note(f"once the cause is fixed, {again} with:")
     for one in groups:
         note(f"  {one.command}")
 
 
-def consumer_line(conn: Connection, log: LogTable, name: str) -> ConsumerLine:
+def consumer_line(log: OpenLog, name: str) -> ConsumerLine:
     """Return the line of a consumer. Raises ConfigError."""
-    if has_table(conn, log) and (line := read_consumer(conn, log, name)) is not None:
+    if has_table(log) and (line := read_consumer(log, name)) is not None:
         return line
-    known = ", ".join(one.name for one in read_consumers(conn, log)) or "none"
+    known = ", ".join(one.name for one in read_consumers(log)) or "none"
     raise ConfigError(f"the log {log} has no consumer {name!r}; there is: {known}")
 
 
@@ -176,11 +175,11 @@ def show(context: CommandContext, row: int | str, consumer: str | None, as_json:
         if consumer is not None and consumer != opened.ledger.consumer:
             # The options of the consumer's own configuration decide its loopback rows.
             options = replace(opened.options, driver_user=None)
-            opened = replace(opened, ledger=SetLedger(consumer), options=options)
+            opened = replace(opened, ledger=SetLedger(opened.log, consumer), options=options)
             opened = under_epoch(opened, opened.epoch)
         if opened.ledger.consumer:
-            consumer_line(opened.connection, opened.log, opened.ledger.consumer)
-            opened.connection.commit()
+            consumer_line(opened.log, opened.ledger.consumer)
+            opened.log.commit()
         explanation = explain(opened, row) if isinstance(row, int) else explain_object(opened, row)
     if as_json:
         print_json(explanation_data(explanation))
@@ -234,10 +233,10 @@ def _print_row_and_checks(explanation: Explanation) -> None:
 
 
 def _print_group(explanation: Explanation, source: Source) -> None:
-    """Print the rows that fold together, what becomes of each, and what is read back."""
+    """Print the rows that fold together, what happens to each, and what is read back."""
     result(f"its group, {_SOURCES[source]}:")
     table(
-        ("record_id", "status", "type", "column", "old", "new", "what becomes of it"),
+        ("record_id", "status", "type", "column", "old", "new", "what happens to it"),
         [one._replace(old=_short(one.old), new=_short(one.new)) for one in explanation.members],
     )
     if explanation.read_back is not None:

@@ -53,7 +53,7 @@ from eventlog.sql.consumers import (
     requeue_objects_for,
 )
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import Purged, check_purge_rights, purge_cutoff
 
 
@@ -112,25 +112,22 @@ def requeue(
     with reading(config) if dry else transaction(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if consumer is not None:
-            line = consumer_line(conn, log, consumer)
-            done, event_ids = _send_again(
-                conn, dialect, log, line, ranges, event_ids, force=force, dry=dry
-            )
+            line = consumer_line(log, consumer)
+            done, event_ids = _send_again(log, line, ranges, event_ids, force=force, dry=dry)
             also = ""
             if event_ids:
                 also = f" and {number_of(len(event_ids), 'object')} of its snapshot"
             said = f"{also} {would}sent once more to consumer {consumer}"
         elif loopback:
             user = _loopback_user(conn, dialect, config)
-            done = rows.requeue_loopback(conn, log, user, ranges, force=force, dry=dry)
+            done = rows.requeue_loopback(log, user, ranges, force=force, dry=dry)
             said = f" {would}set back to N, {done.copied} of {user!r} {would}logged anew"
         else:
             done = rows.requeue(
-                conn,
                 log,
                 letters,
                 ranges,
-                in_flight=sent_ids(conn, log),
+                in_flight=sent_ids(log),
                 own_user=_user_set_apart(conn, dialect, config),
                 force=force,
                 dry=dry,
@@ -185,9 +182,7 @@ def _refuse_together(
 
 
 def _send_again(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     line: ConsumerLine,
     ranges: list[tuple[int, int]] | None,
     event_ids: tuple[str, ...],
@@ -198,7 +193,7 @@ def _send_again(
     """Send the named rows and objects of the snapshot once more to a consumer, or all that were
     refused for it. Returns the objects. Raises ConfigError for an object that was not refused.
     """
-    failed_rows, failed_objects = refused(conn, log, consumer=line.name)
+    failed_rows, failed_objects = refused(log, consumer=line.name)
     if unknown := [one for one in event_ids if one not in failed_objects]:
         raise ConfigError(
             f"--event-id {unknown[0]}: no such object was refused for consumer {line.name}"
@@ -206,18 +201,16 @@ def _send_again(
     if ranges is None and not event_ids:
         ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
     done = requeue_for(
-        conn,
-        dialect,
         log,
         line,
         ranges or [],
         failed=failed_rows,
-        in_flight=sent_ids(conn, log, line.name),
+        in_flight=sent_ids(log, line.name),
         force=force,
         dry=dry,
     )
     if not dry:
-        requeue_objects_for(conn, log, line, event_ids)
+        requeue_objects_for(log, line, event_ids)
     return done, event_ids
 
 
@@ -297,15 +290,15 @@ def skip(
     With --consumer the consumer must not run.
     """
     config = _of_log(context, "skip")
-    ledger = ledger_of(consumer or config.of_log.consumer)
     who = f"given up by hand by {getpass.getuser()} on {socket.gethostname()}"
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
+        ledger = ledger_of(log, consumer or config.of_log.consumer)
         if ledger.consumer:
-            consumer_line(conn, log, ledger.consumer)
-            ledger.lock(conn, dialect, log)
-            ledger.recover(conn, dialect, log)
-        skipped = skip_event(conn, dialect, log, ledger, event_id, f"{who}: {why}")
+            consumer_line(log, ledger.consumer)
+            ledger.lock()
+            ledger.recover()
+        skipped = skip_event(log, ledger, event_id, f"{who}: {why}")
         conn.commit()
     if as_json:
         print_json(skipped._asdict())
@@ -346,12 +339,10 @@ def purge(
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
         if not dry:
-            check_purge_rights(conn, dialect, log)
-        event_time, error_time = purge_cutoff(
-            conn, dialect, log, config.publisher.event_time_zone, limit
-        )
+            check_purge_rights(log)
+        event_time, error_time = purge_cutoff(log, config.publisher.event_time_zone, limit)
         cutoff = event_time.isoformat(" ", "seconds")
-        looked_at = extent_of(conn, dialect, log)
+        looked_at = extent_of(log)
         conn.commit()
         if not dry:
             older = f"older than {age.strip()} (before {cutoff})"
@@ -362,8 +353,6 @@ def purge(
             )
         # Rows that came after the start are too new.
         batches = purge_batches(
-            conn,
-            dialect,
             log,
             looked_at,
             size,
@@ -384,7 +373,7 @@ def purge(
                 removed["batches"] += 1
                 advance(batch.last - done)
                 done = batch.last
-        error_lines = purge_error_lines(conn, log, size, event_time, error_time, dry=dry)
+        error_lines = purge_error_lines(log, size, event_time, error_time, dry=dry)
         for batch in _each_committed(conn, error_lines, pause):
             removed["error_lines"] += batch.removed
             removed["batches"] += 1

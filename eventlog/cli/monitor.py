@@ -195,9 +195,9 @@ def _from_database(config: Config) -> Read:
         with reading(config) as (conn, dialect):
             log, zone = find_log(conn, dialect, config), config.publisher.event_time_zone
             consumer = config.of_log.consumer
-            known = publishing_status(conn, dialect, log, consumer, zone)
+            known = publishing_status(log, consumer, zone)
             if consumer is None:
-                queue = look_at_queue(conn, dialect, log, zone)
+                queue = look_at_queue(log, zone)
                 known |= {"queue_rows": queue.queue_rows, "queue_cap": queue.cap}
                 known |= {"oldest_seconds": queue.oldest_seconds}
             return shape(**known)

@@ -93,7 +93,7 @@ def publish(
         return
     if dry:
         with open_unlocked(config, counters) as opened:
-            refuse_post_poll(config, opened.log)
+            refuse_post_poll(config, opened.log.table)
             for document in dry_run(opened):
                 sys.stdout.write(document if document.endswith("\n") else document + "\n")
             warn_of_loopback(opened, counters.rows_loopback, "to be marked")
@@ -135,13 +135,12 @@ def publish(
 @contextmanager
 def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
     """Show on a terminal, while the block runs, how many of the rows that wait now are done."""
-    connection, dialect, log = opened.connection, opened.dialect, opened.log
-    if quiet or opened.ledger.loading(connection, log) is not None:  # a snapshot has its own bar
+    if quiet or opened.ledger.loading() is not None:  # a snapshot has its own bar
         yield
         return
-    opened.ledger.recover(connection, dialect, log)
-    total = opened.ledger.count(connection, dialect, log, _MOST_COUNTED)
-    connection.commit()
+    opened.ledger.recover()
+    total = opened.ledger.count(_MOST_COUNTED)
+    opened.log.commit()
     ended = threading.Event()
     with progress_bar("Publish", total) as advance:
 

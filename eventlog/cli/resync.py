@@ -41,8 +41,7 @@ from eventlog.publisher.configured_classes import read_catalog
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.resync import Unfinished, WriteBatch
 from eventlog.sql.windows import Batch, Selection
 
@@ -53,9 +52,7 @@ SHOWN: Final = 20
 class Opened(NamedTuple):
     """A log to write to, and the class whose objects are written."""
 
-    conn: Connection
-    dialect: Dialect
-    log: LogTable
+    log: OpenLog
     catalog: Catalog
     cls: ObjectClass
 
@@ -182,7 +179,7 @@ def resync(
         if keys:
             _write_named(opened, selection, keys, report)
         else:
-            line = batches.begin(opened.conn, opened.log, selection, resume=resume, restart=restart)
+            line = batches.begin(opened.log, selection, resume=resume, restart=restart)
             report.resumed_at = line.position
             most = batch_size(size, rate)
             if deleted:
@@ -190,9 +187,9 @@ def resync(
             else:
                 write, total = _batch_writer(opened, selection, line, keys_file, report, most)
             if dry:
-                _count(opened.conn, write, line.position, report)
+                _count(opened.log.connection, write, line.position, report)
             else:
-                opened.conn.commit()
+                opened.log.commit()
                 # The size of a whole class is an estimate.
                 unit = "objects" if keys_file or deleted else "objects or so"
                 label, hidden = f"resync {opened.cls.name}", context.quiet or as_json
@@ -243,16 +240,16 @@ def read_lines(
 def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Opened]:
     with session(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
-        catalog = read_catalog(conn, dialect, config, log)
+        catalog = read_catalog(log, config)
         cls = class_of(catalog, class_name)
         if resumable:
-            batches.check_table(conn, log)
-        if missing := dialect.missing_resync_rights(conn, log, resumable):
+            batches.check_table(log)
+        if missing := dialect.missing_resync_rights(conn, log.table, resumable):
             raise LogTableError(
                 f"user {dialect.current_user(conn)} lacks rights on the log {log} for a resync: "
                 f"{'; '.join(missing)}; have its owner grant them"
             )
-        yield Opened(conn, dialect, log, catalog, cls)
+        yield Opened(log, catalog, cls)
 
 
 def class_of(catalog: Catalog, name: str) -> ObjectClass:
@@ -279,7 +276,7 @@ def _write_named(opened: Opened, selection: Selection, keys: Sequence[str], repo
     except BadTableKey as error:
         raise ConfigError(f"--key: {error}") from None
     rows, missing = _write_keys(opened, selection, canonical, report)
-    opened.conn.commit()
+    opened.log.commit()
     report.rows, report.missing = rows, missing
 
 
@@ -290,10 +287,10 @@ def _write_keys(
     number of keys without object.
     """
     existing, missing = batches.existing(
-        opened.conn, opened.dialect, opened.catalog.schema, opened.cls, keys
+        opened.log.connection, opened.log.dialect, opened.catalog.schema, opened.cls, keys
     )
     if not report.dry_run:
-        opened.dialect.write_keys(opened.conn, opened.log, selection, existing)
+        opened.log.dialect.write_keys(opened.log.connection, opened.log.table, selection, existing)
     report.add_problems(f"{key}: there is no such object" for key in missing)
     return len(existing), len(missing)
 
@@ -313,12 +310,12 @@ def _batch_writer(
                 f"class {opened.cls.name} has another key than when the resync was stopped behind "
                 f"{line.position}: begin again with --restart"
             )
-        walk = opened.dialect.start_walk(
-            opened.conn, opened.log, opened.catalog.schema, opened.cls, selection
+        walk = opened.log.dialect.start_walk(
+            opened.log.connection, opened.log.table, opened.catalog.schema, opened.cls, selection
         )
         try:
-            with as_database_errors(opened.conn):
-                total = opened.dialect.estimate(opened.conn, walk, line.position)
+            with as_database_errors(opened.log.connection):
+                total = opened.log.dialect.estimate(opened.log.connection, walk, line.position)
         except DatabaseAway:
             raise
         except DatabaseError as error:
@@ -328,8 +325,8 @@ def _batch_writer(
 
         def write_walked(conn: Connection, position: str | None) -> Batch:
             if not report.dry_run:
-                return opened.dialect.write_batch(conn, walk, position, size)
-            rows = opened.dialect.count(conn, walk, position)
+                return opened.log.dialect.write_batch(conn, walk, position, size)
+            rows = opened.log.dialect.count(conn, walk, position)
             return Batch(rows, 0, position, is_last=True)
 
         return write_walked, total
@@ -358,13 +355,11 @@ def _deleted_writer(
     """Return the function that writes a batch of deletes, and the number of keys still to be
     searched. The log is read once, here.
     """
-    names, rows, since = batches.history(opened.conn, opened.log, opened.catalog, opened.cls)
+    names, rows, since = batches.history(opened.log, opened.catalog, opened.cls)
     report.compared = 0
     if rows:
         report.known_since = since or "an unknown time"
-    keys = (
-        batches.known(opened.conn, opened.log, names, int(line.position or 0)) if rows else iter(())
-    )
+    keys = batches.known(opened.log, names, int(line.position or 0)) if rows else iter(())
     total = 0
 
     def counted() -> Iterator[tuple[int, str]]:
@@ -393,12 +388,12 @@ def _deleted_writer(
                 report.add_problems([f"the log, row {number}: {error}"])
         if not report.dry_run and of_former_key:
             selection = Selection(opened.cls.name, EventType.DELETE_ROW)
-            opened.dialect.write_keys(conn, opened.log, selection, of_former_key)
-        dialect, schema, cls = opened.dialect, opened.catalog.schema, opened.cls
+            opened.log.dialect.write_keys(conn, opened.log.table, selection, of_former_key)
+        dialect, schema, cls = opened.log.dialect, opened.catalog.schema, opened.cls
         if report.dry_run:
             _, gone = batches.existing(conn, dialect, schema, cls, asked)
         else:
-            gone = batches.write_deleted(conn, dialect, opened.log, schema, cls, asked)
+            gone = batches.write_deleted(opened.log, schema, cls, asked)
         last = str(chunk[-1][0]) if chunk else position
         rows = len(gone) + len(of_former_key)
         return Batch(rows, 0, last, is_last=len(chunk) < size, present=len(asked) - len(gone))
@@ -429,7 +424,7 @@ def _run(
 ) -> None:
     started = monotonic()
     try:
-        for batch in batches.run(opened.conn, opened.log, selection, write):
+        for batch in batches.run(opened.log, selection, write):
             report.add(batch)
             advance(batch.rows + batch.missing + batch.present)
             seconds = batches.pause(report.rows, rate, monotonic() - started)

@@ -13,7 +13,6 @@ from functools import partial
 from typing import Any, Final
 
 import click
-from sqlalchemy import Connection
 
 from eventlog.cli import Command
 from eventlog.cli.context import (
@@ -45,7 +44,6 @@ from eventlog.publisher.stream.open_source import place_in_words, source_status
 from eventlog.publisher.stream.position import SourceStatus
 from eventlog.publisher.trigger_plan import differences, planned_triggers
 from eventlog.publisher.why import Why, why
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import (
     Finding,
     HeldSnapshot,
@@ -53,10 +51,10 @@ from eventlog.sql.doctor import (
     OpenTransaction,
     TableStorage,
     age,
-    ask,
+    ask_log,
     oldest_writer,
 )
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import count_by_status
 
 _LETTERS: Final[Mapping[str, str]] = {
@@ -104,11 +102,11 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
         with reading(config) as (conn, dialect):
             log, zone = find_log(conn, dialect, config), config.publisher.event_time_zone
             consumer = config.of_log.consumer
-            known = publishing_status(conn, dialect, log, consumer, zone)
+            known = publishing_status(log, consumer, zone)
             if consumer is None:
-                queue = dialect.queue(conn, log, zone)
+                queue = dialect.queue(conn, log.table, zone)
                 known |= {"queue_rows": queue.rows, "oldest_seconds": queue.oldest_seconds}
-                known |= {"rows": count_by_status(conn, log)}
+                known |= {"rows": count_by_status(log)}
             differ = differences(conn, dialect, config)
             status = shape(**known, drift=[*differ.tables, *differ.refused])
         show = partial(print_json, status) if as_json else partial(_print_status, status, consumer)
@@ -117,9 +115,7 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
     show()
 
 
-def publishing_status(
-    conn: Connection, dialect: Dialect, log: LogTable, consumer: str | None, event_time_zone: str
-) -> dict[str, Any]:
+def publishing_status(log: OpenLog, consumer: str | None, event_time_zone: str) -> dict[str, Any]:
     """Return the status of a log's publisher from the database, by the names of the monitor's
     status: whether it runs, the events in flight, the rows that wait for the marks of a backlog
     job, None without any, and the state of the consumers.
@@ -127,18 +123,16 @@ def publishing_status(
     ``consumer`` names the consumer to report on in place of the publisher, with its waiting rows if
     it is registered.
     """
-    ledger = ledger_of(consumer)
-    flights, hold = read_recorded(conn, log, ledger.consumer)
-    consumers = standings(conn, dialect, log, event_time_zone)
-    in_flight = _events_in_flight(conn, dialect, log, flights)
-    writer = oldest_writer(
-        ask(conn, dialect, "transactions", OpenTransaction, log, limit=_MOST_TRANSACTIONS)
-    )
-    snapshots = ask(conn, dialect, "snapshots", HeldSnapshot, log, limit=1)
-    looked = Looked(tables=ask(conn, dialect, "storage", TableStorage, log))
+    ledger = ledger_of(log, consumer)
+    flights, hold = read_recorded(log, ledger.consumer)
+    consumers = standings(log, event_time_zone)
+    in_flight = _events_in_flight(log, flights)
+    writer = oldest_writer(ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS))
+    snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
+    looked = Looked(tables=ask_log(log, "storage", TableStorage))
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
-        "publisher_runs": ledger.runs(conn, dialect, log),
+        "publisher_runs": ledger.runs(),
         "in_flight": in_flight,
         "backlog": None if hold is None else hold.in_words,
         "consumers": [one.as_data() for one in consumers],
@@ -161,9 +155,7 @@ def publishing_status(
     return status
 
 
-def _events_in_flight(
-    conn: Connection, dialect: Dialect, log: LogTable, flights: Iterable[Flight]
-) -> list[dict[str, Any]]:
+def _events_in_flight(log: OpenLog, flights: Iterable[Flight]) -> list[dict[str, Any]]:
     """Return the events in flight with the table and key of their first rows, None if gone; those
     that the receiver failed for with the tries of their part of an envelope and the last answer.
     """
@@ -174,7 +166,7 @@ def _events_in_flight(
         for event in events
     ]
     firsts = sorted({event.ids[0] for _, _, event, _ in recorded})
-    read = dialect.read_rows(conn, log, [(first, first) for first in firsts])
+    read = log.read_rows([(first, first) for first in firsts])
     rows = {row.record_id: row for row in read}
     in_flight = []
     for flight_number, envelope_number, event, tried in recorded:
@@ -357,14 +349,14 @@ def doctor(
     key: str | None,
     as_json: bool,
 ) -> int:
-    """Say what is wrong with the log, its triggers and its rows, and what mends it. Nothing is
+    """Say what is wrong with the log, its triggers and its rows, and what fixes it. Nothing is
     changed.
 
     With --receiver it tries the receiver alone, without sending a change: name, port, TLS and
     credentials, by OPTIONS over HTTP, metadata of Kafka, a list of objects, a file that is written
     and removed.
 
-    With --why it says in sentences what becomes of one object's change: the letter of its row, who
+    With --why it says in sentences what happens to one object's change: the letter of its row, who
     wrote it and when, its class, what is in flight or parked before it, open transactions that hide
     rows.
 

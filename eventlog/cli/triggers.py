@@ -178,7 +178,7 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
                 "nothing was changed; run it again"
             )
         dialect.triggers.apply(conn, planned, lock_timeout)
-        missing = dialect.triggers.record(conn, find_log(conn, dialect, config), planned)
+        missing = dialect.triggers.record(conn, find_log(conn, dialect, config).table, planned)
         _note_due(conn, dialect, config, planned)
     if not missing:
         return planned
@@ -215,11 +215,11 @@ def _note_due(conn: Connection, dialect: Dialect, config: Config, planned: Trigg
     write the table for them.
     """
     log = find_log(conn, dialect, config)
-    has_table = sa.inspect(conn).has_table(quoted(log.resync_table), log.schema)
-    if has_table and not dialect.missing_resync_rights(conn, log, resumable=True):
-        if batches.due_now(conn, log):
-            batches.settle_lost(conn, log, present_catalog(conn, dialect, config, log))
-        batches.note_due(conn, log, batches.due_for(planned.gaps))
+    has_table = sa.inspect(conn).has_table(quoted(log.table.resync_table), log.table.schema)
+    if has_table and not dialect.missing_resync_rights(conn, log.table, resumable=True):
+        if batches.due_now(log):
+            batches.settle_lost(log, present_catalog(log, config))
+        batches.note_due(log, batches.due_for(planned.gaps))
 
 
 def _refused(planned: TriggerPlan) -> int:
@@ -286,7 +286,7 @@ def drop(
     config = context.config()
 
     def planned_drop(conn: Connection, dialect: Dialect) -> TriggerPlan:
-        planned = dialect.triggers.plan_drop(conn, find_log(conn, dialect, config))
+        planned = dialect.triggers.plan_drop(conn, find_log(conn, dialect, config).table)
         if drop_log and not force and not as_sql:
             refuse_to_lose_rows(conn, dialect, config)
         return planned
@@ -369,7 +369,7 @@ def show(
         return
     config = context.config()
     with reading(config) as (conn, dialect):
-        installed = dialect.triggers.installed(conn, find_log(conn, dialect, config))
+        installed = dialect.triggers.installed(conn, find_log(conn, dialect, config).table)
     if as_sql:
         for function in dict.fromkeys(
             one.function_sql for one in installed if one.function_sql is not None
@@ -451,7 +451,8 @@ def _plan_with_loopback(
     With ``without_log`` and no log yet, the plan is for a new log, and says so.
     """
     try:
-        planned, catalog = plan_triggers(conn, dialect, config, find_log(conn, dialect, config))
+        table = find_log(conn, dialect, config).table
+        planned, catalog = plan_triggers(conn, dialect, config, table)
     except NoLogTable as error:
         if not without_log:
             raise

@@ -130,7 +130,7 @@ def from_file(document: Mapping[str, Any], path: Path | None, keys: Keys) -> Rea
             )
             continue
         if not isinstance(table, Mapping):
-            yield ConfigError(f"{place}: {section} is to be a section: [{section}]")
+            yield ConfigError(f"{place}: {section} must be a section: [{section}]")
             continue
         for key, value in table.items():
             if section == "format" and isinstance(value, Mapping):
@@ -279,7 +279,7 @@ def watches_of(tables: Any, path: Path | None) -> Iterator[WatchSettings | Confi
     """Yield the ``[[watch]]`` tables of a file, or of the content from a program."""
     place = _place(path)
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        yield ConfigError(f"{place}: watch is to be written [[watch]], once a table or view")
+        yield ConfigError(f"{place}: watch must be written [[watch]], once a table or view")
         return
     names = set()
     for number, table in enumerate(tables, 1):

@@ -443,7 +443,7 @@ class _TableRecords:
         """Return the row before, of which a value cannot be written: None if the row is whole or
         not there, else the row without such values (spec/debezium.md 2).
 
-        The row is gone or has another value by now, so a refusal could never be mended. Each such
+        The row is gone or has another value by now, so a refusal could never be fixed. Each such
         column is counted. Raises NotExpressible for a value of the key.
         """
         image: dict[str, Any] = {}

@@ -46,8 +46,8 @@ class CaptureWatcher:
         begun = monotonic()
         if self._uncaptured is None or begun < self._next:
             return
-        uncaptured = self._uncaptured(context.connection, context.dialect)
-        context.connection.commit()
+        uncaptured = self._uncaptured(context.log.connection, context.log.dialect)
+        context.log.commit()
         for sentence in uncaptured:
             if sentence not in self._said:
                 _log.warning(

@@ -70,7 +70,7 @@ class CatalogWatcher:
         """
         self._next_refresh = monotonic() + CATALOG_INTERVAL
         if self._is_current():
-            self.context.connection.commit()
+            self.context.log.commit()
             return False
         return self._reread()
 
@@ -79,7 +79,7 @@ class CatalogWatcher:
         context = self.context
         if context.reread is None:
             return True
-        fingerprint = context.dialect.fingerprint(context.connection, context.catalog)
+        fingerprint = context.log.dialect.fingerprint(context.log.connection, context.catalog)
         if fingerprint is not None and fingerprint == self._fingerprint:
             return True
         # Before the catalogue is read, so that a change in between is seen the next time.
@@ -95,7 +95,7 @@ class CatalogWatcher:
         try:
             fresh = context.reread()
         except EventlogError as error:
-            context.connection.rollback()
+            context.log.connection.rollback()
             self._fingerprint = None
             if str(error) != self._last_warning:
                 what = (
@@ -105,7 +105,7 @@ class CatalogWatcher:
                 _log.warning(what, error, extra={"code": error.code})
             self._last_warning = str(error)
             return False
-        context.connection.commit()
+        context.log.commit()
         sentences = list(_changes(context.catalog, fresh))
         if not sentences:
             return False
@@ -138,9 +138,9 @@ class CatalogWatcher:
         """
         if isinstance(error, CatalogDrifted):
             return True
-        if not is_refused(self.context.connection, error):
+        if not is_refused(self.context.log.connection, error):
             return False
-        self.context.connection.rollback()
+        self.context.log.connection.rollback()
         if self.refresh():
             return True
         is_first, self._has_failed = not self._has_failed, True

@@ -9,8 +9,6 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-
 from eventlog.config.load import Config
 from eventlog.config.publishing import value_options
 from eventlog.config.settings import WatchSettings
@@ -30,8 +28,8 @@ from eventlog.errors import (
     first_of,
     together,
 )
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, split_name
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.triggers.watch import (
     TableChoice,
     WatchedTable,
@@ -43,14 +41,12 @@ from eventlog.sql.triggers.watch import (
 )
 
 
-def read_catalog(
-    connection: Connection, dialect: Dialect, config: Config, log: LogTable
-) -> Catalog:
+def read_catalog(log: OpenLog, config: Config) -> Catalog:
     """Return the classes that the configuration names, as they are in the database now; some may be
     unavailable.
     """
-    database = dialect.reflect(connection, class_schema(config))
-    return available_catalog(declared_tables(config, database, log), database, log)
+    database = log.dialect.reflect(log.connection, class_schema(config))
+    return available_catalog(declared_tables(config, database, log.table), database, log.table)
 
 
 def class_schema(config: Config) -> str | None:

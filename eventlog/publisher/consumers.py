@@ -6,16 +6,14 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
 
 from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger
 from eventlog.publisher.observer import SnapshotProgress, look_at_queue
 from eventlog.publisher.snapshot import Loading
 from eventlog.sql.consumers import read_consumers
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 
 MOST_BEHIND: Final = 100_000
 """The most rows behind that are counted."""
@@ -53,26 +51,26 @@ class Standing(NamedTuple):
         }
 
 
-def standings(
-    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str
-) -> list[Standing]:
+def standings(log: OpenLog, event_time_zone: str) -> list[Standing]:
     """Return the standings of a log's consumers, by name."""
     found = []
-    lines = read_consumers(conn, log)
+    lines = read_consumers(log)
     if not lines:
         return []
-    now = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
+    now = log.connection.execute(
+        sa.select(sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP()))
+    ).scalar_one()
     for line in lines:
         done = line.done
         done.discard(line.requeued.rows)
-        ledger = SetLedger(line.name, line.begins, FollowedSet(done))
-        looked = look_at_queue(conn, dialect, log, event_time_zone, MOST_BEHIND, ledger)
-        flights, _ = read_recorded(conn, log, line.name)
+        ledger = SetLedger(log, line.name, line.begins, FollowedSet(done))
+        looked = look_at_queue(log, event_time_zone, MOST_BEHIND, ledger)
+        flights, _ = read_recorded(log, line.name)
         still = (now - (line.moved or line.begun)).total_seconds()
         found.append(
             Standing(
                 name=line.name,
-                runs=ledger.runs(conn, dialect, log),
+                runs=ledger.runs(),
                 begins=line.begins,
                 begun=line.begun,
                 rows_behind=looked.queue_rows or 0,

@@ -24,11 +24,11 @@ from eventlog.core.events import CurrentRow, EventOptions
 from eventlog.core.values import Kind
 from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Level
-from eventlog.publisher.ledger import LETTERS, Ledger
+from eventlog.publisher.ledger import Ledger
 from eventlog.publisher.observer import SILENT, Looked, Observer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import ask
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 
 _log = logging.getLogger("eventlog.publisher")
 _COUNTING: Final = Lock()
@@ -311,19 +311,17 @@ class Context:
     the connection. ``ledger`` records the done rows.
     """
 
-    connection: Connection
-    dialect: Dialect
-    log: LogTable
+    log: OpenLog
     catalog: Catalog
     options: PublisherOptions
     output: EventWriter[Any]
     counters: Counters
+    ledger: Ledger
     reread: Callable[[], Catalog] | None = None
     captured: tuple[str, ...] = ()
     observer: Observer = SILENT
     epoch: str = ""
     used: Used = field(default_factory=Used)
-    ledger: Ledger = LETTERS
 
     def wants(self, table_name: str | None) -> bool:
         """Return True if rows of this table_name belong to a wanted class."""
@@ -342,8 +340,8 @@ class Context:
         self, object_class: ObjectClass, keys: Sequence[str], attributes: Sequence[Attribute]
     ) -> Mapping[str, CurrentRow]:
         """Return the current rows of objects by canonical key; deleted objects are missing."""
-        return self.dialect.query_back(
-            self.connection, self.catalog.schema, object_class, keys, attributes
+        return self.log.dialect.query_back(
+            self.log.connection, self.catalog.schema, object_class, keys, attributes
         )
 
 
@@ -419,11 +417,11 @@ def warn_at_start(context: Context) -> None:
 
     Ends the transaction. Raises SQLAlchemy's errors.
     """
-    connection, options = context.connection, context.options
+    connection, options = context.log.connection, context.options
     for name, error in context.catalog.unavailable.items():
         _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
     tables = owned_tables(
-        connection, context.dialect, options, context.catalog.schema, context.captured
+        connection, context.log.dialect, options, context.catalog.schema, context.captured
     )
     connection.commit()
     if tables:
@@ -445,7 +443,7 @@ def report_missing(context: Context, rows: int, first: int, last: int) -> None:
         "before it is read leaves no trace at all. delete_from_log and `eventlog purge` delete "
         "only what is done",
         f"{number_of(rows, 'row')} {'is' if rows == 1 else 'are'}",
-        context.log,
+        context.log.table,
         first,
         last,
         extra={"code": "rows_missing"},

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
 from typing import NamedTuple
@@ -25,12 +23,12 @@ from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
-from eventlog.errors import DatabaseAway, number_of
+from eventlog.errors import number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
-from eventlog.publisher.context import UNCHECKED, CatalogCheck, Context, report_missing
+from eventlog.publisher.context import Context, report_missing
 from eventlog.publisher.delivery import Delivered, FlightResult, deliver_flight
 from eventlog.publisher.flight import Flight, encode, note_try, numbered, pack, set_apart, unbuilt
-from eventlog.publisher.held_rows import HeldObjects, Hold, read_recorded, warn_of
+from eventlog.publisher.held_rows import read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks, all_wait
 from eventlog.publisher.parking import Parking
@@ -47,51 +45,21 @@ from eventlog.publisher.queue import (
     read_window,
 )
 from eventlog.publisher.read_back import Built, built_flights, with_current_rows
-from eventlog.publisher.sinks import Sink
+from eventlog.publisher.session import Session, State, begin_flight
 from eventlog.publisher.snapshot import Loading, load_chunk
-from eventlog.publisher.suspects import Suspects
-from eventlog.sql.rows import next_flight, update_inflight, write_inflight
+from eventlog.sql.rows import update_inflight, write_inflight
 
 _log = logging.getLogger("eventlog.publisher")
-
-
-@dataclass(slots=True)
-class State:
-    """The memory of a publisher between cycles; the database has all of it, too.
-
-    ``flights`` are the flights in the in-flight lines, by number. ``newest`` is the first number of
-    the last flight that was numbered. ``scan`` is the rest of the present scan of the queue, None
-    between scans. ``hold`` describes rows that a backlog job has converted; ``held`` are their
-    objects, read when they are first needed. ``row_sizes`` has the approximate bytes of an object's
-    row by class, as far as rows were read back. ``freed`` are objects that are no longer parked,
-    and whose rows the present scan may have passed over; these rows wait for the next scan.
-    ``loading`` is a snapshot that is read before the log. ``suspects`` are the envelopes that the
-    receiver fails for.
-    """
-
-    parking: Parking[ObjectId]
-    flights: dict[int, Flight] = field(default_factory=dict)
-    newest: str = ""
-    scan: QueueScan | DueScan | None = None
-    hold: Hold | None = None
-    held: HeldObjects | None = None
-    row_sizes: dict[str, int] = field(default_factory=dict)
-    freed: set[ObjectId] = field(default_factory=set)
-    loading: Loading | None = None
-    suspects: Suspects = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.suspects = Suspects(self.parking)
 
 
 def recover(context: Context) -> State:
     """Return the state of a publisher that has just got its lock, with the recorded flights, which
     ``run_cycle`` sends first.
     """
-    context.ledger.recover(context.connection, context.dialect, context.log)
-    recorded, hold = read_recorded(context.connection, context.log, context.ledger.consumer)
+    context.ledger.recover()
+    recorded, hold = read_recorded(context.log, context.ledger.consumer)
     loading = _loading(context)
-    context.connection.commit()
+    context.log.commit()
     warn_of(hold)
     flights = {flight.number: flight for flight in recorded}
     newest = max((flight.first for flight in recorded), default="")
@@ -101,54 +69,29 @@ def recover(context: Context) -> State:
 
 def _loading(context: Context) -> Loading | None:
     """Return the snapshot that is sent before the log is read, None = there is none."""
-    told = context.ledger.loading(context.connection, context.log)
+    told = context.ledger.loading()
     return None if told is None else Loading.of_line(*told)
 
 
-def run_cycle(
-    context: Context,
-    state: State,
-    sink: Sink,
-    stopping: Callable[[], bool],
-    before_flight: Callable[[], None] = lambda: None,
-    check: CatalogCheck = UNCHECKED,
-) -> Delivered:
+def run_cycle(session: Session) -> Delivered:
     """Send the flights that are in flight and due, then read one window of the queue and send its
     flights.
 
-    ``before_flight`` is called before the envelopes of a flight are sent, with no transaction open.
-    ``check`` may end the cycle by an error: nothing of its rows is recorded then. Raises
-    DatabaseError or SQLAlchemy's errors when the database fails. The state of the open transaction
-    is unknown then, and the caller connects and recovers again.
+    Raises DatabaseError or SQLAlchemy's errors when the database fails. The state of the open
+    transaction is unknown then, and the caller connects and recovers again.
     """
-    cycle = _run_cycle(context, state, sink, stopping, before_flight, check)
-    return _ended(state, cycle)
+    return _ended(session.state, _run_cycle(session))
 
 
-def _run_cycle(
-    context: Context,
-    state: State,
-    sink: Sink,
-    stopping: Callable[[], bool],
-    before_flight: Callable[[], None],
-    check: CatalogCheck,
-) -> Delivered:
-    """Run a cycle that leaves open what becomes of an accused envelope."""
-    cycle = _send_recorded(context, state, sink, stopping, before_flight, check)
+def _run_cycle(session: Session) -> Delivered:
+    """Run a cycle that leaves open what happens to an accused envelope."""
+    context, state = session.context, session.state
+    cycle = _send_recorded(session)
     if cycle.result is not FlightResult.DONE:
         return cycle
     if state.loading is not None:
         sent_before = context.counters.documents_sent
-        delivered, is_loaded = load_chunk(
-            context,
-            state.loading,
-            sink,
-            stopping,
-            partial(begin_flight, context, state),
-            before_flight,
-            check,
-            state.row_sizes,
-        )
+        delivered, is_loaded = load_chunk(session, state.loading)
         state.loading = None if is_loaded else state.loading
         if context.counters.documents_sent > sent_before:
             state.suspects.answered(())
@@ -157,21 +100,21 @@ def _run_cycle(
     scan = _scan_to_read(context, state)
     if scan is None:
         state.loading = _loading(context)
-        context.connection.commit()
+        context.log.commit()
         return Delivered(FlightResult.DONE, more=state.loading is not None)
     window = _valid_window(context, state, scan)
     if window is None:
-        context.connection.commit()
+        context.log.commit()
         return Delivered(FlightResult.DONE, more=True)
     if window.bad:
-        check.before_bad()
-    delivered = _send_window(context, state, window, sink, stopping, before_flight, check)
+        session.check.before_bad()
+    delivered = _send_window(session, window)
     more = state.scan is not None or scan.is_begun
     return delivered if delivered.result is not FlightResult.DONE else delivered._replace(more=more)
 
 
 def _ended(state: State, cycle: Delivered) -> Delivered:
-    """Return how a cycle ended, once it is known what becomes of an accused envelope: without
+    """Return how a cycle ended, once it is known what happens to an accused envelope: without
     another envelope that is answered the receiver is away.
     """
     if cycle.result is FlightResult.DONE and cycle.more and state.suspects.is_probing:
@@ -229,37 +172,30 @@ def _valid_window(context: Context, state: State, scan: QueueScan | DueScan) -> 
     return window
 
 
-def _send_window(
-    context: Context,
-    state: State,
-    window: WindowResult,
-    sink: Sink,
-    stopping: Callable[[], bool],
-    before_flight: Callable[[], None],
-    check: CatalogCheck,
-) -> Delivered:
-    """Send the flights of a window, and mark its rows that are in no flight. Arguments and errors
-    as for ``run_cycle``.
+def _send_window(session: Session, window: WindowResult) -> Delivered:
+    """Send the flights of a window, and mark its rows that are in no flight. Errors as for
+    ``run_cycle``.
     """
+    context, state = session.context, session.state
     for remark in window.remarks:
         context.counters.remark(remark)
     marks = _marks_without_group(context, window.bad, window.loopback)
     marks.add(Status.SUCCESS, window.passed)
-    for built in built_flights(context, window, state.row_sizes, check):
-        if stopping():
+    for built in built_flights(context, window, state.row_sizes, session.check):
+        if session.is_stopping():
             state.scan = None
             return Delivered(FlightResult.STOPPED, "told to stop")
-        prepared = _prepare(context, built, window.origins, marks, check, state)
+        prepared = _prepare(session, built, window.origins, marks)
         # Counted here and not where they are read:
         # a row that is deferred or not sent in the end is read again.
         context.counters.rows_read += sum(map(len, built.groups))
         marks = Marks(context.counters)
         if prepared is not None:
-            delivered = _fly(context, state, prepared, sink, stopping, before_flight)
+            delivered = _send_new(session, prepared)
             if delivered.result is not FlightResult.DONE:
                 return delivered
     marks.write(context)
-    context.connection.commit()
+    context.log.commit()
     return Delivered(FlightResult.DONE)
 
 
@@ -286,40 +222,22 @@ def _next_window(
     return window, context.ledger.rest(scan, window.next_first, window.past)
 
 
-def send_in_flight(
-    context: Context,
-    state: State,
-    sink: Sink,
-    stopping: Callable[[], bool],
-    before_flight: Callable[[], None],
-    check: CatalogCheck,
-) -> Delivered:
-    """Send the recorded flights whose objects do not wait.
-
-    Arguments and errors as for ``run_cycle``.
-    """
-    cycle = _send_recorded(context, state, sink, stopping, before_flight, check)
-    return _ended(state, cycle)
+def send_in_flight(session: Session) -> Delivered:
+    """Send the recorded flights whose objects do not wait. Errors as for ``run_cycle``."""
+    return _ended(session.state, _send_recorded(session))
 
 
-def _send_recorded(
-    context: Context,
-    state: State,
-    sink: Sink,
-    stopping: Callable[[], bool],
-    before_flight: Callable[[], None],
-    check: CatalogCheck,
-) -> Delivered:
-    """Send the recorded flights, as ``send_in_flight`` does, and leave open what becomes of an
+def _send_recorded(session: Session) -> Delivered:
+    """Send the recorded flights, as ``send_in_flight`` does, and leave open what happens to an
     accused envelope.
     """
+    context, state = session.context, session.state
     woken = _wake(context, state)
     for number in sorted(state.flights):
         flight = state.flights[number]
         if all_wait(flight.events(), flight.waiting, state.parking):
             continue
-        flight = _numbered(context, flight)
-        delivered = _fly(context, state, flight, sink, stopping, before_flight, check)
+        delivered = _send_again(session, _numbered(context, flight))
         if delivered.result is not FlightResult.DONE:
             return delivered
     if state.scan is not None:
@@ -354,53 +272,62 @@ def _wake(context: Context, state: State) -> list[ObjectId]:
     return woken
 
 
-def _fly(
-    context: Context,
-    state: State,
-    flight: Flight,
-    sink: Sink,
-    stopping: Callable[[], bool],
-    before_flight: Callable[[], None],
-    check: CatalogCheck | None = None,
-) -> Delivered:
-    """Send a flight whose line is recorded. With ``check``, as in ``run_cycle``, its events are
-    rebuilt, an envelope at a time; None = they are built.
-    """
+def _send_new(session: Session, flight: Flight) -> Delivered:
+    """Send a flight whose line has just been recorded: its events are built."""
+    context, state = session.context, session.state
     state.flights[flight.number] = flight
-    if check is not None:
-        # Once for all envelopes: nothing is answered yet that an error would have to save.
-        check.before_read_back()
-        context.connection.commit()
-    before_flight()
-    if context.observer.wants_flights:
-        times = flight.origins.event_times
-        firsts = [events[0] for events in flight.envelopes.values()]
-        if check is not None and context.observer.wants_event_times:
-            times = _event_times(context, sorted(event.ids[0] for event in firsts))
-            context.connection.commit()
-        event_times = {
-            event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times
-        }
-        context.observer.flight_begins(flight.info(), event_times)
-    begun = monotonic()
+    session.before_flight()
+    _announce(context, flight, flight.origins.event_times)
+    line = InflightLine(context, flight, session.sink, state.parking, None, state.suspects)
+    return _deliver(session, flight, line)
+
+
+def _send_again(session: Session, flight: Flight) -> Delivered:
+    """Send a flight of an earlier cycle: its events are rebuilt, an envelope at a time."""
+    context, state = session.context, session.state
+    state.flights[flight.number] = flight
+    # Once for all envelopes: nothing is answered yet that an error would have to save.
+    session.check.before_read_back()
+    context.log.commit()
+    session.before_flight()
+    times = flight.origins.event_times
+    if context.observer.wants_flights and context.observer.wants_event_times:
+        firsts = sorted(events[0].ids[0] for events in flight.envelopes.values())
+        times = _event_times(context, firsts)
+        context.log.commit()
+    _announce(context, flight, times)
 
     def build(part: Flight) -> Flight:
         def save_first() -> None:
             line.save()
-            assert check is not None
-            check.before_bad()
+            session.check.before_bad()
 
         return rebuild(context, part, state.parking, save_first)
 
-    line = InflightLine(
-        context, flight, sink, state.parking, None if check is None else build, state.suspects
-    )
+    line = InflightLine(context, flight, session.sink, state.parking, build, state.suspects)
+    return _deliver(session, flight, line)
+
+
+def _announce(context: Context, flight: Flight, times: Mapping[int, str | None]) -> None:
+    """Tell the observer that a flight begins; ``times`` has the event_time of rows."""
+    if context.observer.wants_flights:
+        firsts = [events[0] for events in flight.envelopes.values()]
+        event_times = {
+            event.sent_id: times[event.ids[0]] for event in firsts if event.ids[0] in times
+        }
+        context.observer.flight_begins(flight.info(), event_times)
+
+
+def _deliver(session: Session, flight: Flight, line: InflightLine) -> Delivered:
+    """Send the envelopes of a flight, and keep what is left of it."""
+    context, state = session.context, session.state
+    begun = monotonic()
     documents = (
         sum(map(len, flight.envelopes.values()))
         if context.output.is_single
         else len(flight.envelopes)
     )
-    delivered = deliver_flight(context, line.to_send(), documents, line, stopping)
+    delivered = deliver_flight(context, line.to_send(), documents, line, session.is_stopping)
     if delivered.result is not FlightResult.DONE:
         state.scan = None
     if line.recorded.envelopes:
@@ -437,10 +364,10 @@ def _set_apart(context: Context, state: State) -> None:
                 flight = set_apart(flight, one.sent_ids, one.answer)
         if flight is not before:
             line = encode(flight, context.ledger.consumer)
-            update_inflight(context.connection, context.log, number, line)
+            update_inflight(context.log, number, line)
             state.flights[number] = flight
     apart.clear()
-    context.connection.commit()
+    context.log.commit()
 
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:
@@ -464,22 +391,16 @@ def _marks_without_group(context: Context, bad: Sequence[BadRow], loopback: Sequ
     return marks
 
 
-def _prepare(
-    context: Context,
-    built: Built,
-    origins: Origins,
-    marks: Marks,
-    check: CatalogCheck,
-    state: State,
-) -> Flight | None:
+def _prepare(session: Session, built: Built, origins: Origins, marks: Marks) -> Flight | None:
     """Record a flight of events, and write the marks of rows that make no event in the same
     transaction.
     """
+    context, state = session.context, session.state
     _, events, current_rows = built
     special = [(event.operation, event.fates) for event in events if event.fates is not None]
     if special:
         if any(fates.bad for _, fates in special):
-            check.before_bad()
+            session.check.before_bad()
         marks.add_fates([fates for operation, fates in special if operation is None])
         events = [event for event in events if event.operation is not None]
     flight = None
@@ -496,7 +417,6 @@ def _prepare(
         if current_rows:
             flight = flight._replace(current_rows=current_rows)
         write_inflight(
-            context.connection,
             context.log,
             flight.number,
             encode(
@@ -506,43 +426,16 @@ def _prepare(
             ),
         )
     marks.write(context)
-    context.connection.commit()
+    context.log.commit()
     if flight is not None:
         context.used.flight = flight.number
     return flight
 
 
-def begin_flight(context: Context, state: State) -> tuple[int, str]:
-    """Return a new flight number, and the number of the flight's first event, which is greater than
-    those of earlier flights also if the clock has gone back; empty for formats without numbers.
-    """
-    number = draw_flight(context)
-    state.newest = context.output.first(number, state.newest, raised_at(context.epoch))
-    return number, state.newest
-
-
-def draw_flight(context: Context) -> int:
-    """Return a new flight number.
-
-    Raises DatabaseAway if it is not greater than one that this process has used: the database was
-    restored to an earlier state, and the log gets a new epoch at the next connection
-    (spec/event-log.md 7.4).
-    """
-    number = next_flight(context.connection, context.log)
-    if number <= context.used.flight:
-        raise DatabaseAway(
-            f"flight number {number} of the log {context.log} lies behind {context.used.flight}, "
-            "which was used before: the database was put back to an earlier state"
-        )
-    return number
-
-
 def _event_times(context: Context, record_ids: Sequence[int]) -> dict[int, str | None]:
     """Return the event_time of rows."""
     fields = ("record_id", "event_time")
-    return dict(
-        context.dialect.read_columns(context.connection, context.log, to_ranges(record_ids), fields)
-    )
+    return dict(context.log.read_columns(to_ranges(record_ids), fields))
 
 
 def _numbered(context: Context, flight: Flight) -> Flight:
@@ -580,7 +473,7 @@ def rebuild(
     events_now, current_rows = with_current_rows(context, rebuilt.events)
     if any(event.fates is not None and event.fates.bad for event in events_now):
         before_bad()
-    context.connection.commit()
+    context.log.commit()
     built = iter(events_now)
     envelopes = {
         number: [event if parking.is_waiting(event.object_id) else next(built) for event in events]
@@ -615,7 +508,7 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     (spec/event-log.md 10).
     """
     ranges = sorted(pair for event in recorded for pair in to_ranges(event.ids))
-    present = context.dialect.read_rows(context.connection, context.log, ranges)
+    present = context.log.read_rows(ranges)
     missing = _ids_in(recorded).difference(map(itemgetter(0), present))
     log_rows = {
         row.record_id: row for row in present if row.status.rstrip() in context.ledger.statuses

@@ -37,16 +37,18 @@ from eventlog.publisher import sinks
 from eventlog.publisher.capture_watcher import CaptureWatcher, Uncaptured
 from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
-from eventlog.publisher.cycle import State, draw_flight, recover, run_cycle, send_in_flight
+from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
 from eventlog.publisher.liveness import ReportingSink, signs_of_life
 from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, look_at_queue
 from eventlog.publisher.open_context import open_to_publish
+from eventlog.publisher.session import Session, State, draw_flight
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.trigger_plan import comparison
 from eventlog.publisher.waiting import (
     BackOff,
     HeartbeatTimer,
+    Idle,
     Stop,
     StopRequest,
     Timetable,
@@ -95,7 +97,7 @@ def publish(
         nonlocal reports
         with (
             open_context() as opened,
-            as_database_errors(opened.connection),
+            as_database_errors(opened.log.connection),
             as_plugin_errors(),
             closing(open_sink()) as sink,
         ):
@@ -144,7 +146,7 @@ def publish_once(
         observer.connected(again=False)
         observer.does(Doing.PUBLISHING)
     try:
-        with as_database_errors(context.connection), as_plugin_errors():
+        with as_database_errors(context.log.connection), as_plugin_errors():
             warn_at_start(context)
             CaptureWatcher(uncaptured).look_if_due(context)
             _publish_once(context, sink, stop)
@@ -153,25 +155,23 @@ def publish_once(
 
 
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
-    watcher, state = CatalogWatcher(context), recover(context)
-    last = context.ledger.tail(context.connection, context.log)
+    watcher = CatalogWatcher(context)
+    last = context.ledger.tail()
     options = context.options
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
-
-    def before_flight() -> None:
-        _look_if_due(watcher.context, state)
-
+    session = _begin_session(watcher, sink, stop)
     while True:
+        state = session.state
         is_loading = state.loading is not None
         settled_before = _settled(context.counters)
-        cycle = _cycle(run_cycle, watcher, state, sink, stop, before_flight)
+        cycle = _cycle(run_cycle, session, watcher)
         if cycle is None:
-            state = recover(watcher.context)
+            session = _begin_session(watcher, sink, stop)
             continue
         if cycle.is_suspicious and not stop.is_set():
             # The cause may be one document: whether it is, further tries tell.
             has_answers = _settled(context.counters) > settled_before
-            _wait_for_receiver(watcher.context, state, stop, cycle, failures, has_answers)
+            _wait_for_receiver(session, stop, cycle, failures, has_answers)
             continue
         if cycle.result is not FlightResult.DONE:
             break
@@ -182,7 +182,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
             continue  # a part of an envelope that the receiver fails for: its culprit is not known
         if is_loading and state.loading is None:
             # Later rows may be newer than the values that a chunk has read.
-            last = context.ledger.tail(context.connection, context.log)
+            last = context.ledger.tail()
         if state.loading is None and state.scan is None and not _is_waiting(context, last):
             break  # the remaining rows are newer than the start
     context.observer.left(len(state.parking))
@@ -200,9 +200,7 @@ def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
 def _is_waiting(context: Context, last: int | None) -> bool:
     """Return True if the queue has rows up to this one."""
     window = context.ledger.undone(Window(1, last, 1))
-    return last is not None and bool(
-        context.dialect.read_window(context.connection, context.log, window)
-    )
+    return last is not None and bool(context.log.read_window(window))
 
 
 def _serve(
@@ -215,43 +213,38 @@ def _serve(
 ) -> None:
     options = context.options
     idle = begin_idle(context)
-    watcher, state = CatalogWatcher(context), recover(context)
+    watcher = CatalogWatcher(context)
+    session = _begin_session(watcher, sink, stop, idle)
     heartbeat = _heartbeat_timer(context)
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
-
-    def before_flight() -> None:
-        idle.wake_up()
-        _look_if_due(watcher.context, state)
-
     while not stop.is_set():
         context.observer.does(Doing.PUBLISHING)
         if heartbeat.is_due(monotonic()):
             _beat(context, sink)
             heartbeat.last = monotonic()
         if watcher.refresh_if_due():
-            state = recover(watcher.context)
+            session = _begin_session(watcher, sink, stop, idle)
         captures.look_if_due(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
-        cycle = _cycle(
-            run_cycle if is_due else send_in_flight, watcher, state, sink, stop, before_flight
-        )
+        cycle = _cycle(run_cycle if is_due else send_in_flight, session, watcher)
         if cycle is None:
-            state = recover(watcher.context)
+            session = _begin_session(watcher, sink, stop, idle)
             continue
+        state = session.state
         if context.counters.documents_sent > sent_before:
             heartbeat.last = monotonic()
         _report(context, state, reports)
         context.observer.left(len(state.parking))
         if not cycle.more:
-            _look_if_due(watcher.context, state)
+            _look_if_due(session)
         if cycle.result is FlightResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
             idle.wake_up()
             has_answers = _settled(context.counters) > settled_before
-            _wait_for_receiver(watcher.context, state, stop, cycle, failures, has_answers)
+            _wait_for_receiver(session, stop, cycle, failures, has_answers)
             continue
         failures.attempts = 0
         context.observer.progressed()
@@ -260,6 +253,21 @@ def _serve(
         if started is not None and is_due and cycle.result is FlightResult.DONE:
             timetable.finish(started)
         idle.wait(stop, _seconds_left(context, state, heartbeat, timetable))
+
+
+def _begin_session(
+    watcher: CatalogWatcher, sink: Sink, stop: Stop, idle: Idle | None = None
+) -> Session:
+    """Return a session by the watcher's present catalogue, with the state of the database."""
+
+    def before_flight() -> None:
+        if idle is not None:
+            idle.wake_up()
+        _look_if_due(session)
+
+    context = watcher.context
+    session = Session(context, recover(context), sink, stop.is_set, before_flight, watcher)
+    return session
 
 
 def _heartbeat_timer(context: Context) -> HeartbeatTimer:
@@ -273,23 +281,22 @@ def _beat(context: Context, sink: Sink) -> None:
     sent again.
     """
     number = context.used.flight = draw_flight(context)
-    context.connection.commit()
+    context.log.commit()
     send_heartbeat(sink, Document(number, 1, (), context.output.heartbeat), context.counters)
 
 
 def _report(context: Context, state: State, reports: Reports) -> None:
     """Log the summary if it is due, and the warning of loopback rows."""
     if (before := reports.due()) is not None:
-        zone, conn = context.options.event_time_zone, context.connection
-        queue = look_at_queue(conn, context.dialect, context.log, zone, ledger=context.ledger)
+        zone, conn = context.options.event_time_zone, context.log.connection
+        queue = look_at_queue(context.log, zone, ledger=context.ledger)
         conn.commit()
         _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
     reports.warn_of_loopback(context)
 
 
 def _wait_for_receiver(
-    context: Context,
-    state: State,
+    session: Session,
     stop: Stop,
     cycle: Delivered,
     failures: BackOff,
@@ -300,27 +307,22 @@ def _wait_for_receiver(
     """
     if has_answers:
         failures.attempts = 0
-    look(context, state)
-    look_again = partial(look, context, state)
+    look(session)
+    look_again = partial(look, session)
     failures.wait(stop, cycle.reason, cycle.retry_after, look_again, cycle.in_short)
 
 
 def _cycle(
-    run: Callable[..., Delivered],
-    watcher: CatalogWatcher,
-    state: State,
-    sink: Sink,
-    stop: Stop,
-    before_flight: Callable[[], None],
+    run: Callable[[Session], Delivered], session: Session, watcher: CatalogWatcher
 ) -> Delivered | None:
     """Run a cycle, and the post-poll statements if it sent documents; return None if it is to
     be run again, since changed tables have ended it.
     """
-    context = watcher.context
-    context.dialect.refuse_replaced(context.connection)
+    context = session.context
+    context.log.dialect.refuse_replaced(context.log.connection)
     sent_before = context.counters.documents_sent
     try:
-        cycle = run(context, state, sink, stop.is_set, before_flight, watcher)
+        cycle = run(session)
     except (CatalogDrifted, DBAPIError) as error:
         if not watcher.explains(error):
             raise
@@ -340,8 +342,8 @@ def _local_time(context: Context) -> datetime | None:
     """Return the server's local time if the options have times of the day, else None."""
     if not context.options.time_of_day:
         return None
-    now = context.dialect.local_time(context.connection)
-    context.connection.commit()
+    now = context.log.dialect.local_time(context.log.connection)
+    context.log.commit()
     return now
 
 
@@ -368,7 +370,7 @@ def run_post_poll(context: Context) -> None:
     is logged; the rows of the cycle are marked already, and the queue goes on. A lost connection is
     raised.
     """
-    connection = context.connection
+    connection = context.log.connection
     try:
         for statement in context.options.post_poll_statements:
             connection.exec_driver_sql(statement, execution_options={"no_parameters": True})
@@ -390,33 +392,34 @@ _MOST_TRANSACTIONS: Final = 100
 """The most open transactions that a look reads."""
 
 
-def _look_if_due(context: Context, state: State) -> None:
+def _look_if_due(session: Session) -> None:
     """Report to the observer if it is time. No transaction may be open, and none is left open."""
-    if context.observer.look_due() == 0.0:
-        look(context, state)
+    if session.context.observer.look_due() == 0.0:
+        look(session)
 
 
-def look(context: Context, state: State) -> None:
+def look(session: Session) -> None:
     """Report the queue and the flights to the observer, as before a long pause, unless it never
     wants a look. No transaction may be open, and none is left open.
     """
+    context, state = session.context, session.state
     if context.observer.look_due() is None:
         return
     begun = monotonic()
-    conn, dialect, log = context.connection, context.dialect, context.log
-    transactions = doctor.ask(
-        conn, dialect, "transactions", doctor.OpenTransaction, log, limit=_MOST_TRANSACTIONS
+    log = context.log
+    transactions = doctor.ask_log(
+        log, "transactions", doctor.OpenTransaction, limit=_MOST_TRANSACTIONS
     )
-    snapshots = doctor.ask(conn, dialect, "snapshots", doctor.HeldSnapshot, log, limit=1)
-    tables = doctor.ask(conn, dialect, "storage", doctor.TableStorage, log)
+    snapshots = doctor.ask_log(log, "snapshots", doctor.HeldSnapshot, limit=1)
+    tables = doctor.ask_log(log, "storage", doctor.TableStorage)
     oldest_flight = None
     if state.flights:
-        (oldest_flight,) = doctor.ask(
-            conn, dialect, "inflight", float, log, flight=min(state.flights)
-        ) or (None,)
+        (oldest_flight,) = doctor.ask_log(log, "inflight", float, flight=min(state.flights)) or (
+            None,
+        )
     zone, ledger = context.options.event_time_zone, context.ledger
-    queue = look_at_queue(conn, dialect, log, zone, context.observer.queue_cap, ledger)
-    conn.commit()
+    queue = look_at_queue(log, zone, context.observer.queue_cap, ledger)
+    log.commit()
     writer = doctor.oldest_writer(transactions)
     parked = [
         ParkedObject(

@@ -61,7 +61,8 @@ from eventlog.sql.connection import (
 from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
-from eventlog.sql.log_table import LogTable, new_log, quoted, split_name
+from eventlog.sql.log_table import new_log, quoted, split_name
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import refuse_large_ids
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
@@ -90,7 +91,7 @@ class Case:
     compare: Compare
     findings: list[Finding] = field(default_factory=list)
     orphaned_logs: set[str] = field(default_factory=set)
-    log: LogTable = field(init=False)
+    log: OpenLog = field(init=False)
     user: str = field(init=False)
     options: PublisherOptions = field(init=False)
     missing_rights: Sequence[str] = ()
@@ -118,7 +119,7 @@ class Case:
 
     def ask(self, question: str, record: Callable[..., T], **about: object) -> list[T]:
         """Return the database's answers to a question about the log."""
-        return doctor.ask(self.conn, self.dialect, question, record, self.log, **about)
+        return doctor.ask_log(self.log, question, record, **about)
 
     def ask_one(self, question: str, record: Callable[..., T], **about: object) -> T:
         """Return the answer to a question that has exactly one."""
@@ -127,7 +128,7 @@ class Case:
 
     def repairs(self, name: str, **names: str) -> tuple[str, ...]:
         """Return statements that repair, which are shown and not run."""
-        return doctor.repairs(self.conn, self.dialect, name, self.log, **names)
+        return doctor.repairs(self.log, name, **names)
 
     @property
     def consumer(self) -> str | None:
@@ -148,11 +149,11 @@ class Case:
     @property
     def log_name(self) -> str:
         """The SQL name of the log."""
-        return self.dialect.qualified(self.log.schema, self.log.name)
+        return self.dialect.qualified(self.log.table.schema, self.log.table.name)
 
     def column(self, field_name: str) -> str:
         """Return the SQL name of the log's column with a field of ``LogRow``."""
-        return self.dialect.quote(self.log.column(field_name))
+        return self.dialect.quote(self.log.table.column(field_name))
 
 
 def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> list[Finding]:
@@ -229,7 +230,8 @@ def _rights_on_unseen(case: Case) -> None:
     settings = case.config.database
     with suppress(EventlogError), as_database_errors(case.conn), case.conn.begin_nested():
         schema, name = split_name(settings.log_table)
-        case.log = new_log(case.dialect, schema or settings.schema_name, name)
+        table = new_log(case.dialect, schema or settings.schema_name, name)
+        case.log = OpenLog(case.conn, case.dialect, table)
         case.user = case.dialect.current_user(case.conn)
         case.findings += _rights(case)
 
@@ -239,7 +241,7 @@ def _rights_on_unseen(case: Case) -> None:
 
 def _rights(case: Case) -> Iterator[Finding]:
     if case.consumer is not None:
-        case.missing_rights = case.dialect.missing_consumer_rights(case.conn, case.log)
+        case.missing_rights = case.dialect.missing_consumer_rights(case.conn, case.log.table)
         grants = (
             case.repairs("consumer_grants", user=case.dialect.quote(case.user))
             if case.missing_rights
@@ -247,13 +249,13 @@ def _rights(case: Case) -> Iterator[Finding]:
         )
         yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
         if not case.missing_rights and "roles" in case.dialect.capabilities:
-            table, column = case.log.consumer_table, case.dialect.spelled("name")
-            missing = case.dialect.lacking(case.conn, case.log, table, ("DELETE",), column)
+            table, column = case.log.table.consumer_table, case.dialect.spelled("name")
+            missing = case.dialect.lacking(case.conn, case.log.table, table, ("DELETE",), column)
             grants = case.repairs("reset_grant", user=case.dialect.quote(case.user))
             yield from doctor.judge_rights_to_reset(missing, case.user, grants)
         return
     deletes = case.config.publisher.delete_from_log
-    case.missing_rights = case.dialect.missing_rights(case.conn, case.log, deletes)
+    case.missing_rights = case.dialect.missing_rights(case.conn, case.log.table, deletes)
     names = {"user": case.dialect.quote(case.user), "delete": ", DELETE" if deletes else ""}
     grants = case.repairs("grants", **names)
     yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
@@ -280,13 +282,13 @@ def _indexes(case: Case) -> Iterator[Finding]:
     columns = case.ask("indexes", doctor.row)
     by_expression = case.dialect.queue_by_expression
     yield from findings.judge_indexes(
-        columns, case.log, case.dialect.quote, *mends, by_expression=by_expression
+        columns, case.log.table, case.dialect.quote, *mends, by_expression=by_expression
     )
 
 
 def _post_poll(case: Case) -> Iterator[Finding]:
     statements = case.config.publisher.post_poll_statements
-    for statement, reason in refused_statements(statements, case.log):
+    for statement, reason in refused_statements(statements, case.log.table):
         text = f"post_poll_statements: {statement!r} {reason}; `publish` refuses to start"
         yield doctor.error("post_poll", text, "take it out", *SAFE_WAYS)
 
@@ -298,7 +300,7 @@ def _snapshots(case: Case) -> list[doctor.HeldSnapshot]:
 def _wake(case: Case) -> Iterator[Finding]:
     wake, settings = case.dialect.wake, case.config.publisher
     if wake is not None and settings.notify:
-        missing = wake.missing(case.conn, case.log)
+        missing = wake.missing(case.conn, case.log.table)
         yield from findings.judge_wake(missing, settings.polling_interval, case.upgrade)
 
 
@@ -312,17 +314,17 @@ def _classes(case: Case) -> Iterator[Finding]:
         with as_database_errors(case.conn), case.conn.begin_nested():
             case.database = database = case.dialect.reflect(case.conn, class_schema(case.config))
             before = len(case.config.warnings)
-            declared = declared_tables(case.config, database, case.log)
+            declared = declared_tables(case.config, database, case.log.table)
             case.config = declared.config
             for warning in case.config.warnings[before:]:
                 mend = ("exclude_tables in the [[watch]], or a primary key",)
                 yield Finding("class_without_key", "info", warning, mend)
             listed = class_names(case.config)[1]
-            case.catalog = available_catalog(declared, database, case.log)
+            case.catalog = available_catalog(declared, database, case.log.table)
     except EventlogError as error:
         yield Finding("config", "error", str(error), ("eventlog config",))
     if case.database is not None:
-        ignore, quote = case.log.own_tables, case.dialect.quote
+        ignore, quote = case.log.table.own_tables, case.dialect.quote
         yield from findings.judge_classes(case.database, listed, case.catalog, ignore, quote)
         if case.catalog is not None and chosen_format(case.config).is_of_rows:
             yield from findings.judge_child_values(case.catalog, case.config.format.type)
@@ -331,7 +333,7 @@ def _classes(case: Case) -> Iterator[Finding]:
 def _unreadable(case: Case) -> Iterator[Finding]:
     if case.catalog is None or not case.schema:
         return
-    whole_rows = Need.WHOLE_ROWS in event_writer(case.config, case.log).needs
+    whole_rows = Need.WHOLE_ROWS in event_writer(case.config, case.log.table).needs
     wanted = wanted_classes(case.config, case.catalog)
     classes = [cls for cls in case.catalog.classes if wanted is None or cls.name in wanted]
     needed = {pair for cls in classes for pair in _columns_read_back(case, cls, whole_rows)}
@@ -356,7 +358,7 @@ def _unreadable(case: Case) -> Iterator[Finding]:
             )
             user = case.dialect.quote(case.user)
             unread = [table for table, _ in answer]
-            grants = grants_to_read(case.conn, case.dialect, case.log, case.schema, unread, user)
+            grants = grants_to_read(case.log, case.schema, unread, user)
             yield from judge(answer, case.user, grants, case.grants)
 
 
@@ -364,7 +366,7 @@ def _has_snapshot_to_send(case: Case) -> bool:
     """Return True if the configured consumer sends a snapshot, or will when it is registered."""
     if case.consumer is None:
         return False
-    line = None if case.missing_rights else read_consumer(case.conn, case.log, case.consumer)
+    line = None if case.missing_rights else read_consumer(case.log, case.consumer)
     return case.config.of_log.begin == SNAPSHOT if line is None else line.loaded is not None
 
 
@@ -425,7 +427,7 @@ def _plan(case: Case) -> Iterator[Finding]:
 
 def _due(case: Case) -> Iterator[Finding]:
     """Judge the due resyncs that `triggers apply` found and nobody ran (spec/triggers.md 9.1)."""
-    log = case.log
+    log = case.log.table
     if case.catalog is None or not sa.inspect(case.conn).has_table(
         quoted(log.resync_table), log.schema
     ):
@@ -434,7 +436,7 @@ def _due(case: Case) -> Iterator[Finding]:
         case.conn, log, log.resync_table, ("SELECT",), case.dialect.spelled("position")
     ):
         names = {cls.name for cls in case.catalog.classes}
-        due = [one for one in resync.due_now(case.conn, log) if one.selection.class_name in names]
+        due = [one for one in resync.due_now(case.log) if one.selection.class_name in names]
         yield from findings.judge_resyncs(due)
 
 
@@ -511,7 +513,7 @@ def _owner(case: Case) -> Iterator[Finding]:
 
 def _without_record_id(case: Case) -> Iterator[Finding]:
     try:
-        refuse_large_ids(case.conn, case.log)
+        refuse_large_ids(case.log)
     except LogTableError as refused:
         yield doctor.error("record_id_range", str(refused))
     rows, _, looked_at = case.ask_one("without_record_id", doctor.row, limit=case.limits.rows)
@@ -521,23 +523,21 @@ def _without_record_id(case: Case) -> Iterator[Finding]:
 
 
 def _in_flight(case: Case) -> Iterator[Finding]:
-    conn, log, ledger = case.conn, case.log, ledger_of(case.consumer)
-    case.flights, hold = read_recorded(conn, log, ledger.consumer)
+    ledger = ledger_of(case.log, case.consumer)
+    case.flights, hold = read_recorded(case.log, ledger.consumer)
     if hold is not None:
         yield Finding("backlog_waits", "warning", hold.in_words, HOLD_WAYS_OUT)
     events = sum(1 for flight in case.flights for _ in flight.events())
     oldest = min((flight.number for flight in case.flights), default=None)
     seconds = None if oldest is None else case.ask_one("inflight", float, flight=oldest)
     rows = len(recorded_ids(case.flights))
-    yield from findings.judge_in_flight(
-        events, rows, seconds, ledger.runs(conn, case.dialect, log), case.limits
-    )
+    yield from findings.judge_in_flight(events, rows, seconds, ledger.runs(), case.limits)
 
 
 def _consumers(case: Case) -> Iterator[Finding]:
     """Judge consumers that stand still, and for which rows are kept (spec/event-log.md 13.4)."""
     zone, name = case.config.publisher.event_time_zone, case.consumer
-    found = standings(case.conn, case.dialect, case.log, zone)
+    found = standings(case.log, zone)
     for one in found:
         yield from findings.judge_consumer(
             one.name, one.rows_behind, one.still_seconds, one.runs, case.limits
@@ -545,7 +545,7 @@ def _consumers(case: Case) -> Iterator[Finding]:
     if name is None:
         return
     try:
-        check_possible(case.conn, case.dialect, case.log)
+        check_possible(case.log)
     except LogTableError as refused:
         yield Finding("no_consumers", "error", str(refused), ())
         return
@@ -556,7 +556,7 @@ def _consumers(case: Case) -> Iterator[Finding]:
 
 
 def _queue(case: Case) -> Iterator[Finding]:
-    conn, log, settings = case.conn, case.log, case.config.publisher
+    conn, log, settings = case.conn, case.log.table, case.config.publisher
     if case.consumer is not None:
         return
     queue = case.dialect.queue(conn, log, settings.event_time_zone)
@@ -604,9 +604,9 @@ def _loopback(case: Case) -> Iterator[Finding]:
 
 def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
-    now = case.dialect.due_until(case.conn, case.log, settings.event_time_zone)
+    now = case.log.due_until(settings.event_time_zone)
     if settings.handle_future_events:
-        waiting = case.dialect.not_due(case.conn, case.log, now, limits.rows)
+        waiting = case.dialect.not_due(case.conn, case.log.table, now, limits.rows)
         yield from findings.judge_due(waiting, limits)
     else:
         newest = case.ask("ahead", doctor.row, now=now, sample=limits.sample)
@@ -616,10 +616,10 @@ def _event_time(case: Case) -> Iterator[Finding]:
 def _bad_rows(case: Case) -> Iterator[Finding]:
     if case.catalog is None:
         return
-    options, limit, ledger = case.options, case.limits.rows, ledger_of(case.consumer)
-    ledger.recover(case.conn, case.dialect, case.log)
+    options, limit, ledger = case.options, case.limits.rows, ledger_of(case.log, case.consumer)
+    ledger.recover()
     undone = ledger.undone(Window(1, None, limit, leave_user=options.leave_user))
-    window = case.dialect.read_window(case.conn, case.log, undone)
+    window = case.log.read_window(undone)
     rows_n = counted_rows(list(queue_rows(window)), recorded_ids(case.flights))
     bad = check_rows(rows_n, case.catalog, options.driver_user).bad
     yield from findings.judge_bad(
@@ -640,9 +640,7 @@ def _gone(case: Case) -> Iterator[Finding]:
     if case.catalog is None or "truncate" in case.dialect.capabilities:
         return
     newest = max((int(last) for *_, last in case.ask("statuses", doctor.row, sample=1)), default=0)
-    rows = case.dialect.read_columns(
-        case.conn,
-        case.log,
+    rows = case.log.read_columns(
         [(max(1, newest - case.limits.rows + 1), newest)],
         ("record_id", "event_type", "table_name", "table_key"),
     )
@@ -674,12 +672,12 @@ LOG_CHECKS: Final[Checks] = {
     "the rights on the log": _rights,
     "the revision of the log": _revision,
     "the lock of the log": lambda case: findings.judge_lock(
-        case.dialect.lock_holder(case.conn, case.log), str(case.log)
+        case.dialect.lock_holder(case.conn, case.log.table), str(case.log)
     ),
     "the indexes of the log": _indexes,
     "the sequence of record_id": lambda case: findings.judge_numberings(
         case.ask("numberings", doctor.Numbering),
-        case.log.column("record_id"),
+        case.log.table.column("record_id"),
         must_be_known="concurrent_writers" in case.dialect.capabilities,
     ),
     "old snapshots": lambda case: doctor.judge_snapshots(_snapshots(case), case.limits),

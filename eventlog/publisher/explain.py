@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
-from sqlalchemy import Connection
-
 from eventlog.core.catalog import Attribute, ObjectId
 from eventlog.core.checks import BadRow, CheckedRow, check_rows, is_of
 from eventlog.core.event_ids import is_of_snapshot, object_text
@@ -39,8 +37,7 @@ from eventlog.publisher.held_rows import Hold, read_recorded
 from eventlog.publisher.snapshot import Present, read_object
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.consumers import PUT_BACK
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import ErrorLine, newest_errors, read_errors
 
 _SECONDS: Final = 60
@@ -153,14 +150,14 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
 
     Raises LogTableError if it does not exist, DatabaseError.
     """
-    context.dialect.begin_reading(context.connection, seconds)
+    context.log.dialect.begin_reading(context.log.connection, seconds)
     notes: list[str] = []
     known = _read(context, record_id, notes)
     built = _group_of(context, known, notes)
     event = None if built is None or built.event.operation is None else built.event
     object_id, place = known.object_id, known.place
     return Explanation(
-        log=str(context.log),
+        log=str(context.log.table),
         row=known.row,
         state=_state(context, known),
         problem=known.problem,
@@ -182,15 +179,14 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
 
 def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
     """Read a row and check it. Raises LogTableError if it does not exist."""
-    conn = context.connection
-    rows = context.dialect.read_rows(conn, context.log, [(record_id, record_id)])
+    rows = context.log.read_rows([(record_id, record_id)])
     if not rows:
         raise LogTableError(
             f"the log {context.log} has no row {record_id}: it may have been purged, deleted once "
             "it was published (delete_from_log), or never committed"
         )
     (row,) = rows
-    context.ledger.recover(conn, context.dialect, context.log)
+    context.ledger.recover()
     errors = _errors(context, record_id, notes)
     checked = check_rows(queue_rows([row]), context.catalog, None)
     notes += [remark_in_words(remark) for remark in checked.remarks]
@@ -199,7 +195,7 @@ def _read(context: Context, record_id: int, notes: list[str]) -> _Known:
         and (name := context.catalog.unavailable_class(row.table_name or "")) is not None
     ):
         notes.append(unavailable_in_words(name, context.catalog.unavailable[name]))
-    flights, hold = read_recorded(conn, context.log, context.ledger.consumer)
+    flights, hold = read_recorded(context.log, context.ledger.consumer)
     return _Known(
         row,
         _letter(context, row, errors),
@@ -216,7 +212,7 @@ def _group_of(context: Context, known: _Known, notes: list[str]) -> _Built | Non
     """Return the group of a row with its event, None if the row is in no group."""
     row, object_id = known.row, known.object_id
     try:
-        with as_database_errors(context.connection), context.connection.begin_nested():
+        with as_database_errors(context.log.connection), context.log.connection.begin_nested():
             if known.place is not None:
                 return _recorded(context, *known.place[1:])
             if object_id is None or _is_loopback(context, row):
@@ -236,7 +232,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
 
     Raises LogTableError for an impossible event-id.
     """
-    context.dialect.begin_reading(context.connection, seconds)
+    context.log.dialect.begin_reading(context.log.connection, seconds)
     if not context.ledger.consumer or not is_of_snapshot(event_id):
         raise LogTableError(
             f"{event_id} is no event-id of an object in the snapshot of a consumer: these begin "
@@ -254,7 +250,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     if present is not None and event is None and problem is None:
         notes.append("the object is not there now: nothing would be sent of it")
     return Explanation(
-        log=str(context.log),
+        log=str(context.log.table),
         row=None,
         state=_state_of_object(context, errors),
         problem=problem,
@@ -277,7 +273,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
 def _present(context: Context, event_id: str, notes: list[str]) -> Present | None:
     """Return the object of a snapshot as it is now, None if it cannot be read."""
     try:
-        with as_database_errors(context.connection), context.connection.begin_nested():
+        with as_database_errors(context.log.connection), context.log.connection.begin_nested():
             return read_object(context, event_id)
     except (DatabaseError, BadTableKey) as error:
         notes.append(f"the object could not be read: {error}")
@@ -286,7 +282,7 @@ def _present(context: Context, event_id: str, notes: list[str]) -> Present | Non
 
 def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
     if not errors:
-        loads = context.ledger.loading(context.connection, context.log) is not None
+        loads = context.ledger.loading() is not None
         return (
             "sent with the snapshot, or to be sent"
             if loads
@@ -298,14 +294,14 @@ def _state_of_object(context: Context, errors: Sequence[ErrorLine]) -> str:
 
 
 def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLine]:
-    conn = context.connection
+    conn = context.log.connection
     try:
         with as_database_errors(conn), conn.begin_nested():
-            return read_errors(conn, context.log, row, context.ledger.consumer)
+            return read_errors(context.log, row, context.ledger.consumer)
     except DatabaseError as error:
         notes.append(
-            f"its error lines cannot be read ({error}): SELECT on {context.log.error_table} is "
-            "needed"
+            f"its error lines cannot be read ({error}): SELECT on "
+            f"{context.log.table.error_table} is needed"
         )
         return []
 
@@ -347,9 +343,9 @@ def _due_ids(context: Context, first: int, last: int) -> list[int]:
     """Return the record_ids of the rows that are due now, in the order in which they are read: the
     database knows.
     """
-    conn, log, zone = context.connection, context.log, context.options.event_time_zone
-    now = context.dialect.due_until(conn, log, zone)
-    return context.dialect.due_ids(conn, log, now, first, last)
+    log = context.log
+    now = log.due_until(context.options.event_time_zone)
+    return log.dialect.due_ids(log.connection, log.table, now, first, last)
 
 
 def _state(context: Context, known: _Known) -> str:
@@ -403,7 +399,7 @@ def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
 
 def _state_of_new(context: Context, known: _Known) -> str:
     row, problem, place = known.row, known.problem, known.place
-    runs = context.ledger.runs(context.connection, context.dialect, context.log)
+    runs = context.ledger.runs()
     if place is not None:
         what = (
             f"in flight as event {place[0].event_id} (flight {place[0].flight}, envelope "
@@ -435,9 +431,7 @@ def _state_of_new(context: Context, known: _Known) -> str:
 def _event_ahead(context: Context, object_id: ObjectId, flights: Iterable[Flight]) -> str | None:
     """Return the event in flight for the same object, None if there is none."""
     by_first = {event.ids[0]: event for flight in flights for event in flight.events()}
-    rows = context.dialect.read_rows(
-        context.connection, context.log, [(first, first) for first in sorted(by_first)]
-    )
+    rows = context.log.read_rows([(first, first) for first in sorted(by_first)])
     for record_id, _, other, _, _, _ in check_rows(queue_rows(rows), context.catalog, None).good:
         if other == object_id:
             return by_first[record_id].sent_id
@@ -455,9 +449,7 @@ def _recorded(context: Context, recorded: Outgoing, flight: Flight) -> _Built | 
     ((_, decision, _),) = rebuilt.decided
     if decision is None:
         return None
-    rows = context.dialect.read_rows(
-        context.connection, context.log, to_ranges(sorted(recorded.ids))
-    )
+    rows = context.log.read_rows(to_ranges(sorted(recorded.ids)))
     flight = flight._replace(origins=origins_of(rebuilt.log_rows.values()))
     return _Built("in_flight", rows, decision, rebuilt.events[0], flight)
 
@@ -488,12 +480,11 @@ def _rows_of_object(context: Context, object_id: ObjectId, first: int, last: int
 
     The keys are read first: other objects' rows may have large values, which are not read.
     """
-    conn, log = context.connection, context.log
-    keys = context.dialect.read_columns(conn, log, [(first, last)], QUEUE_FIELDS[: -len(_VALUES)])
+    keys = context.log.read_columns([(first, last)], QUEUE_FIELDS[: -len(_VALUES)])
     without_values = [(*row, *_VALUES) for row in keys]
     good = check_rows(without_values, context.catalog, None).good
     ids = [record_id for record_id, _, other, _, _, _ in good if other == object_id]
-    return context.dialect.read_rows(conn, log, to_ranges(ids))
+    return context.log.read_rows(to_ranges(ids))
 
 
 def _reconstructed(
@@ -619,18 +610,16 @@ class Refusals(NamedTuple):
     command: str
 
 
-def read_refusals(
-    conn: Connection, dialect: Dialect, log: LogTable, most: int, consumer: str = ""
-) -> list[Refusals]:
+def read_refusals(log: OpenLog, most: int, consumer: str = "") -> list[Refusals]:
     """Return the rows E and F of the newest ``most`` error lines, the largest group first.
 
     A row that was put back into the queue, or has been published or purged since, is left out.
     ``consumer`` selects the rows refused for this consumer, with any letter, and objects of its
     snapshot.
     """
-    rows, objects = refused(conn, log, most, consumer)
+    rows, objects = refused(log, most, consumer)
     groups: dict[tuple[str, str | None, str], list[int]] = {}
-    for row in dialect.read_rows(conn, log, to_ranges(sorted(rows))):
+    for row in log.read_rows(to_ranges(sorted(rows))):
         status = Status.ERROR.value if consumer else row.status.rstrip(" ")
         if status in (Status.ERROR, Status.FATAL):
             groups.setdefault((rows[row.record_id].code, row.table_name, status), []).append(
@@ -647,7 +636,7 @@ def read_refusals(
 
 
 def refused(
-    conn: Connection, log: LogTable, most: int = LINES_READ, consumer: str = ""
+    log: OpenLog, most: int = LINES_READ, consumer: str = ""
 ) -> tuple[dict[int, ErrorLine], dict[str, ErrorLine]]:
     """Return the newest line of each row, and of each object of a consumer's snapshot, that was not
     put back since.
@@ -655,7 +644,7 @@ def refused(
     Only the newest ``most`` error lines are read. ``consumer`` as in ``read_refusals``.
     """
     newest: dict[int | str, ErrorLine] = {}
-    for record_id, line in newest_errors(conn, log, most, consumer):
+    for record_id, line in newest_errors(log, most, consumer):
         newest.setdefault(record_id if line.event_id is None else line.event_id, line)
     failed = {row: line for row, line in newest.items() if line.code != PUT_BACK}
     rows = {row: line for row, line in failed.items() if isinstance(row, int)}

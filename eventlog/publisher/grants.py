@@ -17,7 +17,7 @@ from eventlog.publisher.configured_classes import read_catalog, wanted_classes
 from eventlog.publisher.open_context import find_log
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import repairs
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 
 PURPOSES: Final[Mapping[str, str]] = {
     "publisher": "grants",
@@ -40,13 +40,13 @@ def grants_for(
     if purpose == "consumer" and "consumers" not in dialect.capabilities:
         raise ConfigError(f"{dialect.name} has no consumers of a log, so that there is no grant")
     log = find_log(conn, dialect, config)
-    catalog = read_catalog(conn, dialect, config, log)
+    catalog = read_catalog(log, config)
     user = dialect.quote(dialect.spelled(role))
     deletes = ", DELETE" if config.publisher.delete_from_log else ""
-    statements = repairs(conn, dialect, PURPOSES[purpose], log, user=user, delete=deletes)
+    statements = repairs(log, PURPOSES[purpose], user=user, delete=deletes)
     if "roles" not in dialect.capabilities:
         return [*statements]
-    reading = grants_to_read(conn, dialect, log, catalog.schema, _tables(config, catalog), user)
+    reading = grants_to_read(log, catalog.schema, _tables(config, catalog), user)
     return [*dict.fromkeys([*statements, *reading])]
 
 
@@ -59,9 +59,7 @@ def _tables(config: Config, catalog: Catalog) -> list[str]:
 
 
 def grants_to_read(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     schema: str | None,
     tables: Sequence[str],
     user: str,
@@ -69,15 +67,13 @@ def grants_to_read(
     """Return the grants of SELECT on tables of a schema to a quoted user: one, or one a table if
     the database takes no list.
     """
-    names = [dialect.qualified(schema, table) for table in tables]
-    lists = [", ".join(names)] if names and "grants_together" in dialect.capabilities else names
-    classes = dialect.quote(schema or "")
+    names = [log.dialect.qualified(schema, table) for table in tables]
+    lists = [", ".join(names)] if names and "grants_together" in log.dialect.capabilities else names
+    classes = log.dialect.quote(schema or "")
     return tuple(
         sql
         for one in lists
-        for sql in repairs(
-            conn, dialect, "read_grants", log, user=user, classes=classes, tables=one
-        )
+        for sql in repairs(log, "read_grants", user=user, classes=classes, tables=one)
     )
 
 

@@ -12,15 +12,13 @@ import json
 import logging
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection
-
 from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.errors import DatabaseError, number_of
 from eventlog.publisher.flight import LINE_FORMAT, Flight, consumer_of, decode
 from eventlog.publisher.ledger import Writers
 from eventlog.sql.consumers import is_of_set
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import is_note
 from eventlog.sql.rows import read_inflight
 
@@ -75,9 +73,7 @@ def encode_hold(hold: Hold) -> str:
     return json.dumps({"line_format": LINE_FORMAT, "kind": _BACKLOG, **line}, separators=(",", ":"))
 
 
-def read_recorded(
-    conn: Connection, log: LogTable, consumer: str = ""
-) -> tuple[list[Flight], Hold | None]:
+def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Flight], Hold | None]:
     """Return the contents of a log's in-flight lines: the flights that a publisher sends, oldest
     first, and the hold.
 
@@ -86,7 +82,7 @@ def read_recorded(
     """
     lines = [
         line
-        for line in read_inflight(conn, log)
+        for line in read_inflight(log)
         if consumer_of(*line) == consumer and not is_of_set(line[1]) and not is_note(line[1])
     ]
     holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
@@ -99,24 +95,22 @@ def read_recorded(
     return flights, next(iter(holds.values()), None)
 
 
-def sent_ids(conn: Connection, log: LogTable, consumer: str = "") -> RecordSet:
+def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:
     """Return the rows N that the receiver may have already: those in flight, and all that a
     finished directory may hold.
 
     ``consumer`` as in ``read_recorded``.
     """
-    flights, hold = read_recorded(conn, log, consumer)
+    flights, hold = read_recorded(log, consumer)
     ids = sorted(
         record_id for flight in flights for event in flight.events() for record_id in event.ids
     )
     return RecordSet(0 if hold is None else hold.last, to_ranges(ids))
 
 
-def consumer_lines(conn: Connection, log: LogTable, consumer: str) -> list[int]:
+def consumer_lines(log: OpenLog, consumer: str) -> list[int]:
     """Return the numbers of a consumer's in-flight lines."""
-    return [
-        number for number, text in read_inflight(conn, log) if consumer_of(number, text) == consumer
-    ]
+    return [number for number, text in read_inflight(log) if consumer_of(number, text) == consumer]
 
 
 def _hold_of(number: int, composition: str) -> Hold | None:

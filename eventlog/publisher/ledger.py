@@ -15,8 +15,6 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Final, NamedTuple, Protocol
 
-from sqlalchemy import Connection
-
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
 from eventlog.errors import AnotherPublisher, ConsumerRuns
@@ -25,7 +23,7 @@ from eventlog.sql import consumers
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
-from eventlog.sql.log_table import LogTable, check_rights
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import count_queue, pop_told, strike_inflight, tail
 from eventlog.sql.windows import Window
 
@@ -78,32 +76,28 @@ class Ledger(Protocol):
         """The number of ranges in a consumer's set, None for the publisher."""
         ...
 
-    def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    def lock(self) -> None:
         """Lock this ledger until the session ends. Ends the transaction.
 
         Raises AnotherPublisher.
         """
         ...
 
-    def check_rights(
-        self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool
-    ) -> None:
+    def check_rights(self, *, deletes: bool) -> None:
         """Raise LogTableError that names the rights which this session lacks."""
         ...
 
-    def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    def recover(self) -> None:
         """Read the done rows, after a connection was made, or to replace the memory."""
         ...
 
-    def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
+    def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         """Return when the snapshot was asked for, and its progress, if it is sent before the log is
         read; None = it is not.
         """
         ...
 
-    def begin_scan(
-        self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool
-    ) -> QueueScan | None:
+    def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         """Return a scan from the head on; None if there is nothing to do, or if a snapshot
         (``loading``) comes first.
 
@@ -123,7 +117,7 @@ class Ledger(Protocol):
         """
         ...
 
-    def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+    def runs(self) -> bool:
         """Return True if a session works with this ledger."""
         ...
 
@@ -135,19 +129,16 @@ class Ledger(Protocol):
         """Return the window, limited to rows that are not done."""
         ...
 
-    def tail(self, conn: Connection, log: LogTable) -> int | None:
+    def tail(self) -> int | None:
         """Return the highest record_id that may have to be done, None if there is none."""
         ...
 
-    def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
+    def count(self, most: int) -> int:
         """Return the number of rows that are not done, counted up to ``most``."""
         ...
 
     def write(
         self,
-        conn: Connection,
-        dialect: Dialect,
-        log: LogTable,
         letters: Mapping[Status, Sequence[int]],
         retained: Sequence[int] = (),
         *,
@@ -193,6 +184,7 @@ class StatusLedger:
     search, 0 = this ledger has deleted rows since.
     """
 
+    log: OpenLog
     by_number: bool = False
     leave_user: str | None = None
     followed: FollowedSet | None = None
@@ -205,80 +197,76 @@ class StatusLedger:
     statuses = frozenset({Status.NEW.value})
     ranges = None
 
-    def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        is_ours = dialect.try_lock(conn, log)
-        conn.commit()  # from here on the session writes
-        is_ours = is_ours and dialect.claim(conn, log)
-        holder = None if is_ours else dialect.lock_holder(conn, log)
-        conn.commit()
+    def lock(self) -> None:
+        is_ours = self.log.dialect.try_lock(self.log.connection, self.log.table)
+        self.log.commit()  # from here on the session writes
+        is_ours = is_ours and self.log.dialect.claim(self.log.connection, self.log.table)
+        holder = (
+            None if is_ours else self.log.dialect.lock_holder(self.log.connection, self.log.table)
+        )
+        self.log.commit()
         self.locked = is_ours
         if is_ours:
             return
         if holder is not None and holder.is_other:
             raise AnotherPublisher(
-                f"the log {log} is already being published, or another program keeps its lock: "
-                f"{holder}; end that session, or let it give the lock back"
+                f"the log {self.log} is already being published, or another program keeps its "
+                f"lock: {holder}; end that session, or let it give the lock back"
             )
         who = "" if holder is None else f" by {holder}"
         raise AnotherPublisher(
-            f"the log {log} is already being published{who}; stop the other publisher (or the "
+            f"the log {self.log} is already being published{who}; stop the other publisher (or the "
             "Spark job that marks), or give this one another log"
         )
 
-    def check_rights(
-        self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool
-    ) -> None:
-        check_rights(conn, dialect, log, delete=deletes)
+    def check_rights(self, *, deletes: bool) -> None:
+        self.log.check_rights(delete=deletes)
 
-    def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    def recover(self) -> None:
         # What the memory held may be wrong: marks are lost with a transaction, or by a failover.
         self.followed = None
         if not self.locked:
             return
-        pop_told(conn, log)
-        if self.by_number and consumers.is_followable(conn, dialect, log):
-            top = consumers.highest_row(conn, log) or 0
+        pop_told(self.log)
+        if self.by_number and consumers.is_followable(self.log):
+            top = consumers.highest_row(self.log) or 0
             self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.leave_user))
-            self.search_at, self.highest = monotonic() + _rest(dialect), top
+            self.search_at, self.highest = monotonic() + _rest(self.log.dialect), top
 
-    def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
+    def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         return None
 
-    def begin_scan(
-        self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool
-    ) -> QueueScan | None:
+    def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         if self.followed is not None and monotonic() >= self.search_at:
-            self._search(conn, dialect, log, self.followed)
+            self._search(self.followed)
         followed = self.followed
         if followed is None:
-            last = tail(conn, log)
+            last = tail(self.log)
             # The order counts: after the tail is read, a transaction with a lower record_id is
             # among the writers, or visible.
-            self.writers = dialect.open_writers(conn, log) if is_long and last else None
+            self.writers = self.log.open_writers() if is_long and last else None
             return None if last is None else QueueScan(1, last, self.writers)
-        followed.discard(pop_told(conn, log))
-        last = consumers.highest_row(conn, log) if is_long else followed.done.top
-        followed.look(conn, dialect, log)
-        self.writers = dialect.open_writers(conn, log) if is_long else None
+        followed.discard(pop_told(self.log))
+        last = consumers.highest_row(self.log) if is_long else followed.done.top
+        followed.look(self.log)
+        self.writers = self.log.open_writers() if is_long else None
         return QueueScan(1, last, followed.writers, passes=True)
 
-    def _search(
-        self, conn: Connection, dialect: Dialect, log: LogTable, followed: FollowedSet
-    ) -> None:
+    def _search(self, followed: FollowedSet) -> None:
         """Search the log for done rows that are N: somebody has set them back by hand. The next
         search follows at once if there may be more of them.
         """
         begun, found = monotonic(), list[int]()
-        highest = consumers.highest_row(conn, log) or 0
+        highest = consumers.highest_row(self.log) or 0
         if highest < self.highest:
             # Somebody has removed rows, or has put the database back: numbers may come again.
-            self.recover(conn, dialect, log)
+            self.recover()
         else:
             window = replace(followed.rows, limit=_MOST_FOUND, gaps=tuple(followed.done.spans))
-            found = consumers.shown_ids(conn, dialect, log, window)
+            found = consumers.shown_ids(self.log, window)
             followed.discard(to_ranges(found))
         now, self.highest = monotonic(), highest
-        rest = max(_rest(dialect), _SHARE * (now - begun))
+        rest = max(_rest(self.log.dialect), _SHARE * (now - begun))
         self.search_at = now if len(found) == _MOST_FOUND else now + rest
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
@@ -288,8 +276,8 @@ class StatusLedger:
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
         return frozenset(shown[bisect_left(shown, scan.first) :])
 
-    def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
-        return dialect.is_locked(conn, log)
+    def runs(self) -> bool:
+        return self.log.dialect.is_locked(self.log.connection, self.log.table)
 
     def letter(self, record_id: int, status: str) -> str:
         return status.rstrip(" ")
@@ -300,20 +288,17 @@ class StatusLedger:
         last = Dialect.last_record_id if window.last is None else window.last
         return window.outside(self.followed.passed, last)
 
-    def tail(self, conn: Connection, log: LogTable) -> int | None:
-        return tail(conn, log) if self.followed is None else consumers.highest_row(conn, log)
+    def tail(self) -> int | None:
+        return tail(self.log) if self.followed is None else consumers.highest_row(self.log)
 
-    def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
+    def count(self, most: int) -> int:
         if self.followed is None:
-            return count_queue(conn, log, most)
+            return count_queue(self.log, most)
         window = self.undone(Window(1, None, most))
-        return consumers.count_rows(conn, dialect, log, window)
+        return consumers.count_rows(self.log, window)
 
     def write(
         self,
-        conn: Connection,
-        dialect: Dialect,
-        log: LogTable,
         letters: Mapping[Status, Sequence[int]],
         retained: Sequence[int] = (),
         *,
@@ -322,37 +307,35 @@ class StatusLedger:
     ) -> int:
         """Write one statement for each letter, and one more where fewer rows than that changed."""
         # A consumer that has not read the row would lose it (spec/event-log.md 13.4).
-        deletes = deletes and not are_registered(conn, dialect, log)
+        deletes = deletes and not are_registered(self.log)
         removed = missing = 0
         for letter, record_ids in letters.items():
             ranges = to_ranges(sorted(record_ids))
             if ranges and deletes and letter in (Status.SUCCESS, Status.WARNING):
-                deleted = dialect.delete(conn, log, ranges)
-                missing += _missing(conn, dialect, log, ranges, deleted, is_deleted=True)
+                deleted = self.log.delete(ranges)
+                missing += _missing(self.log, ranges, deleted, is_deleted=True)
                 removed = max(removed, ranges[-1][1])
             elif ranges:
-                missing += _mark(conn, dialect, log, letter, ranges)
+                missing += _mark(self.log, letter, ranges)
         if retained:
-            missing += _mark(conn, dialect, log, Status.SUCCESS, to_ranges(sorted(retained)))
+            missing += _mark(self.log, Status.SUCCESS, to_ranges(sorted(retained)))
         if removed:
-            note_removed(conn, log, removed)
+            note_removed(self.log, removed)
             self.highest = 0
         if ended is not None:
-            strike_inflight(conn, log, ended)
+            strike_inflight(self.log, ended)
         if self.followed is not None:
             self.followed.add(to_ranges(sorted(chain(retained, *letters.values()))))
         return missing
 
 
-def _mark(conn: Connection, dialect: Dialect, log: LogTable, letter: str, ranges: Ranges) -> int:
+def _mark(log: OpenLog, letter: str, ranges: Ranges) -> int:
     """Mark the rows of ranges, and return how many of them are gone."""
-    return _missing(conn, dialect, log, ranges, dialect.mark(conn, log, letter, ranges))
+    return _missing(log, ranges, log.mark(letter, ranges))
 
 
 def _missing(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     ranges: Ranges,
     changed: int,
     *,
@@ -366,22 +349,18 @@ def _missing(
     rows = length(ranges)
     if changed >= rows:
         return 0
-    present = len(dialect.read_columns(conn, log, ranges, ("record_id",)))
+    present = len(log.read_columns(ranges, ("record_id",)))
     return rows - present - (changed if is_deleted else 0)
 
 
-def are_registered(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+def are_registered(log: OpenLog) -> bool:
     """Return True if there are consumers, under the lock that keeps new ones away to the end of the
     transaction.
     """
-    if not consumers.has_table(conn, log):
+    if not consumers.has_table(log):
         return False
-    dialect.lock_removing(conn, log)
-    return consumers.has_consumers(conn, log)
-
-
-LETTERS: Final = StatusLedger()
-"""The publisher's ledger for whoever looks at it, without a memory."""
+    log.dialect.lock_removing(log.connection, log.table)
+    return consumers.has_consumers(log)
 
 
 # --- a consumer's ---------------------------------------------------------------------------------
@@ -399,6 +378,7 @@ class SetLedger:
     session has not written it yet. ``is_changed`` is True after any other change of the set.
     """
 
+    log: OpenLog
     consumer: str
     begins: str = consumers.NOW
     followed: FollowedSet = field(default_factory=FollowedSet)
@@ -412,54 +392,60 @@ class SetLedger:
     def ranges(self) -> int | None:
         return len(self.followed.done.ranges)
 
-    def lock(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        is_ours = dialect.try_consumer_lock(conn, log, self.consumer)
-        holder = None if is_ours else dialect.consumer_holder(conn, log, self.consumer)
-        conn.commit()  # from here on the session writes
+    def lock(self) -> None:
+        is_ours = self.log.dialect.try_consumer_lock(
+            self.log.connection, self.log.table, self.consumer
+        )
+        holder = (
+            None
+            if is_ours
+            else self.log.dialect.consumer_holder(
+                self.log.connection, self.log.table, self.consumer
+            )
+        )
+        self.log.commit()  # from here on the session writes
         if not is_ours:
             who = "" if holder is None else f" ({holder})"
             raise ConsumerRuns(
-                f"consumer {self.consumer!r} of the log {log} runs already in another "
+                f"consumer {self.consumer!r} of the log {self.log} runs already in another "
                 f"process{who}: stop that one, or give this one another name"
             )
-        if consumers.read_consumer(conn, log, self.consumer) is None:
-            consumers.register(conn, dialect, log, self.consumer, self.begins)
-        conn.commit()
+        if consumers.read_consumer(self.log, self.consumer) is None:
+            consumers.register(self.log, self.consumer, self.begins)
+        self.log.commit()
 
-    def check_rights(
-        self, conn: Connection, dialect: Dialect, log: LogTable, *, deletes: bool
-    ) -> None:
-        consumers.check_possible(conn, dialect, log)
-        check_rights(conn, dialect, log, missing=dialect.missing_consumer_rights(conn, log))
+    def check_rights(self, *, deletes: bool) -> None:
+        consumers.check_possible(self.log)
+        self.log.check_rights(
+            missing=self.log.dialect.missing_consumer_rights(self.log.connection, self.log.table),
+        )
 
-    def recover(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        line = consumers.read_consumer(conn, log, self.consumer)
+    def recover(self) -> None:
+        line = consumers.read_consumer(self.log, self.consumer)
         # The known writers are forgotten: a prepared transaction has another name after a restart
         # of the server.
         self.followed = FollowedSet(
-            consumers.first_set(conn, dialect, log, self.begins) if line is None else line.done
+            consumers.first_set(self.log, self.begins) if line is None else line.done
         )
         self.recent, self.is_changed = None, False
         self.lines = () if line is None else line.lines
 
-    def loading(self, conn: Connection, log: LogTable) -> tuple[datetime, dict[str, Any]] | None:
-        return consumers.loading(conn, log, self.consumer)
+    def loading(self) -> tuple[datetime, dict[str, Any]] | None:
+        return consumers.loading(self.log, self.consumer)
 
-    def begin_scan(
-        self, conn: Connection, dialect: Dialect, log: LogTable, *, is_long: bool
-    ) -> QueueScan | None:
-        again = consumers.pop_requeued(conn, log, self.consumer)
+    def begin_scan(self, *, is_long: bool) -> QueueScan | None:
+        again = consumers.pop_requeued(self.log, self.consumer)
         if again.rows:
             # In the transaction that clears the request: a crash behind it would lose the rows, and
             # a purge would remove them.
             self.followed.discard(again.rows)
             self.is_changed = True
-            self.write(conn, dialect, log, {})
+            self.write({})
         if again.objects:
-            consumers.write_loaded(conn, log, self.consumer, {"again": again.objects})
-            self.write(conn, dialect, log, {})
+            consumers.write_loaded(self.log, self.consumer, {"again": again.objects})
+            self.write({})
             return None
-        self.is_changed = self.followed.look(conn, dialect, log) or self.is_changed
+        self.is_changed = self.followed.look(self.log) or self.is_changed
         return QueueScan(1, self.followed.done.top, self.followed.writers, passes=True)
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
@@ -470,8 +456,10 @@ class SetLedger:
         self.followed.passed.add(to_ranges(shown))
         return frozenset()
 
-    def runs(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
-        return dialect.is_consumer_locked(conn, log, self.consumer)
+    def runs(self) -> bool:
+        return self.log.dialect.is_consumer_locked(
+            self.log.connection, self.log.table, self.consumer
+        )
 
     def letter(self, record_id: int, status: str) -> str:
         letter = status.rstrip(" ")
@@ -483,17 +471,14 @@ class SetLedger:
         last = Dialect.last_record_id if window.last is None else window.last
         return replace(window, first=1, any_letter=True).outside(self.followed.passed, last)
 
-    def tail(self, conn: Connection, log: LogTable) -> int | None:
-        return consumers.highest_row(conn, log)
+    def tail(self) -> int | None:
+        return consumers.highest_row(self.log)
 
-    def count(self, conn: Connection, dialect: Dialect, log: LogTable, most: int) -> int:
-        return consumers.count_rows(conn, dialect, log, self.undone(Window(1, None, most)))
+    def count(self, most: int) -> int:
+        return consumers.count_rows(self.log, self.undone(Window(1, None, most)))
 
     def write(
         self,
-        conn: Connection,
-        dialect: Dialect,
-        log: LogTable,
         letters: Mapping[Status, Sequence[int]],
         retained: Sequence[int] = (),
         *,
@@ -508,7 +493,7 @@ class SetLedger:
         ranges = to_ranges(sorted(chain(retained, *letters.values())))
         if not ranges and not self.is_changed:
             if ended is not None:
-                strike_inflight(conn, log, ended)
+                strike_inflight(self.log, ended)
             return 0
         self.followed.add(ranges)
         done, recent = self.followed.done, self.recent
@@ -521,15 +506,16 @@ class SetLedger:
             or len(done.ranges) <= _SMALL
             or len(recent.ranges) > _SMALL
         ):
-            self.lines = consumers.write_done(conn, dialect, log, line, done, ended)
+            self.lines = consumers.write_done(self.log, line, done, ended)
             self.recent, self.is_changed = RecordSet(), False
         else:
-            self.lines = consumers.write_recent(conn, dialect, log, line, recent, ended)
+            self.lines = consumers.write_recent(self.log, line, recent, ended)
         return 0
 
 
 def ledger_of(
-    consumer: str | None,
+    log: OpenLog,
+    consumer: str | None = None,
     begins: str = consumers.NOW,
     *,
     by_number: bool = False,
@@ -541,5 +527,5 @@ def ledger_of(
     ``StatusLedger``.
     """
     if consumer is not None:
-        return SetLedger(consumer, begins)
-    return StatusLedger(by_number, leave_user)
+        return SetLedger(log, consumer, begins)
+    return StatusLedger(log, by_number, leave_user)

@@ -109,21 +109,13 @@ class Marks:
         """Write the marks through the ledger in the present transaction, and the error lines with
         one statement. ``ended`` is the number of a flight that is done.
         """
-        connection, log, deletes = context.connection, context.log, context.options.delete_from_log
-        missing = context.ledger.write(
-            connection,
-            context.dialect,
-            log,
-            self.letters,
-            self.retained,
-            deletes=deletes,
-            ended=ended,
-        )
+        deletes = context.options.delete_from_log
+        missing = context.ledger.write(self.letters, self.retained, deletes=deletes, ended=ended)
         if missing:
             record_ids = [*chain(self.retained, *self.letters.values())]
             report_missing(context, missing, min(record_ids), max(record_ids))
         if self.errors:
-            add_errors(connection, log, self.errors, context.ledger.consumer, self.next_ids)
+            add_errors(context.log, self.errors, context.ledger.consumer, self.next_ids)
             known = context.options.events.sendings
             known.update((row, sending_of(event_id)) for row, event_id in self.next_ids.items())
 
@@ -275,15 +267,14 @@ class InflightLine:
         rest = rest_of(self._whole, self._left)._replace(
             origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
         )
-        connection = self._context.connection
         log = self._context.log
         consumer = self._context.ledger.consumer
         # Once: the line of a flight that has ended may be a set's.
         is_over = not rest.envelopes and bool(self.recorded.envelopes)
         marks.write(self._context, self.flight if is_over else None)
         if rest.envelopes and (marks.letters or encode(rest) != encode(self.recorded)):
-            update_inflight(connection, log, self.flight, encode(rest, consumer))
-        connection.commit()
+            update_inflight(log, self.flight, encode(rest, consumer))
+        log.commit()
         self.recorded = rest
 
 

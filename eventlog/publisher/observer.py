@@ -13,14 +13,11 @@ from enum import StrEnum
 from inspect import isfunction
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection
-
 from eventlog.model import Answer, Document
 from eventlog.publisher.flight import FlightInfo
-from eventlog.publisher.ledger import LETTERS, Ledger
-from eventlog.sql.dialect import Dialect
+from eventlog.publisher.ledger import Ledger, ledger_of
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window
 
 QUEUE_CAP: Final = 100_000
@@ -150,17 +147,19 @@ class Looked:
 
 
 def look_at_queue(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     event_time_zone: str,
     cap: int = QUEUE_CAP,
-    ledger: Ledger = LETTERS,
+    ledger: Ledger | None = None,
 ) -> Looked:
-    """Look at the queue of a log, and count at most ``cap`` rows. The clock is read last."""
-    rows = ledger.count(conn, dialect, log, cap)
-    head = dialect.read_window(conn, log, ledger.undone(Window(1, None, 1))) if rows else []
-    clock = _moment(dialect.due_until(conn, log, event_time_zone))
+    """Look at the queue of a log, and count at most ``cap`` rows. The clock is read last.
+
+    ``ledger`` None = the publisher's, without a memory.
+    """
+    ledger = ledger or ledger_of(log)
+    rows = ledger.count(cap)
+    head = log.read_window(ledger.undone(Window(1, None, 1))) if rows else []
+    clock = _moment(log.due_until(event_time_zone))
     return Looked(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)
 
 

@@ -38,7 +38,8 @@ from eventlog.sql.connection import (
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, pass_over, raise_epoch, read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable, locate_log
-from eventlog.sql.rows import extent, read_sendings, refuse_large_ids
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rows import extent, next_flight, read_sendings, refuse_large_ids
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -52,16 +53,16 @@ def open_context(config: Config, counters: Counters, used: Used | None = None) -
     ConfigError, DatabaseError, LogTableError, and AnotherPublisher when the log is locked.
     """
     with open_unlocked(config, counters) as context:
-        if why := context.dialect.read_only(context.connection):
+        if why := context.log.dialect.read_only(context.log.connection):
             place = describe(connection_url(config.database))
             raise DatabaseError(
                 f"{place} cannot be published from, since rows are marked: {why}; {TO_THE_PRIMARY}"
             )
-        context.dialect.begin_publishing(context.connection)
-        server = context.dialect.server_parts(context.connection, context.log)
-        context.ledger.lock(context.connection, context.dialect, context.log)
+        context.log.dialect.begin_publishing(context.log.connection)
+        server = context.log.dialect.server_parts(context.log.connection, context.log.table)
+        context.ledger.lock()
         refuse_pooling(
-            context.connection, context.dialect, describe(connection_url(config.database))
+            context.log.connection, context.log.dialect, describe(connection_url(config.database))
         )
         context = replace(context, used=used or Used())
         yield under_epoch(context, settle_epoch(context, server))
@@ -78,19 +79,19 @@ def open_to_publish(
     post-poll statement that is refused.
     """
     with open_context(config, counters, used) as context:
-        refuse_post_poll(config, context.log)
-        connection, log = context.connection, context.log
+        refuse_post_poll(config, context.log.table)
+        log = context.log
 
         def owner() -> Owner:
             reader = f"/{context.ledger.consumer}" if context.ledger.consumer else ""
             name = f"the log {log}{reader} in {describe(connection_url(config.database))}"
-            return Owner(context.dialect.identity(connection, log) + reader, name)
+            return Owner(log.dialect.identity(log.connection, log.table) + reader, name)
 
         # The newest number is found by drawing one more, which is left out; a publisher has the
         # right to draw.
-        newest_flight = partial(pass_over, connection, context.dialect, log)
+        newest_flight = partial(pass_over, log)
         sink_named(config.sink.type).claim(config.sink.options, owner, newest_flight)
-        connection.commit()
+        log.commit()
         yield context
 
 
@@ -116,29 +117,28 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
         log = find_log(connection, dialect, config)
         options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
         ledger = ledger_of(
+            log,
             config.of_log.consumer,
             config.of_log.begin,
             by_number=not options.handle_future_events,
             leave_user=options.leave_user,
         )
-        ledger.check_rights(connection, dialect, log, deletes=config.publisher.delete_from_log)
-        refuse_large_ids(connection, log)
-        catalog = read_catalog(connection, dialect, config, log)
+        ledger.check_rights(deletes=config.publisher.delete_from_log)
+        refuse_large_ids(log)
+        catalog = read_catalog(log, config)
         options = replace(options, classes=wanted_classes(config, catalog))
-        line = read_epoch(connection, log)
+        line = read_epoch(log)
         connection.commit()
-        with closing(event_writer(config, log, counters.count_left_out)) as writer:
+        with closing(event_writer(config, log.table, counters.count_left_out)) as writer:
             context = Context(
-                connection,
-                dialect,
                 log,
                 catalog,
                 options,
                 writer,
                 counters,
-                reread=lambda: read_catalog(connection, dialect, config, log),
+                ledger,
+                reread=lambda: read_catalog(log, config),
                 captured=captured_tables(config, catalog),
-                ledger=ledger,
             )
             yield under_epoch(context, line.epoch)
 
@@ -153,21 +153,21 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
     The caller holds the lock of the log, or of a consumer. ``server`` is the server's
     identification of itself.
     """
-    conn, dialect, log, used = context.connection, context.dialect, context.log, context.used
-    line = read_epoch(conn, log, is_locked=True)
+    log, used = context.log, context.used
+    line = read_epoch(log, is_locked=True)
     known = line.server
     reasons = differing(known, server) or differing(used.server, server)
-    if used.flight and (flight := dialect.next_flight(conn, log)) <= used.flight:
+    if used.flight and (flight := next_flight(log)) <= used.flight:
         reasons.append(f"flight number {flight} lies behind {used.flight}, which was used before")
     # Deleted rows are no sign of it.
     if used.record_id and not context.options.delete_from_log:
-        _, newest = extent(conn, log) or (0, used.record_id)
+        _, newest = extent(log) or (0, used.record_id)
         if newest < used.record_id:
             reasons.append(
                 f"record_id {newest} lies behind {used.record_id}, which was published before"
             )
     if reasons:
-        epoch, used.flight = raise_epoch(conn, dialect, log, {**known, **server}, used.flight)
+        epoch, used.flight = raise_epoch(log, {**known, **server}, used.flight)
         used.record_id = 0
         line = line._replace(epoch=epoch)
         _log.warning(
@@ -180,8 +180,8 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
             epoch,
         )
     elif known.items() < {**known, **server}.items():
-        write_epoch(conn, dialect, log, line._replace(server={**known, **server}), is_raise=False)
-    conn.commit()
+        write_epoch(log, line._replace(server={**known, **server}), is_raise=False)
+    log.commit()
     used.server = server
     return line.epoch
 
@@ -191,22 +191,22 @@ def under_epoch(context: Context, epoch: str) -> Context:
 
     Ends the transaction.
     """
-    sendings = read_sendings(context.connection, context.log, context.ledger.consumer)
-    context.connection.commit()
+    sendings = read_sendings(context.log, context.ledger.consumer)
+    context.log.commit()
     events = replace(context.options.events, id_suffix=epoch_suffix(epoch), sendings=sendings)
     return replace(context, epoch=epoch, options=replace(context.options, events=events))
 
 
 def find_log(
     connection: Connection, dialect: Dialect, config: Config, *, has_companions: bool = True
-) -> LogTable:
-    """Find the log that the configuration names, and check its form (spec/event-log.md 1.4) but not
-    the rights.
+) -> OpenLog:
+    """Return the log that the configuration names, open on this connection. Its form is checked
+    (spec/event-log.md 1.4), and not the rights.
 
     Without ``has_companions`` they need not be there.
     """
     settings = config.publisher
-    return locate_log(
+    table = locate_log(
         connection,
         dialect,
         name=config.database.log_table,
@@ -217,6 +217,7 @@ def find_log(
         sequence=config.database.record_id_sequence,
         has_companions=has_companions,
     )
+    return OpenLog(connection, dialect, table)
 
 
 # --- the options ----------------------------------------------------------------------------------

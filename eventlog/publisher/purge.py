@@ -8,14 +8,11 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection
-
 from eventlog.core.ranges import RecordSet, joined
 from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.held_rows import read_recorded
 from eventlog.sql.consumers import done_by_consumers
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import (
     Noted,
     Purged,
@@ -51,21 +48,19 @@ class Extent(NamedTuple):
     noted: Noted
 
 
-def extent_of(conn: Connection, dialect: Dialect, log: LogTable) -> Extent:
+def extent_of(log: OpenLog) -> Extent:
     """Return what a purge that begins now looks at."""
-    last = highest_id(conn, log)
-    now, noted = utc_now(conn, dialect), read_noted(conn, log)
+    last = highest_id(log)
+    now, noted = utc_now(log.connection, log.dialect), read_noted(log)
     # A log that ends below what is noted has begun anew, or was restored.
     if noted is not None and now - noted.whole < _WHOLE and noted.rows.top <= last:
         return Extent(noted.rows.floor + 1, last, noted)
-    first, last = extent(conn, log) or (1, 0)
+    first, last = extent(log) or (1, 0)
     return Extent(first, last, Noted(RecordSet(max(first - 1, 0)), now))
 
 
 def purge_batches(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     looked_at: Extent,
     size: int,
     older_than: datetime,
@@ -86,10 +81,10 @@ def purge_batches(
     young = batches = 0
     for begin, end in joined(spans, _APART):
         while begin <= end and (to_the_end or young < _YOUNG):
-            flights, _ = read_recorded(conn, log)
-            done = done_by_consumers(conn, dialect, log)
+            flights, _ = read_recorded(log)
+            done = done_by_consumers(log)
             batch = purge_rows(
-                conn, log, (begin, end), size, older_than, recorded_ids(flights), done, dry=dry
+                log, (begin, end), size, older_than, recorded_ids(flights), done, dry=dry
             )
             if batch is None:
                 break
@@ -97,15 +92,14 @@ def purge_batches(
             young = batch.young + (young if batch.young == batch.looked_at else 0)
             gone.add(one for one in batch.gone if one[0] > 0)
             if not dry and batches % _NOTED_EACH == 0:
-                write_noted(conn, dialect, log, Noted(gone, whole))
+                write_noted(log, Noted(gone, whole))
             yield batch
     if not dry and gone.spans != known.spans:
-        write_noted(conn, dialect, log, Noted(gone, whole))
+        write_noted(log, Noted(gone, whole))
 
 
 def purge_error_lines(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     size: int,
     event_time: datetime,
     error_time: datetime,
@@ -116,6 +110,6 @@ def purge_error_lines(
     committed.
     """
     after = None
-    while batch := purge_errors(conn, log, after, size, event_time, error_time, dry=dry):
+    while batch := purge_errors(log, after, size, event_time, error_time, dry=dry):
         after = batch.last
         yield batch

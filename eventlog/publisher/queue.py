@@ -66,14 +66,12 @@ def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
     """Return a scan from the head of the queue on, None if the queue is empty. ``is_long`` says
     that it needs more than one window.
     """
-    return context.ledger.begin_scan(
-        context.connection, context.dialect, context.log, is_long=is_long
-    )
+    return context.ledger.begin_scan(is_long=is_long)
 
 
 def open_writers(context: Context) -> Writers:
     """Return the open transactions that have written the log."""
-    return context.dialect.open_writers(context.connection, context.log)
+    return context.log.open_writers()
 
 
 def is_still_valid(context: Context, writers: Writers) -> bool:
@@ -81,7 +79,7 @@ def is_still_valid(context: Context, writers: Writers) -> bool:
     nothing of theirs.
     """
     return writers is not None and (
-        not writers or context.dialect.are_open(context.connection, writers)
+        not writers or context.log.dialect.are_open(context.log.connection, writers)
     )
 
 
@@ -279,16 +277,12 @@ def read_window(
     )
     needs_times = Need.TIMES in context.output.needs
     fields = TIMED_FIELDS if needs_times else QUEUE_FIELDS
-    pieces: Iterable[list[Any]] = context.dialect.read_fields(
-        context.connection, context.log, window, fields
-    )
+    pieces: Iterable[list[Any]] = context.log.read_fields(window, fields)
     result = _read_chunks(window, [map(reader.timed, pieces) if needs_times else pieces], reader)
     if result is None:
         # A rare case: a cursor begins again, since another statement would see another snapshot.
         whole = replace(window, limit=None)
-        with closing(
-            context.dialect.window_chunks(context.connection, context.log, whole, limit)
-        ) as chunks:
+        with closing(context.log.window_chunks(whole, limit)) as chunks:
             reader = WindowReader(context, in_flight, parked)
             result = _read_chunks(window, ([reader.whole(chunk)] for chunk in chunks), reader)
     assert result is not None
@@ -361,7 +355,7 @@ def _read_new(context: Context, record_ids: Iterable[int]) -> list[QueueRow]:
     """Return the rows of these record_ids that are not done yet, with their values."""
     fields = (*QUEUE_FIELDS, "status")
     ids = sorted(record_ids)
-    rows = context.dialect.read_columns(context.connection, context.log, to_ranges(ids), fields)
+    rows = context.log.read_columns(to_ranges(ids), fields)
     if len(rows) < len(ids):
         report_missing(context, len(ids) - len(rows), ids[0], ids[-1])
     return [_queue_row(row) for row in rows if row[-1].rstrip(" ") in context.ledger.statuses]
@@ -456,10 +450,8 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
 
     ``is_long`` as in ``begin_scan``.
     """
-    refuse_large_ids(context.connection, context.log)
-    until = context.dialect.due_until(
-        context.connection, context.log, context.options.event_time_zone
-    )
+    refuse_large_ids(context.log)
+    until = context.log.due_until(context.options.event_time_zone)
     return DueScan(until, open_writers(context) if is_long else None)
 
 
@@ -478,9 +470,9 @@ def read_due_window(
     reader = WindowReader(context, in_flight, parked)
     rest: DueScan | None = None
     with closing(
-        context.dialect.due_chunks(
-            context.connection,
-            context.log,
+        context.log.dialect.due_chunks(
+            context.log.connection,
+            context.log.table,
             due.until,
             due.after,
             options.leave_user,
@@ -538,9 +530,9 @@ def read_objects(context: Context, hold: Hold) -> HeldObjects:
     open_now = open_writers(context)
     writers = None if hold.writers is None or open_now is None else hold.writers & open_now
     held = HeldObjects(writers)
-    conn, log, options = context.connection, context.log, context.options
+    options = context.options
     window = Window(1, hold.last, None, options.leave_user, _value_bytes(context))
-    with closing(context.dialect.window_chunks(conn, log, window, _UNLIMITED_WINDOW)) as chunks:
+    with closing(context.log.window_chunks(window, _UNLIMITED_WINDOW)) as chunks:
         for chunk in chunks:
             for rows in _whole_rows(context, list(queue_rows(chunk)), {}):
                 for _, _, object_id, _, _, _ in check_rows(rows, context.catalog, None).good:

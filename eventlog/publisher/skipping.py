@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-
 from eventlog.core.event_ids import record_id_of
 from eventlog.core.events import Outgoing
 from eventlog.core.ranges import to_ranges
@@ -14,8 +12,7 @@ from eventlog.model import Status
 from eventlog.publisher.flight import Flight, encode, rest_of
 from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import Ledger
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
 
 CODE = "skipped"
@@ -31,9 +28,7 @@ class Skipped(NamedTuple):
     answer: str
 
 
-def skip(
-    conn: Connection, dialect: Dialect, log: LogTable, ledger: Ledger, event_id: str, why: str
-) -> Skipped:
+def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     """Give up an event that is in flight: its rows become E, each with an error line that tells
     ``why``. The caller commits.
 
@@ -42,9 +37,9 @@ def skip(
     more gets the number behind the last sending (7.4). Raises ConfigError if no such event is in
     flight.
     """
-    flights, _ = read_recorded(conn, log, ledger.consumer)
+    flights, _ = read_recorded(log, ledger.consumer)
     flight, envelope, event = _found(flights, event_id)
-    present = dialect.read_columns(conn, log, to_ranges(event.ids), ("record_id", "status"))
+    present = log.read_columns(to_ranges(event.ids), ("record_id", "status"))
     waiting = {int(number) for number, status in present if str(status).rstrip() in ledger.statuses}
     dropped = [record_id for record_id in event.dropped if record_id in waiting]
     refused = sorted(waiting.difference(dropped))
@@ -53,12 +48,12 @@ def skip(
     tried = flight.suspects.get(envelope)
     answer = "" if tried is None else tried.answer
     message = f"{why}; the last answer: {answer}" if answer else why
-    ledger.write(conn, dialect, log, {Status.ERROR: refused, Status.SUCCESS: dropped})
+    ledger.write({Status.ERROR: refused, Status.SUCCESS: dropped})
     next_ids = {record_id_of(event.event_id): f"{event.event_id}.{event.sendings + 1}"}
     lines = [(record_id, CODE, message) for record_id in refused]
-    add_errors(conn, log, lines, ledger.consumer, next_ids)
+    add_errors(log, lines, ledger.consumer, next_ids)
     if ledger.consumer:  # no letter tells a consumer that a row is done
-        _strike(conn, log, ledger.consumer, flight, event)
+        _strike(log, ledger.consumer, flight, event)
     return Skipped(event.sent_id, len(refused), 0 if tried is None else tried.tries, answer)
 
 
@@ -79,15 +74,13 @@ def _found(flights: list[Flight], event_id: str) -> tuple[Flight, int, Outgoing]
     raise ConfigError(f"no event {event_id} is in flight; see which are: {there}")
 
 
-def _strike(
-    conn: Connection, log: LogTable, consumer: str, flight: Flight, skipped: Outgoing
-) -> None:
+def _strike(log: OpenLog, consumer: str, flight: Flight, skipped: Outgoing) -> None:
     left = {
         number: [event for event in events if event.event_id != skipped.event_id]
         for number, events in flight.envelopes.items()
     }
     rest = rest_of(flight, left)
     if rest.envelopes:
-        update_inflight(conn, log, flight.number, encode(rest, consumer))
+        update_inflight(log, flight.number, encode(rest, consumer))
     else:
-        strike_inflight(conn, log, flight.number)
+        strike_inflight(log, flight.number)

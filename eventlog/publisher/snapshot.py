@@ -10,7 +10,7 @@ that time. So are refused objects, when ``eventlog requeue`` asks for them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -44,6 +44,7 @@ from eventlog.publisher.observer import SnapshotProgress
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import WindowResult
 from eventlog.publisher.read_back import Built, built_flights
+from eventlog.publisher.session import Session, begin_flight
 from eventlog.publisher.sinks import Sink
 from eventlog.sql.consumers import write_loaded
 from eventlog.sql.rows import add_object_errors
@@ -110,22 +111,13 @@ class Loading:
         )
 
 
-def load_chunk(
-    context: Context,
-    loading: Loading,
-    sink: Sink,
-    stopping: Callable[[], bool],
-    begin_flight: Callable[[], tuple[int, str]],
-    before_flight: Callable[[], None],
-    check: CatalogCheck,
-    row_sizes: dict[str, int],
-) -> tuple[Delivered, bool]:
+def load_chunk(session: Session, loading: Loading) -> tuple[Delivered, bool]:
     """Send the next chunk, or the rest of the last one; return the end of the sending, and True if
     the snapshot has ended.
 
-    ``begin_flight`` returns a new flight number and the number of its first event. Ends the
-    transaction. Other arguments and errors as for ``run_cycle``.
+    Ends the transaction. Errors as for ``run_cycle``.
     """
+    context = session.context
     if loading.left is None:
         object_class = _class_to_read(context, loading)
         if object_class is None:
@@ -136,10 +128,10 @@ def load_chunk(
             loading.class_name = loading.position = None
             _save(context, loading)
             return _MORE, False
-        _build(context, loading, object_class, keys, begin_flight, check, row_sizes)
+        _build(session, loading, object_class, keys)
     if loading.left is not None:
-        context.connection.commit()
-        ended = _send(context, loading, sink, stopping, before_flight)
+        context.log.commit()
+        ended = _send(session, loading)
         if ended.result is not FlightResult.DONE:
             return ended, False
     loading.position, loading.objects = loading.keys[-1], loading.objects + len(loading.keys)
@@ -152,8 +144,8 @@ def load_chunk(
 
 def _save(context: Context, loading: Loading) -> None:
     """Write the progress of the snapshot, and commit."""
-    write_loaded(context.connection, context.log, context.ledger.consumer, loading.told())
-    context.connection.commit()
+    write_loaded(context.log, context.ledger.consumer, loading.told())
+    context.log.commit()
     context.observer.loads(loading.progress())
 
 
@@ -176,16 +168,16 @@ def _class_to_read(context: Context, loading: Loading) -> ObjectClass | None:
 def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]:
     """Wait for an unavailable class, or end the snapshot."""
     if loading.class_name is not None:
-        context.connection.commit()
+        context.log.commit()
         why = (
             f"the snapshot waits for class {loading.class_name}: "
             f"{context.catalog.unavailable[loading.class_name]}"
         )
         return Delivered(FlightResult.RETRY, why, in_short=why), False
     if loading.again is None:
-        _log.info("the snapshot is at its end; classes: %s", ", ".join(loading.done) or "none")
-    write_loaded(context.connection, context.log, context.ledger.consumer, None)
-    context.connection.commit()
+        _log.info("the snapshot has ended; classes: %s", ", ".join(loading.done) or "none")
+    write_loaded(context.log, context.ledger.consumer, None)
+    context.log.commit()
     context.observer.loads(None)
     return _MORE, True
 
@@ -213,7 +205,7 @@ def _refuse_unknown(context: Context, again: list[str]) -> None:
         again[:] = [one for one in again if one not in refused]
         context.counters.rows_bad += len(refused)
         lines = [(event_id, *why) for event_id, why in refused.items()]
-        add_object_errors(context.connection, context.log, lines, context.ledger.consumer)
+        add_object_errors(context.log, lines, context.ledger.consumer)
 
 
 def _class_of(event_id: str, names: Iterable[str]) -> str:
@@ -228,7 +220,7 @@ def _key_of(event_id: str, class_name: str) -> str:
 
 def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequence[str]:
     """Return the keys of the next chunk."""
-    conn, dialect = context.connection, context.dialect
+    conn, dialect = context.log.connection, context.log.dialect
     if loading.again is not None:
         name, names = object_class.name, [cls.name for cls in context.catalog.classes]
         return [_key_of(one, name) for one in loading.again if _class_of(one, names) == name][
@@ -241,7 +233,9 @@ def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequ
         )
         loading.position, loading.objects = None, 0
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
-    walk = dialect.start_walk(conn, context.log, context.catalog.schema, object_class, selection)
+    walk = dialect.start_walk(
+        conn, context.log.table, context.catalog.schema, object_class, selection
+    )
     if loading.position is None:
         loading.expected = dialect.estimate(conn, walk, None)
         about = number_of(loading.expected, "object")
@@ -250,34 +244,29 @@ def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequ
 
 
 def _build(
-    context: Context,
-    loading: Loading,
-    object_class: ObjectClass,
-    keys: Sequence[str],
-    begin_flight: Callable[[], tuple[int, str]],
-    check: CatalogCheck,
-    row_sizes: dict[str, int],
+    session: Session, loading: Loading, object_class: ObjectClass, keys: Sequence[str]
 ) -> None:
     """Build the events of a chunk, for as many keys as a flight has room for.
 
     An object without an event is done.
     """
-    built = _build_now(context, object_class, keys, row_sizes, check)
+    context, state = session.context, session.state
+    built = _build_now(context, object_class, keys, state.row_sizes, session.check)
     loading.keys = keys[: len(built.groups)]
     if any(event.fates is not None and event.fates.bad for event in built.events):
-        check.before_bad()
+        session.check.before_bad()
     events = []
     for event, key in zip(built.events, keys, strict=False):
         event_id = snapshot_id(loading.begun, object_class.name, key)
         if event.fates is not None and event.fates.bad:
             context.counters.rows_bad += len(event.fates.bad)
             lines = [(event_id, one.code, one.message) for one in event.fates.bad]
-            add_object_errors(context.connection, context.log, lines, context.ledger.consumer)
+            add_object_errors(context.log, lines, context.ledger.consumer)
         if event.operation is not None:
             events.append(event._replace(event_id=event_id, fates=None))
     if not events:
         return
-    number, first = begin_flight()
+    number, first = begin_flight(context, state)
     context.used.flight = number
     loading.left = _packed(context, number, first, events, built)
 
@@ -312,9 +301,7 @@ def _packed(
     context: Context, number: int, first: str, events: Sequence[Outgoing], built: Built
 ) -> Flight:
     """Return the flight of the events of a chunk; ``first`` is the number of its first event."""
-    clock = context.dialect.due_until(
-        context.connection, context.log, context.options.event_time_zone
-    )
+    clock = context.log.due_until(context.options.event_time_zone)
     origins = Origins(dict.fromkeys((event.ids[0] for event in events), clock), {})
     flight = pack(number, events, context.options.batch_size, first, origins)
     return flight._replace(current_rows=built.current_rows)
@@ -376,40 +363,33 @@ class _ChunkErrand:
     def save(self) -> None:
         """Make the answers count; errors get lines."""
         refused = self._sink.flush()
-        conn = self._context.connection
         log = self._context.log
         consumer = self._context.ledger.consumer
         for verdict, events in as_flushed(self._answered, refused, self.counters):
             self.done.update(event.event_id for event in events)
             if why := why_refused(verdict):
                 add_object_errors(
-                    conn, log, [(event.event_id, "receiver", why) for event in events], consumer
+                    log, [(event.event_id, "receiver", why) for event in events], consumer
                 )
-                conn.commit()
+                log.commit()
         self._answered = []
 
 
-def _send(
-    context: Context,
-    loading: Loading,
-    sink: Sink,
-    stopping: Callable[[], bool],
-    before_flight: Callable[[], None],
-) -> Delivered:
+def _send(session: Session, loading: Loading) -> Delivered:
     """Send the rest of a chunk; events to send again stay in ``left``."""
-    flight = loading.left
+    context, flight = session.context, loading.left
     assert flight is not None
-    before_flight()
+    session.before_flight()
     context.observer.flight_begins(
         FlightInfo(flight.number, sum(map(len, flight.envelopes.values())), 0), {}
     )
-    errand = _ChunkErrand(context, flight, sink)
+    errand = _ChunkErrand(context, flight, session.sink)
     envelopes = [
         (number, part)
         for number, events in flight.envelopes.items()
         for part in ([[event] for event in events] if context.output.is_single else [events])
     ]
-    ended = deliver_flight(context, envelopes, len(envelopes), errand, stopping)
+    ended = deliver_flight(context, envelopes, len(envelopes), errand, session.is_stopping)
     left = {
         number: rest
         for number, events in flight.envelopes.items()

@@ -33,12 +33,12 @@ def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> Trig
     """Return the plan that makes the triggers as the configuration declares them. Raises
     TriggerError, LogTableError, ConfigError.
     """
-    return plan_triggers(conn, dialect, config, find_log(conn, dialect, config))[0]
+    return plan_triggers(conn, dialect, config, find_log(conn, dialect, config).table)[0]
 
 
 def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple[str, ...]:
     """Return the errors of watches that no user can follow: their tables or columns are missing."""
-    log = find_log(conn, dialect, config)
+    log = find_log(conn, dialect, config).table
     database = dialect.reflect(conn, class_schema(config))
     declared = declared_tables(config, database, log)
     catalog = available_catalog(declared, database, log)
@@ -134,7 +134,7 @@ def unlike_recorded(conn: Connection, dialect: Dialect, config: Config) -> tuple
     """Return sentences on watched tables that are not as `eventlog triggers apply` has recorded
     them, for a role that sees no triggers.
     """
-    log = find_log(conn, dialect, config)
+    log = find_log(conn, dialect, config).table
     database = dialect.reflect(conn, class_schema(config))
     declared = declared_tables(config, database, log)
     catalog = available_catalog(declared, database, log)

@@ -42,7 +42,9 @@ _FLOWING: Final = 0.03
 itself, so that no writer pays for a notification.
 """
 _LEAST_REST: Final = 0.003
-"""Seconds of the first such rest; each is as long as all rests before it."""
+"""The least seconds of such a rest. It is half as long as the work since the one before: one
+publisher among many leaves the others time, and finds more to send at once.
+"""
 
 _FIRST_REST: Final = 0.05
 """Seconds until the queue is read again after a cycle that sent, without notifications."""
@@ -111,10 +113,11 @@ class StopRequest:
 class Idle:
     """The rest of a publisher without work. ``wake`` is None if the queue is only polled."""
 
-    __slots__ = ("_context", "_is_asleep", "_refused", "_rested", "wake")
+    __slots__ = ("_begun", "_context", "_is_asleep", "_refused", "_rested", "wake")
 
     def __init__(self, context: Context, wake: Wake | None) -> None:
         self._context, self.wake = context, wake
+        self._begun = monotonic()  # when the present work began: the last rest ended
         self._rested = math.inf  # the seconds of rest since the last sending
         self._is_asleep = False  # True if this session has the lock that makes writers notify
         self._refused = 0  # the number of refused locks in a row
@@ -124,7 +127,7 @@ class Idle:
         self._refused, self._rested = 0, 0.0
         if self.wake is not None and self._is_asleep:
             self._give_back(self.wake)
-            self._context.connection.commit()
+            self._context.log.commit()
 
     def wait(self, stop: Stop, seconds: float) -> None:
         """Wait after a cycle that left nothing to send: at most ``seconds``, until ``stop`` or a
@@ -135,7 +138,7 @@ class Idle:
         first rests are such. The call behind them may return at once: rows written before the lock
         was taken have no notification, so the queue must be read once more.
         """
-        context, connection = self._context, self._context.connection
+        context, connection = self._context, self._context.log.connection
         context.observer.does(
             Doing.RESTING, "woken by the database" if self.wake is not None else ""
         )
@@ -151,10 +154,10 @@ class Idle:
             # In the transaction of the next cycle, since each commit is a delay.
             self._give_back(self.wake)
         elif self._rested < _FLOWING:
-            rest = max(_LEAST_REST, self._rested)
+            rest = min(_FLOWING, max(_LEAST_REST, (monotonic() - self._begun) / 2))
             self._rested += rest
             self._sleep(self.wake, stop, min(seconds, rest))
-        elif self.wake.fall_asleep(connection, context.log):
+        elif self.wake.fall_asleep(connection, context.log.table):
             connection.commit()
             self._is_asleep = True
             # Drops notifications of rows that the next cycle sees anyway.
@@ -166,14 +169,15 @@ class Idle:
             self._refused += 1
             if self._sleep(self.wake, stop, min(seconds, back_off(self._refused, *_LOOKS))):
                 self._refused = 0
+        self._begun = monotonic()
 
     def _give_back(self, wake: Wake) -> None:
-        wake.wake_up(self._context.connection, self._context.log)
+        wake.wake_up(self._context.log.connection, self._context.log.table)
         self._is_asleep, self._refused = False, 0
 
     def _sleep(self, wake: Wake, stop: Stop, seconds: float) -> bool:
         """Wait at most ``seconds``, or until ``stop``; return True for a notification."""
-        connection = self._context.connection
+        connection = self._context.log.connection
         until = monotonic() + seconds
         while not stop.is_set():
             if wake.heard(connection):
@@ -193,18 +197,18 @@ def begin_idle(context: Context) -> Idle:
 
     The caller reads the queue only after this.
     """
-    wake = context.dialect.wake
+    wake = context.log.dialect.wake
     # With times of the day nothing is published in between.
     if wake is None or not context.options.notify or context.options.time_of_day:
         return Idle(context, None)
-    reason = wake.missing(context.connection, context.log)
+    reason = wake.missing(context.log.connection, context.log.table)
     if reason is None:
-        wake.listen(context.connection, context.log)
+        wake.listen(context.log.connection, context.log.table)
     else:
         _log.info(
             "the queue is read every %g s at least: %s", context.options.polling_interval, reason
         )
-    context.connection.commit()
+    context.log.commit()
     return Idle(context, wake if reason is None else None)
 
 

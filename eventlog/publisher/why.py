@@ -48,9 +48,9 @@ def why(config: Config, text: str, compare: Compare) -> list[Why]:
     (``usr.idu=7``). Raises ConfigError if no class has such a key, and the errors of
     ``open_unlocked``.
     """
-    with open_unlocked(config, Counters()) as context, as_database_errors(context.connection):
-        context.dialect.begin_reading(context.connection, _SECONDS)
-        context.ledger.recover(context.connection, context.dialect, context.log)
+    with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):
+        context.log.dialect.begin_reading(context.log.connection, _SECONDS)
+        context.ledger.recover()
         objects = _objects(context.catalog, text)
         answers = []
         for object_id in objects:
@@ -84,16 +84,16 @@ def _row_that_tells(context: Context, object_id: ObjectId) -> LogRow | None:
     """Return the first row of the object that is to be published, else its newest one, whether it
     passes the checks or not.
     """
-    conn, log, ledger = context.connection, context.log, context.ledger
+    log, ledger = context.log, context.ledger
     window = ledger.undone(Window(1, None, _ROWS, leave_user=context.options.leave_user))
-    queue = queue_rows(context.dialect.read_window(conn, log, window))
-    _, newest = extent(conn, log) or (0, 0)
+    queue = queue_rows(log.read_window(window))
+    _, newest = extent(log) or (0, 0)
     parts = [to_ranges([row[0] for row in queue])]
     if newest:
         parts.append([(max(1, newest - _ROWS + 1), newest)])
     found: dict[int, str] = {}
     for ranges in parts:
-        rows = context.dialect.read_columns(conn, log, ranges, _FIELDS) if ranges else []
+        rows = log.read_columns(ranges, _FIELDS) if ranges else []
         for record_id, status, table_name, table_key in rows:
             if _is_of(context.catalog, object_id, table_name, table_key):
                 found[record_id] = ledger.letter(record_id, status)
@@ -101,7 +101,7 @@ def _row_that_tells(context: Context, object_id: ObjectId) -> LogRow | None:
         return None
     undone = [record_id for record_id, letter in found.items() if letter == Status.NEW]
     told = min(undone) if undone else max(found)
-    return next(iter(context.dialect.read_rows(conn, log, [(told, told)])), None)
+    return next(iter(log.read_rows([(told, told)])), None)
 
 
 def _is_of(
@@ -136,13 +136,8 @@ def _sentences(
             f"{who} at {row.event_time}: {explained.state}"
         )
         yield from explained.notes
-    transactions = doctor.ask(
-        context.connection,
-        context.dialect,
-        "transactions",
-        doctor.OpenTransaction,
-        context.log,
-        limit=_TRANSACTIONS,
+    transactions = doctor.ask_log(
+        context.log, "transactions", doctor.OpenTransaction, limit=_TRANSACTIONS
     )
     writers = [one for one in transactions if one.wrote_log]
     if writers:
@@ -159,13 +154,13 @@ def _without_row(
 ) -> Iterator[str]:
     """Say what may be why the log has no row of an object."""
     cls, key = object_id
-    conn = context.connection
-    there = context.dialect.query_back(conn, context.catalog.schema, cls, [key], ())
+    conn = context.log.connection
+    there = context.log.dialect.query_back(conn, context.catalog.schema, cls, [key], ())
     if key not in there:
         yield "the table has no such object now"
     try:
         with as_database_errors(conn), conn.begin_nested():
-            plan = compare(conn, context.dialect, config)
+            plan = compare(conn, context.log.dialect, config)
     except EventlogError as error:
         yield f"whether its triggers are there is not known: {error}"
         return

@@ -157,7 +157,7 @@ def run(config: Config, request: Request) -> Report:
     so.
 
     Nothing is marked before all documents are complete. Run again, the same command completes the
-    marks or begins anew. Raises ConfigError for an impossible request, AnotherPublisher if the log
+    marks or starts again. Raises ConfigError for an impossible request, AnotherPublisher if the log
     is held, DatabaseError, SparkFailed, and FormatError for classes or a sequence that the format
     cannot hold.
     """
@@ -273,7 +273,7 @@ def _without_temporary(directory: Directory) -> Iterator[None]:
 
 def _claim(context: Context) -> Claim:
     """Return the claim on an output directory, with the log of its documents."""
-    log, database = str(context.log), describe(context.connection.engine.url)
+    log, database = str(context.log.table), describe(context.log.connection.engine.url)
 
     def describe_other(said: Mapping[str, Any]) -> str:
         return (
@@ -336,7 +336,7 @@ def _check(config: Config, request: Request) -> None:
     if request.copy and request.mark:
         raise ConfigError("--copy holds no row, so that --mark can mark none: give one of them")
     if request.partition_rows < 1 or request.connections < 0:
-        raise ConfigError("partition rows are to be 1 or more, connections 0 (no bound) or more")
+        raise ConfigError("partition rows must be 1 or more, connections 0 (no bound) or more")
     if config.publisher.handle_future_events:
         raise ConfigError(
             "handle_future_events orders the queue by event_time, which a backlog job does not; "
@@ -373,21 +373,21 @@ def _convert(
         request.format,
         kind.read_options(config, request.options, file_layout),
     )
-    engine = context.connection.engine
+    engine = context.log.connection.engine
     with ExitStack() as stack:
         session, place, cores = _open(stack, request, context, directory)
         holder = stack.enter_context(engine.connect()).execution_options(
-            **context.dialect.snapshot_options
+            **context.log.dialect.snapshot_options
         )
         stack.enter_context(as_database_errors(holder))
-        snapshot = context.dialect.export_snapshot(holder)
+        snapshot = context.log.dialect.export_snapshot(holder)
         parts = tuple(waiting_parts(context, holder, request.partition_rows, cores))
         rows = sum(part.rows for part in parts)
-        flights, _ = read_recorded(holder, context.log)
+        flights, _ = read_recorded(context.log.on(holder))
         extent = extent_of(context, holder)
         spark = session()
-        database = context.dialect.reflect(holder, class_schema(config))
-        config = with_tables(config, database, context.log)
+        database = context.log.dialect.reflect(holder, class_schema(config))
+        config = with_tables(config, database, context.log.table)
         job = Job(
             name=uuid.uuid4().hex[:12],
             place=place,
@@ -447,8 +447,8 @@ def _open(
     started = None if is_own else future.result()
     spark_context = None if started is None else context_of(started)
     is_near = started is None or (spark_context is not None and is_local(str(spark_context.master)))
-    url = context.connection.engine.url
-    place = stack.enter_context(place_for(url, context.log, on_this_machine=is_near))
+    url = context.log.connection.engine.url
+    place = stack.enter_context(place_for(url, context.log.table, on_this_machine=is_near))
     if started is not None and not is_near:
         with counting_cores(started) as cores_of_executors:
             preflight(started, place, directory)

@@ -54,7 +54,8 @@ from eventlog.sql.connection import (
 )
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, read_epoch, read_removed
-from eventlog.sql.log_table import LogTable, check_rights
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import Looks
 from eventlog.sql.record_ranges import count_rows, shown_ranges
 from eventlog.sql.windows import ANY_LETTER
@@ -294,7 +295,7 @@ class ChangeLog:
     begun: str = ""
     lines: tuple[int, ...] = ()
     epoch: str = ""
-    _open: tuple[Engine, Connection, Dialect, LogTable] | None = None
+    _open: tuple[Engine, OpenLog] | None = None
     _config: Config | None = None
     _classes: tuple[Classes, Catalog, Packed] | None = None
     _fingerprint: str | None = None
@@ -302,19 +303,19 @@ class ChangeLog:
     # the connection
 
     @contextmanager
-    def _session(self) -> Iterator[tuple[Connection, Dialect, LogTable]]:
-        """Give the connection, made anew if there is none; a block that fails closes it.
+    def _session(self) -> Iterator[OpenLog]:
+        """Give the log, opened again if it is closed; a block that fails closes it.
 
         Ends the transaction.
         """
         if self._open is None:
             self._connect()
         assert self._open is not None
-        engine, conn, dialect, log = self._open
+        engine, log = self._open
         try:
             with as_database_errors(engine):
-                yield conn, dialect, log
-                conn.commit()
+                yield log
+                log.commit()
         except BaseException:
             self.close()
             raise
@@ -334,51 +335,48 @@ class ChangeLog:
             self.looks = Looks()
             self.unused = RecordSet()
             if self.consumer is None:
-                self._enter_unnamed(conn, dialect, log)
+                self._enter_unnamed(log)
             else:
-                self._enter_as_consumer(conn, dialect, log, config, self.consumer)
+                self._enter_as_consumer(log, config, self.consumer)
             # The lock, the snapshots and the durability of a stream are of its session.
             refuse_pooling(conn, dialect, describe(url))
             conn.commit()
             stack.pop_all()
-        self._open = engine, conn, dialect, log
+        self._open = engine, log
 
-    def _enter_unnamed(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
-        consumers.check_possible(conn, dialect, log)
-        if dialect.open_writers(conn, log) is None:
+    def _enter_unnamed(self, log: OpenLog) -> None:
+        consumers.check_possible(log)
+        if log.open_writers() is None:
             raise LogTableError(
                 f"the changes of the log {log} cannot be read here, where nobody tells who is "
                 "writing it: the server is a standby; read from its primary"
             )
-        dialect.begin_publishing(conn)
-        check_rights(
-            conn,
-            dialect,
-            log,
-            missing=dialect.lacking(conn, log, log.name, ("SELECT",), log.column("status")),
+        log.dialect.begin_publishing(log.connection)
+        log.check_rights(
+            missing=log.dialect.lacking(
+                log.connection, log.table, log.table.name, ("SELECT",), log.table.column("status")
+            ),
         )
-        line = read_epoch(conn, log)
-        if reasons := differing(line.server, dialect.server_parts(conn, log)):
+        line = read_epoch(log)
+        if reasons := differing(line.server, log.dialect.server_parts(log.connection, log.table)):
             raise OtherEpoch(
                 f"the log {log} may have been put back to an earlier state: {'; '.join(reasons)}; "
                 "its publisher, or a consumer of it, has to note that first"
             )
         self.epoch = line.epoch
 
-    def _enter_as_consumer(
-        self, conn: Connection, dialect: Dialect, log: LogTable, config: Config, consumer: str
-    ) -> None:
-        ledger = SetLedger(consumer, _BEGINS.get(self.starting, self.starting))
-        ledger.check_rights(conn, dialect, log, deletes=False)
-        dialect.begin_publishing(conn)
-        server = dialect.server_parts(conn, log)
-        ledger.lock(conn, dialect, log)
-        options = publisher_options(config, dialect.current_user(conn), dialect.fold_name)
-        context = Context(
-            conn, dialect, log, _NO_CLASSES, options, NoWriter(), Counters(), ledger=ledger
+    def _enter_as_consumer(self, log: OpenLog, config: Config, consumer: str) -> None:
+        ledger = SetLedger(log, consumer, _BEGINS.get(self.starting, self.starting))
+        ledger.check_rights(deletes=False)
+        log.dialect.begin_publishing(log.connection)
+        server = log.dialect.server_parts(log.connection, log.table)
+        ledger.lock()
+        options = publisher_options(
+            config, log.dialect.current_user(log.connection), log.dialect.fold_name
         )
+        context = Context(log, _NO_CLASSES, options, NoWriter(), Counters(), ledger)
         self.epoch = settle_epoch(context, server)
-        line = consumers.read_consumer(conn, log, consumer)
+        line = consumers.read_consumer(log, consumer)
         assert line is not None  # the consumer was registered under the lock
         self.line, self.begun = line.done, line.begun.isoformat()
         self.lines = line.lines
@@ -386,10 +384,10 @@ class ChangeLog:
     def close(self) -> None:
         """Close the connection, and so release the consumer."""
         if self._open is not None:
-            _, conn, _, _ = self._open
+            _, log = self._open
             self._open = None
             with suppress(SQLAlchemyError):
-                conn.close()
+                log.connection.close()
 
     # the classes
 
@@ -397,21 +395,27 @@ class ChangeLog:
         """Return the information to read rows by, from the tables as they are now: rows in the log
         then have no unknown column.
         """
-        with self._session() as (conn, dialect, log):
-            self._read_classes(conn, dialect, log)
+        with self._session() as log:
+            self._read_classes(log)
         assert self._classes is not None
         return self._classes
 
-    def _read_classes(self, conn: Connection, dialect: Dialect, log: LogTable) -> None:
+    def _read_classes(self, log: OpenLog) -> None:
         # Before the classes are read, so that a change in between is seen the next time.
-        known = None if self._classes is None else dialect.fingerprint(conn, self._classes[1])
+        known = (
+            None
+            if self._classes is None
+            else log.dialect.fingerprint(log.connection, self._classes[1])
+        )
         if known is not None and known == self._fingerprint:
             return
         assert self._config is not None
-        database = dialect.reflect(conn, class_schema(self._config))
-        declared = declared_tables(self._config, database, log)
+        database = log.dialect.reflect(log.connection, class_schema(self._config))
+        declared = declared_tables(self._config, database, log.table)
         declared = declared._replace(config=without_settings_of_others(declared.config))
-        options = publisher_options(self._config, dialect.current_user(conn), dialect.fold_name)
+        options = publisher_options(
+            self._config, log.dialect.current_user(log.connection), log.dialect.fold_name
+        )
         # As for every consumer, no changes are loopback unless a user is named
         # (spec/event-log.md 13.5).
         if self._config.publisher.driver_user is None:
@@ -422,7 +426,7 @@ class ChangeLog:
         classes = Classes(
             declared,
             database,
-            log,
+            log.table,
             options,
             values_of(self._config, with_document=self.with_document),
         )
@@ -436,26 +440,26 @@ class ChangeLog:
 
         Raises ConfigError if rows were removed.
         """
-        with self._session() as (conn, dialect, log):
-            done = self._first_set(conn, dialect, log)
-            removed = read_removed(conn, log)
+        with self._session() as log:
+            done = self._first_set(log)
+            removed = read_removed(log)
             # Who is still open may have drawn such a number: its row is read when it commits. But
             # nobody can say of these numbers whether a row was removed.
             absent = RecordSet(removed)
             absent.discard(done.spans)
             if removed:
-                absent.discard(shown_ranges(conn, dialect, log, [(1, removed)]))
-            dialect.make_durable(conn)
+                absent.discard(shown_ranges(log, [(1, removed)]))
+            log.dialect.make_durable(log.connection)
             return Offset(self.epoch, done, None, absent, self.begun)
 
-    def _first_set(self, conn: Connection, dialect: Dialect, log: LogTable) -> RecordSet:
+    def _first_set(self, log: OpenLog) -> RecordSet:
         """Return the rows that a new query counts as read."""
         if self.line is not None:
             return self.line.copy()
         if self.starting in _BEGINS:
-            return consumers.first_set(conn, dialect, log, _BEGINS[self.starting])
+            return consumers.first_set(log, _BEGINS[self.starting])
         first = int(self.starting)
-        if (removed := read_removed(conn, log)) >= first:
+        if (removed := read_removed(log)) >= first:
             raise ConfigError(
                 f"starting = {first}: rows up to record_id {removed} were removed from the "
                 f'log {log}; start behind it, or with "earliest" (what the log still holds)'
@@ -478,12 +482,10 @@ class ChangeLog:
             return self._latest(start, most_rows, target)  # by another connection
 
     def _latest(self, start: Offset, most_rows: int | None, target: Offset | None) -> Offset:
-        with self._session() as (conn, dialect, log):
+        with self._session() as log:
             self._check_epoch(start)
-            self._check_removed(conn, dialect, log, start)
-            decided = (
-                target.done if target is not None else self._decided(conn, dialect, log, start.done)
-            )
+            self._check_removed(log, start)
+            decided = target.done if target is not None else self._decided(log, start.done)
             if decided is None:
                 return start
             limit = most_rows
@@ -492,51 +494,45 @@ class ChangeLog:
                 if target is None:
                     # What others have not ended yet is taken row by row, as one statement sees it.
                     end = decided.copy()
-                    end.add(
-                        shown_ranges(
-                            conn, dialect, log, decided.gaps(dialect.last_record_id), limit
-                        )
-                    )
+                    end.add(shown_ranges(log, decided.gaps(log.dialect.last_record_id), limit))
                 rows = between(start.done, end)
-                number, last = count_rows(conn, dialect, log, rows, limit)
+                number, last = count_rows(log, rows, limit)
                 if not number:
                     if target is None:
-                        self._note_unused(conn, log, between(start.done, decided))
+                        self._note_unused(log, between(start.done, decided))
                     return start
                 if most_rows is not None and limit is not None and number == limit:
-                    rows = self._without_open(conn, dialect, log, rows, last)
-                    number, _ = count_rows(conn, dialect, log, rows)
+                    rows = self._without_open(log, rows, last)
+                    number, _ = count_rows(log, rows)
                     if not number:  # the first group is open: the batch reads on
                         limit += most_rows
                         continue
                 # Rows that were removed since the first look are not counted.
-                self._check_removed(conn, dialect, log, start)
+                self._check_removed(log, start)
                 done = start.done.copy()
                 done.add(rows)
                 # A crash of the server takes back nothing that a batch has.
-                dialect.make_durable(conn)
+                log.dialect.make_durable(log.connection)
                 absent = start.absent.copy()
                 absent.discard(done.spans)
                 return Offset(self.epoch, done, number, absent, self.begun)
 
-    def _decided(
-        self, conn: Connection, dialect: Dialect, log: LogTable, done: RecordSet
-    ) -> RecordSet | None:
+    def _decided(self, log: OpenLog, done: RecordSet) -> RecordSet | None:
         """Return ``done`` with all record_ids up to where no row can appear any more; None if no
         row may lie outside ``done``.
         """
-        top = consumers.highest_row(conn, log) or 0
+        top = consumers.highest_row(log) or 0
         if not done.ranges and top <= done.floor:
             self.looks = Looks()
             return None
-        self.looks.take(conn, dialect, log, top)
+        self.looks.take(log, top)
         ended = self.looks.pop_ended()
         decided = done.copy()
         if ended:
             decided.add([(1, ended)])
         return decided
 
-    def _note_unused(self, conn: Connection, log: LogTable, gaps: Sequence[Range]) -> None:
+    def _note_unused(self, log: OpenLog, gaps: Sequence[Range]) -> None:
         """Note decided numbers that a statement has shown no row of: they were rolled back, unless
         a row was removed.
 
@@ -545,21 +541,21 @@ class ChangeLog:
         """
         new = minus(gaps, self.unused)
         if new:
-            self.unused.add(within(new, read_removed(conn, log) + 1, new[-1][1]))
+            self.unused.add(within(new, read_removed(log) + 1, new[-1][1]))
 
-    def _without_open(
-        self, conn: Connection, dialect: Dialect, log: LogTable, rows: Sequence[Range], last: int
-    ) -> list[Range]:
+    def _without_open(self, log: OpenLog, rows: Sequence[Range], last: int) -> list[Range]:
         """Return the rows of a full window that ends at ``last``, without the groups open there and
         all groups behind the first of them.
         """
         if self._classes is None:
-            self._read_classes(conn, dialect, log)
+            self._read_classes(log)
         assert self._classes is not None
         classes, catalog, _ = self._classes
         options = classes.options
         kept = within(rows, 1, last)
-        read = RowReader(conn, dialect, classes, catalog, kept, (1, 0), with_origins=False)
+        read = RowReader(
+            log.connection, log.dialect, classes, catalog, kept, (1, 0), with_origins=False
+        )
         held = held_back(
             read, last, Folding(options.fold_distance, options.fold_span, rows[0][0], last)
         )
@@ -574,16 +570,14 @@ class ChangeLog:
                 f"epoch {self.epoch or 'none'} now: record_ids may mean other rows"
             )
 
-    def _check_removed(
-        self, conn: Connection, dialect: Dialect, log: LogTable, start: Offset
-    ) -> None:
+    def _check_removed(self, log: OpenLog, start: Offset) -> None:
         """Raise RowsRemoved if unread rows that no line protected were removed."""
-        removed = read_removed(conn, log)
+        removed = read_removed(log)
         bare = minus(minus(start.done.gaps(removed), start.absent), self.unused)
         # A line that was written since has not protected what the checkpoint still has to read.
         if self.line is not None and start.line == self.begun:
             bare = common(bare, self.line.spans)
-        if bare and count_rows(conn, dialect, log, bare)[0] < length(bare):
+        if bare and count_rows(log, bare)[0] < length(bare):
             raise RowsRemoved(
                 f"rows of the log {log} up to record_id {removed} were removed, and the stream "
                 f"has read to {bare[0][0] - 1}: what lies between may be lost to it"
@@ -596,7 +590,7 @@ class ChangeLog:
 
         Raises RowsRemoved, OtherEpoch.
         """
-        with self._session() as (conn, dialect, log):
+        with self._session() as log:
             self._check_epoch(end)
             if not end.rows:
                 return []
@@ -604,10 +598,12 @@ class ChangeLog:
             first, last = rows[0][0], rows[-1][1]
             cuts = [(first, last)]
             if length(rows) > most_rows:
-                found = dialect.log_parts(conn, log, None, first, last, most_rows, 1)
+                found = log.dialect.log_parts(
+                    log.connection, log.table, None, first, last, most_rows, 1
+                )
                 begins = [first, *(part.first for part in found[1:])]
                 cuts = list(zip(begins, [*(begin - 1 for begin in begins[1:]), last], strict=True))
-            parts = [(cut, count_rows(conn, dialect, log, within(rows, *cut))[0]) for cut in cuts]
+            parts = [(cut, count_rows(log, within(rows, *cut))[0]) for cut in cuts]
             number = sum(count for _, count in parts)
             if number != end.rows:
                 raise RowsRemoved(
@@ -623,16 +619,16 @@ class ChangeLog:
         """
         if self.consumer is None:
             return
-        with self._session() as (conn, dialect, log):
+        with self._session() as log:
             self._check_epoch(end)
             assert self.line is not None
             done = self.line.copy()
             done.add(end.done.spans)
             # Rows put back by hand are not read again: a checkpoint only grows.
-            consumers.pop_requeued(conn, log, self.consumer)
+            consumers.pop_requeued(log, self.consumer)
             if done.encode() != self.line.encode():
                 written = consumers.LinesOfSet(self.consumer, self.lines)
-                self.lines = consumers.write_done(conn, dialect, log, written, done)
+                self.lines = consumers.write_done(log, written, done)
             self.line = done
 
 

@@ -101,9 +101,7 @@ class ClassSource:
             object_class = _class_named(context, self.class_name)
             self.columns = columns_of_class(object_class, value_options(self.config))
             # What is read from now on has the effect of these rows.
-            loaded = consumers.first_set(
-                context.connection, context.dialect, context.log, consumers.NOW
-            )
+            loaded = consumers.first_set(context.log, consumers.NOW)
         note = Note(self.columns.key, dict(self.columns.declared), loaded)
         return Loading(note, self.columns, self.objects())
 
@@ -114,28 +112,28 @@ class ClassSource:
         Raises DatabaseError, also if the columns change meanwhile; BadValue.
         """
         with open_unlocked(self.config, Counters()) as context:
-            context.dialect.begin_publishing(context.connection)
+            context.log.dialect.begin_publishing(context.log.connection)
             object_class = _class_named(context, self.class_name)
-            walk = context.dialect.start_walk(
-                context.connection,
-                context.log,
+            walk = context.log.dialect.start_walk(
+                context.log.connection,
+                context.log.table,
                 context.catalog.schema,
                 object_class,
                 Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK),
             )
             position = None
-            while keys := context.dialect.keys_behind(
-                context.connection, walk, position, _READ_AT_ONCE
+            while keys := context.log.dialect.keys_behind(
+                context.log.connection, walk, position, _READ_AT_ONCE
             ):
                 rows = list(self._rows_now(context, object_class, keys).values())
-                context.connection.commit()
+                context.log.commit()
                 yield pa.RecordBatch.from_struct_array(
                     structs_of(rows, self.columns.types, self.class_name)
                 )
                 position = keys[-1]
             # A crash of the server must not take back what the copy has.
-            context.dialect.make_durable(context.connection)
-            context.connection.commit()
+            context.log.dialect.make_durable(context.log.connection)
+            context.log.commit()
         if self.look():
             raise DatabaseError(
                 f"the columns of {self.class_name} have changed while the class was loaded: "
@@ -209,16 +207,16 @@ class ClassSource:
         if not rows:
             return {}
         with open_unlocked(self.config, Counters()) as context:
-            context.dialect.begin_publishing(context.connection)
+            context.log.dialect.begin_publishing(context.log.connection)
             object_class = _class_named(context, self.class_name)
             keys = list(dict.fromkeys(_canonical(object_class, dict(row["key"])) for row in rows))
             found: dict[str, Row] = {}
             for place in range(0, len(keys), _READ_AT_ONCE):
                 chunk = keys[place : place + _READ_AT_ONCE]
                 found |= self._rows_now(context, object_class, chunk)
-                context.connection.commit()
-            context.dialect.make_durable(context.connection)
-            context.connection.commit()
+                context.log.commit()
+            context.log.dialect.make_durable(context.log.connection)
+            context.log.commit()
         return {tuple(row[name] for name in self.columns.key): row for row in found.values()}
 
     def _typed(self, texts: Mapping[str, str | None]) -> dict[str, Any]:

@@ -141,7 +141,7 @@ class _Part:
         window = Window(self._range.first, self._range.last, None)
         read = 0
         for rows in self._range.only_own(
-            context.dialect.read_fields(context.connection, log, window, fields)
+            context.log.dialect.read_fields(context.log.connection, log, window, fields)
         ):
             read += len(rows)
             if needs_rows:

@@ -29,7 +29,7 @@ from eventlog.core.options import toml
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, DatabaseAway, number_of
 from eventlog.model import Status
-from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, Hold, encode_hold, read_recorded
 from eventlog.publisher.ledger import Writers, are_registered
 from eventlog.publisher.observer import JobProgress
@@ -40,6 +40,7 @@ from eventlog.spark.job import BadLine, FlightReport, OutputFile, PartReport, pa
 from eventlog.spark.session import Progress, shown
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.epoch import note_removed
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import (
     add_errors,
     next_flight,
@@ -179,9 +180,9 @@ def _committed(context: Context) -> Iterator[Connection]:
 
     Raises DatabaseError.
     """
-    with as_database_errors(context.connection):
-        yield context.connection
-        context.connection.commit()
+    with as_database_errors(context.log.connection):
+        yield context.log.connection
+        context.log.commit()
 
 
 Extent = tuple[int, Writers]
@@ -192,7 +193,7 @@ open writers.
 
 def extent_of(context: Context, holder: Connection) -> Extent:
     """Return the extent of the snapshot that ``holder`` has just exported."""
-    last = tail(holder, context.log) or 0
+    last = tail(context.log.on(holder)) or 0
     with _committed(context):
         # After the tail: a transaction with a record_id below it is among the writers, or its rows
         # are visible by now.
@@ -213,18 +214,18 @@ def hold_rows(
     if not last and not flights:
         return
     log = context.log
-    with _committed(context) as connection:
-        if not context.dialect.holds_lock(connection, log):
+    with _committed(context):
+        if not log.dialect.holds_lock(log.connection, log.table):
             raise DatabaseAway(
                 f"the lock of the log {log} is lost: nothing counts; run the same command again"
             )
         now = utc_now().isoformat(sep=" ", timespec="seconds")
         rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
-        number = next_flight(connection, log)
+        number = next_flight(log)
         hold = Hold(
             number, manifest.job, _name_of(directory), sha256, now, last, rows, flights, writers
         )
-        write_inflight(connection, log, number, encode_hold(hold))
+        write_inflight(log, number, encode_hold(hold))
 
 
 def _name_of(directory: Directory) -> str:
@@ -234,8 +235,8 @@ def _name_of(directory: Directory) -> str:
 
 def _held_rows(context: Context) -> Hold | None:
     """Return the hold on rows of the log, None if no directory holds any."""
-    with _committed(context) as connection:
-        _, hold = read_recorded(connection, context.log)
+    with _committed(context):
+        _, hold = read_recorded(context.log)
     return hold
 
 
@@ -256,8 +257,8 @@ def refuse_if_held(context: Context, directory: Directory) -> None:
 
 def _release(context: Context, hold: Hold) -> None:
     """Remove the line: its rows are marked, or return to the publisher."""
-    with _committed(context) as connection:
-        strike_inflight(connection, context.log, hold.number)
+    with _committed(context):
+        strike_inflight(context.log, hold.number)
 
 
 def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
@@ -323,10 +324,8 @@ def mark(
         )
     threads = connections or min(4, os.cpu_count() or 1)
     _verify(directory, manifest, hold, threads)
-    with _committed(context) as connection:
-        update_inflight(
-            connection, context.log, hold.number, encode_hold(hold._replace(is_marking=True))
-        )
+    with _committed(context):
+        update_inflight(context.log, hold.number, encode_hold(hold._replace(is_marking=True)))
     seen = [0]
     total = manifest.totals.get("rows_read", 0)
 
@@ -389,7 +388,7 @@ def _mark_rows(
 
     def still_locked() -> None:
         with one_at_a_time, _committed(context) as connection:
-            held = context.dialect.holds_lock(connection, context.log)
+            held = context.log.dialect.holds_lock(connection, context.log.table)
         if not held:
             raise DatabaseAway(f"the lock of the log {context.log} is lost")
 
@@ -400,12 +399,13 @@ def _mark_rows(
 
     def mark_part(part: PartReport) -> int:
         marked = 0
-        with context.connection.engine.connect() as connection, as_database_errors(connection):
+        with context.log.connection.engine.connect() as connection, as_database_errors(connection):
+            log = context.log.on(connection)
             for good, bad, rows in _batches(directory, part.ids):
                 still_locked()
-                marked += _keep_loopback(context, connection, good) if part.rows_loopback else 0
-                marked += _write(context, connection, good, bad)
-                connection.commit()
+                marked += _keep_loopback(log, context.options, good) if part.rows_loopback else 0
+                marked += _write(log, context.options, good, bad)
+                log.commit()
                 done(rows)
         directory.write(_done(part.part), b"")
         return marked
@@ -428,16 +428,16 @@ def _strike_flights(context: Context, directory: Directory, manifest: Manifest) 
     was handled before. Returns the number of changed rows.
     """
     changed = 0
-    connection = context.connection
+    connection = context.log.connection
     with as_database_errors(connection):
         recorded: set[int] = set()
         if manifest.in_flight:
-            recorded = {number for number, _ in read_inflight(connection, context.log)}
+            recorded = {number for number, _ in read_inflight(context.log)}
         for flight in manifest.in_flight:
             if flight.flight in recorded:
                 for good, bad, _ in _batches(directory, flight.ids):
-                    changed += _write(context, connection, good, bad)
-                strike_inflight(connection, context.log, flight.flight)
+                    changed += _write(context.log, context.options, good, bad)
+                strike_inflight(context.log, flight.flight)
             connection.commit()
     return changed
 
@@ -466,35 +466,31 @@ def _batches(directory: Directory, ids: str) -> Iterator[tuple[list[_Range], lis
 
 
 def _write(
-    context: Context, connection: Connection, good: Sequence[_Range], bad: Sequence[BadLine]
+    log: OpenLog, options: PublisherOptions, good: Sequence[_Range], bad: Sequence[BadLine]
 ) -> int:
     """Mark the rows in the current transaction."""
     changed = 0
-    dialect, log = context.dialect, context.log
     if good:
-        if context.options.delete_from_log and not are_registered(connection, dialect, log):
-            changed += dialect.delete(connection, log, good)
-            note_removed(connection, log, max(last for _, last in good))
+        if options.delete_from_log and not are_registered(log):
+            changed += log.delete(good)
+            note_removed(log, max(last for _, last in good))
         else:
-            changed += dialect.mark(connection, log, Status.SUCCESS, good)
+            changed += log.mark(Status.SUCCESS, good)
     if bad:
         ids = [(record_id, record_id) for record_id, _, _ in bad]
         # Only rows that this run marks get a line, so that a failure has one line however often the
         # command is run.
-        waiting = {
-            row.record_id for row in dialect.read_rows(connection, log, ids) if _is_new(row.status)
-        }
-        changed += dialect.mark(connection, log, Status.ERROR, ids)
-        add_errors(connection, log, [line for line in bad if line[0] in waiting])
+        waiting = {row.record_id for row in log.read_rows(ids) if _is_new(row.status)}
+        changed += log.mark(Status.ERROR, ids)
+        add_errors(log, [line for line in bad if line[0] in waiting])
     return changed
 
 
-def _keep_loopback(context: Context, connection: Connection, good: Sequence[_Range]) -> int:
+def _keep_loopback(log: OpenLog, options: PublisherOptions, good: Sequence[_Range]) -> int:
     """Mark the loopback rows among the rows to delete, so that they stay (spec/event-log.md 8.3).
 
     Returns their number.
     """
-    options, dialect, log = context.options, context.dialect, context.log
     if (
         not options.delete_from_log
         or options.delete_loopback
@@ -502,13 +498,13 @@ def _keep_loopback(context: Context, connection: Connection, good: Sequence[_Ran
         or not good
     ):
         return 0
-    rows = dialect.read_rows(connection, log, good)
+    rows = log.read_rows(good)
     loopback = [
         row.record_id
         for row in rows
         if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)
     ]
-    return dialect.mark(connection, log, Status.SUCCESS, to_ranges(loopback)) if loopback else 0
+    return log.mark(Status.SUCCESS, to_ranges(loopback)) if loopback else 0
 
 
 def _is_new(status: str) -> bool:

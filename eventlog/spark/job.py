@@ -28,11 +28,13 @@ from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import EventlogError
 from eventlog.publisher.configured_classes import catalog_of
 from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.ledger import ledger_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.log_source import Place, worker_url
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Part
+from eventlog.sql.open_log import OpenLog
 
 # --- numbering ------------------------------------------------------------------------------------
 
@@ -158,9 +160,8 @@ def snapshot_context(job: Job) -> Iterator[Context]:
         conn: Connection = connection.execution_options(**dialect.snapshot_options)
         with as_database_errors(conn):
             dialect.join_snapshot(conn, job.snapshot)
-            yield Context(
-                conn, dialect, job.place.log, catalog(job), job.options, _NO_WRITER, Counters()
-            )
+            log = OpenLog(conn, dialect, job.place.log)
+            yield Context(log, catalog(job), job.options, _NO_WRITER, Counters(), ledger_of(log))
 
 
 # --- blobs ----------------------------------------------------------------------------------------

@@ -31,7 +31,8 @@ from eventlog.files.text import read_secret
 from eventlog.model import LogRow
 from eventlog.sql.connection import connect, dialect_of, parse_url
 from eventlog.sql.dialect import is_letter
-from eventlog.sql.log_table import LogTable, check_rights, locate_log
+from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import refuse_large_ids
 
 
@@ -239,7 +240,7 @@ class _LogReader(DataSourceReader):
                         "read in any case"
                     )
                 dialect.join_snapshot(conn, self.options["snapshot"])
-            log = locate_log(
+            table = locate_log(
                 conn,
                 dialect,
                 name=self.options.get("log_table", "eventlog"),
@@ -247,12 +248,13 @@ class _LogReader(DataSourceReader):
                 layout=self.options.get("layout", "2.x"),
                 column_sort=self.options.get("column_sort", "bytes"),
             )
-            check_rights(conn, dialect, log)
-            refuse_large_ids(conn, log)
+            log = OpenLog(conn, dialect, table)
+            log.check_rights()
+            refuse_large_ids(log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
-            parts = dialect.log_parts(conn, log, self.status, self.first, self.last, rows, 1)
+            parts = dialect.log_parts(conn, table, self.status, self.first, self.last, rows, 1)
         # Only the partitions bring the findings of this process to the workers.
-        place = Place(self.options.get("url", ""), self.options.get("url_file"), log)
+        place = Place(self.options.get("url", ""), self.options.get("url_file"), table)
         return [InputPartition((place, self.status, part)) for part in parts] or [
             InputPartition(None)
         ]

@@ -35,9 +35,9 @@ from eventlog.xds.writer import write_outgoing
 
 # --- what it would take ---------------------------------------------------------------------------
 
-START_SECONDS = 7.0
-CORE_SECONDS_A_ROW = 9.2e-6
-MARK_SECONDS_A_ROW = 3.5e-6
+START_SECONDS = 8.0
+CORE_SECONDS_A_ROW = 10.9e-6
+MARK_SECONDS_A_ROW = 4.2e-6
 DELETE_SECONDS_A_ROW = 0.56e-6
 """Measured on the machine of docs/sizing.md: the seconds of a core, and, for marks, of a server."""
 
@@ -48,8 +48,8 @@ def waiting_parts(
     """Return the parts into which a job divides the rows N, of at most so many rows each: a
     multiple of two for each core, if that is worth it.
     """
-    return context.dialect.log_parts(
-        connection, context.log, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores
+    return context.log.dialect.log_parts(
+        connection, context.log.table, Status.NEW, 1, LAST_ID, partition_rows, 2 * cores
     )
 
 
@@ -79,8 +79,8 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
     The first waiting rows are folded and written, to measure the output of a row.
     """
     cores = cores_of(master) if master is not None else os.cpu_count() or 1
-    with open_unlocked(config, Counters()) as context, as_database_errors(context.connection):
-        parts = waiting_parts(context, context.connection, partition_rows, cores)
+    with open_unlocked(config, Counters()) as context, as_database_errors(context.log.connection):
+        parts = waiting_parts(context, context.log.connection, partition_rows, cores)
         state = recover(context)
         sampled: list[Group] = []
         if parts:
@@ -93,7 +93,7 @@ def estimate(config: Config, master: str | None, partition_rows: int) -> Estimat
             if event.operation is not None
         ]
         text = "".join(map(write_outgoing, events)).encode()
-        context.connection.rollback()
+        context.log.connection.rollback()
     rows = sum(part.rows for part in parts)
     share = rows / max(1, sum(map(len, sampled)))
     packed = pa.compress(text, COMPRESSION, asbytes=True)

@@ -342,7 +342,7 @@ class _JavaErrors(TextIOBase):
 
     def write(self, text: str) -> int:
         if not isinstance(text, str):  # click tests in this way whether a stream takes bytes
-            raise TypeError("a text is to be written")
+            raise TypeError("a text must be written")
         gateway: Any = SparkContext._gateway
         gateway.jvm.System.err.print(text)
         return len(text)

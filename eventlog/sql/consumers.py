@@ -17,16 +17,15 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
 
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.requeue import LoggedRow, Standing, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql.connection import load_dialect
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.doctor import Numbering, ask
+from eventlog.sql.doctor import Numbering, ask_log
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import (
     MOST_RANGES,
     ObjectRow,
@@ -129,51 +128,53 @@ def _consumers(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.consumer_table), *columns, schema=schema_of(log))
 
 
-def has_table(conn: Connection, log: LogTable) -> bool:
+def has_table(log: OpenLog) -> bool:
     """Return True if the log has a table of consumers."""
-    known: set[LogTable] = conn.info.setdefault(_KNOWN, set())
-    if log not in known and sa.inspect(conn).has_table(quoted(log.consumer_table), log.schema):
-        known.add(log)
-    return log in known
+    known: set[LogTable] = log.connection.info.setdefault(_KNOWN, set())
+    if log.table not in known and sa.inspect(log.connection).has_table(
+        quoted(log.table.consumer_table), log.table.schema
+    ):
+        known.add(log.table)
+    return log.table in known
 
 
-def is_followable(conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+def is_followable(log: OpenLog) -> bool:
     """Return True if a reader of the log can know a set of decided record_ids (spec/event-log.md
     13.5): its numbers are drawn one by one, and the database tells who has written it.
     """
     try:
-        check_numbering(conn, dialect, log)
+        check_numbering(log)
     except LogTableError:
         return False
     return True
 
 
-def check_possible(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+def check_possible(log: OpenLog) -> None:
     """Raise LogTableError if the log cannot have consumers (spec/event-log.md 13.5)."""
-    check_numbering(conn, dialect, log)
-    if not has_table(conn, log):
+    check_numbering(log)
+    if not has_table(log):
         raise LogTableError(
-            f"the log {log} has no table {log.consumer_table}, where consumers keep what they "
-            "have done: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
+            f"the log {log} has no table {log.table.consumer_table}, where consumers keep what "
+            "they have done: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
             "--companions-only` if somebody else made the log"
         )
 
 
-def check_numbering(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+def check_numbering(log: OpenLog) -> None:
     """Raise LogTableError if the numbers of the log's rows cannot be followed."""
-    if "consumers" not in dialect.capabilities:
+    if "consumers" not in log.dialect.capabilities:
         raise LogTableError(
-            f"the log {log} can have no consumers: {dialect.name} does not tell which "
+            f"the log {log} can have no consumers: {log.dialect.name} does not tell which "
             "transactions have written it and are open, so that nobody knows when a gap in its "
             "numbers stays one; give this receiver a log of its own"
         )
-    numberings = ask(conn, dialect, "numberings", Numbering, log)
-    if not numberings and "concurrent_writers" in dialect.capabilities:
+    numberings = ask_log(log, "numberings", Numbering)
+    if not numberings and "concurrent_writers" in log.dialect.capabilities:
         raise LogTableError(
             f"the log {log} can have no consumers as long as nobody knows what numbers its rows: "
-            f"its column {log.column('record_id')} has no default, so its triggers do. Name their "
-            "sequence by record_id_sequence in [database]: it is then looked at whether it gives "
-            "its numbers one by one"
+            f"its column {log.table.column('record_id')} has no default, so its triggers do. Name "
+            "their sequence by record_id_sequence in [database]: it is then looked at whether it "
+            "gives its numbers one by one"
         )
     for numbering in numberings:
         if (
@@ -194,33 +195,33 @@ def check_numbering(conn: Connection, dialect: Dialect, log: LogTable) -> None:
             )
 
 
-def read_consumers(conn: Connection, log: LogTable) -> list[ConsumerLine]:
+def read_consumers(log: OpenLog) -> list[ConsumerLine]:
     """Return all consumers by name, none if the log has no table for them.
 
     Raises DatabaseError for an unreadable line.
     """
-    if not has_table(conn, log):
+    if not has_table(log):
         return []
-    table = _consumers(log)
-    rows = conn.execute(sa.select(*table.c).order_by(table.c.name)).all()
+    table = _consumers(log.table)
+    rows = log.connection.execute(sa.select(*table.c).order_by(table.c.name)).all()
     # The order counts: rows that are taken out of a set meanwhile are still asked for in the line.
-    sets = read_lines_of_sets(conn, log) if rows else []
+    sets = read_lines_of_sets(log) if rows else []
     return [_with_set(_line(tuple(row)), sets) for row in rows]
 
 
-def read_consumer(conn: Connection, log: LogTable, name: str) -> ConsumerLine | None:
+def read_consumer(log: OpenLog, name: str) -> ConsumerLine | None:
     """Return the line of a consumer, None if it is not registered.
 
     Raises DatabaseError for an unreadable line.
     """
-    line = _read_line(conn, log, name)
-    return None if line is None else _with_set(line, read_lines_of_sets(conn, log))
+    line = _read_line(log, name)
+    return None if line is None else _with_set(line, read_lines_of_sets(log))
 
 
-def _read_line(conn: Connection, log: LogTable, name: str) -> ConsumerLine | None:
+def _read_line(log: OpenLog, name: str) -> ConsumerLine | None:
     """Return what stands in ``<log>_consumer``."""
-    table = _consumers(log)
-    row = conn.execute(sa.select(*table.c).where(table.c.name == name)).first()
+    table = _consumers(log.table)
+    row = log.connection.execute(sa.select(*table.c).where(table.c.name == name)).first()
     return None if row is None else _line(tuple(row))
 
 
@@ -268,10 +269,10 @@ def is_of_set(composition: str) -> bool:
     return composition.startswith(_SET)
 
 
-def read_lines_of_sets(conn: Connection, log: LogTable) -> list[SetLine]:
+def read_lines_of_sets(log: OpenLog) -> list[SetLine]:
     """Return the in-flight lines that have sets of consumers, oldest first."""
     lines = []
-    for number, started, composition in read_inflight_like(conn, log, _SET):
+    for number, started, composition in read_inflight_like(log, _SET):
         try:
             told = json.loads(composition)
             own = str(told["consumer"]), told["set"] == "whole", str(told["rows"])
@@ -283,71 +284,73 @@ def read_lines_of_sets(conn: Connection, log: LogTable) -> list[SetLine]:
     return lines
 
 
-def done_by_consumers(conn: Connection, dialect: Dialect, log: LogTable) -> dict[str, RecordSet]:
+def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
     """Return the rows that each consumer has done, under the lock that keeps new consumers away to
     the end of the transaction.
     """
-    if not has_table(conn, log):
+    if not has_table(log):
         return {}
-    dialect.lock_removing(conn, log)
+    log.dialect.lock_removing(log.connection, log.table)
     done: dict[str, RecordSet] = {}
-    for line in read_consumers(conn, log):
+    for line in read_consumers(log):
         line.done.discard(line.requeued.rows)
         done[line.name] = line.done
     return done
 
 
-def has_consumers(conn: Connection, log: LogTable) -> bool:
+def has_consumers(log: OpenLog) -> bool:
     """Return True if any consumer is registered."""
-    return conn.execute(sa.select(_consumers(log).c.name).limit(1)).first() is not None
+    return (
+        log.connection.execute(sa.select(_consumers(log.table).c.name).limit(1)).first() is not None
+    )
 
 
-def register(conn: Connection, dialect: Dialect, log: LogTable, name: str, begins: str) -> None:
+def register(log: OpenLog, name: str, begins: str) -> None:
     """Write the line of a new consumer, under the lock that deleting transactions share
     (spec/event-log.md 13.2, 13.4).
 
     ``begins`` is now, first, snapshot or a record_id. Raises ConfigError for a record_id that was
     removed.
     """
-    dialect.lock_registering(conn, log)
-    for former in read_lines_of_sets(conn, log):  # its line was deleted by hand
+    log.dialect.lock_registering(log.connection, log.table)
+    for former in read_lines_of_sets(log):  # its line was deleted by hand
         if former.consumer == name:
-            strike_inflight(conn, log, former.number)
-    table = _consumers(log)
-    line = {"name": name, "begins": begins, "done": first_set(conn, dialect, log, begins).encode()}
+            strike_inflight(log, former.number)
+    table = _consumers(log.table)
+    line = {"name": name, "begins": begins, "done": first_set(log, begins).encode()}
     if begins == SNAPSHOT:
         line["loaded"] = json.dumps({})
-    conn.execute(sa.insert(table).values(line))
+    log.connection.execute(sa.insert(table).values(line))
 
 
-def reset(conn: Connection, dialect: Dialect, log: LogTable, name: str, begins: str) -> None:
+def reset(log: OpenLog, name: str, begins: str) -> None:
     """Write the line of a consumer anew, as at its registration.
 
     Its in-flight lines are left to the caller.
     """
-    forget(conn, log, name)
-    register(conn, dialect, log, name, begins)
+    forget(log, name)
+    register(log, name, begins)
 
 
-def forget(conn: Connection, log: LogTable, name: str) -> bool:
+def forget(log: OpenLog, name: str) -> bool:
     """Delete the line of a consumer, and return whether there was one."""
-    table = _consumers(log)
-    return conn.execute(sa.delete(table).where(table.c.name == name)).rowcount > 0
+    table = _consumers(log.table)
+    return log.connection.execute(sa.delete(table).where(table.c.name == name)).rowcount > 0
 
 
-def first_set(conn: Connection, dialect: Dialect, log: LogTable, begins: str) -> RecordSet:
+def first_set(log: OpenLog, begins: str) -> RecordSet:
     """Return the first set of a consumer that begins at ``begins``."""
     if begins == FIRST:
         return RecordSet()
     if begins in (NOW, SNAPSHOT):
-        highest = _highest(conn, log)
+        highest = _highest(log)
         # The writers are read after the highest number: a transaction that drew a number below it
         # is among them, or its rows are visible by now.
-        if dialect.open_writers(conn, log):
-            return RecordSet(0, _visible(conn, log))
+        if log.open_writers():
+            return RecordSet(0, _visible(log))
         return RecordSet(highest)
     first = int(begins)
-    if (removed := read_removed(conn, log)) >= first:
+    if (removed := read_removed(log)) >= first:
         raise ConfigError(
             f"begin = {first}: rows up to record_id {removed} were removed from the log {log}, so "
             'that a consumer that begins there would miss some; begin behind it, or with "first" '
@@ -356,14 +359,16 @@ def first_set(conn: Connection, dialect: Dialect, log: LogTable, begins: str) ->
     return RecordSet(first - 1)
 
 
-def _highest(conn: Connection, log: LogTable) -> int:
-    highest = conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar()
-    return readable_id(int(highest or 0), conn, log)
+def _highest(log: OpenLog) -> int:
+    highest = log.connection.execute(
+        sa.select(sa.func.max(column_of(log.table, "record_id")))
+    ).scalar()
+    return readable_id(int(highest or 0), log)
 
 
-def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
+def _visible(log: OpenLog) -> list[tuple[int, int]]:
     """Return all record_ids that one statement sees, as ranges."""
-    record_id = column_of(log, "record_id")
+    record_id = column_of(log.table, "record_id")
     number = (record_id - sa.func.row_number().over(order_by=record_id)).label("island")
     numbered = sa.select(record_id.label("record_id"), number).where(record_id > 0).subquery()
     first = sa.func.min(numbered.c.record_id)
@@ -372,16 +377,14 @@ def _visible(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
         .group_by(numbered.c.island)
         .order_by(first)
     )
-    return [(int(low), int(high)) for low, high in conn.execute(ranges)]
+    return [(int(low), int(high)) for low, high in log.connection.execute(ranges)]
 
 
 # --- while a consumer runs ------------------------------------------------------------------------
 
 
 def write_done(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     line: ConsumerLine | LinesOfSet,
     done: RecordSet,
     ended: int | None = None,
@@ -390,17 +393,15 @@ def write_done(
 
     ``ended`` is the number of a flight of the consumer whose line becomes that of the set.
     """
-    number = _write_set(conn, dialect, log, line.name, "whole", done, ended)
+    number = _write_set(log, line.name, "whole", done, ended)
     for former in line.lines:
         if former != number:
-            strike_inflight(conn, log, former)
+            strike_inflight(log, former)
     return (number,)
 
 
 def write_recent(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     line: ConsumerLine | LinesOfSet,
     recent: RecordSet,
     ended: int | None = None,
@@ -409,16 +410,14 @@ def write_recent(
     numbers of its lines. ``ended`` as in ``write_done``.
     """
     whole, *former = line.lines
-    number = _write_set(conn, dialect, log, line.name, "recent", recent, ended)
+    number = _write_set(log, line.name, "recent", recent, ended)
     for one in former:
-        strike_inflight(conn, log, one)
+        strike_inflight(log, one)
     return whole, number
 
 
 def _write_set(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     name: str,
     what: str,
     rows: RecordSet,
@@ -426,18 +425,18 @@ def _write_set(
 ) -> int:
     told = {"consumer": name, "envelopes": [], "rows": rows.encode()}
     composition = f'{_SET}"{what}",{json.dumps(told, separators=(",", ":"))[1:]}'
-    number = dialect.next_flight(conn, log) if ended is None else ended
-    if ended is None or not renew_inflight(conn, dialect, log, ended, composition):
-        write_inflight(conn, log, number, composition)
+    number = log.dialect.next_flight(log.connection, log.table) if ended is None else ended
+    if ended is None or not renew_inflight(log, ended, composition):
+        write_inflight(log, number, composition)
     return number
 
 
-def pop_requeued(conn: Connection, log: LogTable, name: str) -> Again:
+def pop_requeued(log: OpenLog, name: str) -> Again:
     """Return the consumer's request to send again, and clear it in its line."""
-    table = _consumers(log)
-    row = conn.execute(sa.select(table.c.requeued).where(table.c.name == name)).first()
+    table = _consumers(log.table)
+    row = log.connection.execute(sa.select(table.c.requeued).where(table.c.name == name)).first()
     if row is None:
-        raise _gone(log, name)
+        raise _gone(log.table, name)
     if row.requeued is None:
         return Again()
     # A request that is made meanwhile stays for the next time.
@@ -446,43 +445,45 @@ def pop_requeued(conn: Connection, log: LogTable, name: str) -> Again:
         .where(table.c.name == name, table.c.requeued == row.requeued)
         .values(requeued=None)
     )
-    return Again.decode(row.requeued) if conn.execute(asked).rowcount else Again()
+    return Again.decode(row.requeued) if log.connection.execute(asked).rowcount else Again()
 
 
-def ask_again(
-    conn: Connection, log: LogTable, name: str, ranges: Ranges, objects: Sequence[str] = ()
-) -> None:
+def ask_again(log: OpenLog, name: str, ranges: Ranges, objects: Sequence[str] = ()) -> None:
     """Ask a consumer to send rows and objects again, in addition to earlier requests."""
-    table = _consumers(log)
-    line = conn.execute(
+    table = _consumers(log.table)
+    line = log.connection.execute(
         sa.select(table.c.requeued).where(table.c.name == name).with_for_update()
     ).first()
     if line is None:
-        raise _gone(log, name)
+        raise _gone(log.table, name)
     before = Again.decode(line.requeued)
     asked = RecordSet(0, before.rows)
     asked.add(ranges)
     again = Again(asked.spans, [*dict.fromkeys([*before.objects, *objects])])
-    conn.execute(sa.update(table).where(table.c.name == name).values(requeued=again.encode()))
+    log.connection.execute(
+        sa.update(table).where(table.c.name == name).values(requeued=again.encode())
+    )
 
 
-def loading(conn: Connection, log: LogTable, name: str) -> tuple[datetime, dict[str, Any]] | None:
+def loading(log: OpenLog, name: str) -> tuple[datetime, dict[str, Any]] | None:
     """Return when a consumer was registered, and the progress of its snapshot; None if it has no
     snapshot any more.
     """
-    line = _read_line(conn, log, name)
+    line = _read_line(log, name)
     return None if line is None or line.loaded is None else (line.begun, line.loaded)
 
 
-def write_loaded(conn: Connection, log: LogTable, name: str, loaded: dict[str, Any] | None) -> None:
+def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None:
     """Write the progress of a consumer's snapshot; None = it is complete."""
-    table = _consumers(log)
+    table = _consumers(log.table)
     values: dict[str, Any] = {
         "loaded": None if loaded is None else json.dumps(loaded),
-        "moved": sa.literal_column(load_dialect(conn.dialect.name).utc_now),
+        "moved": sa.literal_column(load_dialect(log.connection.dialect.name).utc_now),
     }
-    if not conn.execute(sa.update(table).where(table.c.name == name).values(values)).rowcount:
-        raise _gone(log, name)
+    if not log.connection.execute(
+        sa.update(table).where(table.c.name == name).values(values)
+    ).rowcount:
+        raise _gone(log.table, name)
 
 
 def _gone(log: LogTable, name: str) -> DatabaseError:
@@ -497,9 +498,7 @@ _AGAIN: Final = "to be sent once more"
 
 
 def requeue_for(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     line: ConsumerLine,
     ids: Ranges,
     *,
@@ -530,61 +529,57 @@ def requeue_for(
 
     again, refused = set[int](), set[RefusedRow]()
     for start in range(0, len(ids), MOST_RANGES):
-        is_chosen = is_in(log, ids[start : start + MOST_RANGES])
-        part = judge_all(read_objects(conn, log, is_chosen), judged, whole=True, force=force)
+        is_chosen = is_in(log.table, ids[start : start + MOST_RANGES])
+        part = judge_all(read_objects(log, is_chosen), judged, whole=True, force=force)
         again.update(part.back)
         refused.update(part.refused)
     asked = sorted(again)
     if asked and not dry:
-        dialect.lock_registering(conn, log)
-        asked = _present(conn, log, asked)
+        log.dialect.lock_registering(log.connection, log.table)
+        asked = _present(log, asked)
     if asked and not dry:
-        ask_again(conn, log, line.name, to_ranges(asked))
-        add_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in asked], line.name)
+        ask_again(log, line.name, to_ranges(asked))
+        add_errors(log, [(one, PUT_BACK, _AGAIN) for one in asked], line.name)
     return Requeued(len(asked), 0, tuple(sorted(refused)))
 
 
-def _present(conn: Connection, log: LogTable, ids: Sequence[int]) -> list[int]:
+def _present(log: OpenLog, ids: Sequence[int]) -> list[int]:
     """Return those of the ascending record_ids that the log has now."""
-    record_id = column_of(log, "record_id")
+    record_id = column_of(log.table, "record_id")
     present: set[int] = set()
     for ranges in runs_of_ranges(ids):
-        present.update(conn.execute(sa.select(record_id).where(is_in(log, ranges))).scalars())
+        present.update(
+            log.connection.execute(sa.select(record_id).where(is_in(log.table, ranges))).scalars()
+        )
     return [one for one in ids if one in present]
 
 
-def requeue_objects_for(
-    conn: Connection, log: LogTable, line: ConsumerLine, event_ids: Sequence[str]
-) -> None:
+def requeue_objects_for(log: OpenLog, line: ConsumerLine, event_ids: Sequence[str]) -> None:
     """Ask a consumer to send objects of its snapshot again, with the values of that later time
     (spec/event-log.md 13.4).
     """
     if event_ids:
-        ask_again(conn, log, line.name, (), event_ids)
-        add_object_errors(conn, log, [(one, PUT_BACK, _AGAIN) for one in event_ids], line.name)
+        ask_again(log, line.name, (), event_ids)
+        add_object_errors(log, [(one, PUT_BACK, _AGAIN) for one in event_ids], line.name)
 
 
 # --- rows that a consumer has not done ------------------------------------------------------------
 
 
-def shown_ids(conn: Connection, dialect: Dialect, log: LogTable, window: Window) -> list[int]:
+def shown_ids(log: OpenLog, window: Window) -> list[int]:
     """Return the record_ids of a window."""
     fields = ("record_id", "event_type")
-    return [
-        record_id
-        for piece in dialect.read_fields(conn, log, window, fields)
-        for record_id, _ in piece
-    ]
+    return [record_id for piece in log.read_fields(window, fields) for record_id, _ in piece]
 
 
-def count_rows(conn: Connection, dialect: Dialect, log: LogTable, window: Window) -> int:
+def count_rows(log: OpenLog, window: Window) -> int:
     """Return the number of rows of a window."""
-    undone = dialect.window_statement(log, window, ("record_id",))
+    undone = log.dialect.window_statement(log.table, window, ("record_id",))
     counted = f"SELECT COUNT(*) FROM ({undone}) AS undone"  # noqa: S608 - a statement of the dialect
-    ((rows,),) = dialect.fetch(conn, counted, dialect.window_parameters(window))
+    ((rows,),) = log.dialect.fetch(log.connection, counted, log.dialect.window_parameters(window))
     return int(rows)
 
 
-def highest_row(conn: Connection, log: LogTable) -> int | None:
+def highest_row(log: OpenLog) -> int | None:
     """Return the highest record_id, None if there is no row."""
-    return _highest(conn, log) or None
+    return _highest(log) or None

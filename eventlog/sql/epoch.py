@@ -12,12 +12,11 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
 
 from eventlog.core.event_ids import new_epoch, raised_at
 from eventlog.errors import DatabaseError
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.open_log import OpenLog
 
 _PASSED_OVER: Final = 100
 """The number of flight numbers that a raise skips: the number of a Qlik sequence jumps by 10^12
@@ -45,15 +44,15 @@ def _epochs(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.epoch_table), *columns, schema=schema_of(log))
 
 
-def read_epoch(conn: Connection, log: LogTable, *, is_locked: bool = False) -> Epoch:
+def read_epoch(log: OpenLog, *, is_locked: bool = False) -> Epoch:
     """Return the epoch of a log. With ``is_locked`` no other session writes it to the end of the
     transaction.
 
     Raises DatabaseError.
     """
-    epochs = _epochs(log)
+    epochs = _epochs(log.table)
     statement = sa.select(epochs.c.epoch, epochs.c.server)
-    lines = conn.execute(statement.with_for_update() if is_locked else statement).all()
+    lines = log.connection.execute(statement.with_for_update() if is_locked else statement).all()
     try:
         known = [
             Epoch(epoch or "", {} if server is None else _parts(server)) for epoch, server in lines
@@ -62,7 +61,7 @@ def read_epoch(conn: Connection, log: LogTable, *, is_locked: bool = False) -> E
         raised_at(newest.epoch)
     except (TypeError, ValueError) as error:
         raise DatabaseError(
-            f"{log.epoch_table} cannot be read ({error}); was it changed by hand?"
+            f"{log.table.epoch_table} cannot be read ({error}); was it changed by hand?"
         ) from None
     return newest
 
@@ -71,31 +70,31 @@ def _parts(server: object) -> dict[str, str]:
     return {str(part): str(text) for part, text in dict(json.loads(str(server))).items()}
 
 
-def write_epoch(
-    conn: Connection, dialect: Dialect, log: LogTable, line: Epoch, *, is_raise: bool
-) -> None:
+def write_epoch(log: OpenLog, line: Epoch, *, is_raise: bool) -> None:
     """Write the line of the companion anew, with ``is_raise`` its time, too."""
-    epochs = _epochs(log)
+    epochs = _epochs(log.table)
     values: dict[str, Any] = {
         "epoch": line.epoch or None,
         "server": json.dumps(line.server, sort_keys=True),
     }
     if is_raise:
-        values["raised"] = sa.literal_column(dialect.utc_now)
-    if not conn.execute(sa.update(epochs).values(values)).rowcount:
-        conn.execute(sa.insert(epochs).values(values))
+        values["raised"] = sa.literal_column(log.dialect.utc_now)
+    if not log.connection.execute(sa.update(epochs).values(values)).rowcount:
+        log.connection.execute(sa.insert(epochs).values(values))
 
 
-def read_removed(conn: Connection, log: LogTable) -> int:
+def read_removed(log: OpenLog) -> int:
     """Return the highest record_id that was removed from the log, 0 = none."""
-    return int(conn.execute(sa.select(sa.func.max(_epochs(log).c.removed))).scalar() or 0)
+    return int(
+        log.connection.execute(sa.select(sa.func.max(_epochs(log.table).c.removed))).scalar() or 0
+    )
 
 
-def note_removed(conn: Connection, log: LogTable, record_id: int) -> None:
+def note_removed(log: OpenLog, record_id: int) -> None:
     """Note that rows up to this record_id may have been removed from the log."""
-    epochs = _epochs(log)
+    epochs = _epochs(log.table)
     is_higher = sa.or_(epochs.c.removed.is_(None), epochs.c.removed < record_id)
-    conn.execute(sa.update(epochs).where(is_higher).values(removed=record_id))
+    log.connection.execute(sa.update(epochs).where(is_higher).values(removed=record_id))
 
 
 def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
@@ -106,25 +105,23 @@ def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
     ]
 
 
-def raise_epoch(
-    conn: Connection, dialect: Dialect, log: LogTable, server: Mapping[str, str], beyond: int = 0
-) -> tuple[str, int]:
+def raise_epoch(log: OpenLog, server: Mapping[str, str], beyond: int = 0) -> tuple[str, int]:
     """Draw a new epoch and write it; return the epoch, and the last flight number that was skipped.
 
     ``server`` are the parts that the server reports of itself now. ``beyond`` is a flight number
     used before; the next ones are greater.
     """
-    now = conn.execute(sa.select(sa.literal_column(dialect.utc_now, sa.TIMESTAMP()))).scalar_one()
+    now = log.connection.execute(
+        sa.select(sa.literal_column(log.dialect.utc_now, sa.TIMESTAMP()))
+    ).scalar_one()
     epoch = new_epoch(now)
-    write_epoch(conn, dialect, log, Epoch(epoch, server), is_raise=True)
-    return epoch, pass_over(conn, dialect, log, beyond, _PASSED_OVER)
+    write_epoch(log, Epoch(epoch, server), is_raise=True)
+    return epoch, pass_over(log, beyond, _PASSED_OVER)
 
 
-def pass_over(
-    conn: Connection, dialect: Dialect, log: LogTable, beyond: int, least: int = 1
-) -> int:
+def pass_over(log: OpenLog, beyond: int, least: int = 1) -> int:
     """Draw ``least`` flight numbers, and more until they reach ``beyond``; return the last."""
-    last = dialect.draw_flights(conn, log, least)
+    last = log.dialect.draw_flights(log.connection, log.table, least)
     if last < beyond:
-        last = dialect.draw_flights(conn, log, beyond - last)
+        last = log.dialect.draw_flights(log.connection, log.table, beyond - last)
     return last

@@ -12,13 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from sqlalchemy import Connection
-
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.sql.consumers import shown_ids
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import Looks
 from eventlog.sql.windows import ANY_LETTER, Window
 
@@ -61,7 +58,7 @@ class FollowedSet:
         self.done.discard(ranges)
         self.passed.discard(ranges)
 
-    def look(self, conn: Connection, dialect: Dialect, log: LogTable) -> bool:
+    def look(self, log: OpenLog) -> bool:
         """Close gaps that stay empty, skip gaps that cannot be filled yet, and return whether some
         were closed.
 
@@ -75,20 +72,18 @@ class FollowedSet:
             self.looks = Looks()
             self.passed = self.done.copy()
             return False
-        for first, end in self.looks.take(conn, dialect, log, top):
+        for first, end in self.looks.take(log, top):
             # A row may have come into a gap that was skipped.
             self.passed.discard(self.done.gaps(end, first - 1))
         last = closed = self.looks.pop_ended()
         old = [look for look in self.looks.looks if look.since <= monotonic() - OLD]
-        if old and dialect.are_open(conn, old[-1].writers):
+        if old and log.dialect.are_open(log.connection, old[-1].writers):
             last, self.writers = max(closed, old[-1].last), old[-1].writers
         else:
             self.passed = self.done.copy()
-        return self._pass_over(conn, dialect, log, last, closed) if last else False
+        return self._pass_over(log, last, closed) if last else False
 
-    def _pass_over(
-        self, conn: Connection, dialect: Dialect, log: LogTable, last: int, closed: int
-    ) -> bool:
+    def _pass_over(self, log: OpenLog, last: int, closed: int) -> bool:
         """Read the rows in the gaps up to ``last``, and skip the rest of the gaps; up to ``closed``
         the rest is done.
         """
@@ -100,7 +95,7 @@ class FollowedSet:
             # A statement of its own: its snapshot is taken after the end of the transactions that
             # are missing among the writers.
             window = replace(self.rows, limit=_MOST_SHOWN).outside(self.passed, last)
-            shown = shown_ids(conn, dialect, log, window) if window.gaps else []
+            shown = shown_ids(log, window) if window.gaps else []
             if len(shown) == _MOST_SHOWN:
                 last = shown[-1]
             shown = [one for one in shown if one not in self.passed]

@@ -384,28 +384,6 @@ def _columns(
     return [column for table in tables if table.name == name for column in table.columns]
 
 
-def check_rights(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
-    *,
-    delete: bool = False,
-    missing: Sequence[str] | None = None,
-) -> None:
-    """Raise LogTableError that names the rights which this session lacks to publish the log.
-
-    ``delete`` says that rows will be deleted (``delete_from_log``). ``missing`` are the rights that
-    it lacks for another purpose.
-    """
-    if missing is None:
-        missing = dialect.missing_rights(conn, log, delete)
-    if missing:
-        raise LogTableError(
-            f"user {dialect.current_user(conn)} lacks rights on the log {log}: "
-            f"{'; '.join(missing)}; have its owner grant them"
-        )
-
-
 def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | None:
     if inspector.has_table(name, schema):
         return name

@@ -10,13 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection
-
 from eventlog.core.clock import monotonic, sleep
 from eventlog.core.ranges import Range
 from eventlog.errors import DatabaseError, LogTableError
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 
 PATIENCE: Final = 60.0
 """The number of seconds that a command waits for the transactions that had written the log before.
@@ -45,13 +42,13 @@ class Looks:
 
     looks: list[Look] = field(default_factory=list)
 
-    def take(self, conn: Connection, dialect: Dialect, log: LogTable, last: int) -> list[Range]:
+    def take(self, log: OpenLog, last: int) -> list[Range]:
         """Look at the writers. Return the ranges in which writers that have ended since the look
         before may have brought rows. ``last`` is the highest record_id, read before.
 
         Raises LogTableError if the database does not tell the writers any more.
         """
-        writers = dialect.open_writers(conn, log)
+        writers = log.open_writers()
         if writers is None:
             raise LogTableError(
                 f"the database does not tell any more who has written the log {log}"
@@ -92,30 +89,28 @@ class Looks:
             del self.looks[1:-1:2]
 
 
-def writers_to_await(conn: Connection, dialect: Dialect, log: LogTable) -> frozenset[str] | None:
+def writers_to_await(log: OpenLog) -> frozenset[str] | None:
     """Return the open transactions that have written the log, None if they cannot be awaited: the
     database does not tell them, or this transaction does not see what they commit.
     """
-    writers = dialect.open_writers(conn, log)
+    writers = log.open_writers()
     if writers is None:
         return None
     sees_what_commits = (
-        "concurrent_writers" not in dialect.capabilities
-        or conn.get_isolation_level() == "READ COMMITTED"
+        "concurrent_writers" not in log.dialect.capabilities
+        or log.connection.get_isolation_level() == "READ COMMITTED"
     )
     return writers if sees_what_commits else None
 
 
-def wait_for(
-    conn: Connection, dialect: Dialect, log: LogTable, writers: frozenset[str], why: str
-) -> None:
+def wait_for(log: OpenLog, writers: frozenset[str], why: str) -> None:
     """Wait until none of these transactions is open.
 
     ``why`` says what may come of them, and what to do once they have ended. Raises DatabaseError
     after ``PATIENCE`` seconds.
     """
     until, rest = monotonic() + PATIENCE, 0.01
-    while writers := writers & (dialect.open_writers(conn, log) or frozenset()):
+    while writers := writers & (log.open_writers() or frozenset()):
         if monotonic() > until:
             raise DatabaseError(
                 f"a transaction that has written the log {log} is open for more than {PATIENCE:g} "

@@ -24,7 +24,7 @@ from eventlog.errors import DatabaseAway, DatabaseError
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, is_refused
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import (
     APPLIED,
     NEVER,
@@ -72,14 +72,12 @@ class Noted(NamedTuple):
     whole: datetime
 
 
-def purge_cutoff(
-    conn: Connection, dialect: Dialect, log: LogTable, event_time_zone: str, age: timedelta
-) -> tuple[datetime, datetime]:
+def purge_cutoff(log: OpenLog, event_time_zone: str, age: timedelta) -> tuple[datetime, datetime]:
     """Return the moments before which rows and error lines are older than ``age``: in the terms of
     event_time, and in UTC.
     """
-    here = datetime.fromisoformat(dialect.due_until(conn, log, event_time_zone))
-    return _before(here, age), _before(utc_now(conn, dialect), age)
+    here = datetime.fromisoformat(log.due_until(event_time_zone))
+    return _before(here, age), _before(utc_now(log.connection, log.dialect), age)
 
 
 def utc_now(conn: Connection, dialect: Dialect) -> datetime:
@@ -90,9 +88,12 @@ def utc_now(conn: Connection, dialect: Dialect) -> datetime:
     return now
 
 
-def highest_id(conn: Connection, log: LogTable) -> int:
+def highest_id(log: OpenLog) -> int:
     """Return the highest record_id, 0 if there is no row."""
-    return int(conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar() or 0)
+    return int(
+        log.connection.execute(sa.select(sa.func.max(column_of(log.table, "record_id")))).scalar()
+        or 0
+    )
 
 
 def _before(now: datetime, age: timedelta) -> datetime:
@@ -100,28 +101,27 @@ def _before(now: datetime, age: timedelta) -> datetime:
     return now - age if now - earliest > age else earliest
 
 
-def check_purge_rights(conn: Connection, dialect: Dialect, log: LogTable) -> None:
+def check_purge_rights(log: OpenLog) -> None:
     """Raise DatabaseError that names the table from which this session may not delete, or why it
     cannot write.
     """
-    if why := dialect.read_only(conn):
+    if why := log.dialect.read_only(log.connection):
         raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
-    for table in (rows_of(log), errors_of(log)):
+    for table in (rows_of(log.table), errors_of(log.table)):
         try:
-            with as_database_errors(conn), conn.begin_nested():
-                conn.execute(sa.delete(table).where(NEVER))
+            with as_database_errors(log.connection), log.connection.begin_nested():
+                log.connection.execute(sa.delete(table).where(NEVER))
         except DatabaseAway:
             raise
         except DatabaseError as error:
             raise DatabaseError(
-                f"user {dialect.current_user(conn)} lacks the right DELETE on {table.name} "
-                f"({error}): purge as its owner, or have it granted"
+                f"user {log.dialect.current_user(log.connection)} lacks the right DELETE on "
+                f"{table.name} ({error}): purge as its owner, or have it granted"
             ) from error
 
 
 def purge_rows(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     between: Range,
     size: int,
     older_than: datetime,
@@ -137,10 +137,10 @@ def purge_rows(
     the record_ids ``kept`` and those that a consumer has not ``done``. It reads ``size`` rows at
     most, so that its work does not grow with the log. With ``dry`` it only counts them.
     """
-    record_id = column_of(log, "record_id")
-    is_old = column_of(log, "event_time") < older_than
-    is_done = column_of(log, "status").in_(APPLIED)
-    read = conn.execute(
+    record_id = column_of(log.table, "record_id")
+    is_old = column_of(log.table, "event_time") < older_than
+    is_done = column_of(log.table, "status").in_(APPLIED)
+    read = log.connection.execute(
         sa.select(record_id, _flag(is_old), _flag(sa.and_(is_old, is_done)))
         .where(record_id.between(*between))
         .order_by(record_id)
@@ -158,10 +158,10 @@ def purge_rows(
     young = next((place for place, row in enumerate(reversed(read)) if row[1]), len(read))
     if dry or not old:
         return Purged(last, len(read), len(old), for_whom, young)
-    note_removed(conn, log, old[-1])
+    note_removed(log, old[-1])
     # These rows alone, and as they were read: others may have come in between, or another letter.
     removed = sum(
-        _deleted(conn, rows_of(log), [is_in(log, ranges), is_done, is_old])
+        _deleted(log.connection, rows_of(log.table), [is_in(log.table, ranges), is_done, is_old])
         for ranges in runs_of_ranges(old)
     )
     stayed = sorted({int(row[0]) for row in read}.difference(old))
@@ -186,8 +186,7 @@ def _holding(removed: Sequence[int], first: int, last: int, stayed: Sequence[int
 
 
 def purge_errors(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     after: int | None,
     size: int,
     event_time: datetime,
@@ -200,22 +199,22 @@ def purge_errors(
     It removes lines older than ``error_time`` whose rows are gone, or are removed since they are
     older than ``event_time``.
     """
-    errors = errors_of(log)
+    errors = errors_of(log.table)
     record_id = errors.c.record_id
     behind = [] if after is None else [record_id > after]
     ids = sa.select(record_id.label("record_id")).where(*behind).order_by(record_id).limit(size)
     batch = ids.subquery()
-    number, last = conn.execute(
+    number, last = log.connection.execute(
         sa.select(sa.func.count(), sa.func.max(batch.c.record_id)).select_from(batch)
     ).one()
     if not number:
         return None
-    row_id = column_of(log, "record_id")
-    is_done = column_of(log, "status").in_(APPLIED)
-    stays = sa.not_(sa.and_(is_done, column_of(log, "event_time") < event_time))
-    row = sa.select(sa.literal(1)).select_from(rows_of(log)).where(row_id == record_id, stays)
+    row_id = column_of(log.table, "record_id")
+    is_done = column_of(log.table, "status").in_(APPLIED)
+    stays = sa.not_(sa.and_(is_done, column_of(log.table, "event_time") < event_time))
+    row = sa.select(sa.literal(1)).select_from(rows_of(log.table)).where(row_id == record_id, stays)
     old = [*behind, record_id <= last, errors.c.error_time < error_time, ~sa.exists(row)]
-    removed = count(conn, errors, old) if dry else _deleted(conn, errors, old)
+    removed = count(log.connection, errors, old) if dry else _deleted(log.connection, errors, old)
     return Purged(int(last), int(number), removed)
 
 
@@ -228,12 +227,12 @@ def _deleted(
 # --- what was removed, from purge to purge --------------------------------------------------------
 
 
-def read_noted(conn: Connection, log: LogTable) -> Noted | None:
+def read_noted(log: OpenLog) -> Noted | None:
     """Return what earlier purges have removed, None if nothing is known of them.
 
     Raises DatabaseError for an unreadable line.
     """
-    lines = read_inflight_like(conn, log, _NOTE)
+    lines = read_inflight_like(log, _NOTE)
     if not lines:
         return None
     number, _, composition = lines[-1]
@@ -246,7 +245,7 @@ def read_noted(conn: Connection, log: LogTable) -> Noted | None:
         ) from None
 
 
-def write_noted(conn: Connection, dialect: Dialect, log: LogTable, noted: Noted) -> None:
+def write_noted(log: OpenLog, noted: Noted) -> None:
     """Note what purges have removed, in place of what was noted before.
 
     Nothing is noted by who may not write the line: the next purge reads more.
@@ -254,13 +253,13 @@ def write_noted(conn: Connection, dialect: Dialect, log: LogTable, noted: Noted)
     known = RecordSet(noted.rows.floor, noted.rows.ranges[:_MOST_NOTED])
     told = {"rows": known.encode(), "whole": noted.whole.isoformat()}
     try:
-        with conn.begin_nested():
-            for number, *_ in read_inflight_like(conn, log, _NOTE):
-                strike_inflight(conn, log, number)
+        with log.connection.begin_nested():
+            for number, *_ in read_inflight_like(log, _NOTE):
+                strike_inflight(log, number)
             composition = _NOTE + json.dumps(told, separators=(",", ":"))[1:]
-            write_inflight(conn, log, dialect.next_flight(conn, log), composition)
+            write_inflight(log, log.dialect.next_flight(log.connection, log.table), composition)
     except DBAPIError as error:
-        if not is_refused(conn, error):
+        if not is_refused(log.connection, error):
             raise
 
 

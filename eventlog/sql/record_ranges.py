@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlalchemy import Connection
-
 from eventlog.core.ranges import Ranges
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import ANY_LETTER, Window
 
 _RECORD_ID = ("record_id",)
@@ -24,37 +23,35 @@ def _of(dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None) -> t
     return dialect.window_statement(log, window, _RECORD_ID), window
 
 
-def count_rows(
-    conn: Connection, dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None = None
-) -> tuple[int, int]:
+def count_rows(log: OpenLog, ranges: Ranges, limit: int | None = None) -> tuple[int, int]:
     """Return the number of rows in the ranges, the lowest first, at most ``limit``, and the
     record_id of the last.
     """
     if not ranges:
         return 0, 0
-    rows, window = _of(dialect, log, ranges, limit)
-    name = dialect.quote(log.column("record_id"))
-    dialect.choose_plans(conn)
+    rows, window = _of(log.dialect, log.table, ranges, limit)
+    name = log.dialect.quote(log.table.column("record_id"))
+    log.dialect.choose_plans(log.connection)
     counted = f"SELECT COUNT(*), MAX({name}) FROM ({rows}) AS shown"  # noqa: S608 - a statement of the dialect
-    ((number, last),) = dialect.fetch(conn, counted, dialect.window_parameters(window))
+    ((number, last),) = log.dialect.fetch(
+        log.connection, counted, log.dialect.window_parameters(window)
+    )
     return int(number), int(last or 0)
 
 
-def shown_ranges(
-    conn: Connection, dialect: Dialect, log: LogTable, ranges: Ranges, limit: int | None = None
-) -> list[tuple[int, int]]:
+def shown_ranges(log: OpenLog, ranges: Ranges, limit: int | None = None) -> list[tuple[int, int]]:
     """Return the rows that one statement sees in the ranges, the lowest first and at most
     ``limit``, as ranges.
     """
     if not ranges:
         return []
-    rows, window = _of(dialect, log, ranges, limit)
-    name = dialect.quote(log.column("record_id"))
-    dialect.choose_plans(conn)
+    rows, window = _of(log.dialect, log.table, ranges, limit)
+    name = log.dialect.quote(log.table.column("record_id"))
+    log.dialect.choose_plans(log.connection)
     statement = (
         f"SELECT MIN({name}), MAX({name}) FROM ("  # noqa: S608
         f"SELECT {name}, {name} - ROW_NUMBER() OVER (ORDER BY {name}) AS island "
         f"FROM ({rows}) AS shown) AS numbered GROUP BY island ORDER BY 1"
     )
-    found = dialect.fetch(conn, statement, dialect.window_parameters(window))
+    found = log.dialect.fetch(log.connection, statement, log.dialect.window_parameters(window))
     return [(int(first), int(last)) for first, last in found]

@@ -28,6 +28,7 @@ from eventlog.errors import ConfigError, LogTableError, number_of
 from eventlog.model import EventType, Status
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
 from eventlog.sql.rows import column_of
 from eventlog.sql.triggers.gaps import Gap
@@ -53,30 +54,30 @@ WriteBatch = Callable[[Connection, str | None], Batch]
 """A function that writes the rows of one batch behind a position, None = from the beginning."""
 
 
-def check_table(conn: Connection, log: LogTable) -> None:
+def check_table(log: OpenLog) -> None:
     """Raise LogTableError if the log has no table of positions yet."""
-    if not sa.inspect(conn).has_table(quoted(log.resync_table), log.schema):
+    if not sa.inspect(log.connection).has_table(quoted(log.table.resync_table), log.table.schema):
         raise LogTableError(
-            f"the log {log} has no table {log.resync_table}, where a resync keeps its position: "
-            "make it with `eventlog db upgrade`, or with `eventlog db upgrade --companions-only` "
-            "if somebody else made the log"
+            f"the log {log} has no table {log.table.resync_table}, where a resync keeps its "
+            "position: make it with `eventlog db upgrade`, or with `eventlog db upgrade "
+            "--companions-only` if somebody else made the log"
         )
 
 
-def unfinished(conn: Connection, log: LogTable, class_name: str) -> list[Unfinished]:
+def unfinished(log: OpenLog, class_name: str) -> list[Unfinished]:
     """Return the unfinished resyncs of a class, oldest first."""
-    return _lines(conn, log, _table(log).c.class_name == class_name)
+    return _lines(log, _table(log.table).c.class_name == class_name)
 
 
-def find(conn: Connection, log: LogTable, selection: Selection) -> Unfinished | None:
+def find(log: OpenLog, selection: Selection) -> Unfinished | None:
     """Return the line of this resync, None if it has none."""
-    return next(iter(_lines(conn, log, _is(log, selection))), None)
+    return next(iter(_lines(log, _is(log.table, selection))), None)
 
 
-def _lines(conn: Connection, log: LogTable, condition: sa.ColumnElement[bool]) -> list[Unfinished]:
-    table = _table(log)
+def _lines(log: OpenLog, condition: sa.ColumnElement[bool]) -> list[Unfinished]:
+    table = _table(log.table)
     lines = sa.select(table.c.selection, table.c.position, table.c.rows_written).where(condition)
-    return [Unfinished(*line) for line in conn.execute(lines.order_by(table.c.started))]
+    return [Unfinished(*line) for line in log.connection.execute(lines.order_by(table.c.started))]
 
 
 @lru_cache(maxsize=32)
@@ -89,19 +90,17 @@ def _is(log: LogTable, selection: Selection) -> sa.ColumnElement[bool]:
     return is_same
 
 
-def begin(
-    conn: Connection, log: LogTable, selection: Selection, *, resume: bool, restart: bool
-) -> Unfinished:
+def begin(log: OpenLog, selection: Selection, *, resume: bool, restart: bool) -> Unfinished:
     """Return the line of this resync: a new one, or with ``resume`` the existing one.
 
     Raises ConfigError if there is one without ``resume`` (``restart`` replaces it), or none to
     resume.
     """
-    table = _table(log)
-    line = find(conn, log, selection)
+    table = _table(log.table)
+    line = find(log, selection)
     if resume:
         if line is None:
-            raise ConfigError(_nothing_to_resume(conn, log, selection))
+            raise ConfigError(_nothing_to_resume(log, selection))
         return line
     if line is not None:
         if not restart:
@@ -110,20 +109,20 @@ def begin(
                 f"{number_of(line.rows, 'row')} written, {_place(line.position)}; --resume goes "
                 "on from there, --restart begins again"
             )
-        conn.execute(sa.delete(table).where(_is(log, selection)))
+        log.connection.execute(sa.delete(table).where(_is(log.table, selection)))
     values = {
         "digest": selection.digest,
         "class_name": selection.class_name,
         "selection": str(selection),
     }
-    conn.execute(sa.insert(table).values(**values, rows_written=0))
+    log.connection.execute(sa.insert(table).values(**values, rows_written=0))
     return Unfinished(str(selection), None, 0)
 
 
-def _nothing_to_resume(conn: Connection, log: LogTable, selection: Selection) -> str:
+def _nothing_to_resume(log: OpenLog, selection: Selection) -> str:
     others = [
         line
-        for line in unfinished(conn, log, selection.class_name)
+        for line in unfinished(log, selection.class_name)
         if not line.selection.startswith(_DUE)
     ]
     if not others:
@@ -142,31 +141,31 @@ def _place(position: str | None) -> str:
     return "at its beginning" if position is None else f"up to {position}"
 
 
-def run(
-    conn: Connection, log: LogTable, selection: Selection, write_batch: WriteBatch
-) -> Iterator[Batch]:
+def run(log: OpenLog, selection: Selection, write_batch: WriteBatch) -> Iterator[Batch]:
     """Write batch after batch, each in a transaction of its own, until the last one, and yield the
     results.
 
     ``conn`` is in no transaction. It ends early if another process has finished the same resync.
     """
-    table = _table(log)
-    position = sa.select(table.c.position).where(_is(log, selection)).with_for_update()
+    table = _table(log.table)
+    position = sa.select(table.c.position).where(_is(log.table, selection)).with_for_update()
     while True:
-        with conn.begin():
-            line = conn.execute(position).first()
+        with log.connection.begin():
+            line = log.connection.execute(position).first()
             if line is None:
                 return
-            batch = write_batch(conn, line.position)
+            batch = write_batch(log.connection, line.position)
             if batch.is_last:
-                _settle(conn, log, selection)
-                conn.execute(sa.delete(table).where(_is(log, selection)))
+                _settle(log, selection)
+                log.connection.execute(sa.delete(table).where(_is(log.table, selection)))
             else:
                 moved = {
                     "position": batch.position,
                     "rows_written": table.c.rows_written + batch.rows,
                 }
-                conn.execute(sa.update(table).where(_is(log, selection)).values(moved))
+                log.connection.execute(
+                    sa.update(table).where(_is(log.table, selection)).values(moved)
+                )
         yield batch
         if batch.is_last:
             return
@@ -244,32 +243,32 @@ def _is_part(selection: Selection, others: Collection[Selection]) -> bool:
     return not is_delete and (whole in others or (values in others and not is_insert))
 
 
-def note_due(conn: Connection, log: LogTable, due: Iterable[Due]) -> None:
+def note_due(log: OpenLog, due: Iterable[Due]) -> None:
     """Note due resyncs, each in place of an earlier one for the same objects.
 
     The triggers exist already.
     """
-    table = _table(log)
+    table = _table(log.table)
     for one in due:
-        conn.execute(sa.delete(table).where(table.c.digest == one.digest))
+        log.connection.execute(sa.delete(table).where(table.c.digest == one.digest))
         selection = one.selection
         what = {"type": int(selection.event_type), "where": selection.where, "reason": one.reason}
         if one.column is not None:
             what["column"] = one.column
         values = {"digest": one.digest, "class_name": selection.class_name, "rows_written": 0}
-        conn.execute(
+        log.connection.execute(
             sa.insert(table).values(**values, selection=_DUE + json.dumps(what, ensure_ascii=False))
         )
 
 
-def due_now(conn: Connection, log: LogTable) -> list[Due]:
+def due_now(log: OpenLog) -> list[Due]:
     """Return the due resyncs, oldest first."""
-    table = _table(log)
+    table = _table(log.table)
     lines = sa.select(table.c.class_name, table.c.selection).where(
         table.c.selection.startswith(_DUE)
     )
     found = []
-    for class_name, told in conn.execute(lines.order_by(table.c.started)):
+    for class_name, told in log.connection.execute(lines.order_by(table.c.started)):
         what = json.loads(told.removeprefix(_DUE))
         found.append(
             Due(
@@ -281,15 +280,15 @@ def due_now(conn: Connection, log: LogTable) -> list[Due]:
     return found
 
 
-def settle_lost(conn: Connection, log: LogTable, catalog: Catalog) -> None:
+def settle_lost(log: OpenLog, catalog: Catalog) -> None:
     """Delete the due resyncs of classes and columns that are gone, and carry those of a class to
     the name that it has now. Those of a class that is unavailable stay.
 
     A renamed column has a due resync of its own (spec/triggers.md 9.1).
     """
-    table = _table(log)
+    table = _table(log.table)
     carried = []
-    for due in due_now(conn, log):
+    for due in due_now(log):
         name = due.selection.class_name
         if catalog.unavailable_class(name) is not None:
             continue
@@ -299,28 +298,30 @@ def settle_lost(conn: Connection, log: LogTable, catalog: Catalog) -> None:
         has_column = cls is not None and (due.column is None or due.column in columns)
         if has_column and cls is not None and cls.name == name:
             continue
-        conn.execute(sa.delete(table).where(table.c.digest == due.digest))
+        log.connection.execute(sa.delete(table).where(table.c.digest == due.digest))
         if has_column and cls is not None:
             carried.append(due._replace(selection=replace(due.selection, class_name=cls.name)))
-    note_due(conn, log, carried)
+    note_due(log, carried)
 
 
-def _settle(conn: Connection, log: LogTable, done: Selection) -> None:
+def _settle(log: OpenLog, done: Selection) -> None:
     """Delete the due resyncs that were noted before this resync began and that it has done."""
     if done.keys is not None:
         return
     deletes = done.event_type is EventType.DELETE_ROW
     digests = [
         due.digest
-        for due in due_now(conn, log)
+        for due in due_now(log)
         if due.selection.class_name == done.class_name
         and (due.selection.event_type is EventType.DELETE_ROW) is deletes
         and done.where in {None, due.selection.where}
     ]
     if digests:
-        table = _table(log)
-        began = sa.select(table.c.started).where(_is(log, done)).scalar_subquery()
-        conn.execute(sa.delete(table).where(table.c.digest.in_(digests), table.c.started <= began))
+        table = _table(log.table)
+        began = sa.select(table.c.started).where(_is(log.table, done)).scalar_subquery()
+        log.connection.execute(
+            sa.delete(table).where(table.c.digest.in_(digests), table.c.started <= began)
+        )
 
 
 # --- objects that are gone from the tables --------------------------------------------------------
@@ -338,20 +339,20 @@ def existing(
 
 
 def history(
-    conn: Connection, log: LogTable, catalog: Catalog, cls: ObjectClass
+    log: OpenLog, catalog: Catalog, cls: ObjectClass
 ) -> tuple[tuple[str, ...], int, str | None]:
     """Return the log's knowledge of a class: its names there, the number of its rows, and their
     earliest event_time.
 
     Rows of its child tables count, and so do rows of any status.
     """
-    name = column_of(log, "table_name")
+    name = column_of(log.table, "table_name")
     statement = sa.select(
-        name, sa.func.count(), sa.func.min(column_of(log, "event_time"))
+        name, sa.func.count(), sa.func.min(column_of(log.table, "event_time"))
     ).group_by(name)
     of_class = [
         row
-        for row in conn.execute(statement)
+        for row in log.connection.execute(statement)
         if row[0] and (meant := catalog.log_name(row[0])) is not None and meant.object_class is cls
     ]
     times = sorted(str(since) for _, _, since in of_class if since is not None)
@@ -359,39 +360,35 @@ def history(
     return names, sum(rows for _, rows, _ in of_class), next(iter(times), None)
 
 
-def known(
-    conn: Connection, log: LogTable, names: Sequence[str], after: int
-) -> Iterator[tuple[int, str]]:
+def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int, str]]:
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
     the order of that number.
 
     Only keys whose last row is no delete and lies behind ``after`` are included. A delete that is E
     or F is none: the receiver has not got it. The log is read once, whatever the number of keys.
     """
-    record_id, key = column_of(log, "record_id"), column_of(log, "table_key")
-    has_failed = column_of(log, "status").in_([Status.ERROR, Status.FATAL])
+    record_id, key = column_of(log.table, "record_id"), column_of(log.table, "table_key")
+    has_failed = column_of(log.table, "status").in_([Status.ERROR, Status.FATAL])
     last = (
         sa.select(sa.func.max(record_id))
-        .where(column_of(log, "table_name").in_(names), key.is_not(None), record_id > 0)
+        .where(column_of(log.table, "table_name").in_(names), key.is_not(None), record_id > 0)
         .group_by(key)
     )
     statement = (
         sa.select(record_id, key)
         .where(
             record_id.in_(last),
-            (column_of(log, "event_type") != int(EventType.DELETE_ROW)) | has_failed,
+            (column_of(log.table, "event_type") != int(EventType.DELETE_ROW)) | has_failed,
             record_id > after,
         )
         .order_by(record_id)
     )
-    for number, text in conn.execute(statement, execution_options={"yield_per": 10_000}):
+    for number, text in log.connection.execute(statement, execution_options={"yield_per": 10_000}):
         yield int(number), str(text)
 
 
 def write_deleted(
-    conn: Connection,
-    dialect: Dialect,
-    log: LogTable,
+    log: OpenLog,
     schema: str | None,
     cls: ObjectClass,
     keys: Iterable[str],
@@ -404,18 +401,18 @@ def write_deleted(
     object that exists when it is published is sent again. Raises DatabaseError for a transaction
     that does not end.
     """
-    _, gone = existing(conn, dialect, schema, cls, keys)
+    _, gone = existing(log.connection, log.dialect, schema, cls, keys)
     selection = Selection(cls.name, EventType.DELETE_ROW)
     while gone:
-        savepoint = conn.begin_nested()
-        dialect.write_keys(conn, log, selection, gone)
-        writers = writers_to_await(conn, dialect, log)
+        savepoint = log.connection.begin_nested()
+        log.dialect.write_keys(log.connection, log.table, selection, gone)
+        writers = writers_to_await(log)
         if writers is None:
             again = replace(selection, event_type=EventType.INSERT_ROW_QUERY_BACK)
-            dialect.write_keys(conn, log, again, gone)
+            log.dialect.write_keys(log.connection, log.table, again, gone)
             return gone
-        wait_for(conn, dialect, log, writers, _MAY_INSERT)
-        back, gone = existing(conn, dialect, schema, cls, gone)
+        wait_for(log, writers, _MAY_INSERT)
+        back, gone = existing(log.connection, log.dialect, schema, cls, gone)
         if not back:
             savepoint.commit()
             return gone

@@ -27,8 +27,8 @@ from eventlog.core.requeue import LoggedRow, Standing, Way, judge
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType, LogRow, Status
 from eventlog.sql.connection import is_refused, load_dialect
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
 
 _NEW: Final[sa.ColumnElement[str]] = sa.literal_column(f"'{Status.NEW}'")
@@ -54,60 +54,60 @@ def column_of(log: LogTable, field: str) -> sa.ColumnElement[Any]:
     return rows_of(log).c[log.column(field)]
 
 
-def tail(conn: Connection, log: LogTable) -> int | None:
+def tail(log: OpenLog) -> int | None:
     """Return the highest record_id with status N, None if there is none."""
-    place, is_new = _queued(conn, log)
+    place, is_new = _queued(log)
     statement = sa.select(place).where(*is_new, place > 0).order_by(place.desc()).limit(1)
-    highest = conn.execute(statement).scalar()
-    return None if highest is None else readable_id(int(highest), conn, log)
+    highest = log.connection.execute(statement).scalar()
+    return None if highest is None else readable_id(int(highest), log)
 
 
-def refuse_large_ids(conn: Connection, log: LogTable) -> None:
+def refuse_large_ids(log: OpenLog) -> None:
     """Raise LogTableError if the log has a row whose record_id is greater than any that can be read
     (spec/event-log.md 1.4). A type that holds no such number is not looked at.
     """
-    column_type = log.type_of("record_id")
+    column_type = log.table.type_of("record_id")
     if column_type is None or (column_type.bits and "unsigned" not in column_type.sql):
         return
-    highest = conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar()
+    highest = log.connection.execute(
+        sa.select(sa.func.max(column_of(log.table, "record_id")))
+    ).scalar()
     if highest is not None:
-        readable_id(int(highest), conn, log)
+        readable_id(int(highest), log)
 
 
-def readable_id(record_id: int, conn: Connection, log: LogTable) -> int:
+def readable_id(record_id: int, log: OpenLog) -> int:
     """Return a record_id that can be read. Raises LogTableError for another one."""
-    last = load_dialect(conn.dialect.name).last_record_id
+    last = load_dialect(log.connection.dialect.name).last_record_id
     if record_id > last:
         raise LogTableError(
-            f"the log {log} has a row with {log.column('record_id')} = {record_id}, above "
-            f"{last} (2^63 - 1), the greatest record_id: let the sequence of its rows begin anew "
+            f"the log {log} has a row with {log.table.column('record_id')} = {record_id}, above "
+            f"{last} (2^63 - 1), the greatest record_id: let the sequence of its rows start again "
             "below that, and delete or renumber the rows above it"
         )
     return record_id
 
 
-def extent(conn: Connection, log: LogTable) -> tuple[int, int] | None:
+def extent(log: OpenLog) -> tuple[int, int] | None:
     """Return the lowest and the highest positive record_id, None if there is none."""
-    record_id = column_of(log, "record_id")
-    lowest, highest = conn.execute(
+    record_id = column_of(log.table, "record_id")
+    lowest, highest = log.connection.execute(
         sa.select(sa.func.min(record_id), sa.func.max(record_id)).where(record_id > 0)
     ).one()
     return None if lowest is None else (int(lowest), int(highest))
 
 
-def count_queue(conn: Connection, log: LogTable, most: int) -> int:
+def count_queue(log: OpenLog, most: int) -> int:
     """Return the number of rows N, counted up to ``most`` by the index of the queue."""
-    place, is_new = _queued(conn, log)
+    place, is_new = _queued(log)
     first = sa.select(place.label("place")).where(*is_new).order_by(place).limit(most)
-    return count(conn, first.subquery())
+    return count(log.connection, first.subquery())
 
 
-def _queued(
-    conn: Connection, log: LogTable
-) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
+def _queued(log: OpenLog) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
     """Return the record_id as the queue's index holds it, and the conditions of the rows N."""
-    record_id, status = column_of(log, "record_id"), column_of(log, "status")
-    if load_dialect(conn.dialect.name).queue_by_expression:
+    record_id, status = column_of(log.table, "record_id"), column_of(log.table, "status")
+    if load_dialect(log.connection.dialect.name).queue_by_expression:
         place = sa.case((_NEW, record_id), value=status)
         return place, [place.is_not(None)]
     return record_id, [status == _NEW]
@@ -122,27 +122,29 @@ def count(
     )
 
 
-def count_by_status(conn: Connection, log: LogTable) -> dict[str, int]:
+def count_by_status(log: OpenLog) -> dict[str, int]:
     """Return the number of rows of each status letter, without trailing blanks.
 
     Reads the whole log.
     """
-    status = column_of(log, "status")
+    status = column_of(log.table, "status")
     counts: Counter[str] = Counter()
-    for letter, number in conn.execute(sa.select(status, sa.func.count()).group_by(status)):
+    for letter, number in log.connection.execute(
+        sa.select(status, sa.func.count()).group_by(status)
+    ):
         counts[str(letter).rstrip(" ")] += number
     return dict(counts)
 
 
-def count_newest(conn: Connection, log: LogTable, most: int) -> list[tuple[str | None, str, int]]:
+def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
     """Return the numbers of the newest ``most`` rows by table_name and status, without trailing
     blanks, in this order.
     """
-    record_id = column_of(log, "record_id")
+    record_id = column_of(log.table, "record_id")
     newest = (
         sa.select(
-            column_of(log, "table_name").label("table_name"),
-            column_of(log, "status").label("status"),
+            column_of(log.table, "table_name").label("table_name"),
+            column_of(log.table, "status").label("status"),
         )
         .where(record_id.is_not(None))
         .order_by(record_id.desc())
@@ -151,7 +153,7 @@ def count_newest(conn: Connection, log: LogTable, most: int) -> list[tuple[str |
     )
     counted = sa.select(newest.c.table_name, newest.c.status, sa.func.count()).group_by(*newest.c)
     counts: Counter[tuple[str | None, str]] = Counter()
-    for table_name, letter, number in conn.execute(counted):
+    for table_name, letter, number in log.connection.execute(counted):
         counts[table_name, str(letter).rstrip(" ")] += number
     return sorted(
         ((*kind, number) for kind, number in counts.items()), key=lambda one: (one[0] or "", one[1])
@@ -179,8 +181,7 @@ class Requeued(NamedTuple):
 
 
 def requeue(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     statuses: Iterable[str],
     ids: Ranges | None = None,
     *,
@@ -214,29 +215,28 @@ def requeue(
         )
 
     chosen = sa.and_(
-        column_of(log, "status").in_(sorted(letters)),
-        column_of(log, "record_id") > 0,
-        *_within(log, ids),
+        column_of(log.table, "status").in_(sorted(letters)),
+        column_of(log.table, "record_id") > 0,
+        *_within(log.table, ids),
     )
 
     def judge_now() -> Again:
-        return judge_all(read_objects(conn, log, chosen, own_user), judged, force=force)
+        return judge_all(read_objects(log, chosen, own_user), judged, force=force)
 
     if dry:
         again = judge_now()
         return Requeued(len(again.back), len(again.copied), again.refused)
     # Without copies the right to INSERT is not needed, and without parts of inserts that to UPDATE
     # more than the letter is not.
-    again, copied = _copied(conn, log, judge_now, {"status": _NEW}, force=force)
-    set_back = _set_back(conn, log, again.back, again.in_parts)
+    again, copied = _copied(log, judge_now, {"status": _NEW}, force=force)
+    set_back = _set_back(log, again.back, again.in_parts)
     if again.back:
-        tell_requeued(conn, log, again.back)
+        tell_requeued(log, again.back)
     return Requeued(set_back, copied, again.refused)
 
 
 def requeue_loopback(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     user: str,
     ids: Ranges | None = None,
     *,
@@ -256,19 +256,19 @@ def requeue_loopback(
         standing = Standing.IGNORED if row.is_chosen else _standing(row, row.status in APPLIED)
         return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
 
-    record_id, perpetrator = column_of(log, "record_id"), column_of(log, "perpetrator")
+    record_id, perpetrator = column_of(log.table, "record_id"), column_of(log.table, "perpetrator")
     is_own = sa.func.rtrim(perpetrator) == user
-    is_success = column_of(log, "status") == Status.SUCCESS
-    chosen = sa.and_(is_own, is_success, record_id > 0, *_within(log, ids))
+    is_success = column_of(log.table, "status") == Status.SUCCESS
+    chosen = sa.and_(is_own, is_success, record_id > 0, *_within(log.table, ids))
 
     def judge_now() -> Again:
-        return judge_all(read_objects(conn, log, chosen), judged, force=force)
+        return judge_all(read_objects(log, chosen), judged, force=force)
 
     if dry:
         again = judge_now()
         return Requeued(0, len(again.copied), again.refused)
     new: dict[str, sa.ColumnElement[Any]] = {"status": _NEW, "perpetrator": sa.null()}
-    again, copied = _copied(conn, log, judge_now, new, force=force)
+    again, copied = _copied(log, judge_now, new, force=force)
     return Requeued(0, copied, again.refused)
 
 
@@ -299,7 +299,7 @@ class ObjectRow(NamedTuple):
 
 
 def read_objects(
-    conn: Connection, log: LogTable, chosen: sa.ColumnElement[bool], own_user: str = ""
+    log: OpenLog, chosen: sa.ColumnElement[bool], own_user: str = ""
 ) -> Iterator[list[ObjectRow]]:
     """Yield all rows of each object (as table_name and table_key spell it) that has a chosen row,
     in record_id order.
@@ -307,7 +307,8 @@ def read_objects(
     A row that names no object comes alone.
     """
     record_id, event_type, table_name, table_key, column_name, status, perpetrator = (
-        column_of(log, field).label(field) for field in (*ObjectRow._fields[:6], "perpetrator")
+        column_of(log.table, field).label(field)
+        for field in (*ObjectRow._fields[:6], "perpetrator")
     )
     # A window function reads and sorts the log once. A self-join would be planned by statistics,
     # which may say that the log is empty. Before version 23, Oracle accepts no condition as a
@@ -315,7 +316,7 @@ def read_objects(
     is_chosen = sa.case((chosen, _ONE), else_=_ZERO)
     is_own = sa.case((sa.func.rtrim(perpetrator) == own_user, _ONE), else_=_ZERO)
     names = [table_name, table_key]
-    addressed = column_of(log, "record_id") > 0
+    addressed = column_of(log.table, "record_id") > 0
     columns = (
         *(record_id, event_type, table_name, table_key, column_name, status),
         is_chosen.label("is_chosen"),
@@ -329,7 +330,7 @@ def read_objects(
         .where(rows.c.is_wanted == _ONE)
         .order_by(rows.c.place, rows.c.record_id)
     )
-    for _, alike in groupby(conn.execute(wanted), key=itemgetter(0)):
+    for _, alike in groupby(log.connection.execute(wanted), key=itemgetter(0)):
         # A collation may take names or keys for equal that are not.
         objects: dict[object, list[ObjectRow]] = {}
         for _, number, type_, table, key, column, letter, is_one, is_of_user in alike:
@@ -424,22 +425,22 @@ def _as_modify(log: LogTable) -> dict[str, sa.ColumnElement[Any]]:
     }
 
 
-def _set_back(conn: Connection, log: LogTable, ids: Sequence[int], in_parts: Container[int]) -> int:
+def _set_back(log: OpenLog, ids: Sequence[int], in_parts: Container[int]) -> int:
     """Set rows E and F back to N, those of ``in_parts`` as modifies, and return their number."""
-    is_failed = column_of(log, "status").in_(_FAILED)
+    is_failed = column_of(log.table, "status").in_(_FAILED)
     parts, whole = (
         [record_id for record_id in ids if (record_id in in_parts) is is_part]
         for is_part in (True, False)
     )
     total = 0
-    for chosen, changed in ((whole, {}), (parts, _as_modify(log))):
-        values = {column_of(log, field): value for field, value in changed.items()}
+    for chosen, changed in ((whole, {}), (parts, _as_modify(log.table))):
+        values = {column_of(log.table, field): value for field, value in changed.items()}
         # A standby refuses the statement, even if no row goes back.
         for ranges in list(runs_of_ranges(chosen)) or ([] if changed else [[]]):
-            total += conn.execute(
-                sa.update(rows_of(log))
-                .where(is_failed, is_in(log, ranges))
-                .values({column_of(log, "status"): Status.NEW, **values})
+            total += log.connection.execute(
+                sa.update(rows_of(log.table))
+                .where(is_failed, is_in(log.table, ranges))
+                .values({column_of(log.table, "status"): Status.NEW, **values})
             ).rowcount
     return total
 
@@ -451,8 +452,7 @@ _MAY_WRITE: Final = (
 
 
 def _copied(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     judge_now: Callable[[], Again],
     new: Mapping[str, sa.ColumnElement[Any]],
     *,
@@ -465,54 +465,63 @@ def _copied(
     such a row, all are judged again. With ``force`` nobody waits. Raises DatabaseError for a
     transaction that does not end.
     """
-    dialect = load_dialect(conn.dialect.name)
+    dialect = load_dialect(log.connection.dialect.name)
     again = judge_now()
-    while again.copied and not force and writers_to_await(conn, dialect, log) is not None:
-        before, _ = _rows_beside(conn, log, again.copied)
-        savepoint = conn.begin_nested()
+    while (
+        again.copied
+        and not force
+        and writers_to_await(OpenLog(log.connection, dialect, log.table)) is not None
+    ):
+        before, _ = _rows_beside(log, again.copied)
+        savepoint = log.connection.begin_nested()
         wanted, again = again.copied, judge_now()
         if again.copied != wanted:
             savepoint.rollback()
             continue
-        copied = _copy(conn, log, again.copied, again.in_parts, new)
-        last = int(conn.execute(sa.select(sa.func.max(column_of(log, "record_id")))).scalar_one())
-        if writers := writers_to_await(conn, dialect, log):
-            wait_for(conn, dialect, log, writers, _MAY_WRITE)
-        after, named = _rows_beside(conn, log, again.copied, last)
+        copied = _copy(log, again.copied, again.in_parts, new)
+        last = int(
+            log.connection.execute(
+                sa.select(sa.func.max(column_of(log.table, "record_id")))
+            ).scalar_one()
+        )
+        if writers := writers_to_await(OpenLog(log.connection, dialect, log.table)):
+            wait_for(OpenLog(log.connection, dialect, log.table), writers, _MAY_WRITE)
+        after, named = _rows_beside(log, again.copied, last)
         if len(after - before) == named:
             savepoint.commit()
             return again, copied
         savepoint.rollback()
         again = judge_now()
-    return again, _copy(conn, log, again.copied, again.in_parts, new)
+    return again, _copy(log, again.copied, again.in_parts, new)
 
 
-def _rows_beside(
-    conn: Connection, log: LogTable, ids: Sequence[int], last: int | None = None
-) -> tuple[set[int], int]:
+def _rows_beside(log: OpenLog, ids: Sequence[int], last: int | None = None) -> tuple[set[int], int]:
     """Return the rows up to ``last`` of the objects of these rows, None = all, and how many of
     these rows name an object.
     """
-    others = rows_of(log).alias("others")
-    of_other = {field: others.c[quoted(log.column(field))] for field in LogRow._fields[:7]}
-    names = [column_of(log, field) for field in ("table_name", "table_key")]
-    is_beside = [of_other[field] == column_of(log, field) for field in ("table_name", "table_key")]
+    others = rows_of(log.table).alias("others")
+    of_other = {field: others.c[quoted(log.table.column(field))] for field in LogRow._fields[:7]}
+    names = [column_of(log.table, field) for field in ("table_name", "table_key")]
+    is_beside = [
+        of_other[field] == column_of(log.table, field) for field in ("table_name", "table_key")
+    ]
     until = [] if last is None else [of_other["record_id"] <= last]
     beside: set[int] = set()
     named = 0
     for ranges in runs_of_ranges(ids):
-        alike = sa.select(*names).where(is_in(log, ranges), *is_beside)
+        alike = sa.select(*names).where(is_in(log.table, ranges), *is_beside)
         found = sa.select(of_other["record_id"]).where(alike.exists(), *until)
-        beside.update(map(int, conn.execute(found).scalars()))
-        count = sa.select(sa.func.count()).select_from(rows_of(log))
+        beside.update(map(int, log.connection.execute(found).scalars()))
+        count = sa.select(sa.func.count()).select_from(rows_of(log.table))
         has_names = [name.is_not(None) for name in names]
-        named += int(conn.execute(count.where(is_in(log, ranges), *has_names)).scalar_one())
+        named += int(
+            log.connection.execute(count.where(is_in(log.table, ranges), *has_names)).scalar_one()
+        )
     return beside, named
 
 
 def _copy(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     ids: Sequence[int],
     in_parts: Container[int],
     new: Mapping[str, sa.ColumnElement[Any]],
@@ -520,23 +529,23 @@ def _copy(
     """Log rows S and W anew, in their order, with other values in some fields, those of
     ``in_parts`` as modifies; return their number.
     """
-    is_applied = column_of(log, "status").in_(APPLIED)
+    is_applied = column_of(log.table, "status").in_(APPLIED)
     total = 0
     for is_part, run in groupby(ids, key=in_parts.__contains__):
-        changed = {**new, **_as_modify(log)} if is_part else new
+        changed = {**new, **_as_modify(log.table)} if is_part else new
         values = {
-            field: changed.get(field, column_of(log, field))
+            field: changed.get(field, column_of(log.table, field))
             for field in LogRow._fields
             if field != "record_id"
         }
         for ranges in runs_of_ranges(list(run)):
             copies = (
                 sa.select(*values.values())
-                .where(is_applied, is_in(log, ranges))
-                .order_by(column_of(log, "record_id"))
+                .where(is_applied, is_in(log.table, ranges))
+                .order_by(column_of(log.table, "record_id"))
             )
-            inserted = conn.execute(
-                _insert_copies(conn, log, values, copies),
+            inserted = log.connection.execute(
+                _insert_copies(log, values, copies),
                 execution_options={"preserve_rowcount": True},
             )
             total += inserted.rowcount
@@ -544,8 +553,7 @@ def _copy(
 
 
 def _insert_copies(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     values: Mapping[str, sa.ColumnElement[Any]],
     copies: sa.Select[Any],
 ) -> sa.Insert:
@@ -553,16 +561,18 @@ def _insert_copies(
     number if the column does not number itself (spec/event-log.md 9.1).
     """
     fields = [*values]
-    if log.sequence is not None:
-        dialect = load_dialect(conn.dialect.name)
-        number: sa.ColumnElement[Any] = sa.literal_column(dialect.next_number(*log.sequence))
+    if log.table.sequence is not None:
+        dialect = load_dialect(log.connection.dialect.name)
+        number: sa.ColumnElement[Any] = sa.literal_column(dialect.next_number(*log.table.sequence))
         if dialect.numbers_sorted_rows:
             copies = copies.with_only_columns(number, *values.values())
         else:
             named = copies.with_only_columns(*(one.label(field) for field, one in values.items()))
             copies = sa.select(number, *named.subquery("sorted").c)
         fields.insert(0, "record_id")
-    return sa.insert(rows_of(log)).from_select([column_of(log, field) for field in fields], copies)
+    return sa.insert(rows_of(log.table)).from_select(
+        [column_of(log.table, field) for field in fields], copies
+    )
 
 
 # --- the companions -------------------------------------------------------------------------------
@@ -589,8 +599,7 @@ def _inflight(log: LogTable) -> sa.TableClause:
 
 
 def add_errors(
-    conn: Connection,
-    log: LogTable,
+    log: OpenLog,
     lines: Sequence[tuple[int, str, str]],
     consumer: str = "",
     event_ids: Mapping[int, str] = MappingProxyType({}),
@@ -613,12 +622,10 @@ def add_errors(
             }
             for record_id, code, message in lines
         ]
-        conn.execute(sa.insert(errors_of(log)), rows)
+        log.connection.execute(sa.insert(errors_of(log.table)), rows)
 
 
-def add_object_errors(
-    conn: Connection, log: LogTable, lines: Sequence[tuple[str, str, str]], consumer: str
-) -> None:
+def add_object_errors(log: OpenLog, lines: Sequence[tuple[str, str, str]], consumer: str) -> None:
     """Write lines (event_id, code, message) of objects of a consumer's snapshot; they have the
     record_id 0.
     """
@@ -633,111 +640,112 @@ def add_object_errors(
             }
             for event_id, code, message in lines
         ]
-        conn.execute(sa.insert(errors_of(log)), rows)
+        log.connection.execute(sa.insert(errors_of(log.table)), rows)
 
 
-def read_sendings(conn: Connection, log: LogTable, consumer: str = "") -> dict[int, int]:
+def read_sendings(log: OpenLog, consumer: str = "") -> dict[int, int]:
     """Return the number of the sending under which refused rows go once more, by record_id, where
     it is not 1 (spec/event-log.md 7.4). ``consumer`` is that of ``read_errors``.
     """
-    errors = errors_of(log)
+    errors = errors_of(log.table)
     named = sa.select(errors.c.record_id, errors.c.event_id).where(
-        errors.c.record_id > 0, errors.c.event_id.is_not(None), _is_of(log, consumer)
+        errors.c.record_id > 0, errors.c.event_id.is_not(None), _is_of(log.table, consumer)
     )
     sendings: dict[int, int] = {}
-    for record_id, event_id in conn.execute(named):
+    for record_id, event_id in log.connection.execute(named):
         number = max(sendings.get(int(record_id), 1), sending_of(str(event_id)))
         sendings[int(record_id)] = number
     return sendings
 
 
-def tell_requeued(conn: Connection, log: LogTable, ids: Sequence[int]) -> None:
+def tell_requeued(log: OpenLog, ids: Sequence[int]) -> None:
     """Tell a publisher that runs which rows were set back to N (spec/event-log.md 8.1), in a line
     with a negative number.
 
     Nothing is told where no publisher remembers which rows are done, nor by who may not write the
     line: the publisher finds the rows later.
     """
-    if "consumers" not in load_dialect(conn.dialect.name).capabilities:
+    if "consumers" not in load_dialect(log.connection.dialect.name).capabilities:
         return
     composition = json.dumps({"kind": "requeued", "rows": to_ranges(ids)})
     try:
-        with conn.begin_nested():
-            write_inflight(conn, log, -next_flight(conn, log), composition)
+        with log.connection.begin_nested():
+            write_inflight(log, -next_flight(log), composition)
     except DBAPIError as error:
-        if not is_refused(conn, error):
+        if not is_refused(log.connection, error):
             raise
 
 
-def pop_told(conn: Connection, log: LogTable) -> list[tuple[int, int]]:
+def pop_told(log: OpenLog) -> list[tuple[int, int]]:
     """Return the rows that ``tell_requeued`` has told of, as ranges, and delete its lines."""
-    inflight = _inflight(log)
-    load_dialect(conn.dialect.name).choose_plans(conn)  # as the window behind it
-    lines = conn.execute(
+    inflight = _inflight(log.table)
+    load_dialect(log.connection.dialect.name).choose_plans(
+        log.connection
+    )  # as the window behind it
+    lines = log.connection.execute(
         sa.select(inflight.c.flight_no, inflight.c.composition).where(inflight.c.flight_no < 0)
     ).all()
     told: list[tuple[int, int]] = []
     for flight_no, composition in lines:
         rows = json.loads(composition).get("rows", ())
         told += [(int(first), int(last)) for first, last in rows]
-        strike_inflight(conn, log, int(flight_no))
+        strike_inflight(log, int(flight_no))
     return told
 
 
-def next_flight(conn: Connection, log: LogTable) -> int:
+def next_flight(log: OpenLog) -> int:
     """Return a flight number that was never given before."""
-    return load_dialect(conn.dialect.name).next_flight(conn, log)
+    return load_dialect(log.connection.dialect.name).next_flight(log.connection, log.table)
 
 
-def write_inflight(conn: Connection, log: LogTable, flight_no: int, composition: str) -> None:
+def write_inflight(log: OpenLog, flight_no: int, composition: str) -> None:
     """Write the line of a flight. ``composition`` is JSON."""
-    conn.execute(sa.insert(_inflight(log)).values(flight_no=flight_no, composition=composition))
+    log.connection.execute(
+        sa.insert(_inflight(log.table)).values(flight_no=flight_no, composition=composition)
+    )
 
 
-def update_inflight(conn: Connection, log: LogTable, flight_no: int, composition: str) -> None:
+def update_inflight(log: OpenLog, flight_no: int, composition: str) -> None:
     """Replace the line of a flight by the part that is left of it."""
-    inflight = _inflight(log)
-    conn.execute(
+    inflight = _inflight(log.table)
+    log.connection.execute(
         sa.update(inflight).where(inflight.c.flight_no == flight_no).values(composition=composition)
     )
 
 
-def renew_inflight(
-    conn: Connection, dialect: Dialect, log: LogTable, flight_no: int, composition: str
-) -> bool:
+def renew_inflight(log: OpenLog, flight_no: int, composition: str) -> bool:
     """Replace the line of a flight by another one that begins now, and return whether there was
     one.
     """
-    inflight = _inflight(log)
-    values = {"composition": composition, "started": sa.literal_column(dialect.utc_now)}
+    inflight = _inflight(log.table)
+    values = {"composition": composition, "started": sa.literal_column(log.dialect.utc_now)}
     renewed = sa.update(inflight).where(inflight.c.flight_no == flight_no).values(values)
-    return conn.execute(renewed).rowcount > 0
+    return log.connection.execute(renewed).rowcount > 0
 
 
-def strike_inflight(conn: Connection, log: LogTable, flight_no: int) -> None:
+def strike_inflight(log: OpenLog, flight_no: int) -> None:
     """Delete the line of a flight that is done."""
-    inflight = _inflight(log)
-    conn.execute(sa.delete(inflight).where(inflight.c.flight_no == flight_no))
+    inflight = _inflight(log.table)
+    log.connection.execute(sa.delete(inflight).where(inflight.c.flight_no == flight_no))
 
 
-def read_inflight(conn: Connection, log: LogTable) -> list[tuple[int, str]]:
+def read_inflight(log: OpenLog) -> list[tuple[int, str]]:
     """Return the lines (flight_no, composition) of all unfinished flights, oldest first."""
-    inflight = _inflight(log)
+    inflight = _inflight(log.table)
     statement = (
         sa.select(inflight.c.flight_no, inflight.c.composition)
         .where(inflight.c.flight_no > 0)
         .order_by(inflight.c.flight_no)
     )
     return [
-        (int(flight_no), str(composition)) for flight_no, composition in conn.execute(statement)
+        (int(flight_no), str(composition))
+        for flight_no, composition in log.connection.execute(statement)
     ]
 
 
-def read_inflight_like(
-    conn: Connection, log: LogTable, beginning: str
-) -> list[tuple[int, datetime, str]]:
+def read_inflight_like(log: OpenLog, beginning: str) -> list[tuple[int, datetime, str]]:
     """Return the lines whose composition begins so, with the time (UTC) of each, oldest first."""
-    inflight = _inflight(log)
+    inflight = _inflight(log.table)
     statement = (
         sa.select(inflight.c.flight_no, inflight.c.started, inflight.c.composition)
         .where(inflight.c.flight_no > 0, inflight.c.composition.like(f"{beginning}%"))
@@ -745,7 +753,7 @@ def read_inflight_like(
     )
     return [
         (int(flight_no), started, str(composition))
-        for flight_no, started, composition in conn.execute(statement)
+        for flight_no, started, composition in log.connection.execute(statement)
     ]
 
 
@@ -775,29 +783,27 @@ def _is_of(log: LogTable, consumer: str) -> sa.ColumnElement[bool]:
     return sa.and_(errors.c.consumer == consumer, errors.c.error_time >= begun)
 
 
-def read_errors(
-    conn: Connection, log: LogTable, row: int | str, consumer: str = ""
-) -> list[ErrorLine]:
+def read_errors(log: OpenLog, row: int | str, consumer: str = "") -> list[ErrorLine]:
     """Return the error lines of a row, by its record_id, or of an object of a snapshot, by its
     event-id; oldest first.
 
     ``consumer`` selects its lines since it was registered; empty = the publisher's.
     """
-    errors = errors_of(log)
+    errors = errors_of(log.table)
     columns = (errors.c.error_time, errors.c.code, errors.c.message)
     of_row = errors.c.record_id == row if isinstance(row, int) else errors.c.event_id == row
-    lines = sa.select(*columns).where(of_row, _is_of(log, consumer)).order_by(errors.c.error_time)
-    return [ErrorLine(*line) for line in conn.execute(lines)]
+    lines = (
+        sa.select(*columns).where(of_row, _is_of(log.table, consumer)).order_by(errors.c.error_time)
+    )
+    return [ErrorLine(*line) for line in log.connection.execute(lines)]
 
 
-def newest_errors(
-    conn: Connection, log: LogTable, most: int, consumer: str = ""
-) -> list[tuple[int, ErrorLine]]:
+def newest_errors(log: OpenLog, most: int, consumer: str = "") -> list[tuple[int, ErrorLine]]:
     """Return the newest error lines with their record_ids, newest first, at most ``most``.
 
     ``consumer`` is that of ``read_errors``.
     """
-    errors = errors_of(log)
+    errors = errors_of(log.table)
     columns = (
         errors.c.record_id,
         errors.c.error_time,
@@ -806,8 +812,10 @@ def newest_errors(
         errors.c.event_id,
     )
     newest_first = errors.c.error_time.desc(), errors.c.record_id.desc()
-    lines = sa.select(*columns).where(_is_of(log, consumer)).order_by(*newest_first).limit(most)
+    lines = (
+        sa.select(*columns).where(_is_of(log.table, consumer)).order_by(*newest_first).limit(most)
+    )
     return [
         (int(row), ErrorLine(time, code, message, None if row else event_id))
-        for row, time, code, message, event_id in conn.execute(lines)
+        for row, time, code, message, event_id in log.connection.execute(lines)
     ]

@@ -277,7 +277,7 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
     except ValueError:
         raise ConfigError(f"{place} is no URL; one like https://receiver/xds is needed") from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigError(f"{place} is to be a URL like https://receiver/xds")
+        raise ConfigError(f"{place} must be a URL like https://receiver/xds")
     if parts.username is not None or parts.password is not None:
         raise ConfigError(f"{place} holds a user or a password, which belong in the environment")
     try:

@@ -243,7 +243,7 @@ def test_every_column_can_be_seen_and_errors_of_before_the_start_are_shown_unask
             titles = browser.execute_script(
                 "return [...document.querySelectorAll('td')].map((c) => c.dataset.title)"
             )
-            assert {"answer", "reason", "what mends it"} <= set(titles)
+            assert {"answer", "reason", "what fixes it"} <= set(titles)
             browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
 
 

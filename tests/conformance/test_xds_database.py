@@ -343,7 +343,7 @@ def test_case(case: Case, target: Target, tmp_path: Path) -> None:
         publish_once(context, receiver)
     assert len(receiver.documents) == 1
     assert tree(receiver.documents[0]) == tree(case.envelope)
-    record_id, status = context.log.columns[:2]
+    record_id, status = context.log.table.columns[:2]
     with target.engine.connect() as conn:
         statuses = dict(conn.execute(select(schema, log.name, record_id, status)).all())
         errors = conn.execute(select(schema, log.error_table, "record_id", "code")).all()

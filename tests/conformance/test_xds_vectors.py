@@ -20,12 +20,14 @@ from eventlog.model import Level, LogRow, Status, Verdict
 from eventlog.publisher.configured_classes import catalog_of, class_names
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.flight import pack
+from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.marks import Marks
 from eventlog.publisher.open_context import publisher_options
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.queue import build_events, read_window
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.log_table import LogTable, find_columns
+from eventlog.sql.open_log import OpenLog
 
 
 @dataclass
@@ -105,10 +107,12 @@ def publish(case: Case, tmp_path: Path) -> tuple[list[bytes], MemoryLog]:
     database = case.catalog
     log = LogTable(database.schema, "eventlog", columns)
     memory = MemoryLog(case, columns)
+    dialect = FakeDialect(memory.waiting, memory.read_back)
+    # nothing that is called here uses the connection
+    opened = OpenLog(None, dialect, log)  # type: ignore[arg-type]
     context = Context(
-        connection=None,  # type: ignore[arg-type]  # nothing that is called here uses it
-        dialect=FakeDialect(memory.waiting, memory.read_back),
-        log=log,
+        log=opened,
+        ledger=ledger_of(opened),
         catalog=catalog_of(config, database, class_names(config)[1], log),
         options=publisher_options(config, "eventlog"),
         output=event_writer(config, log),

@@ -195,7 +195,7 @@ class Platform:
     def session(self) -> Iterator[tuple[Connection, LogTable]]:
         """A session of ours, and the log."""
         with self.ours.connect() as conn:
-            yield conn, find_log(conn, self.dialect, self.config())
+            yield conn, find_log(conn, self.dialect, self.config()).table
 
     def plan(self, *watches: Mapping[str, Any], tables: Sequence[str] | None = None) -> TriggerPlan:
         """What applying these watches would do. Raises TriggerError for a watch that is refused."""

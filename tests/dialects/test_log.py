@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 from platforms import Platform
+from shared import opened_log
 
 from eventlog.core.ranges import RecordSet
 from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
@@ -18,6 +19,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.sql.dialect import Dialect, LogRows
 from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import (
     Noted,
     Purged,
@@ -85,7 +87,7 @@ def test_a_window_is_read_in_order(log: Log) -> None:
     rows = log.dialect.read_rows(log.conn, log.table, [(first, first), (first + 3, first + 4)])
     assert [row.record_id for row in rows] == [first, first + 3, first + 4]
     assert {row.event_type for row in rows} == {5}
-    assert tail(log.conn, log.table) == last
+    assert tail(opened_log(log.conn, log.table)) == last
 
 
 def test_a_window_is_read_in_chunks_of_one_snapshot(platform: Platform, log: Log) -> None:
@@ -111,10 +113,10 @@ def test_marks_and_deletions_touch_rows_that_are_still_n(log: Log) -> None:
     mark, table, conn = log.dialect.mark, log.table, log.conn
     assert mark(conn, table, "S", [(first, first + 1), (first + 3, first + 3)]) == 3
     assert mark(conn, table, "E", [(first, first + 4)]) == 2
-    assert count_by_status(conn, table) == {"S": 3, "E": 2, "N": 5}
+    assert count_by_status(opened_log(conn, table)) == {"S": 3, "E": 2, "N": 5}
     assert log.dialect.delete(conn, table, [(first, last)]) == 5
-    assert count_by_status(conn, table) == {"S": 3, "E": 2}
-    assert requeue(conn, table, ["E"]).set_back == 2
+    assert count_by_status(opened_log(conn, table)) == {"S": 3, "E": 2}
+    assert requeue(opened_log(conn, table), ["E"]).set_back == 2
     assert mark(conn, table, "S", []) == 0
 
 
@@ -198,23 +200,25 @@ def test_what_waits_for_its_time_is_exactly_what_is_not_read(log: Log) -> None:
 
 def test_flights_are_numbered_once(log: Log) -> None:
     conn, table = log.conn, log.table
-    first = next_flight(conn, table)
-    write_inflight(conn, table, first, '{"a": 1}')
-    second = next_flight(conn, table)
+    first = next_flight(opened_log(conn, table))
+    write_inflight(opened_log(conn, table), first, '{"a": 1}')
+    second = next_flight(opened_log(conn, table))
     assert second > first
-    write_inflight(conn, table, second, "{}")
-    update_inflight(conn, table, first, "x" * 5000)
-    assert read_inflight(conn, table) == [(first, "x" * 5000), (second, "{}")]
-    strike_inflight(conn, table, first)
-    strike_inflight(conn, table, second)
-    assert read_inflight(conn, table) == []
-    assert next_flight(conn, table) > second
+    write_inflight(opened_log(conn, table), second, "{}")
+    update_inflight(opened_log(conn, table), first, "x" * 5000)
+    assert read_inflight(opened_log(conn, table)) == [(first, "x" * 5000), (second, "{}")]
+    strike_inflight(opened_log(conn, table), first)
+    strike_inflight(opened_log(conn, table), second)
+    assert read_inflight(opened_log(conn, table)) == []
+    assert next_flight(opened_log(conn, table)) > second
 
 
 def test_error_lines_keep_their_words(log: Log) -> None:
     first = log.ids()[0]
-    add_errors(log.conn, log.table, [(first, "bad_value", "what \0 \ud800 it was: ä 😀")])
-    (line,) = read_errors(log.conn, log.table, first)
+    add_errors(
+        opened_log(log.conn, log.table), [(first, "bad_value", "what \0 \ud800 it was: ä 😀")]
+    )
+    (line,) = read_errors(opened_log(log.conn, log.table), first)
     assert line.code == "bad_value"
     assert "it was: ä 😀" in line.message
     assert abs(line.error_time - datetime.now(UTC).replace(tzinfo=None)) < timedelta(minutes=1)
@@ -222,46 +226,50 @@ def test_error_lines_keep_their_words(log: Log) -> None:
 
 def test_error_lines_tell_under_which_number_a_row_goes_once_more(log: Log) -> None:
     conn, table = log.conn, log.table
-    add_errors(conn, table, [(7, "receiver", "no"), (8, "receiver", "no")], "", {7: "7.3"})
-    add_errors(conn, table, [(7, "receiver", "no"), (9, "bad_value", "no")], "", {9: "9.e1.2"})
-    add_errors(conn, table, [(7, "receiver", "no")])
-    assert read_sendings(conn, table) == {7: 3, 9: 2}
+    add_errors(
+        opened_log(conn, table), [(7, "receiver", "no"), (8, "receiver", "no")], "", {7: "7.3"}
+    )
+    add_errors(
+        opened_log(conn, table), [(7, "receiver", "no"), (9, "bad_value", "no")], "", {9: "9.e1.2"}
+    )
+    add_errors(opened_log(conn, table), [(7, "receiver", "no")])
+    assert read_sendings(opened_log(conn, table)) == {7: 3, 9: 2}
 
 
 def test_old_rows_are_purged_with_their_error_lines(log: Log) -> None:
     conn, table = log.conn, log.table
     first, *_, last = log.ids()
     log.dialect.mark(conn, table, "S", [(first, first + 3)])
-    add_errors(conn, table, [(first, "bad_value", "x"), (last, "bad_value", "y")])
+    add_errors(opened_log(conn, table), [(first, "bad_value", "x"), (last, "bad_value", "y")])
     later = datetime.now(UTC).replace(tzinfo=None) + timedelta(hours=1)
-    assert extent(conn, table) == (first, last)
-    batch = purge_rows(conn, table, (first, last), 100, later, [first + 1], dry=False)
+    assert extent(opened_log(conn, table)) == (first, last)
+    batch = purge_rows(opened_log(conn, table), (first, last), 100, later, [first + 1], dry=False)
     assert batch == Purged(last, 10, 3, gone=[(first, first), (first + 2, first + 3)])
-    errors = purge_errors(conn, table, None, 100, later, later, dry=False)
+    errors = purge_errors(opened_log(conn, table), None, 100, later, later, dry=False)
     assert errors is not None
     assert errors.removed == 1
-    _, now = purge_cutoff(conn, log.dialect, table, "utc", timedelta(0))
+    _, now = purge_cutoff(OpenLog(conn, log.dialect, table), "utc", timedelta(0))
     assert abs(now - (later - timedelta(hours=1))) < timedelta(minutes=1)
 
 
 def test_what_purges_have_removed_is_noted_in_one_line(log: Log) -> None:
     conn, table = log.conn, log.table
-    assert read_noted(conn, table) is None
+    assert read_noted(opened_log(conn, table)) is None
     moment = datetime(2026, 5, 6, 7, 8, 9)
     for floor in (7, 9):
         noted = Noted(RecordSet(floor, [(20, 30)]), moment)
-        write_noted(conn, log.dialect, table, noted)
-    found = read_noted(conn, table)
+        write_noted(OpenLog(conn, log.dialect, table), noted)
+    found = read_noted(opened_log(conn, table))
     assert found is not None
     assert (found.rows.spans, found.whole) == (noted.rows.spans, moment)
-    assert len(read_inflight(conn, table)) == 1
+    assert len(read_inflight(opened_log(conn, table))) == 1
 
 
 def test_one_publisher_a_log(platform: Platform) -> None:
     platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
     config = platform.config()
     with open_context(config, Counters()) as held:
-        assert held.dialect.holds_lock(held.connection, held.log)
+        assert held.log.dialect.holds_lock(held.log.connection, held.log.table)
         with platform.session() as (conn, log):
             assert platform.dialect.is_locked(conn, log)
             assert not platform.dialect.holds_lock(conn, log)
@@ -296,7 +304,7 @@ def test_the_session_of_a_publisher_is_begun_as_one(
     monkeypatch.setattr(platform.dialect, "begin_publishing", begun.append)
     platform.run("CREATE TABLE keyed (a {integer} PRIMARY KEY)")
     with open_context(platform.config(), Counters()) as held:
-        assert begun == [held.connection]
+        assert begun == [held.log.connection]
 
 
 # --- requeue --------------------------------------------------------------------------------------
@@ -329,15 +337,15 @@ def test_a_part_of_an_insert_goes_once_more_as_a_modify(log: Log) -> None:
     write([first], status="S")
     write([second], status="E")
     write([third, fourth], status="W")
-    assert requeue(log.conn, log.table, "E") == Requeued(1, 0, ())
+    assert requeue(opened_log(log.conn, log.table), "E") == Requeued(1, 0, ())
     assert shown() == [(2, "a=1", "c", "y")]
     write([second], status="X")
-    assert requeue(log.conn, log.table, "SW", [(first, third)]) == Requeued(0, 2, ())
+    assert requeue(opened_log(log.conn, log.table), "SW", [(first, third)]) == Requeued(0, 2, ())
     assert shown() == [(1, "a=1", "b", "y"), (2, "a=2", "b", "y")]
     write(log.ids(), status="X", table_key="a=3")
     write([first, second], status="S", event_type=1)
-    assert requeue(log.conn, log.table, "S") == Requeued(0, 2, ())
+    assert requeue(opened_log(log.conn, log.table), "S") == Requeued(0, 2, ())
     assert shown() == [(1, "a=1", "b", "y"), (1, "a=1", "c", "y")]
-    assert requeue(log.conn, log.table, "S") == Requeued(
+    assert requeue(opened_log(log.conn, log.table), "S") == Requeued(
         0, 0, (RefusedRow(first, 1, "keyed", "a=1"), RefusedRow(second, 1, "keyed", "a=1"))
     )

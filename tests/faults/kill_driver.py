@@ -65,7 +65,7 @@ def publish(config: Config, steps: Steps) -> None:
     steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "read_window", after="the window is read")
     steps.around(cycle, "write_inflight", after="the line is written")
-    steps.around(cycle, "_fly", before="the line is committed", after="the flight has ended")
+    steps.around(cycle, "_deliver", before="the line is committed", after="the flight has ended")
     steps.around(
         delivery, "_send", before="before an envelope is sent", after="after an envelope is sent"
     )

@@ -28,7 +28,7 @@ from publishers import (
     session,
     write,
 )
-from shared import PATIENCE, Run, execute, fetch, statuses, url_of, wait_until
+from shared import PATIENCE, Run, execute, fetch, opened_log, statuses, url_of, wait_until
 
 from eventlog import publisher
 from eventlog.config.load import Config, load
@@ -45,6 +45,7 @@ from eventlog.publisher.liveness import life_of
 from eventlog.publisher.observer import Looked, Observer
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.queue import WindowReader
+from eventlog.publisher.session import Session
 from eventlog.publisher.sinks import Document
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import consumers, followed_set, migrations
@@ -52,6 +53,7 @@ from eventlog.sql.connection import load_dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable, new_log
+from eventlog.sql.open_log import OpenLog
 
 
 @pytest.fixture(params=["postgresql", "sqlite"])
@@ -107,7 +109,7 @@ def consume(
 def the_set(engine: sa.Engine, name: str = "search") -> tuple[int, list[tuple[int, int]]]:
     with engine.connect() as conn:
         dialect = load_dialect(engine.dialect.name)
-        line = consumers.read_consumer(conn, new_log(dialect, None, "eventlog"), name)
+        line = consumers.read_consumer(opened_log(conn, new_log(dialect, None, "eventlog")), name)
     assert line is not None
     return line.done.floor, line.done.ranges
 
@@ -147,10 +149,10 @@ def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log:
     write(log, 1, 2)
     consume(consumer(log))
     with opened(consumer(log)) as context:
-        conn, ledger = context.connection, context.ledger
+        conn, ledger = context.log.connection, context.ledger
         recover(context)
-        consumers.ask_again(conn, context.log, "search", [(1, 1)])
-        ledger.begin_scan(conn, context.dialect, context.log, is_long=False)
+        consumers.ask_again(opened_log(conn, context.log.table), "search", [(1, 1)])
+        ledger.begin_scan(is_long=False)
         conn.commit()  # as a cycle ends whose window does not count
     assert the_set(log) == (0, [(2, 2)])
     assert consume(consumer(log)) == ["1"]
@@ -205,7 +207,7 @@ def test_rows_that_commit_late_are_sent_and_nobody_waits_for_them(
     with opened(config) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(context, state, Collecting(), lambda: False)
+            run_cycle(Session(context, state, Collecting()))
     assert the_set(pg_log) == (5, [])
 
 
@@ -233,9 +235,9 @@ def test_every_window_begins_at_the_head_so_that_no_row_overtakes_one_of_its_obj
     sink = Collecting()
     with opened(consumer(pg_log), query_limit=4, fold_distance=2) as context:
         state = recover(context)
-        assert run_cycle(context, state, sink, lambda: False).more
+        assert run_cycle(Session(context, state, sink)).more
         long.commit()
-        while run_cycle(context, state, sink, lambda: False).more:
+        while run_cycle(Session(context, state, sink)).more:
             pass
     assert values_of(sink, 1) == ["a", "b"]
     assert len(set(sink.event_ids)) == len(sink.event_ids) == 17
@@ -266,15 +268,15 @@ def test_gaps_are_passed_over_while_nobody_has_ended_who_may_fill_them(
     with opened(consumer(pg_log)) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(context, state, sink, lambda: False)
+            run_cycle(Session(context, state, sink))
         assert sets_of(context) == ([(2, 2), (4, 4)], [(1, 4)])
         undone.rollback()
-        run_cycle(context, state, sink, lambda: False)
+        run_cycle(Session(context, state, sink))
         assert sets_of(context) == ([(2, 2), (4, 4)], [(1, 4)])
         assert sink.event_ids == ["2", "4"]
         late.commit()
         for _ in range(2):
-            run_cycle(context, state, sink, lambda: False)
+            run_cycle(Session(context, state, sink))
     assert sink.event_ids == ["2", "4", "1"]
     assert the_set(pg_log) == (4, [])
 
@@ -290,7 +292,7 @@ def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_
     with opened(consumer(pg_log), fold_distance=1) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(context, state, sink, lambda: False)
+            run_cycle(Session(context, state, sink))
         look = FollowedSet.look
 
         def look_before_a_commit(*arguments: Any) -> bool:
@@ -301,9 +303,9 @@ def test_a_row_that_comes_to_a_gap_behind_the_look_is_not_overtaken_by_the_next_
             return is_changed
 
         monkeypatch.setattr(FollowedSet, "look", look_before_a_commit)
-        assert run_cycle(context, state, sink, lambda: False).more
+        assert run_cycle(Session(context, state, sink)).more
         assert sink.event_ids == ["2"]
-        run_cycle(context, state, sink, lambda: False)
+        run_cycle(Session(context, state, sink))
     assert values_of(sink, 1) == ["a", "b"]
     assert the_set(pg_log)[0] == 3
 
@@ -319,10 +321,10 @@ def test_who_holds_the_lock_and_has_written_nothing_yet_is_not_relied_on(
     with opened(consumer(pg_log)) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(context, state, Collecting(), lambda: False)
+            run_cycle(Session(context, state, Collecting()))
         assert sets_of(context) == ([(2, 2)], [(2, 2)])
         late.commit()
-        run_cycle(context, state, Collecting(), lambda: False)
+        run_cycle(Session(context, state, Collecting()))
         assert sets_of(context) == ([(1, 2)], [(1, 2)])
 
 
@@ -336,10 +338,10 @@ def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
         for number in range(7):
             late.execute(ROW.format(1, f"late {number}"))
             write(pg_log, 2)
-            run_cycle(context, state, sink, lambda: False)
+            run_cycle(Session(context, state, sink))
             lines.append(written_sets(pg_log))
             with pg_log.connect() as conn:
-                line = consumers.read_consumer(conn, context.log, "search")
+                line = consumers.read_consumer(opened_log(conn, context.log.table), "search")
             assert line is not None
             assert line.done.spans == [(one, one) for one in range(2, 2 * number + 3, 2)]
     assert lines[2:] == [
@@ -436,11 +438,11 @@ def test_a_retry_parks_its_object_and_the_others_go_on(log: sa.Engine) -> None:
 
     with opened(consumer(log), retry_initial=0, retry_max=0) as context:
         state, sink = recover(context), Collecting(later)
-        run_cycle(context, state, sink, lambda: False)
+        run_cycle(Session(context, state, sink))
         assert the_set(log) == (0, [(2, 2)])
         write(log, 1)
-        run_cycle(context, state, sink, lambda: False)
-        run_cycle(context, state, sink, lambda: False)
+        run_cycle(Session(context, state, sink))
+        run_cycle(Session(context, state, sink))
     assert tries == ["1", "2", "1", "3"]
     assert the_set(log) == (3, [])
 
@@ -450,8 +452,8 @@ def test_rows_taken_out_of_the_set_are_sent_once_more(log: sa.Engine) -> None:
     config = consumer(log)
     consume(config)
     with opened(config) as context:
-        consumers.ask_again(context.connection, context.log, "search", [(2, 2)])
-        context.connection.commit()
+        consumers.ask_again(context.log, "search", [(2, 2)])
+        context.log.connection.commit()
     assert consume(config) == ["2"]
     assert the_set(log) == (3, [])
 
@@ -476,7 +478,7 @@ def test_rows_of_a_reserved_letter_are_passed_over(log: sa.Engine) -> None:
     assert consume(consumer(log)) == ["1", "3"]
     with opened(consumer(log)) as context:
         state = recover(context)
-        run_cycle(context, state, Collecting(), lambda: False)
+        run_cycle(Session(context, state, Collecting()))
     assert the_set(log) == (3, [])
 
 
@@ -585,7 +587,7 @@ def test_what_a_consumer_cannot_have_is_refused(options: dict[str, str], why: st
 def test_every_perpetrator_is_sent_unless_the_consumer_sets_a_user(log: sa.Engine) -> None:
     write(log, 1)
     with opened(configuration(log)) as context:
-        user = context.dialect.current_user(context.connection)
+        user = context.log.dialect.current_user(context.log.connection)
     execute(log, f"UPDATE eventlog SET perpetrator = '{user or 'me'}'")
     assert consume(consumer(log)) == ["1"]
     assert consume(consumer(log, "audit", driver_user=user or "me")) == []
@@ -597,10 +599,10 @@ def test_a_consumer_counts_what_it_has_not_done(log: sa.Engine) -> None:
     with opened(consumer(log, begin="2")) as context:
         state = recover(context)
         ledger = context.ledger
-        assert ledger.count(context.connection, context.dialect, context.log, 100) == 2
-        assert ledger.count(context.connection, context.dialect, context.log, 1) == 1
-        run_cycle(context, state, Collecting(), lambda: False)
-        assert ledger.count(context.connection, context.dialect, context.log, 100) == 0
+        assert ledger.count(100) == 2
+        assert ledger.count(1) == 1
+        run_cycle(Session(context, state, Collecting()))
+        assert ledger.count(100) == 0
 
 
 # --- the commands ---------------------------------------------------------------------------------
@@ -744,8 +746,8 @@ def test_of_a_set_of_many_ranges_only_later_rows_that_are_done_count(
     with opened(consumer(log)) as context:
         done = RecordSet(0, [(1, 1), (3, 4), *((one, one) for one in range(6, 6006, 2))])
         line = consumers.LinesOfSet("search")
-        consumers.write_done(context.connection, context.dialect, context.log, line, done)
-        context.connection.commit()
+        consumers.write_done(context.log, line, done)
+        context.log.connection.commit()
     code, said, _ = command("requeue", "--consumer", "search", "--ids", "1-4", "--json")
     told = json.loads(said)
     assert (code, told["set_back"], [row["record_id"] for row in told["refused"]]) == (1, 2, [3])
@@ -839,7 +841,7 @@ def test_copies_and_rows_of_resync_are_new_rows_for_every_consumer(
     names = ("search", "audit")
     write(log, 1)
     with opened(configuration(log)) as context:
-        user = context.dialect.current_user(context.connection) or "me"
+        user = context.log.dialect.current_user(context.log.connection) or "me"
     execute(log, f"UPDATE eventlog SET perpetrator = '{user}'", "INSERT INTO usr VALUES (1, 'Jim')")
     assert [consume(consumer(log, name)) for name in names] == [["1"], ["1"]]
     consume(configuration(log, driver_user=user))  # its own row, which it does not publish
@@ -900,7 +902,7 @@ def test_a_reserved_letter_that_becomes_n_below_what_is_done_is_unseen(log: sa.E
     with opened(consumer(log)) as context:
         state = recover(context)
         for _ in range(3):
-            run_cycle(context, state, Collecting(), lambda: False)
+            run_cycle(Session(context, state, Collecting()))
     assert the_set(log) == (3, [])
     execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id = 2")
     assert consume(consumer(log)) == []
@@ -1024,8 +1026,8 @@ def test_an_object_of_a_snapshot_that_gets_retry_is_sent_again_before_the_next_c
 
     with opened(consumer(log, begin="snapshot")) as context:
         state, sink = recover(context), Collecting(later)
-        assert run_cycle(context, state, sink, lambda: False).result.name == "RETRY"
-        while run_cycle(context, state, sink, lambda: False).more:
+        assert run_cycle(Session(context, state, sink)).result.name == "RETRY"
+        while run_cycle(Session(context, state, sink)).more:
             pass
     assert without_begun(tries) == ["usr.idu=1", "usr.idu=2", "usr.idu=1", "usr.idu=3"]
     lines = fetch(
@@ -1224,7 +1226,9 @@ def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.E
 def test_a_database_that_does_not_tell_open_writers_has_no_consumers(name: str) -> None:
     with pytest.raises(LogTableError, match=f"{name} does not tell which transactions"):
         consumers.check_possible(
-            cast("Any", None), load_dialect(name), LogTable(None, "eventlog", LogRow._fields)
+            OpenLog(
+                cast("Any", None), load_dialect(name), LogTable(None, "eventlog", LogRow._fields)
+            )
         )
 
 
@@ -1264,13 +1268,13 @@ def test_a_consumer_is_registered_when_who_deletes_has_committed(pg_log: sa.Engi
             pass
 
     with open_unlocked(configuration(pg_log), Counters()) as context:
-        assert not are_registered(context.connection, context.dialect, context.log)
+        assert not are_registered(context.log)
         thread = threading.Thread(target=register)
         thread.start()
         begun.wait(PATIENCE)
         time.sleep(1)
         assert fetch(pg_log, "SELECT name FROM eventlog_consumer") == []
-        context.connection.commit()
+        context.log.connection.commit()
     thread.join(PATIENCE)
     assert fetch(pg_log, "SELECT name FROM eventlog_consumer") == [("search",)]
 
@@ -1289,14 +1293,14 @@ def test_a_consumer_is_registered_when_a_batch_of_purge_has_committed(pg_log: sa
             ended.append(str(refused))
 
     with open_unlocked(configuration(pg_log), Counters()) as context:
-        assert consumers.done_by_consumers(context.connection, context.dialect, context.log) == {}
+        assert consumers.done_by_consumers(context.log) == {}
         thread = threading.Thread(target=register)
         thread.start()
         begun.wait(PATIENCE)
         time.sleep(1)
         assert ended == []
-        note_removed(context.connection, context.log, 1)
-        context.connection.commit()
+        note_removed(context.log, 1)
+        context.log.connection.commit()
     thread.join(PATIENCE)
     assert ["up to record_id 1 were removed" in one for one in ended] == [True]
 
@@ -1309,19 +1313,25 @@ def test_a_row_that_a_purge_removes_meanwhile_is_not_asked_for_again(pg_log: sa.
 
     def requeue() -> None:
         with open_unlocked(configuration(pg_log), Counters()) as context:
-            connection, dialect, log = context.connection, context.dialect, context.log
-            (line,) = consumers.read_consumers(connection, log)
-            asked.append(consumers.requeue_for(connection, dialect, log, line, [(1, 2)]).set_back)
+            connection, dialect, log = (
+                context.log.connection,
+                context.log.dialect,
+                context.log.table,
+            )
+            (line,) = consumers.read_consumers(opened_log(connection, log))
+            asked.append(
+                consumers.requeue_for(OpenLog(connection, dialect, log), line, [(1, 2)]).set_back
+            )
             connection.commit()
 
     with open_unlocked(configuration(pg_log), Counters()) as purging:
-        consumers.done_by_consumers(purging.connection, purging.dialect, purging.log)
+        consumers.done_by_consumers(purging.log)
         thread = threading.Thread(target=requeue)
         thread.start()
         time.sleep(1)
         assert asked == []
-        purging.connection.execute(sa.text("DELETE FROM eventlog WHERE record_id = 1"))
-        purging.connection.commit()
+        purging.log.connection.execute(sa.text("DELETE FROM eventlog WHERE record_id = 1"))
+        purging.log.connection.commit()
     thread.join(PATIENCE)
     assert asked == [1]
 

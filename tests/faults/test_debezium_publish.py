@@ -29,6 +29,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.session import Session
 from eventlog.publisher.sinks import open_sink
 
 SCHEMA = (
@@ -272,7 +273,7 @@ def test_what_was_in_flight_is_sent_again_with_whole_rows(
             raise ReceiverAway("away")
 
     with open_context(config, Counters()) as context:
-        run_cycle(context, recover(context), Away(), lambda: False)
+        run_cycle(Session(context, recover(context), Away()))
     assert len(fetch(database, "SELECT 1 FROM eventlog_inflight")) == 1
     execute(database, "DELETE FROM usr WHERE idu = 2")
     sink = Kept()

@@ -213,7 +213,7 @@ def sent_since(config: Config, *statements: str, sink: Collecting | None = None)
     """
     sink = sink or Collecting()
     with opened(config) as context:
-        execute(context.connection.engine, *statements)
+        execute(context.log.connection.engine, *statements)
         publish_once(context, sink)
     return sink.bodies
 
@@ -288,12 +288,12 @@ def test_a_table_that_is_away_for_the_moment_of_a_statement_ends_no_publisher(
     def from_afar(context: Context, *of: Any) -> Any:
         if next(away, None) is None:
             return read_back(context, *of)
-        context.connection.rollback()
+        context.log.connection.rollback()
         execute(either, "ALTER TABLE usr RENAME TO person")
         try:
             return read_back(context, *of)
         finally:
-            context.connection.rollback()
+            context.log.connection.rollback()
             execute(either, "ALTER TABLE person RENAME TO usr")
 
     monkeypatch.setattr(Context, "query_back", from_afar)

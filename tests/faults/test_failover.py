@@ -407,4 +407,4 @@ def test_the_session_of_the_publisher_waits_for_the_disk(
         )
     config = load({"database": {"url": url_of(database)}, "publisher": SETTINGS}, {})
     with open_context(config, Counters()) as context:
-        assert context.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == used
+        assert context.log.connection.exec_driver_sql("SHOW synchronous_commit").scalar() == used

@@ -17,8 +17,9 @@ from eventlog.core.clock import monotonic
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher import ledger
 from eventlog.publisher.context import Context
-from eventlog.publisher.cycle import State, recover, run_cycle
+from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.ledger import StatusLedger
+from eventlog.publisher.session import Session, State
 from eventlog.sql.followed_set import FollowedSet
 
 AT_ONCE = 50
@@ -50,13 +51,13 @@ def old_snapshot(log: sa.Engine) -> Iterator[None]:
 
 
 def drain(context: Context, state: State, sink: Collecting) -> None:
-    while run_cycle(context, state, sink, lambda: False).more:
+    while run_cycle(Session(context, state, sink)).more:
         pass
 
 
 def blocks(context: Context, tables: str = "eventlog%") -> int:
     """The blocks of the log and its companions that this session has read until now."""
-    conn = context.connection
+    conn = context.log.connection
     conn.execute(sa.text(FLUSH))
     conn.commit()
     number = conn.execute(
@@ -75,8 +76,8 @@ def polls(context: Context, state: State, sink: Collecting) -> float:
     drain(context, state, sink)
     before = blocks(context)
     for _ in range(AT_ONCE):
-        run_cycle(context, state, sink, lambda: False)
-        context.connection.commit()
+        run_cycle(Session(context, state, sink))
+        context.log.connection.commit()
     return (blocks(context) - before) / AT_ONCE
 
 
@@ -135,7 +136,7 @@ def test_flights_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.E
         state = recover(context)
         for _ in range(400):
             write(log, 1, event_type=2)
-            run_cycle(context, state, sink, lambda: False)
+            run_cycle(Session(context, state, sink))
         before = blocks(context, "eventlog_consumer")
         assert events(log, context, state, sink) < 60
         assert polls(context, state, sink) < 10

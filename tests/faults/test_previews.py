@@ -17,6 +17,7 @@ from eventlog.publisher.cycle import dry_run, recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.explain import explain
 from eventlog.publisher.open_context import open_context, open_unlocked
+from eventlog.publisher.session import Session
 
 WRITTEN = """INSERT INTO eventlog (event_type, event_time, perpetrator, table_name, table_key, column_name, new_value)
 VALUES (1, '2026-03-01 12:00:00.25', 'alice', 'usr', 'idu=1', 'fname', 'Jack'),
@@ -82,6 +83,6 @@ def test_rows_in_flight_are_printed_as_they_will_be_sent(log: sa.Engine) -> None
     expected = previews(config)[0]
     with open_context(config, Counters()) as context:
         stopping = iter([False, True, True, True]).__next__
-        run_cycle(context, recover(context), Collecting(), stopping)
+        run_cycle(Session(context, recover(context), Collecting(), stopping))
     dry, shown = previews(config)
     assert dry == shown == expected == sent(config)

@@ -311,9 +311,9 @@ def clock(context: Context, looks: list[datetime], *times: str) -> Context:
         looks.append(next(local_times))
         return looks[-1]
 
-    dialect = copy(context.dialect)
+    dialect = copy(context.log.dialect)
     dialect.local_time = local_time  # type: ignore[method-assign]
-    return replace(context, dialect=dialect)
+    return replace(context, log=replace(context.log, dialect=dialect))
 
 
 def test_times_of_the_day_replace_the_interval(log: sa.Engine) -> None:
@@ -351,8 +351,8 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
         conn.execute(sa.text(f"ALTER DATABASE {log.url.database} SET timezone = 'Asia/Tokyo'"))
     log.dispose()
     with open_context(configuration(log), Counters()) as context:
-        local = context.dialect.local_time(context.connection)
-        utc = context.connection.exec_driver_sql(
+        local = context.log.dialect.local_time(context.log.connection)
+        utc = context.log.connection.exec_driver_sql(
             "SELECT clock_timestamp() AT TIME ZONE 'UTC'"
         ).scalar_one()
         assert timedelta(hours=8.9) < local - utc <= timedelta(hours=9)

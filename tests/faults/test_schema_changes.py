@@ -409,7 +409,7 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
     install(config)
     with transaction(config) as (conn, dialect):
         planned = planned_triggers(conn, dialect, config)
-        dialect.triggers.record(conn, find_log(conn, dialect, config), planned)
+        dialect.triggers.record(conn, find_log(conn, dialect, config).table, planned)
     names = tuple(triggers_of(database))
     execute(database, *moved)
     config = of_log(database, tmp_path, *now, *watches)

@@ -14,6 +14,7 @@ from shared import Run, execute, fetch, url_of
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document
 from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.session import Session
 from eventlog.sql import migrations
 
 
@@ -59,14 +60,14 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
     with opened(config, **at_once) as context:
         state = recover(context)
         for _ in range(10):
-            run_cycle(context, state, sink, lambda: False)
+            run_cycle(Session(context, state, sink))
         assert [one.event_id for one in state.parking.values()] == ["2"]
         if consumer is None:
             assert "answers 500" in command("status")[1]
             # The publisher runs meanwhile.
             code, out, _ = command("skip", "2", "--why", "the mailbox is gone")
             assert (code, out) == (0, "event 2 is given up: 1 row of it E\n")
-            run_cycle(context, state, sink, lambda: False)
+            run_cycle(Session(context, state, sink))
             assert not state.parking
     if consumer is not None:
         code, out, _ = command("skip", "2", "--why", "the mailbox is gone", *of_consumer, "--json")
@@ -83,7 +84,7 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
     assert command("requeue", *of_consumer)[0] == 0
     with opened(config, **at_once) as context:
         state = recover(context)
-        run_cycle(context, state, sink, lambda: False)
+        run_cycle(Session(context, state, sink))
     assert sink.event_ids[-1] == "2.2"
 
 

@@ -216,7 +216,7 @@ def test_the_snapshot_of_a_consumer_shows_how_many_objects_of_a_class_are_sent(
     written, text = on_terminal(log, tmp_path / "out", **source)
     assert "Snapshot of usr" in text
     assert " of 20,000 objects" in text
-    assert "the snapshot is at its end" in text, "log lines are shown too"
+    assert "the snapshot has ended" in text, "log lines are shown too"
     assert written == b""
     fill(log, 30_000)
     assert " of 30,000 rows" in on_terminal(log, tmp_path / "out", **source)[1], (

@@ -246,9 +246,9 @@ def _scan_outlives_its_writers() -> Mapping[tuple[Any, str], Any]:
 
 
 def _recent_rows_are_not_written() -> Mapping[tuple[Any, str], Any]:
-    def forget(conn: Any, dialect: Any, log: Any, line: Any, rows: Any, ended: Any = None) -> Any:
+    def forget(log: Any, line: Any, rows: Any, ended: Any = None) -> Any:
         if ended is not None:
-            consumers.strike_inflight(conn, log, ended)
+            consumers.strike_inflight(log, ended)
         return line.lines
 
     return {(consumers, "write_recent"): forget}
@@ -257,10 +257,10 @@ def _recent_rows_are_not_written() -> Mapping[tuple[Any, str], Any]:
 def _begins_behind_open_writers() -> Mapping[tuple[Any, str], Any]:
     first_set = consumers.first_set
 
-    def begins(conn: Any, dialect: Any, log: Any, where: str) -> Any:
+    def begins(log: Any, where: str) -> Any:
         if where == consumers.FIRST:
-            return first_set(conn, dialect, log, where)
-        return consumers.RecordSet(consumers._highest(conn, log))
+            return first_set(log, where)
+        return consumers.RecordSet(consumers._highest(log))
 
     return {(consumers, "first_set"): begins}
 
@@ -308,12 +308,11 @@ def _changes_during_a_snapshot_are_passed_over() -> Mapping[tuple[Any, str], Any
 
     def ends(context: Any, loading: Any) -> Any:
         if loading.class_name is None and loading.again is None:
-            conn, log = context.connection, context.log
-            now = consumers.first_set(conn, context.dialect, log, consumers.NOW)
+            now = consumers.first_set(context.log, consumers.NOW)
             context.ledger.followed = followed_set.FollowedSet(now)
             ledger = context.ledger
             line = consumers.LinesOfSet(ledger.consumer, ledger.lines)
-            ledger.lines = consumers.write_done(conn, context.dialect, log, line, now)
+            ledger.lines = consumers.write_done(context.log, line, now)
         return without_class(context, loading)
 
     return {(snapshot, "_without_class"): ends}
@@ -354,8 +353,8 @@ def _line_goes_before_the_marks() -> Mapping[tuple[Any, str], Any]:
 
     def strike_first(self: Any, own: Any) -> None:
         if not any(self._left.values()):
-            rows.strike_inflight(self._context.connection, self._context.log, self.flight)
-            self._context.connection.commit()
+            rows.strike_inflight(self._context.log, self.flight)
+            self._context.log.commit()
         write(self, own)
 
     return {(marks.InflightLine, "_write"): strike_first}
@@ -368,9 +367,9 @@ def _second_publisher_gets_the_lock() -> Mapping[tuple[Any, str], Any]:
 def _told_lines_stay() -> Mapping[tuple[Any, str], Any]:
     recover = ledger.StatusLedger.recover
 
-    def recover_by_number(self: Any, conn: Any, dialect: Any, log: Any) -> None:
+    def recover_by_number(self: Any) -> None:
         if self.by_number:
-            recover(self, conn, dialect, log)
+            recover(self)
 
     return {(ledger.StatusLedger, "recover"): recover_by_number}
 
@@ -390,9 +389,9 @@ def _requeue_for_a_consumer_judges_nothing() -> Mapping[tuple[Any, str], Any]:
 def _request_is_cleared_too_early() -> Mapping[tuple[Any, str], Any]:
     pop = consumers.pop_requeued
 
-    def pop_and_commit(conn: Any, log: Any, name: str) -> Any:
-        again = pop(conn, log, name)
-        conn.commit()
+    def pop_and_commit(log: Any, name: str) -> Any:
+        again = pop(log, name)
+        log.commit()
         return again
 
     return {(consumers, "pop_requeued"): pop_and_commit}
@@ -405,9 +404,9 @@ def _due_is_not_noted() -> Mapping[tuple[Any, str], Any]:
 def _due_is_settled_at_the_beginning() -> Mapping[tuple[Any, str], Any]:
     begin = resync.begin
 
-    def settle_first(conn: Any, log: Any, selection: Any, **how: Any) -> Any:
-        line = begin(conn, log, selection, **how)
-        resync._settle(conn, log, selection)
+    def settle_first(log: Any, selection: Any, **how: Any) -> Any:
+        line = begin(log, selection, **how)
+        resync._settle(log, selection)
         return line
 
     return {(resync, "begin"): settle_first}

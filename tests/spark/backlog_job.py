@@ -21,6 +21,7 @@ from eventlog.publisher.context import Counters
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.open_context import open_context
+from eventlog.publisher.session import Session
 from eventlog.spark.backlog import Report, Request, run
 from eventlog.sql import migrations
 
@@ -238,7 +239,7 @@ def leave_in_flight(config: Config, documents: int) -> list[str]:
     """
     sink = Collector([], documents)
     with open_context(config, Counters()) as context:
-        run_cycle(context, recover(context), sink, lambda: False)
+        run_cycle(Session(context, recover(context), sink))
     return list(events_of(sink.documents))
 
 
@@ -267,7 +268,7 @@ def published_records(config: Config, documents: int = 2**62) -> list[KafkaRecor
     sink = Topics(most=documents)
     with open_context(config, Counters()) as context, closing(sink):
         if documents < 2**62:
-            run_cycle(context, recover(context), sink, lambda: False)
+            run_cycle(Session(context, recover(context), sink))
         else:
             publish_once(context, sink)
     return sink.records

@@ -17,6 +17,7 @@ pytest.importorskip(
 
 from backlog_job import LOG, SCHEMA, Collector, config_of, fetch, log_rows, random_rows
 from pyspark.sql import SparkSession
+from shared import opened_log
 from stream_engine import Engine, reader_of, rows_of
 
 from eventlog.cli import run as run_command
@@ -475,8 +476,10 @@ def test_a_checkpoint_of_something_else_is_refused(config: str) -> None:
 def line_of(log: sa.Engine, name: str = "lake") -> Any:
     with log.connect() as connection:
         line = read_consumer(
-            connection,
-            locate_log(connection, dialect_of(log.url), name="eventlog", schema=SCHEMA),
+            opened_log(
+                connection,
+                locate_log(connection, dialect_of(log.url), name="eventlog", schema=SCHEMA),
+            ),
             name,
         )
     assert line is not None

@@ -273,7 +273,7 @@ def test_a_version_that_does_not_know_the_kind_refuses_to_start(log: sa.Engine) 
     ):
         publish(config_of(log))
     with open_unlocked(config_of(log), Counters()) as context, pytest.raises(DatabaseError):
-        read_recorded(context.connection, context.log)
+        read_recorded(context.log)
 
 
 @pytest.mark.parametrize(

@@ -21,15 +21,18 @@ from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.events import Outgoing
 from eventlog.core.ranges import Ranges, to_ranges
 from eventlog.model import Answer, Document, Event, Level, LogRow, Verdict
-from eventlog.publisher import cycle
+from eventlog.publisher import session
 from eventlog.publisher.context import Context, Counters, PublisherOptions
-from eventlog.publisher.cycle import State, recover, run_cycle
+from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.delivery import Delivered, FlightResult
 from eventlog.publisher.flight import decode
+from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import under_epoch
+from eventlog.publisher.session import Session, State
 from eventlog.sql.dialect import CurrentRow
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
@@ -84,6 +87,8 @@ class FakePublisher:
         self.connection.commit()
         self.counters = Counters()
         self._flights = count(1)
+        self._log = OpenLog(self.connection, SteppingDialect(self), LOG)
+        self._ledger = ledger_of(self._log)
 
     def close(self) -> None:
         self.connection.close()
@@ -127,11 +132,10 @@ class FakePublisher:
     # The publisher.
 
     def context(self) -> Context:
-        dialect = SteppingDialect(self)
         output = XdsWriter(Header())
         output.is_single = self.singly
         context = Context(
-            self.connection, dialect, LOG, self.catalog, self.options, output, self.counters
+            self._log, self.catalog, self.options, output, self.counters, self._ledger
         )
         return under_epoch(context, "")
 
@@ -140,17 +144,17 @@ class FakePublisher:
 
     def cycle(self, state: State, sink: Any, stopping: Callable[[], bool] = quiet) -> Delivered:
         with self.numbering_flights():
-            return run_cycle(self.context(), state, sink, stopping)
+            return run_cycle(Session(self.context(), state, sink, stopping))
 
     @contextmanager
     def numbering_flights(self) -> Iterator[None]:
         """SQLite has no sequences."""
-        original = cycle.next_flight
-        cycle.next_flight = lambda _connection, _log: next(self._flights)
+        original = session.next_flight
+        session.next_flight = lambda _log: next(self._flights)
         try:
             yield
         finally:
-            cycle.next_flight = original
+            session.next_flight = original
 
     def run(self, sink: Any, state: State | None = None, most: int = 200) -> Delivered:
         """Cycles until there is nothing left to do: no pass, nothing parked. Stops on anything but

@@ -94,7 +94,7 @@ def test_a_flag_beats_the_environment_and_that_beats_the_file(file: Any) -> None
         ("", {"EVENTLOG_PUBLISHER_LOG_TABLE": "l"}, "is not known; say EVENTLOG_DATABASE_LOG_TABLE"),
         ("", {"EVENTLOG_PUBLISHER_DISABLE": "1"}, "say EVENTLOG_PUBLISHER_PUBLISHER_DISABLED"),
         ("[publihser]\nbatch_size = 1", {}, r"the nearest known one is \[publisher\]"),
-        ("publisher = 1", {}, "is to be a section"),
+        ("publisher = 1", {}, "must be a section"),
         ("watch = 1", {}, r"\[\[watch\]\]"),
         ("watch = [1]", {}, r"\[\[watch\]\]"),
         ("[publisher]\nbatch_size "

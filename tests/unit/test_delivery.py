@@ -23,9 +23,10 @@ from eventlog.core.catalog import build_catalog
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters, summary
-from eventlog.publisher.cycle import State, recover, run_cycle
+from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.observer import Looked
+from eventlog.publisher.session import Session, State
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
 
@@ -513,7 +514,7 @@ def test_a_flight_that_stays_keeps_no_rows_of_the_log(new_world: NewWorld) -> No
     context = replace(fake.context(), output=NeedsRows(Header()))
     state = recover(context)
     with fake.numbering_flights():
-        run_cycle(context, state, Receiver(judge(e2="retry")), lambda: False)
+        run_cycle(Session(context, state, Receiver(judge(e2="retry"))))
     ((_, flight),) = state.flights.items()
     assert ([event.event_id for event in flight.events()], flight.origins.event_times) == (
         ["2"],

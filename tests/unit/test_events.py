@@ -1,4 +1,4 @@
-"""From a group to an event, and what becomes of its rows (spec/event-log.md 7, spec/xds.md 4)."""
+"""From a group to an event, and what happens to its rows (spec/event-log.md 7, spec/xds.md 4)."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def short(outgoing: Outgoing) -> tuple[str | None, dict[str, str] | None]:
 
 
 def fates(outgoing: Outgoing) -> dict[str, list[int]]:
-    """What becomes of the rows, empty lists left out."""
+    """What happens to the rows, empty lists left out."""
     own = outgoing.fates or Fates(outgoing.ids)
     named = {
         "contributed": list(own.contributed),

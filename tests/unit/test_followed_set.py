@@ -18,6 +18,7 @@ from eventlog.sql.consumers import shown_ids
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import ANY_LETTER, Window
 
 CONN, LOG = cast(Connection, None), cast(LogTable, None)
@@ -104,9 +105,10 @@ def poll(
     taken.
     """
     dialect = cast(Dialect, database)
-    followed.look(CONN, dialect, LOG)
+    log = OpenLog(CONN, dialect, LOG)
+    followed.look(log)
     window = replace(ANY_LETTER, limit=limit).outside(followed.passed, dialect.last_record_id)
-    ids = shown_ids(CONN, dialect, LOG, window)
+    ids = shown_ids(log, window)
     visible = sorted(database.rows - taken)[:limit]
     if followed.writers and not dialect.are_open(CONN, followed.writers):
         return

@@ -1,4 +1,4 @@
-"""Order, transactions, destinations, restart, and what becomes of operations (spec/linter-queue.md
+"""Order, transactions, destinations, restart, and what happens to operations (spec/linter-queue.md
 5, 6).
 """
 

@@ -128,7 +128,7 @@ def test_all_that_is_wrong_with_a_mapping_is_named_without_a_file(shop: dict[str
         )
     assert "the configuration: publisher.batch_size" in str(error.value)
     assert "the configuration: publisher.batchsize is not known" in str(error.value)
-    assert "the configuration: sink is to be a section" in str(error.value)
+    assert "the configuration: sink must be a section" in str(error.value)
 
 
 def test_a_mapping_may_hold_secrets_and_paths(shop: dict[str, Any], tmp_path: Path) -> None:

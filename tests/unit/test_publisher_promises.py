@@ -140,7 +140,7 @@ def state_of(contents: Contents) -> dict[str, dict[str, set[str]]]:
 
 
 def publish(fake: FakePublisher, receiver: Receiver, history: list[Any], pace: int) -> None:
-    """Play the history, a few changes between any two cycles, until everything is done; begin anew
+    """Play the history, a few changes between any two cycles, until everything is done; start again
     when killed.
     """
     tables = Tables(fake.contents)

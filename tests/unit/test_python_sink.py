@@ -172,12 +172,12 @@ def test_directory_is_searched_last_and_once(directory: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "message"),
     [
-        ("el_receivers.hr", "is to be module:function"),
-        ("el_receivers.hr:", "is to be module:function"),
-        (":receive", "is to be module:function"),
-        ("el_receivers/hr.py:receive", "is to be module:function"),
-        ("a:b:c", "is to be module:function"),
-        ("..hr:receive", "is to be module:function"),
+        ("el_receivers.hr", "must be module:function"),
+        ("el_receivers.hr:", "must be module:function"),
+        (":receive", "must be module:function"),
+        ("el_receivers/hr.py:receive", "must be module:function"),
+        ("a:b:c", "must be module:function"),
+        ("..hr:receive", "must be module:function"),
         ("el_absent:receive", "module el_absent is neither installed nor in {directory}"),
         (
             "el_receivers.it:receive",

@@ -10,6 +10,7 @@ import pytest
 from fake_publisher import LOG, FakePublisher, Receiver, with_options
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared import opened_log
 from test_publisher_promises import Tables, changes, state_of
 
 from eventlog.model import LogRow
@@ -85,7 +86,7 @@ class LogOfOne:
             (last,) = self.sql("SELECT MAX(record_id) FROM eventlog")[0]
             numbers = range(1, (last or 0) + 1)
             ids = [(one, one) for one in numbers if self.random.randrange(one_in) == 0]
-        requeue(conn, LOG, statuses, ids, in_flight=sent_ids(conn, LOG))
+        requeue(opened_log(conn, LOG), statuses, ids, in_flight=sent_ids(opened_log(conn, LOG)))
         conn.commit()
 
     def mend(self) -> None:

@@ -21,11 +21,12 @@ from fake_publisher import (
     judge,
 )
 from samples import row, usr
+from shared import opened_log
 
 from eventlog.model import Answer, Level, Verdict
 from eventlog.publisher import queue
-from eventlog.publisher.cycle import State
 from eventlog.publisher.delivery import FlightResult
+from eventlog.publisher.session import State
 from eventlog.sql.rows import requeue
 
 
@@ -118,7 +119,7 @@ def test_an_error_behind_a_retry_is_sent_again_too(new_world: NewWorld) -> None:
 
 
 def put_back(fake: FakePublisher) -> None:
-    requeue(fake.connection, LOG, {"E"})
+    requeue(opened_log(fake.connection, LOG), {"E"})
     fake.connection.commit()
 
 
@@ -376,7 +377,7 @@ def test_of_objects_that_are_freed_one_after_the_other_no_more_is_read_past_than
     rows_read.clear()
     fake.run(receiver, state)
     assert set(fake.statuses().values()) == {"S"}
-    assert sum(rows_read) < 12 * MANY  # of a pass that begins anew each time: 33 times
+    assert sum(rows_read) < 12 * MANY  # of a pass that starts again each time: 33 times
     order = {
         event_id: number for number, event_id in enumerate(e for ids in receiver.sent for e in ids)
     }

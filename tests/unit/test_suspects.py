@@ -13,8 +13,8 @@ from samples import row
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document, Level, Verdict
-from eventlog.publisher.cycle import State
 from eventlog.publisher.delivery import Delivered, FlightResult
+from eventlog.publisher.session import State
 
 
 @dataclass

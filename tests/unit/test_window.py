@@ -20,8 +20,10 @@ from eventlog.core.fold import Group
 from eventlog.model import ALL, LogRow
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.cycle import dry_run
+from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.queue import WindowResult, read_window, split_groups
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window, counted_rows
 from eventlog.xds.format import read_events
 
@@ -42,10 +44,10 @@ class Queue:
 
     @property
     def context(self) -> Context:
+        log = OpenLog(cast(Any, None), self.dialect, LogTable(None, "eventlog", LogRow._fields))
         return Context(
-            connection=cast(Any, None),
-            dialect=self.dialect,
-            log=LogTable(None, "eventlog", LogRow._fields),
+            log=log,
+            ledger=ledger_of(log),
             catalog=CATALOG,
             options=self.options,
             output=OUTPUT,

@@ -358,7 +358,7 @@ class Questions:
     @contextmanager
     def _reading(self) -> Iterator[Context]:
         with open_unlocked(self._config, Counters()) as context:
-            context.dialect.begin_reading(context.connection, _QUESTION_SECONDS)
+            context.log.dialect.begin_reading(context.log.connection, _QUESTION_SECONDS)
             yield context
 
     def explain(self, row: int | str) -> dict[str, Any]:
@@ -382,16 +382,14 @@ class Questions:
         """Return the refused rows, as in ``eventlog errors --json``."""
         with self._reading() as context:
             consumer = context.ledger.consumer
-            groups = read_refusals(
-                context.connection, context.dialect, context.log, _QUESTION_ROWS, consumer
-            )
+            groups = read_refusals(context.log, _QUESTION_ROWS, consumer)
         shown = refusals_data(groups if self._shows_values else map(_without_key, groups))
         return {"errors": shown}
 
     def queue(self) -> dict[str, Any]:
         """Return the number of the newest rows of the log by class and status, and their total."""
         with self._reading() as context:
-            counts = count_newest(context.connection, context.log, _QUESTION_ROWS)
+            counts = count_newest(context.log, _QUESTION_ROWS)
         return {
             "newest": sum(rows for _, _, rows in counts),
             "most": _QUESTION_ROWS,

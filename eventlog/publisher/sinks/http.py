@@ -476,7 +476,7 @@ def _signing_keys(secret: str | None) -> tuple[bytes, ...]:
         if not _KEY_BYTES[0] <= len(key) <= _KEY_BYTES[1]:
             least, most = _KEY_BYTES
             raise ConfigError(
-                f"EVENTLOG_SINK_SIGNING_SECRET is to be whsec_ and {least} to {most} random bytes "
+                f"EVENTLOG_SINK_SIGNING_SECRET must be whsec_ and {least} to {most} random bytes "
                 f"in base64, as `python -c \"import base64, secrets; print('whsec_' + "
                 f'base64.b64encode(secrets.token_bytes(32)).decode())"` makes them'
             )

@@ -114,7 +114,7 @@ def load_function(target: str, option: str, directory: Path | None = None) -> An
         part.isidentifier() for part in [*module_name.split("."), *path.split(".")]
     ):
         raise ConfigError(
-            f"{option} {target!r} is to be module:function, such as receivers.hr:receive"
+            f"{option} {target!r} must be module:function, such as receivers.hr:receive"
         )
     if directory is not None and str(directory) not in sys.path:
         sys.path.append(str(directory))

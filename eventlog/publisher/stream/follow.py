@@ -113,13 +113,13 @@ def follow(
         ):
             reporting = ReportingSink(sink, observer)
             run = Run(following, position, reporting, threads, stop, once, observer)
-            with closing(_steps(run)) as steps:
+            with closing(run.steps()) as steps:
                 for step in steps:
                     connected()
-                    _apply_step(run, step)
+                    run.apply(step)
                     if stop.is_set():
                         break
-            _finish(run)
+            run.finish()
 
     away = () if once else (SourceAway, DatabaseAway)
     keep_connected(life, stop, away, options.retry_initial, options.retry_max, observer)
@@ -416,7 +416,173 @@ class Run:
         """
         if self.once:
             raise ReceiverAway(f"the source was not published to its end: {why}")
-        self._back_off.wait(self.stop, str(why), retry_after, partial(look, self), why.in_short)
+        self._back_off.wait(self.stop, str(why), retry_after, self.look, why.in_short)
+
+    # the steps of the source
+
+    def steps(self) -> Generator[Step, None, None]:
+        """Yield the steps of the source.
+
+        If it fails for good, send the changes read so far before the error is raised.
+        """
+        with closing(self.following.source.steps(self.saved.token, once=self.once)) as steps:
+            try:
+                yield from steps
+            except (SourceAway, DatabaseAway):  # it will be read again
+                raise
+            except EventlogError:
+                self.send_all()
+                raise
+
+    def apply(self, step: Step) -> None:
+        """Apply one step, and send if it fills envelopes, or if no more changes come for now."""
+        if isinstance(step, Mark):
+            if step.token is not None and step.token != self.saved.token:
+                self.pending.mark(Place(step.token, self.writer.numbered))
+                if self.saved.token is None:
+                    self.save_now()  # the beginning of a stream, which cannot be asked for later
+            if step.is_idle:
+                self._rest(step.rest)
+            else:
+                # also if there is nothing to send for long, as within a long transaction
+                self.observer.progressed()
+                self.save_if_due()
+            return
+        if isinstance(step, Described):
+            self.describe(step.schema, step.table)
+            return
+        self.counters.rows_read += 1
+        if isinstance(step, Failure):
+            self.not_sent(step)
+        else:
+            self._add_events(step)
+        if self.is_enough:
+            self.send_ready(everything=False)
+        while self._is_too_far() and not self.stop.is_set():
+            if self.once:
+                self.save_now()
+                raise self._left()
+            self._wait_for_parked()
+
+    def _add_events(self, read: Read) -> None:
+        """Add the events of a change. A change that the format cannot hold is a failure, and the
+        stream goes on.
+
+        Raises ConfigError for a table without a key, ReceiverAway with ``once`` for a registry that
+        does not answer.
+        """
+        change, catalog = read.change, self.following.catalog
+        object_class = self.class_of(change)
+        if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
+            # This is no failure of the one change: the whole table would be skipped.
+            raise ConfigError(
+                f"{change.table!r} has no key, which names its rows: give its key columns by "
+                "source.catalog, or for a CDC stream by source.reader.keys"
+            )
+        if change.schema is None and object_class is not None and catalog is not None:
+            change = change._replace(schema=catalog.schema)
+        change = with_zones(change, object_class)
+        try:
+            written = []
+            for event_id, objects, part in _parts(self.writer, change, read.event_id, object_class):
+                piece = self.piece(part, event_id, object_class)
+                if piece is not None:
+                    written.append((event_id, objects, part, piece))
+        except (FormatError, RowError) as error:
+            self.not_sent(Failure(read.event_id, error.code, str(error), change_json.dumps(change)))
+            return
+        except (EventlogError, MemoryError):
+            raise
+        except Exception as error:
+            # A change that breaks its writer would break it again at each start.
+            told = plugin_error(error)
+            code, why = FormatError.code, f"{type(error).__name__}: {error}"
+            if told is not None:
+                code, why = told.code, str(told)
+            self.not_sent(Failure(read.event_id, code, why))
+            return
+        if not written:
+            self.counters.rows_empty += 1
+        for event in written:
+            self.pending.add(*event)
+
+    def _is_too_far(self) -> bool:
+        """Return True if so many events, which a crash would repeat, are behind parked ones that
+        they must be waited for.
+        """
+        pending = self.pending
+        limit = self.options.query_limit or _UNLIMITED
+        return pending.parked > 0 and (
+            pending.span >= limit or pending.parked > self.options.max_parked
+        )
+
+    def _rest(self, seconds: float) -> None:
+        """Send and save what is ready, then wait for more: at most ``seconds``, or until a parked
+        object or a heartbeat is due.
+        """
+        self.send_all()
+        if self.stop.is_set():
+            return
+        self.observer.progressed()
+        now = monotonic()
+        if self.heartbeat.is_due(now):
+            self.send_heartbeat()
+        due = self.pending.next_due()
+        self.look()
+        pause = soonest(
+            seconds,
+            None if due is None else due - now,
+            self.heartbeat.seconds_left(now),
+            self.observer.look_due(),
+        )
+        if pause > 0:
+            self.observer.does(Doing.RESTING)
+            self.stop.wait(pause)
+            self.observer.does(Doing.PUBLISHING)
+
+    def look(self) -> None:
+        """Report the parked objects and the backlog to the observer, if a report is due."""
+        if self.observer.look_due() != 0.0:
+            return
+        parked = [
+            ParkedObject("", _named(one), each.due, each.attempts, each.reason, each.event_id)
+            for one, each in self.parking.items()
+        ]
+        begun = monotonic()
+        try:
+            with as_plugin_errors():
+                backlog = self.following.source.backlog(self.saved.token)
+        except EventlogError:  # the reader of the source reports it
+            backlog = None
+        number, unit = (None, None) if backlog is None else backlog
+        self.observer.looked(
+            Looked(parked=parked, seconds=monotonic() - begun, behind=number, behind_unit=unit)
+        )
+
+    def _wait_for_parked(self) -> None:
+        due = self.pending.next_due() or 0.0
+        why = "it asked for the events of parked objects later"
+        self.observer.waits(WaitFor.RECEIVER, why, due, why)
+        self.stop.wait(max(0.0, due - monotonic()))
+        self.send_all()
+
+    def finish(self) -> None:
+        """Send the rest when the source has ended or the publisher must stop. Raises ReceiverAway
+        with ``once`` if events are left.
+        """
+        if not self.stop.is_set():
+            self.send_all()
+        while self.pending.parked and not self.stop.is_set():
+            if self.once:
+                raise self._left()
+            self._wait_for_parked()
+        self.save_now()
+
+    def _left(self) -> ReceiverAway:
+        return ReceiverAway(
+            f"{number_of(self.pending.parked, 'object')} left: the receiver asked for their events "
+            "later"
+        )
 
 
 def _public_events(catalog: Catalog | None, events: Sequence[PendingEvent]) -> tuple[Event, ...]:
@@ -441,96 +607,7 @@ def _record_key(event: PendingEvent, object_class: ObjectClass | None) -> bytes:
     return association_text(event.change, key, object_class).encode()
 
 
-# --- the steps of the source ----------------------------------------------------------------------
-
-
-def _steps(run: Run) -> Generator[Step, None, None]:
-    """Yield the steps of the source.
-
-    If it fails for good, send the changes read so far before the error is raised.
-    """
-    with closing(run.following.source.steps(run.saved.token, once=run.once)) as steps:
-        try:
-            yield from steps
-        except (SourceAway, DatabaseAway):  # it will be read again
-            raise
-        except EventlogError:
-            run.send_all()
-            raise
-
-
-def _apply_step(run: Run, step: Step) -> None:
-    """Apply one step, and send if it fills envelopes, or if there are no more changes for now."""
-    if isinstance(step, Mark):
-        if step.token is not None and step.token != run.saved.token:
-            run.pending.mark(Place(step.token, run.writer.numbered))
-            if run.saved.token is None:
-                run.save_now()  # the beginning of a stream, which cannot be asked for later
-        if step.is_idle:
-            _rest(run, step.rest)
-        else:
-            # also if there is nothing to send for long, as within a long transaction
-            run.observer.progressed()
-            run.save_if_due()
-        return
-    if isinstance(step, Described):
-        run.describe(step.schema, step.table)
-        return
-    run.counters.rows_read += 1
-    if isinstance(step, Failure):
-        run.not_sent(step)
-    else:
-        _add_events(run, step)
-    if run.is_enough:
-        run.send_ready(everything=False)
-    while _is_too_far(run) and not run.stop.is_set():
-        if run.once:
-            run.save_now()
-            raise _left(run)
-        _wait_for_parked(run)
-
-
-def _add_events(run: Run, read: Read) -> None:
-    """Add the events of a change. A change that the format cannot hold is a failure, and the stream
-    goes on.
-
-    Raises ConfigError for a table without a key, ReceiverAway with ``once`` for a registry that
-    does not answer.
-    """
-    change, catalog = read.change, run.following.catalog
-    object_class = run.class_of(change)
-    if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
-        # This is no failure of the one change: the whole table would be skipped.
-        raise ConfigError(
-            f"{change.table!r} has no key, which names its rows: give its key columns by "
-            "source.catalog, or for a CDC stream by source.reader.keys"
-        )
-    if change.schema is None and object_class is not None and catalog is not None:
-        change = change._replace(schema=catalog.schema)
-    change = with_zones(change, object_class)
-    try:
-        written = []
-        for event_id, objects, part in _parts(run.writer, change, read.event_id, object_class):
-            piece = run.piece(part, event_id, object_class)
-            if piece is not None:
-                written.append((event_id, objects, part, piece))
-    except (FormatError, RowError) as error:
-        run.not_sent(Failure(read.event_id, error.code, str(error), change_json.dumps(change)))
-        return
-    except (EventlogError, MemoryError):
-        raise
-    except Exception as error:
-        # A change that breaks its writer would break it again at each start.
-        told = plugin_error(error)
-        code, why = FormatError.code, f"{type(error).__name__}: {error}"
-        if told is not None:
-            code, why = told.code, str(told)
-        run.not_sent(Failure(read.event_id, code, why))
-        return
-    if not written:
-        run.counters.rows_empty += 1
-    for event in written:
-        run.pending.add(*event)
+# --- the events of a change -----------------------------------------------------------------------
 
 
 def _parts(
@@ -573,60 +650,6 @@ def _parts(
     ]
 
 
-def _is_too_far(run: Run) -> bool:
-    """Return True if so many events, which a crash would repeat, are behind parked ones that they
-    must be waited for.
-    """
-    pending = run.pending
-    limit = run.options.query_limit or _UNLIMITED
-    return pending.parked > 0 and (pending.span >= limit or pending.parked > run.options.max_parked)
-
-
-def _rest(run: Run, seconds: float) -> None:
-    """Send and save what is ready, then wait for more: at most ``seconds``, or until a parked
-    object or a heartbeat is due.
-    """
-    run.send_all()
-    if run.stop.is_set():
-        return
-    run.observer.progressed()
-    now = monotonic()
-    if run.heartbeat.is_due(now):
-        run.send_heartbeat()
-    due = run.pending.next_due()
-    look(run)
-    pause = soonest(
-        seconds,
-        None if due is None else due - now,
-        run.heartbeat.seconds_left(now),
-        run.observer.look_due(),
-    )
-    if pause > 0:
-        run.observer.does(Doing.RESTING)
-        run.stop.wait(pause)
-        run.observer.does(Doing.PUBLISHING)
-
-
-def look(run: Run) -> None:
-    """Report the parked objects and the backlog to the observer, if a report is due."""
-    if run.observer.look_due() != 0.0:
-        return
-    parked = [
-        ParkedObject("", _named(one), each.due, each.attempts, each.reason, each.event_id)
-        for one, each in run.parking.items()
-    ]
-    begun = monotonic()
-    try:
-        with as_plugin_errors():
-            backlog = run.following.source.backlog(run.saved.token)
-    except EventlogError:  # the reader of the source reports it
-        backlog = None
-    number, unit = (None, None) if backlog is None else backlog
-    run.observer.looked(
-        Looked(parked=parked, seconds=monotonic() - begun, behind=number, behind_unit=unit)
-    )
-
-
 def _named(one: ObjectId) -> str:
     """Return an object for people."""
     if not one:
@@ -634,30 +657,3 @@ def _named(one: ObjectId) -> str:
     schema, table, key = one
     columns = "+".join(f"{name}={value}" for name, value in key)
     return f"{columns},table={table}{f',schema={schema}' if schema else ''}"
-
-
-def _wait_for_parked(run: Run) -> None:
-    due = run.pending.next_due() or 0.0
-    why = "it asked for the events of parked objects later"
-    run.observer.waits(WaitFor.RECEIVER, why, due, why)
-    run.stop.wait(max(0.0, due - monotonic()))
-    run.send_all()
-
-
-def _finish(run: Run) -> None:
-    """Send the rest when the source has ended or the publisher must stop. Raises ReceiverAway with
-    ``once`` if events are left.
-    """
-    if not run.stop.is_set():
-        run.send_all()
-    while run.pending.parked and not run.stop.is_set():
-        if run.once:
-            raise _left(run)
-        _wait_for_parked(run)
-    run.save_now()
-
-
-def _left(run: Run) -> ReceiverAway:
-    return ReceiverAway(
-        f"{number_of(run.pending.parked, 'object')} left: the receiver asked for their events later"
-    )

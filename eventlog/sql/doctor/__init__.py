@@ -21,6 +21,7 @@ from sqlalchemy import Connection
 from eventlog.errors import first_of
 from eventlog.model import LogRow
 from eventlog.sql.log_table import QUEUE_INDEX, LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.statements import literal
 
 if TYPE_CHECKING:
@@ -262,18 +263,23 @@ def ask(
     return [record(*map(_plain, fields)) for fields in rows]
 
 
-def repairs(
-    conn: Connection, dialect: Dialect, name: str, log: LogTable, **more: str
-) -> tuple[str, ...]:
+def ask_log(log: OpenLog, question: str, record: Callable[..., T], **about: object) -> list[T]:
+    """Ask the database a question about a log, as ``ask`` does."""
+    return ask(log.connection, log.dialect, question, record, log.table, **about)
+
+
+def repairs(log: OpenLog, name: str, **more: str) -> tuple[str, ...]:
     """Return statements of ``doctor.sql`` that are shown and not run, with the names of this log
     and further ones.
     """
-    if name in dialect.answers:
-        return tuple(ask(conn, dialect, name, str, log))
-    parts = dialect.doctor_sql[name].split(";\n")
-    all_names = _names(dialect, log) | more
+    if name in log.dialect.answers:
+        return tuple(ask_log(log, name, str))
+    parts = log.dialect.doctor_sql[name].split(";\n")
+    all_names = _names(log.dialect, log.table) | more
     return tuple(
-        sql.format(**all_names) for sql in parts if log.schema is not None or "{schema}" not in sql
+        sql.format(**all_names)
+        for sql in parts
+        if log.table.schema is not None or "{schema}" not in sql
     )
 
 

@@ -163,7 +163,7 @@ def judge_numberings(
                 sequence.mend,
             )
         if sequence.increment < 1 or sequence.cycles:
-            wrong = "descends" if sequence.increment < 1 else "begins anew at its end"
+            wrong = "descends" if sequence.increment < 1 else "starts again at its end"
             yield error(
                 "sequence_order",
                 f"the sequence {sequence.name} {wrong}: record_id must ascend",

@@ -31,6 +31,7 @@ from eventlog.errors import (
 )
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.triggers.captured import (
     CapturedTable,
     Identity,
@@ -378,15 +379,16 @@ class Triggers(ABC):
         """Return what was captured by the lines of ``<log>_captured``; empty if there is no such
         table, or if this session may not read it.
         """
-        return read_captured(conn, log) if not self._unreadable(conn, log, "SELECT") else ()
+        return read_captured(_open(conn, log)) if not self._unreadable(conn, log, "SELECT") else ()
 
     def _unreadable(self, conn: Connection, log: LogTable, *rights: str) -> list[str]:
-        dialect, what = load_dialect(conn.dialect.name), log.captured_table
+        opened, what = _open(conn, log), log.captured_table
+        column = opened.dialect.spelled("table_name")
         try:
             with conn.begin_nested():
-                if not has_table(conn, log):
+                if not has_table(opened):
                     return [f"the table {what}, which `eventlog db upgrade` makes"]
-                return dialect.lacking(conn, log, what, rights, dialect.spelled("table_name"))
+                return opened.dialect.lacking(conn, log, what, rights, column)
         except DBAPIError as error:  # a role that may not even use the schema of the log
             if error.connection_invalidated:
                 raise
@@ -401,7 +403,7 @@ class Triggers(ABC):
         if plan.captured and not (missing := self._unreadable(conn, log, *rights)):
             digests = self.digests(conn, log)
             now = (replace(one, digest=digests.get(one.name)) for one in plan.captured)
-            write_captured(conn, log, [one for one in now if one.digest is not None])
+            write_captured(_open(conn, log), [one for one in now if one.digest is not None])
             return []
         return missing if plan.captured else []
 
@@ -457,6 +459,10 @@ class Triggers(ABC):
             lines.append(f"-- {action.kind} {one_line(action.table)}: {one_line(action.reason)}")
             lines += [*self.ended(action.statements), ""]
         return "\n".join([*lines, *self.script_end])
+
+
+def _open(conn: Connection, log: LogTable) -> OpenLog:
+    return OpenLog(conn, load_dialect(conn.dialect.name), log)
 
 
 def _kept(action: Action) -> Action:

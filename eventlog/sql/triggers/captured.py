@@ -19,10 +19,10 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import sqlalchemy as sa
-from sqlalchemy import Connection
 
 from eventlog.core.options import toml
 from eventlog.sql.log_table import LogTable, quoted, schema_of
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.triggers.declared import ClassTriggers, TableName, TableTriggers
 from eventlog.sql.triggers.gaps import ANOTHER_TABLE, Gap, declared_otherwise, gap_of_column
 
@@ -188,24 +188,26 @@ def _table(log: LogTable) -> sa.TableClause:
     return sa.table(quoted(log.captured_table), *map(sa.column, names), schema=schema_of(log))
 
 
-def has_table(conn: Connection, log: LogTable) -> bool:
+def has_table(log: OpenLog) -> bool:
     """Return True if the log has the table of captured tables."""
-    return sa.inspect(conn).has_table(quoted(log.captured_table), log.schema)
+    return sa.inspect(log.connection).has_table(quoted(log.table.captured_table), log.table.schema)
 
 
-def read_captured(conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
+def read_captured(log: OpenLog) -> tuple[CapturedTable, ...]:
     """Return what was captured by the lines, which this session may read."""
-    table = _table(log)
-    lines = conn.execute(sa.select(table.c.schema_name, table.c.table_name, table.c.content))
+    table = _table(log.table)
+    lines = log.connection.execute(
+        sa.select(table.c.schema_name, table.c.table_name, table.c.content)
+    )
     return tuple(_from_content((schema or "", name), content) for schema, name, content in lines)
 
 
-def write_captured(conn: Connection, log: LogTable, captured: Iterable[CapturedTable]) -> None:
+def write_captured(log: OpenLog, captured: Iterable[CapturedTable]) -> None:
     """Write the lines of captured tables where they have changed.
 
     The line of a table that has been renamed goes with it.
     """
-    table, lines = _table(log), {one.place: one for one in read_captured(conn, log)}
+    table, lines = _table(log.table), {one.place: one for one in read_captured(log)}
     changed, replaced = [], set()
     for now in captured:
         before = _line_of(now, lines)
@@ -214,11 +216,11 @@ def write_captured(conn: Connection, log: LogTable, captured: Iterable[CapturedT
             replaced |= {now.place} | ({before.place} if before is not None else set())
     for schema, name in replaced:
         of_schema = table.c.schema_name == schema if schema else table.c.schema_name.is_(None)
-        conn.execute(sa.delete(table).where(table.c.table_name == name, of_schema))
+        log.connection.execute(sa.delete(table).where(table.c.table_name == name, of_schema))
     for now in changed:
         schema, name = now.place
         line = {"schema_name": schema or None, "table_name": name, "content": now.content()}
-        conn.execute(sa.insert(table).values(**line))
+        log.connection.execute(sa.insert(table).values(**line))
 
 
 # --- what has changed since -----------------------------------------------------------------------

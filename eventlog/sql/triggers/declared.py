@@ -285,7 +285,7 @@ def _base_tables(
                 base = _base_table(reflect(schema), plain)
         if base is None:
             where = (
-                f" in schema {home.schema}; a table of another schema is to be named schema.table"
+                f" in schema {home.schema}; a table of another schema must be named schema.table"
             )
             raise TriggerError(
                 f"watch {watch.table}: there is no base table "

@@ -10,6 +10,7 @@ import mysql_servers
 import pytest
 import sqlalchemy as sa
 from platforms import Logged, Platform
+from shared import opened_log
 
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.rows import next_flight
@@ -146,7 +147,7 @@ def test_flights_go_on_after_a_crash_although_their_table_is_empty(
 ) -> None:
     mysql_server.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
     with mysql.session() as (conn, log):
-        first = [next_flight(conn, log) for _ in range(3)][-1]
+        first = [next_flight(opened_log(conn, log)) for _ in range(3)][-1]
         conn.commit()
         conn.exec_driver_sql("DELETE FROM eventlog_flight")
         conn.commit()
@@ -154,7 +155,7 @@ def test_flights_go_on_after_a_crash_although_their_table_is_empty(
     mysql_server.stop(kill=True)
     mysql_server.start()
     with mysql.session() as (conn, log):
-        assert next_flight(conn, log) > first
+        assert next_flight(opened_log(conn, log)) > first
 
 
 def test_rights_that_a_role_gives_count(

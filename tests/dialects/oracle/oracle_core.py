@@ -31,6 +31,7 @@ from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
 from eventlog.sql.doctor import ask, repairs
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Batch, Selection
 
@@ -57,6 +58,10 @@ _FLIGHTS = itertools.count(1)
 Run = Callable[[sa.Connection], object]
 
 
+def _log(conn: sa.Connection) -> OpenLog:
+    return OpenLog(conn, DIALECT, LOG)
+
+
 def _is(status: str) -> sa.ColumnElement[bool]:
     return rows.column_of(LOG, "status") == status
 
@@ -64,68 +69,68 @@ def _is(status: str) -> sa.ColumnElement[bool]:
 def _rows() -> Mapping[str, Run]:
     """Every function of ``sql.rows`` that sends a statement, by its name."""
     return {
-        "tail": lambda conn: rows.tail(conn, LOG),
-        "refuse_large_ids": lambda conn: rows.refuse_large_ids(conn, LOG),
-        "extent": lambda conn: rows.extent(conn, LOG),
+        "tail": lambda conn: rows.tail(_log(conn)),
+        "refuse_large_ids": lambda conn: rows.refuse_large_ids(_log(conn)),
+        "extent": lambda conn: rows.extent(_log(conn)),
         "count": lambda conn: rows.count(conn, rows.rows_of(LOG)),
-        "count_queue": lambda conn: rows.count_queue(conn, LOG, 1000),
-        "count_by_status": lambda conn: rows.count_by_status(conn, LOG),
-        "count_newest": lambda conn: rows.count_newest(conn, LOG, 1000),
+        "count_queue": lambda conn: rows.count_queue(_log(conn), 1000),
+        "count_by_status": lambda conn: rows.count_by_status(_log(conn)),
+        "count_newest": lambda conn: rows.count_newest(_log(conn), 1000),
         "requeue": lambda conn: [
-            rows.requeue(conn, LOG, "EFWS", _ALL),
-            rows.requeue(conn, LOG, "EF", []),
-            rows.requeue(conn, LOG, "EFWS", force=True),
-            rows.requeue(conn, LOG, "EF", dry=True),
+            rows.requeue(_log(conn), "EFWS", _ALL),
+            rows.requeue(_log(conn), "EF", []),
+            rows.requeue(_log(conn), "EFWS", force=True),
+            rows.requeue(_log(conn), "EF", dry=True),
         ],
-        "copy": lambda conn: rows._copy(conn, NUMBERED, [1, 2, 4], {4}, {"status": rows._NEW}),
-        "read_objects": lambda conn: list(rows.read_objects(conn, LOG, _is("E"), "ANN")),
+        "copy": lambda conn: rows._copy(
+            OpenLog(conn, DIALECT, NUMBERED), [1, 2, 4], {4}, {"status": rows._NEW}
+        ),
+        "read_objects": lambda conn: list(rows.read_objects(_log(conn), _is("E"), "ANN")),
         "write_keys": lambda conn: DIALECT.write_keys(
             conn, NUMBERED, Selection("USR", EventType.DELETE_ROW), ["IDU=1"]
         ),
         "requeue_loopback": lambda conn: [
-            rows.requeue_loopback(conn, LOG, "ANN", _ALL),
-            rows.requeue_loopback(conn, LOG, "ANN", force=True, dry=True),
+            rows.requeue_loopback(_log(conn), "ANN", _ALL),
+            rows.requeue_loopback(_log(conn), "ANN", force=True, dry=True),
         ],
-        "add_errors": lambda conn: rows.add_errors(conn, LOG, [(1, "receiver", "no")]),
+        "add_errors": lambda conn: rows.add_errors(_log(conn), [(1, "receiver", "no")]),
         "add_object_errors": lambda conn: rows.add_object_errors(
-            conn, LOG, [("snapshot.1", "receiver", "no")], "search"
+            _log(conn), [("snapshot.1", "receiver", "no")], "search"
         ),
-        "read_sendings": lambda conn: rows.read_sendings(conn, LOG, "search"),
-        "tell_requeued": lambda conn: rows.tell_requeued(conn, LOG, [1, 2, 4]),
-        "pop_told": lambda conn: rows.pop_told(conn, LOG),
-        "next_flight": lambda conn: rows.next_flight(conn, LOG),
-        "write_inflight": lambda conn: rows.write_inflight(conn, LOG, 1, "{}"),
-        "update_inflight": lambda conn: rows.update_inflight(conn, LOG, 1, "{}"),
-        "renew_inflight": lambda conn: rows.renew_inflight(conn, DIALECT, LOG, 1, "{}"),
-        "strike_inflight": lambda conn: rows.strike_inflight(conn, LOG, 1),
-        "read_inflight": lambda conn: rows.read_inflight(conn, LOG),
-        "read_inflight_like": lambda conn: rows.read_inflight_like(conn, LOG, "{"),
-        "read_errors": lambda conn: rows.read_errors(conn, LOG, 1),
-        "newest_errors": lambda conn: rows.newest_errors(conn, LOG, 20),
+        "read_sendings": lambda conn: rows.read_sendings(_log(conn), "search"),
+        "tell_requeued": lambda conn: rows.tell_requeued(_log(conn), [1, 2, 4]),
+        "pop_told": lambda conn: rows.pop_told(_log(conn)),
+        "next_flight": lambda conn: rows.next_flight(_log(conn)),
+        "write_inflight": lambda conn: rows.write_inflight(_log(conn), 1, "{}"),
+        "update_inflight": lambda conn: rows.update_inflight(_log(conn), 1, "{}"),
+        "renew_inflight": lambda conn: rows.renew_inflight(_log(conn), 1, "{}"),
+        "strike_inflight": lambda conn: rows.strike_inflight(_log(conn), 1),
+        "read_inflight": lambda conn: rows.read_inflight(_log(conn)),
+        "read_inflight_like": lambda conn: rows.read_inflight_like(_log(conn), "{"),
+        "read_errors": lambda conn: rows.read_errors(_log(conn), 1),
+        "newest_errors": lambda conn: rows.newest_errors(_log(conn), 20),
     }
 
 
 def _purges() -> Mapping[str, Run]:
     """Every function of ``sql.purge`` that sends a statement, by its name."""
     return {
-        "purge_cutoff": lambda conn: purge.purge_cutoff(
-            conn, DIALECT, LOG, "utc", timedelta(days=30)
-        ),
-        "check_purge_rights": lambda conn: purge.check_purge_rights(conn, DIALECT, LOG),
+        "purge_cutoff": lambda conn: purge.purge_cutoff(_log(conn), "utc", timedelta(days=30)),
+        "check_purge_rights": lambda conn: purge.check_purge_rights(_log(conn)),
         "purge_rows": lambda conn: [
-            purge.purge_rows(conn, LOG, (1, 1000), 1000, _MOMENT, range(2), dry=False),
-            purge.purge_rows(conn, LOG, (1, 1000), 1000, _MOMENT, [], dry=True),
+            purge.purge_rows(_log(conn), (1, 1000), 1000, _MOMENT, range(2), dry=False),
+            purge.purge_rows(_log(conn), (1, 1000), 1000, _MOMENT, [], dry=True),
         ],
         "purge_errors": lambda conn: [
-            purge.purge_errors(conn, LOG, None, 1000, _MOMENT, _MOMENT, dry=False),
-            purge.purge_errors(conn, LOG, 7, 1000, _MOMENT, _MOMENT, dry=True),
+            purge.purge_errors(_log(conn), None, 1000, _MOMENT, _MOMENT, dry=False),
+            purge.purge_errors(_log(conn), 7, 1000, _MOMENT, _MOMENT, dry=True),
         ],
-        "read_noted": lambda conn: purge.read_noted(conn, LOG),
+        "read_noted": lambda conn: purge.read_noted(_log(conn)),
         "write_noted": lambda conn: purge.write_noted(
-            conn, DIALECT, LOG, purge.Noted(RecordSet(9, [(20, 20)]), _MOMENT)
+            _log(conn), purge.Noted(RecordSet(9, [(20, 20)]), _MOMENT)
         ),
         "utc_now": lambda conn: purge.utc_now(conn, DIALECT),
-        "highest_id": lambda conn: purge.highest_id(conn, LOG),
+        "highest_id": lambda conn: purge.highest_id(_log(conn)),
     }
 
 
@@ -133,31 +138,29 @@ def _resyncs() -> Mapping[str, Run]:
     """Every function of ``sql.resync`` that sends a statement of its own, by its name."""
     cls = class_of("USR")
     return {
-        "unfinished": lambda conn: resync.unfinished(conn, LOG, "USR"),
-        "find": lambda conn: resync.find(conn, LOG, _KNOWN),
-        "begin": lambda conn: resync.begin(conn, LOG, _KNOWN, resume=False, restart=True),
+        "unfinished": lambda conn: resync.unfinished(_log(conn), "USR"),
+        "find": lambda conn: resync.find(_log(conn), _KNOWN),
+        "begin": lambda conn: resync.begin(_log(conn), _KNOWN, resume=False, restart=True),
         "run": lambda conn: [
             list(
                 resync.run(
-                    conn, LOG, _KNOWN, lambda _conn, _place, last=last: Batch(1, 0, "IDU=1", last)
+                    _log(conn), _KNOWN, lambda _conn, _place, last=last: Batch(1, 0, "IDU=1", last)
                 )
             )
             for last in (True,)
         ],
         "run_on": lambda conn: next(
-            resync.run(conn, LOG, _KNOWN, lambda _conn, _place: Batch(1, 0, "IDU=1", False))
+            resync.run(_log(conn), _KNOWN, lambda _conn, _place: Batch(1, 0, "IDU=1", False))
         ),
         "existing": lambda conn: resync.existing(conn, DIALECT, "APP", cls, ["IDU=1"]),
-        "history": lambda conn: resync.history(conn, LOG, CATALOG, cls),
-        "known": lambda conn: list(resync.known(conn, LOG, ["USR"], 0)),
-        "write_deleted": lambda conn: resync.write_deleted(
-            conn, DIALECT, LOG, "APP", cls, ["IDU=7"]
-        ),
+        "history": lambda conn: resync.history(_log(conn), CATALOG, cls),
+        "known": lambda conn: list(resync.known(_log(conn), ["USR"], 0)),
+        "write_deleted": lambda conn: resync.write_deleted(_log(conn), "APP", cls, ["IDU=7"]),
         "note_due": lambda conn: resync.note_due(
-            conn, LOG, [resync.Due(_KNOWN, "column NICK is new")]
+            _log(conn), [resync.Due(_KNOWN, "column NICK is new")]
         ),
-        "due_now": lambda conn: resync.due_now(conn, LOG),
-        "settle_lost": lambda conn: resync.settle_lost(conn, LOG, CATALOG),
+        "due_now": lambda conn: resync.due_now(_log(conn)),
+        "settle_lost": lambda conn: resync.settle_lost(_log(conn), CATALOG),
     }
 
 
@@ -193,14 +196,14 @@ def _epochs() -> Mapping[str, Run]:
     line = epoch.Epoch("20260506T070809-00000001", {"database": "HR"})
     return {
         "read_epoch": lambda conn: [
-            epoch.read_epoch(conn, LOG),
-            epoch.read_epoch(conn, LOG, is_locked=True),
+            epoch.read_epoch(_log(conn)),
+            epoch.read_epoch(_log(conn), is_locked=True),
         ],
-        "read_removed": lambda conn: epoch.read_removed(conn, LOG),
-        "note_removed": lambda conn: epoch.note_removed(conn, LOG, 17),
-        "write_epoch": lambda conn: epoch.write_epoch(conn, DIALECT, LOG, line, is_raise=True),
-        "raise_epoch": lambda conn: epoch.raise_epoch(conn, DIALECT, LOG, {}),
-        "pass_over": lambda conn: epoch.pass_over(conn, DIALECT, LOG, 1),
+        "read_removed": lambda conn: epoch.read_removed(_log(conn)),
+        "note_removed": lambda conn: epoch.note_removed(_log(conn), 17),
+        "write_epoch": lambda conn: epoch.write_epoch(_log(conn), line, is_raise=True),
+        "raise_epoch": lambda conn: epoch.raise_epoch(_log(conn), {}),
+        "pass_over": lambda conn: epoch.pass_over(_log(conn), 1),
     }
 
 
@@ -227,7 +230,7 @@ def _doctor() -> Mapping[str, Run]:
 
     def show(conn: sa.Connection, name: str) -> None:
         driver: Any = conn.connection.driver_connection
-        driver.server.sent += repairs(conn, DIALECT, name, LOG, **mends[name])
+        driver.server.sent += repairs(_log(conn), name, **mends[name])
 
     asked = {name: partial(_ask, name=name, about=limits) for name in texts if name not in mends}
     for name in ("indexes", "numberings", "scaled", "rights"):  # their functions ask them

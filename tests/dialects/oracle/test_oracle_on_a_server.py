@@ -363,14 +363,14 @@ def test_the_sequence_of_a_log_is_found_in_order(oracle: Platform) -> None:
 
 def lose_the_session(context: Context, oracle: Platform) -> None:
     """Kill a publisher's session, and use it. Skips where this user may not."""
-    sid, serial = context.connection.exec_driver_sql(
+    sid, serial = context.log.connection.exec_driver_sql(
         "SELECT SYS_CONTEXT('USERENV', 'SID'), DBMS_DEBUG_JDWP.CURRENT_SESSION_SERIAL FROM DUAL"
     ).one()
     try:
         oracle.run(f"ALTER SYSTEM KILL SESSION '{sid},{int(serial)}' IMMEDIATE")
     except DBAPIError as error:
         oracle_server.give_up(f"this user may kill no session: {error.orig}")
-    context.dialect.queue(context.connection, context.log, "utc")
+    context.log.dialect.queue(context.log.connection, context.log.table, "utc")
 
 
 def test_a_publisher_whose_session_is_killed_can_begin_again(oracle: Platform) -> None:
@@ -380,7 +380,7 @@ def test_a_publisher_whose_session_is_killed_can_begin_again(oracle: Platform) -
     for _ in range(60):
         try:
             with open_context(config, Counters()) as context:
-                assert context.dialect.holds_lock(context.connection, context.log)
+                assert context.log.dialect.holds_lock(context.log.connection, context.log.table)
                 return
         except AnotherPublisher:  # the server has not noticed yet
             time.sleep(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import sqlalchemy as sa
-from shared import Objects, apply_event, execute
+from shared import Objects, apply_event, execute, opened_log
 
 from eventlog.cli.resync import fingerprint
 from eventlog.core.catalog import ObjectClass, build_catalog
@@ -91,13 +91,12 @@ def stopped(
     selection = Selection(cls.name, EventType.INSERT_ROW_QUERY_BACK, keys=digest)
     engine = connect(hr.url)
     with engine.connect() as conn:
-        batches.begin(conn, LOG, selection, resume=False, restart=False)
+        batches.begin(opened_log(conn, LOG), selection, resume=False, restart=False)
         walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
         conn.commit()
         if keys_file is None:
             steps = batches.run(
-                conn,
-                LOG,
+                opened_log(conn, LOG),
                 selection,
                 lambda conn, position: DIALECT.write_batch(conn, walk, position, size),
             )
@@ -109,7 +108,7 @@ def stopped(
                 DIALECT.write_keys(conn, LOG, selection, lines[done : done + size])
                 return Batch(size, 0, str(done + size), is_last=False)
 
-            steps = batches.run(conn, LOG, selection, write)
+            steps = batches.run(opened_log(conn, LOG), selection, write)
         for _ in range(after):
             next(steps)
         steps.close()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import pytest
 import sqlalchemy as sa
+from shared import opened_log
 from sqlalchemy import Connection
 from written_log import EVERYTHING, ids
 
@@ -14,7 +15,8 @@ from eventlog.errors import LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import LogTable, check_rights, locate_log
+from eventlog.sql.log_table import LogTable, locate_log
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import (
     add_errors,
     count_by_status,
@@ -96,7 +98,7 @@ GRANTS = {
 
 def locate_with_rights(conn: Connection) -> LogTable:
     log = locate_log(conn, DIALECT, name="eventlog", schema="public")
-    check_rights(conn, DIALECT, log, delete=True)
+    OpenLog(conn, DIALECT, log).check_rights(delete=True)
     return log
 
 
@@ -113,12 +115,12 @@ def test_every_right_that_is_missing_is_named_until_there_is_none(conn: Connecti
     conn.execute(sa.text("SET ROLE pg_monitor"))
     opened = locate_with_rights(conn)
     # and they are enough
-    flight = next_flight(conn, opened)
-    write_inflight(conn, opened, flight, "{}")
-    update_inflight(conn, opened, flight, "[]")
-    assert read_inflight(conn, opened) == [(flight, "[]")]
-    strike_inflight(conn, opened, flight)
-    add_errors(conn, opened, [(1, "receiver", "no")])
+    flight = next_flight(opened_log(conn, opened))
+    write_inflight(opened_log(conn, opened), flight, "{}")
+    update_inflight(opened_log(conn, opened), flight, "[]")
+    assert read_inflight(opened_log(conn, opened)) == [(flight, "[]")]
+    strike_inflight(opened_log(conn, opened), flight)
+    add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
     assert DIALECT.read_window(conn, opened, EVERYTHING) == []
     assert DIALECT.mark(conn, opened, "S", [(1, 9)]) == DIALECT.delete(conn, opened, [(1, 9)]) == 0
 
@@ -162,7 +164,7 @@ def test_a_log_of_another_layout_and_other_types_works_alike(conn: Connection) -
     assert ids(DIALECT.read_rows(conn, opened, to_ranges([1, 3, 4]))) == [1, 3, 4]
     assert DIALECT.delete(conn, opened, [(1, 9)]) == 1
     assert DIALECT.queue(conn, opened, "utc").rows == 3  # those that cannot be addressed
-    assert count_by_status(conn, opened) == {"N": 3, "S": 3}
+    assert count_by_status(opened_log(conn, opened)) == {"N": 3, "S": 3}
 
 
 def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> None:
@@ -180,8 +182,8 @@ def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> No
     )
     assert ids(DIALECT.read_window(conn, opened, Window(0, None, None, "x"))) == [1, 2]
     assert DIALECT.mark(conn, opened, "E", [(1, 1)]) == DIALECT.delete(conn, opened, [(1, 2)]) == 1
-    assert requeue(conn, opened, "E").set_back == 1
-    assert tail(conn, opened) == 1
-    write_inflight(conn, opened, next_flight(conn, opened), "{}")
-    add_errors(conn, opened, [(1, "receiver", "no")])
+    assert requeue(opened_log(conn, opened), "E").set_back == 1
+    assert tail(opened_log(conn, opened)) == 1
+    write_inflight(opened_log(conn, opened), next_flight(opened_log(conn, opened)), "{}")
+    add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
     assert DIALECT.try_lock(conn, opened)

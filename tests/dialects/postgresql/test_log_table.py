@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import sqlalchemy as sa
+from shared import opened_log
 from sqlalchemy import Connection, Engine
 from written_log import EVERYTHING, ids, statuses, write
 
@@ -78,7 +79,7 @@ def test_rows_without_a_positive_record_id_are_left_alone(
 ) -> None:
     write(conn, (-3, "N"), (0, "N"), (2**63 - 1, "N"))
     assert ids(DIALECT.read_window(conn, opened, EVERYTHING)) == [2**63 - 1]
-    assert tail(conn, opened) == 2**63 - 1
+    assert tail(opened_log(conn, opened)) == 2**63 - 1
 
 
 @pytest.mark.parametrize(
@@ -113,9 +114,9 @@ def test_rows_are_read_by_id_whatever_their_status(conn: Connection, opened: Log
 
 
 def test_the_tail_is_the_highest_row_n(conn: Connection, opened: LogTable) -> None:
-    assert tail(conn, opened) is None
+    assert tail(opened_log(conn, opened)) is None
     write(conn, (1, "N"), (5, "N"), (6, "S"))
-    assert tail(conn, opened) == 5
+    assert tail(opened_log(conn, opened)) == 5
 
 
 def test_the_queue_is_counted_and_its_age_told(conn: Connection, opened: LogTable) -> None:
@@ -130,7 +131,7 @@ def test_the_queue_is_counted_and_its_age_told(conn: Connection, opened: LogTabl
     )
     rows, age = DIALECT.queue(conn, opened, "local")
     assert (rows, round(age or 0, -2)) == (1, 3600)
-    assert count_by_status(conn, opened) == {"N": 1, "S": 1}
+    assert count_by_status(opened_log(conn, opened)) == {"N": 1, "S": 1}
 
 
 # Marking
@@ -165,11 +166,11 @@ def test_what_is_marked_is_not_committed_by_us(
     write(conn, (1, "N"))
     conn.commit()
     DIALECT.mark(conn, opened, "S", [(1, 1)])
-    add_errors(conn, opened, [(1, "receiver", "no")])
-    write_inflight(conn, opened, 1, "[]")
+    add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
+    write_inflight(opened_log(conn, opened), 1, "[]")
     conn.rollback()
     assert statuses(conn) == {1: "N"}
-    assert read_inflight(conn, opened) == []
+    assert read_inflight(opened_log(conn, opened)) == []
     assert conn.execute(sa.text("SELECT count(*) FROM eventlog_error")).scalar() == 0
 
 
@@ -192,28 +193,30 @@ def test_a_row_that_another_session_took_meanwhile_is_not_marked(
 
 
 def test_flights_are_numbered_without_going_back(conn: Connection, opened: LogTable) -> None:
-    first = next_flight(conn, opened)
+    first = next_flight(opened_log(conn, opened))
     conn.rollback()
-    assert next_flight(conn, opened) > first
+    assert next_flight(opened_log(conn, opened)) > first
 
 
 def test_inflight_lines_are_kept_in_order_until_struck(conn: Connection, opened: LogTable) -> None:
-    one, two = next_flight(conn, opened), next_flight(conn, opened)
-    write_inflight(conn, opened, two, '{"b": "%s {0} :x \u2603"}')
-    write_inflight(conn, opened, one, '{"a": 1}')
-    assert read_inflight(conn, opened) == [(one, '{"a": 1}'), (two, '{"b": "%s {0} :x \u2603"}')]
-    update_inflight(conn, opened, one, "{}")
-    strike_inflight(conn, opened, two)
-    assert read_inflight(conn, opened) == [(one, "{}")]
+    one, two = next_flight(opened_log(conn, opened)), next_flight(opened_log(conn, opened))
+    write_inflight(opened_log(conn, opened), two, '{"b": "%s {0} :x \u2603"}')
+    write_inflight(opened_log(conn, opened), one, '{"a": 1}')
+    assert read_inflight(opened_log(conn, opened)) == [
+        (one, '{"a": 1}'),
+        (two, '{"b": "%s {0} :x \u2603"}'),
+    ]
+    update_inflight(opened_log(conn, opened), one, "{}")
+    strike_inflight(opened_log(conn, opened), two)
+    assert read_inflight(opened_log(conn, opened)) == [(one, "{}")]
 
 
 def test_error_messages_hold_what_a_text_column_takes(conn: Connection, opened: LogTable) -> None:
     add_errors(
-        conn,
-        opened,
+        opened_log(conn, opened),
         [(1, "bad_value", "a\0b"), (2, "receiver", "\ud800 %s :x"), (2, "receiver", "again")],
     )
-    add_errors(conn, opened, [])
+    add_errors(opened_log(conn, opened), [])
     rows = conn.execute(sa.text("SELECT record_id, code, message FROM eventlog_error")).all()
     assert rows == [
         (1, "bad_value", "a\ufffdb"),
@@ -227,7 +230,7 @@ def test_error_messages_hold_what_a_text_column_takes(conn: Connection, opened: 
 
 def test_e_and_f_go_back_to_their_old_place(conn: Connection, opened: LogTable) -> None:
     write(conn, (1, "E"), (2, "F"), (3, "S"), (4, "N"), (5, "X"))
-    assert requeue(conn, opened, "EF") == Requeued(2, 0, ())
+    assert requeue(opened_log(conn, opened), "EF") == Requeued(2, 0, ())
     assert statuses(conn) == {1: "N", 2: "N", 3: "S", 4: "N", 5: "X"}
 
 
@@ -239,7 +242,7 @@ def test_w_and_s_are_logged_anew_in_their_order(conn: Connection, opened: LogTab
     write(
         conn, (1, "W"), (4, "E"), event_type=4, perpetrator="app", event_time="2024-05-06 07:08:09"
     )
-    assert requeue(conn, opened, ["S", "W"], [(1, 2), (3, 3)]) == Requeued(0, 3, ())
+    assert requeue(opened_log(conn, opened), ["S", "W"], [(1, 2), (3, 3)]) == Requeued(0, 3, ())
     assert statuses(conn) == {1: "W", 2: "S", 3: "W", 4: "E", 100: "N", 101: "N", 102: "N"}
     assert {row[2:] for row in DIALECT.read_rows(conn, opened, [(100, 102)])} == {
         (4, "2024-05-06 07:08:09", "app", "usr", "idu=1", None, None, None)
@@ -272,9 +275,9 @@ def test_rows_that_would_bring_old_values_back_are_named_and_refused(
         RefusedRow(record_id, event_type, "usr", key)
         for record_id, event_type, key in [(11, 1, "idu=1"), (22, 2, "idu=2"), (33, 3, "idu=3")]
     )
-    assert requeue(conn, opened, "E") == Requeued(4, 0, refused)
+    assert requeue(opened_log(conn, opened), "E") == Requeued(4, 0, refused)
     assert statuses(conn)[11] == "E"
-    assert requeue(conn, opened, "E", force=True) == Requeued(3, 0, ())
+    assert requeue(opened_log(conn, opened), "E", force=True) == Requeued(3, 0, ())
     assert statuses(conn)[11] == "N"
 
 
@@ -283,13 +286,13 @@ def test_the_later_row_of_a_copied_object_refuses_its_copy(
 ) -> None:
     conn.execute(sa.text("ALTER TABLE eventlog ALTER COLUMN record_id RESTART WITH 100"))
     write(conn, (1, "S"), (2, "S"), event_type=2)
-    assert requeue(conn, opened, "S", [(1, 1)]) == Requeued(
+    assert requeue(opened_log(conn, opened), "S", [(1, 1)]) == Requeued(
         0, 0, (RefusedRow(1, 2, "usr", "idu=1"),)
     )
-    assert requeue(conn, opened, "S", [(2, 2)]).copied == 1
+    assert requeue(opened_log(conn, opened), "S", [(2, 2)]).copied == 1
 
 
 def test_only_done_rows_can_be_requeued(conn: Connection, opened: LogTable) -> None:
     with pytest.raises(ConfigError, match="status 'N' cannot be requeued"):
-        requeue(conn, opened, "EN")
-    assert requeue(conn, opened, "EFSW", []) == Requeued(0, 0, ())
+        requeue(opened_log(conn, opened), "EN")
+    assert requeue(opened_log(conn, opened), "EFSW", []) == Requeued(0, 0, ())

@@ -34,7 +34,7 @@ schema_name = "hr"
 table = "usr"
 """
 GIVEN = ['loopback_rows = "consume"', "allow_loopback = false"]
-"""Settings that say what becomes of such rows, as they are by default too."""
+"""Settings that say what happens to such rows, as they are by default too."""
 
 
 def fill(database: sa.Engine) -> None:

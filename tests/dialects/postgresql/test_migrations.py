@@ -8,6 +8,7 @@ import io
 
 import pytest
 import sqlalchemy as sa
+from shared import opened_log
 from sqlalchemy import Connection, Engine
 
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
@@ -65,7 +66,7 @@ def test_a_downgrade_leaves_the_catalogue_as_it_was(
         assert made > before
         assert migrations.current(conn, log_table=log_table, schema=schema) == migrations.heads()
         log = locate_log(conn, DIALECT, name=log_table, schema=schema)
-        assert next_flight(conn, log) == 1
+        assert next_flight(opened_log(conn, log)) == 1
         migrations.upgrade(conn, log_table=log_table, schema=schema)
         assert catalogue(conn) == made
         migrations.downgrade(conn, log_table=log_table, schema=schema)
@@ -159,7 +160,7 @@ def test_a_status_that_is_no_letter_is_refused_and_named(database: Engine) -> No
         )  # any letter is one
         conn.commit()
         for letter in ("", "7"):
-            refused = r"the status of a row of eventlog is to be a letter[\s\S]*It is '7?'\."
+            refused = r"the status of a row of eventlog must be a letter[\s\S]*It is '7?'\."
             with pytest.raises(sa.exc.IntegrityError, match=refused):
                 conn.execute(sa.text("UPDATE eventlog SET status = :letter"), {"letter": letter})
             conn.rollback()

@@ -12,7 +12,7 @@ from time import sleep
 import pytest
 import sqlalchemy as sa
 from resyncs import LOG, Receiver, class_named, keys, others, positions, rows, stopped, users
-from shared import Run, execute
+from shared import Run, execute, opened_log
 
 from eventlog.model import EventType
 from eventlog.sql import resync as batches
@@ -116,13 +116,12 @@ class TestResume:
         selection = Selection("usr", EventType.INSERT_ROW_QUERY_BACK)
         first, second = connect(hr.url), connect(hr.url)
         with first.connect() as one, second.connect() as two:
-            batches.begin(one, LOG, selection, resume=False, restart=False)
+            batches.begin(opened_log(one, LOG), selection, resume=False, restart=False)
             walk = DIALECT.start_walk(one, LOG, "hr", cls, selection)
             one.commit()
             runs = [
                 batches.run(
-                    conn,
-                    LOG,
+                    opened_log(conn, LOG),
                     selection,
                     lambda conn, position: DIALECT.write_batch(conn, walk, position, 2),
                 )
@@ -149,13 +148,12 @@ class TestConcurrentChanges:
         selection = Selection("usr", EventType.INSERT_ROW_QUERY_BACK)
         engine = connect(hr.url)
         with engine.connect() as conn, hr.connect() as pending:
-            batches.begin(conn, LOG, selection, resume=False, restart=False)
+            batches.begin(opened_log(conn, LOG), selection, resume=False, restart=False)
             walk = DIALECT.start_walk(conn, LOG, "hr", cls, selection)
             conn.commit()
             for number, _ in enumerate(
                 batches.run(
-                    conn,
-                    LOG,
+                    opened_log(conn, LOG),
                     selection,
                     lambda conn, position: DIALECT.write_batch(conn, walk, position, 10),
                 )

@@ -222,7 +222,7 @@ def test_a_second_publisher_of_a_moved_file_is_refused(file: Path) -> None:
         with pytest.raises(AnotherPublisher), open_context(config(moved), Counters()):
             pass
         with closing(sqlite3.connect(moved)) as _, connect(f"sqlite:///{moved}").connect() as other:
-            assert context.dialect.is_locked(other, context.log)
+            assert context.log.dialect.is_locked(other, context.log.table)
     with open_context(config(moved), Counters()) as again:
         assert again.epoch == "", "the same file under another name is no other state"
 

@@ -319,7 +319,7 @@ def test_a_publisher_that_was_killed_leaves_no_lock(file: Platform) -> None:
     with file.session() as (conn, log):
         assert not DIALECT.is_locked(conn, log)
     with open_context(file.config(), Counters()) as context:
-        assert context.dialect.holds_lock(context.connection, context.log)
+        assert context.log.dialect.holds_lock(context.log.connection, context.log.table)
     assert not list(file.place.glob("*.lock"))
 
 
@@ -328,7 +328,7 @@ def test_a_lock_file_that_somebody_removes_is_lost(file: Platform) -> None:
     with open_context(file.config(), Counters()) as context:
         (lock,) = file.place.glob("*.lock")
         lock.unlink()
-        assert not context.dialect.holds_lock(context.connection, context.log)
+        assert not context.log.dialect.holds_lock(context.log.connection, context.log.table)
 
 
 def test_triggers_of_others_are_warned_of(file: Platform) -> None:

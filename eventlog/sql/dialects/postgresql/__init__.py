@@ -400,7 +400,7 @@ def _status_function(log: LogTable) -> str:
 
 def _create_status_function(log: LogTable) -> str:
     message = (
-        f"the status of a row of {log.name} is to be a letter, A to Z or a to z: "
+        f"the status of a row of {log.name} must be a letter, A to Z or a to z: "
         "any other is never read"
     )
     return f"""\

@@ -74,7 +74,7 @@ WHERE pg_catalog.pg_is_in_recovery()
 -- name: are_open
 -- Which of these transactions this statement cannot see, so that none before it could. By their numbers, of which
 -- pg_locks has the lower half: locks are given back a moment after the changes can be seen. Who has no number yet has
--- written nothing yet, or is at its end.
+-- written nothing yet, or has ended.
 SELECT l.virtualtransaction
 FROM pg_catalog.pg_locks AS l
 CROSS JOIN (SELECT txid_current_snapshot() AS now) AS s

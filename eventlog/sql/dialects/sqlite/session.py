@@ -26,6 +26,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Answer, AnswerFunction
 from eventlog.sql.epoch import read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
 from eventlog.sql.statements import quote_identifier, statements
 
 _LEAST_VERSION: Final = (3, 38, 0)
@@ -182,13 +183,15 @@ class SQLiteSessions(Dialect):
         return False
 
     def claim(self, conn: Connection, log: LogTable) -> bool:
-        path, line = _lock_path(conn, log), read_epoch(conn, log)
+        path, line = _lock_path(conn, log), read_epoch(OpenLog(conn, self, log))
         if path is None or line.server.get(_PART) == str(path):
             return True
-        if _holder_elsewhere(conn, log, path) is not None:
+        if _holder_elsewhere(OpenLog(conn, self, log), path) is not None:
             return False
         write_epoch(
-            conn, self, log, line._replace(server={**line.server, _PART: str(path)}), is_raise=False
+            OpenLog(conn, self, log),
+            line._replace(server={**line.server, _PART: str(path)}),
+            is_raise=False,
         )
         return True
 
@@ -196,7 +199,10 @@ class SQLiteSessions(Dialect):
         path = _lock_path(conn, log)
         if path is None:
             return False
-        if self.holds_lock(conn, log) or _holder_elsewhere(conn, log, path) is not None:
+        if (
+            self.holds_lock(conn, log)
+            or _holder_elsewhere(OpenLog(conn, self, log), path) is not None
+        ):
             return True
         return _is_locked(path)
 
@@ -344,13 +350,13 @@ It is not among ``server_parts``, so it does not affect the epoch.
 """
 
 
-def _holder_elsewhere(conn: Connection, log: LogTable, path: Path) -> Path | None:
+def _holder_elsewhere(log: OpenLog, path: Path) -> Path | None:
     """Return the lock file of a publisher that has this file open by another name; None if there is
     none.
     """
-    if not inspect(conn).has_table(log.epoch_table):
+    if not inspect(log.connection).has_table(log.table.epoch_table):
         return None  # the table of a source's position is locked like a log, but has no companions
-    opened, other = _opened(conn), read_epoch(conn, log).server.get(_PART)
+    opened, other = _opened(log.connection), read_epoch(log).server.get(_PART)
     if other is None or other == str(path) or opened is None:
         return None
     try:
