@@ -1247,10 +1247,15 @@ def test_a_daemon_waits_as_the_standby_of_its_consumer_says_of_whom_and_is_well(
             kwargs={"retry": (0.1, 0.2)},
         )
         thread.start()
-        wait_until(lambda: life.is_connected, "the standby is well")
-        assert sink.documents == []
-        whom = r" \(session \d+, .*\)" if log.dialect.name == "postgresql" else ""
-        assert re.search(f"in another process{whom}: .*; waiting as its standby", caplog.text)
+        try:
+            wait_until(lambda: life.is_connected, "the standby is well")
+            assert sink.documents == []
+            whom = r" \(session \d+, .*\)" if log.dialect.name == "postgresql" else ""
+            said = re.compile(f"in another process{whom}: .*; waiting as its standby")
+            wait_until(lambda: said.search(caplog.text), "the standby says of whom")
+        except BaseException:
+            stop.set()
+            raise
     try:
         wait_until(lambda: sink.event_ids == ["1"], "the standby takes over")
     finally:
