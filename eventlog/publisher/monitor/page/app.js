@@ -345,7 +345,7 @@ const loadErrors = onAsk($("ask-errors"), $("errors"), () => "/errors.json", (fo
 
 onAsk($("ask-doctor"), $("doctor"), () => "/doctor.json", (found) => table($("doctor"), [
   ["", (one) => element("span", one.level, `level-${one.level}`)], ["code", (one) => one.code],
-  ["what", (one) => one.message, "text"], ["what mends it", (one) => command(one.command), "text"],
+  ["what", (one) => one.message, "text"], ["what fixes it", (one) => command(one.command), "text"],
 ], found.findings, "Nothing is wrong."));
 
 onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIComponent($("record-id").value.trim())}.json`, (found) => {
@@ -364,7 +364,7 @@ onAsk($("row-form").querySelector("button"), $("row"), () => `/rows/${encodeURIC
   const members = element("div", null, "table");
   table(members, [
     ["record_id", (one) => one.record_id], ["status", (one) => one.status], ["type", (one) => one.event_type], ["column", (one) => one.column_name],
-    ["old", (one) => one.old, "text"], ["new", (one) => one.new, "text"], ["what becomes of it", (one) => one.fate, "text"],
+    ["old", (one) => one.old, "text"], ["new", (one) => one.new, "text"], ["what happens to it", (one) => one.fate, "text"],
   ], found.members, "It is in no group.");
   card.append(members);
   if (found.document) card.append(element("pre", found.document));
