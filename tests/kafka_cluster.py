@@ -52,7 +52,7 @@ class Cluster:
 
     def records(self, *topics: str) -> list[kafka.Record]:
         """What is stored, partition by partition."""
-        place = kafka.Place(self.brokers, topics, None)
+        place = kafka.TopicUrl(self.brokers, topics, None)
         return [record for record in kafka.read_topics(place) if record is not None]
 
 

@@ -30,8 +30,8 @@ from eventlog.core.options import (
     REQUIRED,
     STRING,
     CheckedOptions,
-    Kind,
     Option,
+    OptionKind,
     choice,
     instance_of,
     list_of,
@@ -250,7 +250,7 @@ or the parsed Database.
 
 CATALOG: Final = Option(
     None,
-    Kind(instance_of(str, Database, Mapping), "a path, or an object"),
+    OptionKind(instance_of(str, Database, Mapping), "a path, or an object"),
     "JSON catalogue of the tables: their columns, types and keys",
 )
 
@@ -300,15 +300,15 @@ def _parse_name_lists(value: Any) -> tuple[tuple[str, ...], ...]:
     return tuple(map(_parse_name_list, instance_of(list, tuple)(value)))
 
 
-def _or_none(kind: Kind) -> Kind:
+def _or_none(kind: OptionKind) -> OptionKind:
     """Return the kind that also has null and an empty list, for nothing."""
-    return Kind(lambda value: kind.parse(value) if value else (), kind.legal)
+    return OptionKind(lambda value: kind.parse(value) if value else (), kind.legal)
 
 
-_NAME: Final = Kind(parse_name, "a name")
-_NAME_LIST: Final = Kind(_parse_name_list, "a list of names")
-_NAME_LISTS: Final = Kind(_parse_name_lists, "a list of lists of names")
-_TYPE: Final = Kind(STRING.parse, "a text such as varchar(64)")
+_NAME: Final = OptionKind(parse_name, "a name")
+_NAME_LIST: Final = OptionKind(_parse_name_list, "a list of names")
+_NAME_LISTS: Final = OptionKind(_parse_name_lists, "a list of lists of names")
+_TYPE: Final = OptionKind(STRING.parse, "a text such as varchar(64)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +348,9 @@ class _TableForm(CheckedOptions):
 class _DatabaseForm(CheckedOptions):
     """The tables of a schema in JSON."""
 
-    dialect: str = option(REQUIRED, Kind(STRING.parse, "a text such as postgresql"), "database")
+    dialect: str = option(
+        REQUIRED, OptionKind(STRING.parse, "a text such as postgresql"), "database"
+    )
     schema: str | None = option(None, _NAME, "schema of the tables")
     tables: tuple[_TableForm, ...] = option(REQUIRED, list_of(_TableForm, "table"), "tables")
 

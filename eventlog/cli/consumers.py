@@ -20,7 +20,7 @@ from eventlog.cli.context import (
 )
 from eventlog.config.kinds import BEGIN
 from eventlog.errors import ConfigError, ConsumerRuns
-from eventlog.publisher.consumers import standings
+from eventlog.publisher.consumers import consumer_statuses
 from eventlog.publisher.held_rows import consumer_lines
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import consumers as lines
@@ -42,7 +42,7 @@ def show(context: CommandContext, as_json: bool) -> None:
     config = context.config()
     with reading(config) as (conn, dialect):
         log = find_log(conn, dialect, config)
-        found = standings(log, config.publisher.event_time_zone)
+        found = consumer_statuses(log, config.publisher.event_time_zone)
     if as_json:
         print_json({"log": str(log), "consumers": [one.as_data() for one in found]})
         return

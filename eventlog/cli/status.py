@@ -31,7 +31,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import sleep, utc_now
 from eventlog.errors import ConfigError, DatabaseError, ReceiverAway, number_of, visible
 from eventlog.model import Status
-from eventlog.publisher.consumers import MOST_BEHIND, standings
+from eventlog.publisher.consumers import MOST_BEHIND, consumer_statuses
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
@@ -125,7 +125,7 @@ def publishing_status(log: OpenLog, consumer: str | None, event_time_zone: str) 
     """
     ledger = ledger_of(log, consumer)
     flights, hold = read_recorded(log, ledger.consumer)
-    consumers = standings(log, event_time_zone)
+    consumers = consumer_statuses(log, event_time_zone)
     in_flight = _events_in_flight(log, flights)
     writer = oldest_writer(ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS))
     snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)

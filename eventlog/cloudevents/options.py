@@ -11,7 +11,15 @@ from typing import Any, Final
 
 from eventlog.changes.json_form import CATALOG, CatalogOption
 from eventlog.changes.publishing import Publishing
-from eventlog.core.options import BATCH_SIZE, TEXT, CheckedOptions, Kind, Option, choice, shared
+from eventlog.core.options import (
+    BATCH_SIZE,
+    TEXT,
+    CheckedOptions,
+    Option,
+    OptionKind,
+    choice,
+    shared,
+)
 
 STRUCTURED: Final = "structured"
 BATCHED: Final = "batched"
@@ -61,11 +69,12 @@ MODE: Final = Option(
     example=STRUCTURED,
 )
 SOURCE: Final = Option(
-    None, Kind(_parse_source, "a URI, or a reference such as /hr"),
+    None, OptionKind(_parse_source, "a URI, or a reference such as /hr"),
     "source of the events; default: /<database>/<schema>/<log>", example="https://hr.example.com/eventlog",
 )  # fmt: skip
 EVENT_TYPE: Final = Option(
-    "eventlog.{operation}", Kind(_parse_event_type, "a text with {operation}, {schema}, {class}"),
+    "eventlog.{operation}",
+    OptionKind(_parse_event_type, "a text with {operation}, {schema}, {class}"),
     "type of the events",
 )  # fmt: skip
 INTEGERS: Final = Option(
@@ -97,7 +106,7 @@ def _parse_dataschema(value: Any) -> str:
 
 
 DATASCHEMA: Final = Option(
-    None, Kind(_parse_dataschema, "a URI with {schema}, {class}"),
+    None, OptionKind(_parse_dataschema, "a URI with {schema}, {class}"),
     "dataschema of the events: where you put what `eventlog schema` prints; default: left out",
     example="https://hr.example.com/schemas/{class}.json",
 )  # fmt: skip

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from eventlog.core.options import OBJECT, STRING, TEXT, Kind, parse_name, parse_names, toml_or
+from eventlog.core.options import OBJECT, STRING, TEXT, OptionKind, parse_name, parse_names, toml_or
 from eventlog.errors import ConfigError
 from eventlog.files.text import REFERENCE
 from eventlog.model import LogRow
@@ -74,7 +74,7 @@ _SECRET_PROPERTY: Final = re.compile(
 """The names of the settings that librdkafka itself does not show (its CONFIGURATION.md)."""
 
 
-def librdkafka(section: str) -> Kind:
+def librdkafka(section: str) -> OptionKind:
     """Return the kind of a section's librdkafka settings.
 
     It refuses secrets, which belong in ``secret_properties``.
@@ -96,7 +96,7 @@ def librdkafka(section: str) -> Kind:
             raise ValueError(f"{name} is a secret, which does not belong here; {instead}")
         return dict(value)
 
-    return Kind(
+    return OptionKind(
         parse,
         '{ "linger.ms" = 20, ... }, without secrets',
         toml_or(_pairs_of_text),
@@ -209,41 +209,43 @@ def _parse_token(value: Any) -> str:
     return value
 
 
-HEADERS: Final = Kind(
+HEADERS: Final = OptionKind(
     _parse_plain_headers,
     '{ "X-Tenant" = "hr", ... }, without secrets',
     toml_or(_headers_of_text),
     confidential=True,
 )
-SECRET_HEADERS: Final = Kind(
+SECRET_HEADERS: Final = OptionKind(
     lambda value: _parse_references(_parse_headers(value)),
     '{ "X-Api-Key" = "env:VARIABLE" or "file:/PATH", ... }',
     toml_or(_headers_of_text),
     confidential=True,
 )
-REFERENCES: Final = Kind(
+REFERENCES: Final = OptionKind(
     _parse_references,
     '{ "ssl.key.password" = "env:VARIABLE" or "file:/PATH", ... }',
     toml_or(_pairs_of_text),
     confidential=True,
 )
-SECRET: Final = Kind(STRING.parse, "text", confidential=True)
-TOKEN: Final = Kind(
+SECRET: Final = OptionKind(STRING.parse, "text", confidential=True)
+TOKEN: Final = OptionKind(
     _parse_token, "characters of ASCII without blanks, one or more", confidential=True
 )
-TIMES: Final = Kind(_parse_times, "hh:mm:ss, comma-separated", toml_or(str))
-COLUMN_MAP: Final = Kind(
+TIMES: Final = OptionKind(_parse_times, "hh:mm:ss, comma-separated", toml_or(str))
+COLUMN_MAP: Final = OptionKind(
     _parse_column_map, f"a column for each of {', '.join(LogRow._fields)}", toml_or(_pairs_of_text)
 )
-PUBLICATION_MODE: Final = Kind(_parse_publication_mode, "1 only", int)
-BASE: Final = Kind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")
-TABLE: Final = Kind(_parse_table, "a table of options; as text: TOML or JSON", toml_or(json.loads))
-BEGIN: Final = Kind(_parse_begin, "now | first | snapshot | a record_id")
-CONSUMER: Final = Kind(
+PUBLICATION_MODE: Final = OptionKind(_parse_publication_mode, "1 only", int)
+BASE: Final = OptionKind(_parse_mapping, "{ base table = { base column = view column, ... }, ... }")
+TABLE: Final = OptionKind(
+    _parse_table, "a table of options; as text: TOML or JSON", toml_or(json.loads)
+)
+BEGIN: Final = OptionKind(_parse_begin, "now | first | snapshot | a record_id")
+CONSUMER: Final = OptionKind(
     _parse_consumer,
     "a name of up to 63 characters of A-Z a-z 0-9 _ . -, whose first is a letter or a digit",
 )
-LISTS: Final = Kind(
+LISTS: Final = OptionKind(
     _parse_lists, "{ name = [name, ...], ... }; as text: TOML or JSON", toml_or(json.loads)
 )
 
@@ -299,7 +301,7 @@ def from_directory(url: str, directory: Path) -> str:
     return url if match is None else f"{match[1]}{directory / match[2]}{match[3] or ''}"
 
 
-def name_of(group: str) -> Kind:
+def name_of(group: str) -> OptionKind:
     """Return the kind of names of a group of the registry.
 
     It raises ConfigError for an unknown name.
@@ -310,7 +312,7 @@ def name_of(group: str) -> Kind:
         check_name(group, name)
         return name
 
-    return Kind(parse, " | ".join(own_names(group)))
+    return OptionKind(parse, " | ".join(own_names(group)))
 
 
 def _parse_published(value: Any) -> str:
@@ -322,11 +324,11 @@ def _parse_published(value: Any) -> str:
     return name
 
 
-PUBLISHED: Final = Kind(_parse_published, " | ".join(own_names(FORMATS)))
+PUBLISHED: Final = OptionKind(_parse_published, " | ".join(own_names(FORMATS)))
 """Names of formats; whether the format can be published is asked where it is."""
 
 
-URL: Final = Kind(
+URL: Final = OptionKind(
     TEXT.parse,
     "postgresql+psycopg://user@host:5432/database or the like",
     confidential=True,
@@ -339,5 +341,5 @@ def _without_query(url: str) -> str:
     return url.partition("?")[0]
 
 
-WEB_URL: Final = Kind(TEXT.parse, TEXT.legal, shown=_without_query)
+WEB_URL: Final = OptionKind(TEXT.parse, TEXT.legal, shown=_without_query)
 """URLs of receivers, whose queries may hold keys."""

@@ -31,7 +31,7 @@ def _itself(value: Any) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class OptionKind:
     """A kind of value.
 
     ``parse`` takes a value of TOML, JSON or Python, and its own results. It raises ConfigError, or
@@ -63,14 +63,14 @@ class Option:
     """
 
     default: Any
-    kind: Kind
+    kind: OptionKind
     about: str
     idm: Any = None
     example: Any = ""
     secret: bool = False
 
 
-def option(default: Any, kind: Kind, about: str, **more: Any) -> Any:
+def option(default: Any, kind: OptionKind, about: str, **more: Any) -> Any:
     """Declare an option as a dataclass field. ``more`` are the other fields of ``Option``."""
     return shared(Option(default, kind, about, **more))
 
@@ -210,7 +210,7 @@ def parse_boolean(value: Any) -> bool:
     raise ValueError
 
 
-def integer(low: int | None = None, high: int | None = None) -> Kind:
+def integer(low: int | None = None, high: int | None = None) -> OptionKind:
     """Return the kind of whole numbers from ``low`` to ``high``, None = without bound."""
 
     def parse(value: Any) -> int:
@@ -223,10 +223,10 @@ def integer(low: int | None = None, high: int | None = None) -> Kind:
     legal = (
         "a whole number" if low is None else f"{low} or more" if high is None else f"{low}..{high}"
     )
-    return Kind(parse, legal, int)
+    return OptionKind(parse, legal, int)
 
 
-def number(low: float, high: float | None = None) -> Kind:
+def number(low: float, high: float | None = None) -> OptionKind:
     """Return the kind of finite numbers from ``low`` to ``high``, None = without bound; fractions
     are allowed.
     """
@@ -242,14 +242,14 @@ def number(low: float, high: float | None = None) -> Kind:
             raise ValueError
         return exact
 
-    return Kind(
+    return OptionKind(
         parse,
         f"a number, {low:g} or more" if high is None else f"a number from {low:g} to {high:g}",
         float,
     )
 
 
-def choice(*values: str | int) -> Kind:
+def choice(*values: str | int) -> OptionKind:
     """Return the kind of these values, written exactly so."""
 
     def parse(value: Any) -> Any:
@@ -257,7 +257,7 @@ def choice(*values: str | int) -> Kind:
             raise ValueError
         return value
 
-    return Kind(parse, " | ".join(map(str, values)))
+    return OptionKind(parse, " | ".join(map(str, values)))
 
 
 def instance_of(*types: type) -> Callable[[Any], Any]:
@@ -352,16 +352,16 @@ def _parse_charset(value: Any) -> str:
     return str(value)
 
 
-def object_of(kind: Kind, legal: str) -> Kind:
+def object_of(kind: OptionKind, legal: str) -> OptionKind:
     """Return the kind of objects whose values are of a kind."""
 
     def parse(value: Any) -> dict[Any, Any]:
         return {name: kind.parse(one) for name, one in OBJECT.parse(value).items()}
 
-    return Kind(parse, legal, toml_or(json.loads))
+    return OptionKind(parse, legal, toml_or(json.loads))
 
 
-def list_of(options: type, word: str) -> Kind:
+def list_of(options: type, word: str) -> OptionKind:
     """Return the kind of lists of objects whose members are the options of a class. ``word`` is
     what one of them is, for messages, which name it by its member ``name`` or by its place.
     """
@@ -378,7 +378,7 @@ def list_of(options: type, word: str) -> Kind:
             raise together(errors)
         return tuple(parsed)
 
-    return Kind(parse, "a list of objects", toml_or(json.loads))
+    return OptionKind(parse, "a list of objects", toml_or(json.loads))
 
 
 def toml_or(plain: Callable[[str], Any]) -> Callable[[str], Any]:
@@ -395,22 +395,22 @@ def toml_or(plain: Callable[[str], Any]) -> Callable[[str], Any]:
     return read
 
 
-ANY: Final = Kind(lambda value: value, "any value")
-STRING: Final = Kind(_parse_string, "a text")
-TEXT: Final = Kind(_parse_text, "text that is not empty")
-FLAG: Final = Kind(instance_of(bool), "true | false", json.loads)
-BOOLEAN: Final = Kind(parse_boolean, "1 yes true / 0 no false")
-PATH: Final = Kind(_parse_path, "a path")
-ZONE: Final = Kind(_parse_zone, "UTC or a zone such as Europe/Berlin")
-CHARSET: Final = Kind(_parse_charset, "the name of a character set")
-FUNCTION: Final = Kind(_parse_function, "a function")
-NAMES: Final = Kind(
+ANY: Final = OptionKind(lambda value: value, "any value")
+STRING: Final = OptionKind(_parse_string, "a text")
+TEXT: Final = OptionKind(_parse_text, "text that is not empty")
+FLAG: Final = OptionKind(instance_of(bool), "true | false", json.loads)
+BOOLEAN: Final = OptionKind(parse_boolean, "1 yes true / 0 no false")
+PATH: Final = OptionKind(_parse_path, "a path")
+ZONE: Final = OptionKind(_parse_zone, "UTC or a zone such as Europe/Berlin")
+CHARSET: Final = OptionKind(_parse_charset, "the name of a character set")
+FUNCTION: Final = OptionKind(_parse_function, "a function")
+NAMES: Final = OptionKind(
     parse_names,
     "a list of names, or text with the separators ; , blank, such as usr,grp; no name twice",
     toml_or(str),
 )
-TEXTS: Final = Kind(_parse_texts, "a list of texts", toml_or(json.loads))
-OBJECT: Final = Kind(instance_of(Mapping), "an object", toml_or(json.loads))
+TEXTS: Final = OptionKind(_parse_texts, "a list of texts", toml_or(json.loads))
+OBJECT: Final = OptionKind(instance_of(Mapping), "an object", toml_or(json.loads))
 TEXT_OBJECT: Final = object_of(STRING, "an object of texts")
 LIST_OBJECT: Final = object_of(TEXTS, "an object of lists of texts")
 

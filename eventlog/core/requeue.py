@@ -2,7 +2,7 @@
 
 A row that goes once more may bring an old value back, and a part of an insert comes as an add that
 replaces the whole object. Who queues rows once more asks here, object by object: the publisher's
-letters, its own user's rows and the sets of consumers differ only in the ``Standing`` of rows.
+letters, its own user's rows and the sets of consumers differ only in the ``RowState`` of rows.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Way(Enum):
     COPY = "behind all rows"
 
 
-class Standing(Enum):
+class RowState(Enum):
     """What became of a row."""
 
     DONE = "it was sent, is in flight, or was set apart for good"
@@ -34,10 +34,10 @@ class Standing(Enum):
 
 
 _OUTDATES: Final = {
-    Standing.DONE: (Way.BACK, Way.COPY),
-    Standing.WAITS: (Way.COPY,),
-    Standing.REFUSED: (Way.COPY,),
-    Standing.IGNORED: (),
+    RowState.DONE: (Way.BACK, Way.COPY),
+    RowState.WAITS: (Way.COPY,),
+    RowState.REFUSED: (Way.COPY,),
+    RowState.IGNORED: (),
 }
 """The ways on which an earlier row of its object would come behind a row."""
 
@@ -48,7 +48,7 @@ class LoggedRow(NamedTuple):
     record_id: int
     event_type: int
     column_name: str | None
-    standing: Standing
+    standing: RowState
     way: Way | None
 
 
@@ -144,7 +144,7 @@ def _inserts(life: Sequence[LoggedRow]) -> Iterator[_Insert]:
         while end < len(rows) and rows[end].column_name not in columns:
             row = rows[end]
             columns.add(row.column_name)
-            waits = row.way is None and row.standing is Standing.WAITS
+            waits = row.way is None and row.standing is RowState.WAITS
             ways.add(Way.BACK if waits else row.way)
             end += 1
         is_first = not others or rows[end - 1].record_id < others[0]

@@ -25,7 +25,7 @@ from eventlog.core.catalog import Catalog, Column, ObjectClass, Table, row_of
 from eventlog.core.clock import utc_now
 from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC
-from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, Kind, choice, option, shared
+from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, OptionKind, choice, option, shared
 from eventlog.core.typed import is_multi_valued, type_of, typed_by
 from eventlog.core.values import ColumnType, float_text
 from eventlog.core.values import Kind as ValueKind
@@ -48,7 +48,7 @@ PLACEHOLDER: Final = "__debezium_unavailable_value"
 """Debezium's default of ``unavailable.value.placeholder``."""
 
 
-def _matching(pattern: str, legal: str) -> Kind:
+def _matching(pattern: str, legal: str) -> OptionKind:
     matches = re.compile(pattern).fullmatch
 
     def parse(value: Any) -> str:
@@ -56,7 +56,7 @@ def _matching(pattern: str, legal: str) -> Kind:
             raise ValueError
         return value
 
-    return Kind(parse, legal)
+    return OptionKind(parse, legal)
 
 
 _TOPIC: Final = _matching(

@@ -31,7 +31,7 @@ from eventlog.gbase.records import (
     framing_error,
     tab_schem,
 )
-from eventlog.gbase.values import ColumnType, Kind, codec
+from eventlog.gbase.values import ColumnType, Encoding, codec
 from eventlog.model import Row, Value, full_name
 
 # --- TABSCHEM -------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ def _split_at_commas(text: str) -> list[str]:
     return parts
 
 
-_BY_NAME: Final = {name: kind for kind in Kind for name in kind.names}
+_BY_NAME: Final = {name: kind for kind in Encoding for name in kind.names}
 _SERIALS: Final = ("serial", "serial8", "bigserial")
 _FLOATING_SCALE: Final = 255
 _MAX_PRECISION: Final = 32
@@ -128,13 +128,13 @@ def parse_type(text: str, column: str, decimal_no_scale: str = "floating") -> Co
 
 def _parsed(spelled: str, no_scale: str) -> ColumnType | None:
     words = spelled.lower()
-    for word in Kind.DATETIME.names:
+    for word in Encoding.DATETIME.names:
         if words.startswith(word):
             qualifier = parse_qualifier(words[len(word) :].strip(), word == "interval")
             return (
                 None
                 if qualifier is None
-                else ColumnType(Kind.DATETIME, spelled, qualifier=qualifier)
+                else ColumnType(Encoding.DATETIME, spelled, qualifier=qualifier)
             )
     match = _TYPE.fullmatch(words)
     name = " ".join(match[1].split()) if match else ""
@@ -144,11 +144,11 @@ def _parsed(spelled: str, no_scale: str) -> ColumnType | None:
     parameters = [int(part) for part in match.groups()[1:] if part is not None]
     if len(parameters) > (1 if name in _SERIALS else kind.parameters):
         return None
-    if kind is Kind.DECIMAL:
+    if kind is Encoding.DECIMAL:
         return _decimal(name, spelled, parameters, no_scale)
-    if kind not in (Kind.CHAR, Kind.VARCHAR, Kind.LVARCHAR):
+    if kind not in (Encoding.CHAR, Encoding.VARCHAR, Encoding.LVARCHAR):
         return ColumnType(kind, spelled)
-    size = parameters[0] if parameters else 1 if kind is Kind.CHAR else None
+    size = parameters[0] if parameters else 1 if kind is Encoding.CHAR else None
     return None if size == 0 else ColumnType(kind, spelled, size)
 
 
@@ -163,7 +163,7 @@ def _decimal(name: str, spelled: str, parameters: list[int], no_scale: str) -> C
         scale = 0 if no_scale == "zero" and parameters else None
     if not 1 <= precision <= _MAX_PRECISION or (scale or 0) > precision:
         return None
-    return ColumnType(Kind.DECIMAL, spelled, precision, scale)
+    return ColumnType(Encoding.DECIMAL, spelled, precision, scale)
 
 
 def tabschem(label: int, columns: Sequence[Column]) -> bytes:
@@ -186,7 +186,7 @@ def _spelled(column: Column) -> str:
     name, type = column.name, column.type
     quoted = name if re.fullmatch(r"[^\W\d]\w*", name) else '"' + name.replace('"', '""') + '"'
     spelled = " ".join(type.spelled.lower().split())
-    if type.kind is Kind.VARCHAR and type.size is not None:
+    if type.kind is Encoding.VARCHAR and type.size is not None:
         spelled = f"{spelled.partition('(')[0].strip()}({type.size},0)"
     return f"{quoted} {spelled}"
 
@@ -506,15 +506,15 @@ def row_writer(
 # --- a layout as a table of a catalogue -----------------------------------------------------------
 
 _TYPE_NAMES: Final = {
-    Kind.SMALLINT: "smallint",
-    Kind.INTEGER: "integer",
-    Kind.BIGINT: "bigint",
-    Kind.INT8: "bigint",
-    Kind.FLOAT: "double precision",
-    Kind.SMALLFLOAT: "real",
-    Kind.DATE: "date",
-    Kind.BOOLEAN: "boolean",
-    Kind.LOB: "other",
+    Encoding.SMALLINT: "smallint",
+    Encoding.INTEGER: "integer",
+    Encoding.BIGINT: "bigint",
+    Encoding.INT8: "bigint",
+    Encoding.FLOAT: "double precision",
+    Encoding.SMALLFLOAT: "real",
+    Encoding.DATE: "date",
+    Encoding.BOOLEAN: "boolean",
+    Encoding.LOB: "other",
 }
 _TIME_NAMES: Final = {date: "date", time: "time", datetime: "timestamp", None: "other"}
 
@@ -534,6 +534,6 @@ def _type_name(type: ColumnType) -> str:
     if type.qualifier is not None:
         return _TIME_NAMES[holds(type.qualifier)]
     # The values always have a decimal point, whatever their number of fraction digits.
-    if type.kind is Kind.DECIMAL:
+    if type.kind is Encoding.DECIMAL:
         return f"numeric({type.size},{type.scale})" if type.scale else "numeric"
     return _TYPE_NAMES.get(type.kind) or (f"varchar({type.size})" if type.size else "varchar")

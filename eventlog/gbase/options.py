@@ -21,7 +21,7 @@ from eventlog.core.options import (
     STRING,
     TEXT_OBJECT,
     CheckedOptions,
-    Kind,
+    OptionKind,
     choice,
     integer,
     object_of,
@@ -116,7 +116,7 @@ class StreamOptions(CheckedOptions):
 
     labels: Mapping[int | str, str] = option(
         {},
-        Kind(_parse_labels, "an object of texts: label -> db:owner.table"),
+        OptionKind(_parse_labels, "an object of texts: label -> db:owner.table"),
         "the table of each label",
     )
     charset: str = option("utf-8", CHARSET, "character set of text")
@@ -156,7 +156,7 @@ class ReadOptions(StreamOptions):
         "skip", choice("skip", "raise"), "if records are of no transaction that began"
     )
     restart: Token | Mapping[str, str | None] | str | None = option(
-        None, Kind(Token.of, "a restart token"), "token of the last run, to go on from"
+        None, OptionKind(Token.of, "a restart token"), "token of the last run, to go on from"
     )
 
     @property

@@ -31,7 +31,7 @@ from eventlog.gbase.records import ColumnError
 from eventlog.model import Lob, Value
 
 
-class Kind(Enum):
+class Encoding(Enum):
     """The encodings of spec/gbase-cdc.md 3.3: type names, the ``struct`` code of a fixed slot (None
     if the type has a size), and the greatest number of parameters.
 
@@ -68,7 +68,7 @@ class ColumnType:
     the type as TABSCHEM spells it.
     """
 
-    kind: Kind
+    kind: Encoding
     spelled: str
     size: int | None = None
     scale: int | None = None
@@ -77,7 +77,7 @@ class ColumnType:
     @property
     def variable(self) -> bool:
         """True if the values have a length prefix and an entry in the size array."""
-        return self.kind in (Kind.VARCHAR, Kind.LVARCHAR)
+        return self.kind in (Encoding.VARCHAR, Encoding.LVARCHAR)
 
     @property
     def slot(self) -> str:
@@ -85,7 +85,7 @@ class ColumnType:
         if self.qualifier is not None:
             return f"{self.qualifier.width}s"
         size = self.size or 0
-        if self.kind is Kind.DECIMAL:
+        if self.kind is Encoding.DECIMAL:
             size = decimal_width(size, self.scale)
         return self.kind.slot or f"{size}s"
 
@@ -125,29 +125,29 @@ def codec(
     leniently.
     """
     match type.kind:
-        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT:
+        case Encoding.SMALLINT | Encoding.INTEGER | Encoding.BIGINT:
             return _integer_codec(struct.Struct(f">{type.slot}"), type.spelled)
-        case Kind.INT8:
+        case Encoding.INT8:
             return Codec(bytes(10), _write_int8, _read_int8)
-        case Kind.FLOAT | Kind.SMALLFLOAT:
+        case Encoding.FLOAT | Encoding.SMALLFLOAT:
             return _float_codec(
-                struct.Struct(">d" if type.kind is Kind.FLOAT else ">f"), type.spelled
+                struct.Struct(">d" if type.kind is Encoding.FLOAT else ">f"), type.spelled
             )
-        case Kind.DATE:
+        case Encoding.DATE:
             return Codec(_DATE.pack(_NULL_DATE), _write_date, _read_date)
-        case Kind.BOOLEAN:
+        case Encoding.BOOLEAN:
             return Codec(b"\1\0", _write_boolean, _read_boolean)
-        case Kind.DECIMAL:
+        case Encoding.DECIMAL:
             return _decimal_codec(type)
-        case Kind.DATETIME:
+        case Encoding.DATETIME:
             return _datetime_codec(type, on_lenient)
-        case Kind.CHAR:
+        case Encoding.CHAR:
             return _char_codec(type, charset, charset_errors, char_trim)
-        case Kind.VARCHAR:
+        case Encoding.VARCHAR:
             return _varchar_codec(type, charset, charset_errors, varchar_prefix)
-        case Kind.LVARCHAR:
+        case Encoding.LVARCHAR:
             return _lvarchar_codec(type, charset, charset_errors)
-        case Kind.LOB:
+        case Encoding.LOB:
             return Codec(bytes(type.width), _refuse_lob, _read_lob)
 
 

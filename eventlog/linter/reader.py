@@ -26,8 +26,8 @@ from eventlog.core.options import (
     STRING,
     ZONE,
     CheckedOptions,
-    Kind,
     Option,
+    OptionKind,
     choice,
     number,
     option,
@@ -105,12 +105,12 @@ def _parse_codec(value: Any) -> RowCodec | str:
 TIME_ZONE: Final = Option("UTC", ZONE, "zone of the server's clock")
 TABLES: Final = Option(
     {},
-    Kind(_parse_tables, 'an object such as {"7": "app.item"}'),
+    OptionKind(_parse_tables, 'an object such as {"7": "app.item"}'),
     "owner.table by the number of the table",
 )
 DISPATCH_ATTRS: Final = Option(
     {},
-    Kind(attrs_of_option, "an object: number of the table -> list of columns"),
+    OptionKind(attrs_of_option, "an object: number of the table -> list of columns"),
     "tables, in place of attrs",
 )
 CODEC_CHARSET: Final = Option("utf-8", CHARSET, "character set of the emulator's codec")
@@ -172,13 +172,13 @@ class ReaderOptions(CheckedOptions):
     )
     destination: Sequence[str | None] | None = option(
         None,
-        Kind(parse_place, "a list of server, owner and table, null for any"),
+        OptionKind(parse_place, "a list of server, owner and table, null for any"),
         "read only what goes to this destination: server, owner, table",
     )
     tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
     codec: RowCodec | str = option(
         "none",
-        Kind(_parse_codec, f"none, {EMULATOR_CODEC} or an object"),
+        OptionKind(_parse_codec, f"none, {EMULATOR_CODEC} or an object"),
         "codec of the row images",
     )
     charset: str = shared(CODEC_CHARSET)

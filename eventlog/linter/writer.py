@@ -22,7 +22,7 @@ from eventlog.core.options import (
     FUNCTION,
     STRING,
     CheckedOptions,
-    Kind,
+    OptionKind,
     choice,
     integer,
     option,
@@ -174,7 +174,7 @@ class WriterOptions(CheckedOptions):
     catalog: CatalogOption = shared(CATALOG)
     destinations: Sequence[Sequence[str | None]] = option(
         (("", None, None),),
-        Kind(_parse_destinations, "a list of lists of server, owner and table"),
+        OptionKind(_parse_destinations, "a list of lists of server, owner and table"),
         "where changes go: server, owner, table; null: the change's own",
     )
     dbnode: str = option("EVENTLOG", STRING, "value of the column DBNODE")

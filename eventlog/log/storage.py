@@ -44,7 +44,7 @@ from eventlog.core.options import (
     TEXTS,
     TIME_ZONE,
     CheckedOptions,
-    Kind,
+    OptionKind,
     choice,
     object_of,
     option,
@@ -118,7 +118,9 @@ class LogReaderOptions(_LogOptions):
         None, STRING, "the publisher's database user, whose rows are left out"
     )
     status: str = option(
-        _STATUS, Kind(_parse_status, f"letters of {_STATUS}"), "letters of the rows that are read"
+        _STATUS,
+        OptionKind(_parse_status, f"letters of {_STATUS}"),
+        "letters of the rows that are read",
     )
     sort: bool = option(False, FLAG, "the file is not in the order of record_id: sort it in memory")
 

@@ -19,7 +19,7 @@ MOST_BEHIND: Final = 100_000
 """The most rows behind that are counted."""
 
 
-class Standing(NamedTuple):
+class ConsumerStatus(NamedTuple):
     """The standing of a consumer. Times are UTC.
 
     ``rows_behind`` is the number of rows that it has not done, ``MOST_BEHIND`` at most;
@@ -51,8 +51,8 @@ class Standing(NamedTuple):
         }
 
 
-def standings(log: OpenLog, event_time_zone: str) -> list[Standing]:
-    """Return the standings of a log's consumers, by name."""
+def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus]:
+    """Return the consumer_statuses of a log's consumers, by name."""
     found = []
     lines = read_consumers(log)
     if not lines:
@@ -68,7 +68,7 @@ def standings(log: OpenLog, event_time_zone: str) -> list[Standing]:
         flights, _ = read_recorded(log, line.name)
         still = (now - (line.moved or line.begun)).total_seconds()
         found.append(
-            Standing(
+            ConsumerStatus(
                 name=line.name,
                 runs=ledger.runs(),
                 begins=line.begins,

@@ -156,10 +156,10 @@ def publish_once(
 
 def _publish_once(context: Context, sink: Sink, stop: Stop) -> None:
     watcher = CatalogWatcher(context)
+    session = _begin_session(watcher, sink, stop)
     last = context.ledger.tail()
     options = context.options
     failures = BackOff(options.retry_initial, options.retry_max, context.observer)
-    session = _begin_session(watcher, sink, stop)
     while True:
         state = session.state
         is_loading = state.loading is not None

@@ -35,7 +35,7 @@ from eventlog.publisher.configured_classes import (
     declared_watches,
     wanted_classes,
 )
-from eventlog.publisher.consumers import standings
+from eventlog.publisher.consumers import consumer_statuses
 from eventlog.publisher.context import (
     LOOPBACK_WAYS_OUT,
     PublisherOptions,
@@ -537,7 +537,7 @@ def _in_flight(case: Case) -> Iterator[Finding]:
 def _consumers(case: Case) -> Iterator[Finding]:
     """Judge consumers that stand still, and for which rows are kept (spec/event-log.md 13.4)."""
     zone, name = case.config.publisher.event_time_zone, case.consumer
-    found = standings(case.log, zone)
+    found = consumer_statuses(case.log, zone)
     for one in found:
         yield from findings.judge_consumer(
             one.name, one.rows_behind, one.still_seconds, one.runs, case.limits

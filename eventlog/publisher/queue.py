@@ -69,11 +69,6 @@ def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
     return context.ledger.begin_scan(is_long=is_long)
 
 
-def open_writers(context: Context) -> Writers:
-    """Return the open transactions that have written the log."""
-    return context.log.open_writers()
-
-
 def is_still_valid(context: Context, writers: Writers) -> bool:
     """Return True if all of ``writers`` are still open, so that the rows read until now lack
     nothing of theirs.
@@ -452,7 +447,7 @@ def begin_due_scan(context: Context, is_long: bool) -> DueScan:
     """
     refuse_large_ids(context.log)
     until = context.log.due_until(context.options.event_time_zone)
-    return DueScan(until, open_writers(context) if is_long else None)
+    return DueScan(until, context.log.open_writers() if is_long else None)
 
 
 def read_due_window(
@@ -527,7 +522,7 @@ def read_objects(context: Context, hold: Hold) -> HeldObjects:
 
     They are read once, and again when one of ``writers`` has ended.
     """
-    open_now = open_writers(context)
+    open_now = context.log.open_writers()
     writers = None if hold.writers is None or open_now is None else hold.writers & open_now
     held = HeldObjects(writers)
     options = context.options

@@ -27,28 +27,29 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class State:
-    """The memory of a publisher between cycles; the database has all of it, too.
-
-    ``flights`` are the flights in the in-flight lines, by number. ``newest`` is the first number of
-    the last flight that was numbered. ``scan`` is the rest of the present scan of the queue, None
-    between scans. ``hold`` describes rows that a backlog job has converted; ``held`` are their
-    objects, read when they are first needed. ``row_sizes`` has the approximate bytes of an object's
-    row by class, as far as rows were read back. ``freed`` are objects that are no longer parked,
-    and whose rows the present scan may have passed over; these rows wait for the next scan.
-    ``loading`` is a snapshot that is read before the log. ``suspects`` are the envelopes that the
-    receiver fails for.
-    """
+    """The memory of a publisher between cycles; the database has all of it, too."""
 
     parking: Parking[ObjectId]
     flights: dict[int, Flight] = field(default_factory=dict)
+    """The flights in the in-flight lines, by number."""
     newest: str = ""
+    """The first number of the last flight that was numbered."""
     scan: QueueScan | DueScan | None = None
+    """The rest of the present scan of the queue, None between scans."""
     hold: Hold | None = None
+    """The rows that a backlog job has converted."""
     held: HeldObjects | None = None
+    """The objects of these rows, read when they are first needed."""
     row_sizes: dict[str, int] = field(default_factory=dict)
+    """The approximate bytes of an object's row by class, as far as rows were read back."""
     freed: set[ObjectId] = field(default_factory=set)
+    """Objects that are no longer parked, and whose rows the present scan may have passed over:
+    these rows wait for the next scan.
+    """
     loading: Loading | None = None
+    """A snapshot that is read before the log."""
     suspects: Suspects = field(init=False)
+    """The envelopes that the receiver fails for."""
 
     def __post_init__(self) -> None:
         self.suspects = Suspects(self.parking)
@@ -56,19 +57,17 @@ class State:
 
 @dataclass(slots=True)
 class Session:
-    """A publisher at work on one connection.
-
-    ``is_stopping`` tells whether it was told to stop. ``before_flight`` is called before the
-    envelopes of a flight are sent, with no transaction open. ``check`` may end a cycle by an error:
-    nothing of its rows is recorded then.
-    """
+    """A publisher at work on one connection."""
 
     context: Context
     state: State
     sink: Sink
     is_stopping: Callable[[], bool] = lambda: False
+    """A function that tells whether the publisher was told to stop."""
     before_flight: Callable[[], None] = lambda: None
+    """A function that is called, outside of a transaction, before a flight's envelopes are sent."""
     check: CatalogCheck = UNCHECKED
+    """A check that may end a cycle by an error: nothing of its rows is recorded then."""
 
 
 def begin_flight(context: Context, state: State) -> tuple[int, str]:

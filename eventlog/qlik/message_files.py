@@ -43,7 +43,7 @@ from eventlog.qlik.message_writer import MessageWriter
 from eventlog.qlik.sequence import count_events
 
 if TYPE_CHECKING:
-    from eventlog.transport.kafka import Place
+    from eventlog.transport.kafka import TopicUrl
 
 _REST: Final = 0.2
 """Seconds between two reads of the metadata topic while a message waits for its metadata."""
@@ -248,15 +248,15 @@ def _read_topics(url: str, options: ReadOptions, report: Report) -> Iterator[Cha
 
 
 def metadata_place(
-    place: Place, options: ReadOptions, properties: Mapping[str, Any]
-) -> Place | None:
+    place: TopicUrl, options: ReadOptions, properties: Mapping[str, Any]
+) -> TopicUrl | None:
     """Return the topic of the metadata, None if it is among those to read or does not exist."""
     from eventlog.transport import kafka
 
     about = options.metadata_topic
     if about is None or about in place.topics or about not in kafka.topics_of(place, properties):
         return None
-    return kafka.Place(place.brokers, (about,), None)
+    return kafka.TopicUrl(place.brokers, (about,), None)
 
 
 def _given_by(reader: MessageReader, records: Iterable[Any], report: Report) -> Iterator[Change]:

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final, TypeAlias
 
-from eventlog.core.options import FLAG, OBJECT, STRING, CheckedOptions, Kind, choice, number, option
+from eventlog.core.options import (
+    FLAG,
+    OBJECT,
+    STRING,
+    CheckedOptions,
+    OptionKind,
+    choice,
+    number,
+    option,
+)
 from eventlog.core.typed import whole_number
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown
 from eventlog.files.text import parsed_json
@@ -43,11 +52,11 @@ def _parse_properties(value: Any) -> Mapping[str, Any]:
     return properties
 
 
-_COLUMNS: Final = Kind(_parse_columns, "an object: <schema>.<table> -> list of columns")
-_PROPERTIES: Final = Kind(
+_COLUMNS: Final = OptionKind(_parse_columns, "an object: <schema>.<table> -> list of columns")
+_PROPERTIES: Final = OptionKind(
     _parse_properties, "an object: librdkafka's names -> values", confidential=True
 )
-_NULLABLE: Final = Kind(
+_NULLABLE: Final = OptionKind(
     lambda value: None if value is None else STRING.parse(value), "a text, or null"
 )
 

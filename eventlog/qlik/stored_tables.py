@@ -21,8 +21,8 @@ from eventlog.core.options import (
     STRING,
     TEXTS,
     CheckedOptions,
-    Kind,
     Option,
+    OptionKind,
     choice,
     integer,
     option,
@@ -105,15 +105,17 @@ class ChangeTableOptions(CheckedOptions):
     """The options that reader and writer share."""
 
     tables: Mapping[str, Mapping[str, Any]] = option(
-        {}, Kind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
+        {}, OptionKind(_parse_tables, "an object: <schema>.<table> -> {columns, key}"),
         "columns and key of a table, by <schema>.<table>; both may be left out",
     )  # fmt: skip
     catalog: CatalogOption = shared(CATALOG)
     suffix: str = option(
-        "__ct", Kind(_parse_suffix, "a text such as __ct"), "ending of the names of change tables"
+        "__ct",
+        OptionKind(_parse_suffix, "a text such as __ct"),
+        "ending of the names of change tables",
     )
     header_prefix: str = option(
-        "header__", Kind(_parse_prefix, "a text"), "beginning of the names of header columns"
+        "header__", OptionKind(_parse_prefix, "a text"), "beginning of the names of header columns"
     )
     mask_offset: int | None = option(
         None, integer(0, _WIDEST_OFFSET), "columns before the first one with a bit in masks"
@@ -177,7 +179,7 @@ class WriteOptions(ChangeTableOptions):
 
     headers: Sequence[str] = option(
         DEFAULT_HEADERS,
-        Kind(_parse_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"),
+        OptionKind(_parse_headers, f"a list of {', '.join(DEFAULT_HEADERS)}"),
         "header columns to write",
     )
     before_images: bool = option(True, FLAG, "write before images, as rows B")
@@ -193,7 +195,8 @@ class WriteOptions(ChangeTableOptions):
     partitioned: bool = option(False, FLAG, "write partition_name, and list ended partitions")
     partition_seconds: int = option(3600, integer(1), "length of a partition in seconds")
     partition_base: str = option(
-        "1970-01-01T00:00:00", Kind(_parse_base, "a time of whole seconds without zone, in UTC"),
+        "1970-01-01T00:00:00",
+        OptionKind(_parse_base, "a time of whole seconds without zone, in UTC"),
         "time at which a partition begins",
     )  # fmt: skip
     close_partitions: bool = option(False, FLAG, "list partitions that have not ended, too")

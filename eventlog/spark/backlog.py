@@ -69,7 +69,12 @@ from eventlog.spark.job import (
     PartReport,
     part_report,
 )
-from eventlog.spark.log_source import PARTITION_ROWS, Place, place_for, without_settings_of_others
+from eventlog.spark.log_source import (
+    PARTITION_ROWS,
+    LogLocation,
+    place_for,
+    without_settings_of_others,
+)
 from eventlog.spark.output import output_format
 from eventlog.spark.preflight import counting_cores, preflight, waiting_parts
 from eventlog.spark.session import (
@@ -431,7 +436,7 @@ def _before(request: Request, output: Output, rows: int, epoch: str) -> Numbered
 
 def _open(
     stack: ExitStack, request: Request, context: Context, directory: Directory
-) -> tuple[Callable[[], SparkSession], Place, int]:
+) -> tuple[Callable[[], SparkSession], LogLocation, int]:
     """Begin to start Spark, which takes seconds; wait only for a cluster, to check its executors.
     Returns a function that waits for the session, the log as workers reach it, and the number of
     tasks that run at once.

@@ -30,8 +30,8 @@ from eventlog.core.events import CurrentRow, build_event, decide
 from eventlog.core.fold import Group, first_id
 from eventlog.core.options import (
     STRING,
-    Kind,
     Option,
+    OptionKind,
     choice,
     nearest,
     parse_boolean,
@@ -92,8 +92,8 @@ def _parse_rows(value: Any) -> int:
     return number
 
 
-_ROWS: Final = Kind(_parse_rows, "a number, 1 or more")
-_FLAG: Final = Kind(parse_boolean, "true | false")
+_ROWS: Final = OptionKind(_parse_rows, "a number, 1 or more")
+_FLAG: Final = OptionKind(parse_boolean, "true | false")
 OPTIONS: Final[Mapping[str, Option]] = {
     "config": Option(
         None,
@@ -104,7 +104,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "xds": Option(False, _FLAG, "a column with the XDS document of the event"),
     "starting": Option(
         EARLIEST,
-        Kind(_parse_starting, "earliest | latest | a record_id"),
+        OptionKind(_parse_starting, "earliest | latest | a record_id"),
         "where a new query begins",
     ),
     "maxRowsPerBatch": Option(None, _ROWS, "rows of the log that a batch of a stream has at most"),

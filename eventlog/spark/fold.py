@@ -49,9 +49,9 @@ from eventlog.spark.job import (
     ROWS,
     BadLine,
     Blob,
-    Fates,
     Job,
     Numbered,
+    PartFates,
     as_batch,
     before_each,
     catalog,
@@ -112,7 +112,7 @@ def _built(part: _Part, boundary: Boundary, builder: Builder, folder: RowFolder)
             part.log_rows = {record_id: part.log_rows[record_id] for record_id in left}
     yield from builder.blobs(boundary.final_at_end(folder.close(None)), part.log_rows)
     if part.ids:
-        fates = Fates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
+        fates = PartFates(part.bad, dict(part.remarks), to_ranges(part.ids), part.loopback)
         yield Blob(FATES, part.number, 0, fates.packed())
 
 
@@ -414,7 +414,7 @@ class Builder:
         for line in bad:
             by_part.setdefault(self._job.part_of(line[0]), []).append(line)
         for number, lines in by_part.items():
-            fates = Fates(lines, dict(counts) if number == part else {})
+            fates = PartFates(lines, dict(counts) if number == part else {})
             yield Blob(FATES, number, places[0], fates.packed())
 
     def _query_back(

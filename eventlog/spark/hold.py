@@ -34,7 +34,6 @@ from eventlog.publisher.held_rows import HOLD_WAYS_OUT, Hold, encode_hold, read_
 from eventlog.publisher.ledger import Writers, are_registered
 from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
-from eventlog.publisher.queue import open_writers
 from eventlog.spark.directory import MANIFEST, SUCCESS, Directory, job_in, masked
 from eventlog.spark.job import BadLine, FlightReport, OutputFile, PartReport, part_report
 from eventlog.spark.session import Progress, shown
@@ -197,7 +196,7 @@ def extent_of(context: Context, holder: Connection) -> Extent:
     with _committed(context):
         # After the tail: a transaction with a record_id below it is among the writers, or its rows
         # are visible by now.
-        writers = open_writers(context)
+        writers = context.log.open_writers()
     return last, writers
 
 

@@ -31,7 +31,7 @@ from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.ledger import ledger_of
 from eventlog.qlik.sequence import WriterState
 from eventlog.spark.directory import TEMPORARY, Directory
-from eventlog.spark.log_source import Place, worker_url
+from eventlog.spark.log_source import LogLocation, worker_url
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
 from eventlog.sql.dialect import Part
 from eventlog.sql.open_log import OpenLog
@@ -115,7 +115,7 @@ class Job:
     """
 
     name: str
-    place: Place
+    place: LogLocation
     snapshot: str
     config: Config
     database: Database
@@ -176,7 +176,7 @@ EVENTS: Final = 2
 For this kind and all below the target is a part.
 """
 FATES: Final = 3
-"""The fates of rows: see ``Fates``."""
+"""The fates of rows: see ``PartFates``."""
 BEFORE: Final = 4
 """The numbers used before the part: ``Numbered``."""
 RUN: Final = 5
@@ -226,7 +226,7 @@ def of_batch(batch: pa.RecordBatch) -> list[Blob]:
     ]
 
 
-class Fates(NamedTuple):
+class PartFates(NamedTuple):
     """The fates of rows: the rows that get E, and the number of rows by fate.
 
     If the task has read the rows, also the ``ranges`` of all their record_ids, and the number of
@@ -243,7 +243,7 @@ class Fates(NamedTuple):
         return json.dumps(self).encode()
 
     @classmethod
-    def unpacked(cls, content: bytes) -> Fates:
+    def unpacked(cls, content: bytes) -> PartFates:
         """Return the fates from the content of a blob."""
         bad, counts, ranges, loopback = json.loads(content)
         return cls(

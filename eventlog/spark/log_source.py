@@ -37,7 +37,7 @@ from eventlog.sql.rows import refuse_large_ids
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogLocation:
     """The place of a log for workers. ``url`` is without secrets; ``url_file`` is a file with the
     whole URL, None = the environment.
     """
@@ -48,7 +48,7 @@ class Place:
 
 
 @contextmanager
-def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Place]:
+def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[LogLocation]:
     """Give the place of a log that this process reaches by ``url``, until the end of the block.
 
     On this machine the workers read the whole URL from a nameless file in memory. They reach it
@@ -56,13 +56,13 @@ def place_for(url: URL, log: LogTable, *, on_this_machine: bool) -> Iterator[Pla
     """
     shown = without_secrets(url)
     if not on_this_machine:
-        yield Place(shown, None, log)
+        yield LogLocation(shown, None, log)
         return
     with os.fdopen(os.memfd_create("eventlog-url"), "w", encoding="utf-8") as file:
         os.fchmod(file.fileno(), 0o600)
         file.write(url.render_as_string(hide_password=False))
         file.flush()
-        yield Place(shown, f"/proc/{os.getpid()}/fd/{file.fileno()}", log)
+        yield LogLocation(shown, f"/proc/{os.getpid()}/fd/{file.fileno()}", log)
 
 
 def without_settings_of_others(config: Config) -> Config:
@@ -254,7 +254,7 @@ class _LogReader(DataSourceReader):
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = dialect.log_parts(conn, table, self.status, self.first, self.last, rows, 1)
         # Only the partitions bring the findings of this process to the workers.
-        place = Place(self.options.get("url", ""), self.options.get("url_file"), table)
+        place = LogLocation(self.options.get("url", ""), self.options.get("url_file"), table)
         return [InputPartition((place, self.status, part)) for part in parts] or [
             InputPartition(None)
         ]

@@ -27,7 +27,7 @@ from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.queue import build_events, read_window
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.job import COMPRESSION
-from eventlog.spark.log_source import LAST_ID, Place
+from eventlog.spark.log_source import LAST_ID, LogLocation
 from eventlog.spark.session import SparkFailed, as_spark_failed, context_of, cores_of
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Part
@@ -157,7 +157,7 @@ def counting_cores(spark: SparkSession) -> Iterator[Callable[[], int]]:
         thread.join()
 
 
-def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:
+def preflight(spark: SparkSession, place: LogLocation, directory: Directory) -> None:
     """Let an executor check all that a task needs: packages, their version, the directory, the
     database.
 
@@ -187,7 +187,7 @@ def preflight(spark: SparkSession, place: Place, directory: Directory) -> None:
 
 
 def _checker(
-    place: Place, uri: str, asked: str, answered: str, nonce: str
+    place: LogLocation, uri: str, asked: str, answered: str, nonce: str
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """Return the function that an executor runs. Spark sends its whole code, since the package may
     be missing there. Spark itself refuses another Python than the driver's, and one without Arrow.

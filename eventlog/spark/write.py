@@ -35,11 +35,11 @@ from eventlog.spark.job import (
     Blob,
     Columns,
     Counts,
-    Fates,
     FlightReport,
     Job,
     Numbered,
     OutputFile,
+    PartFates,
     PartReport,
     of_batch,
     read_run,
@@ -98,7 +98,7 @@ class _Part:
                 self.add(inner, directory)
             return
         if blob.kind == FATES:
-            fates = Fates.unpacked(blob.content)
+            fates = PartFates.unpacked(blob.content)
             self.bad += fates.bad
             self.counts.update(fates.counts)
             self.ranges += fates.ranges

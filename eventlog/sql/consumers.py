@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
-from eventlog.core.requeue import LoggedRow, Standing, Way
+from eventlog.core.requeue import LoggedRow, RowState, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.doctor import Numbering, ask_log
@@ -519,11 +519,11 @@ def requeue_for(
 
     def judged(row: ObjectRow) -> LoggedRow:
         is_done = row.record_id in line.done
-        standing = Standing.DONE if is_done or row.record_id in in_flight else Standing.WAITS
+        standing = RowState.DONE if is_done or row.record_id in in_flight else RowState.WAITS
         if is_done and row.record_id in asked_before:
-            standing = Standing.WAITS
+            standing = RowState.WAITS
         elif is_done and row.record_id in failed:
-            standing = Standing.REFUSED
+            standing = RowState.REFUSED
         way = Way.BACK if is_done and row.record_id in chosen else None
         return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
 

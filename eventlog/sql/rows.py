@@ -23,7 +23,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.event_ids import sending_of
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
-from eventlog.core.requeue import LoggedRow, Standing, Way, judge
+from eventlog.core.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType, LogRow, Status
 from eventlog.sql.connection import is_refused, load_dialect
@@ -253,7 +253,7 @@ def requeue_loopback(
     def judged(row: ObjectRow) -> LoggedRow:
         way = Way.COPY if row.is_chosen else None
         # A copy outdates no copy: they are written in the order of the rows.
-        standing = Standing.IGNORED if row.is_chosen else _standing(row, row.status in APPLIED)
+        standing = RowState.IGNORED if row.is_chosen else _standing(row, row.status in APPLIED)
         return LoggedRow(row.record_id, row.event_type, row.column_name, standing, way)
 
     record_id, perpetrator = column_of(log.table, "record_id"), column_of(log.table, "perpetrator")
@@ -349,12 +349,12 @@ def read_objects(
         yield from objects.values()
 
 
-def _standing(row: ObjectRow, is_sent: bool) -> Standing:
+def _standing(row: ObjectRow, is_sent: bool) -> RowState:
     if is_sent:
-        return Standing.DONE
+        return RowState.DONE
     if row.status == Status.NEW:
-        return Standing.WAITS
-    return Standing.REFUSED if row.status in _FAILED else Standing.IGNORED
+        return RowState.WAITS
+    return RowState.REFUSED if row.status in _FAILED else RowState.IGNORED
 
 
 class Again(NamedTuple):

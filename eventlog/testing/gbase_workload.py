@@ -22,7 +22,7 @@ from eventlog.gbase.packed import (
     holds,
     text_of_fields,
 )
-from eventlog.gbase.values import Kind
+from eventlog.gbase.values import Encoding
 from eventlog.model import ChangeOp, Row, Value
 from eventlog.testing.gbase_emulator import CdcServer, Switches, Work
 
@@ -234,7 +234,7 @@ _TYPES: Final[Mapping[str, tuple[str, Value, Value]]] = {
 
 ALL_TYPES: Final = ", ".join(f"{name} {spelled}" for name, (spelled, _, _) in _TYPES.items())
 
-_BITS: Final = {Kind.SMALLINT: 15, Kind.INTEGER: 31, Kind.BIGINT: 63, Kind.INT8: 63}
+_BITS: Final = {Encoding.SMALLINT: 15, Encoding.INTEGER: 31, Encoding.BIGINT: 63, Encoding.INT8: 63}
 _TEXTS: Final = ("", "a", "Zoë", "数据变更", 'it\'s, "quoted"', " leading", "x" * 29)
 _SECONDS: Final = 3_000_000_000
 _MOMENT: Final = datetime(1930, 1, 1)
@@ -246,14 +246,14 @@ def random_value(rnd: random.Random, column: Column) -> Value:
         return None
     type = column.type
     match type.kind:
-        case Kind.SMALLINT | Kind.INTEGER | Kind.BIGINT | Kind.INT8:
+        case Encoding.SMALLINT | Encoding.INTEGER | Encoding.BIGINT | Encoding.INT8:
             bits = _BITS[type.kind]
             return rnd.randrange(-(1 << bits) + 1, 1 << bits) >> rnd.randrange(bits)
-        case Kind.FLOAT:
+        case Encoding.FLOAT:
             return rnd.uniform(-1e9, 1e9)
-        case Kind.SMALLFLOAT:
+        case Encoding.SMALLFLOAT:
             return rnd.randrange(-(1 << 20), 1 << 20) / 16
-        case Kind.DECIMAL:
+        case Encoding.DECIMAL:
             assert type.size is not None
             number = rnd.randrange(-(10**type.size) + 1, 10**type.size) // 10 ** rnd.randrange(
                 type.size
@@ -261,14 +261,14 @@ def random_value(rnd: random.Random, column: Column) -> Value:
             if type.scale is not None:
                 return Decimal(f"{number}E-{type.scale}")
             return Decimal(f"{Decimal(f'{number}E-{rnd.randrange(type.size)}').normalize():f}")
-        case Kind.DATE:
+        case Encoding.DATE:
             return (_MOMENT + timedelta(seconds=rnd.randrange(_SECONDS))).date()
-        case Kind.BOOLEAN:
+        case Encoding.BOOLEAN:
             return rnd.random() < 0.5
-        case Kind.DATETIME:
+        case Encoding.DATETIME:
             assert type.qualifier is not None
             return _random_datetime(rnd, type.qualifier)
-        case Kind.CHAR:
+        case Encoding.CHAR:
             return f"{rnd.randrange(10**5)}"[: type.size]
         case _:
             text = rnd.choice(_TEXTS) if rnd.random() < 0.3 else f"text {rnd.randrange(10**9)}"

@@ -20,7 +20,7 @@ from eventlog.publisher.stream import (
     Read,
     Source,
     SourceLost,
-    Step,
+    SourceStep,
     Stream,
 )
 
@@ -45,17 +45,17 @@ class SourceCase:
         """Return a new stream of the source."""
         return self.source().open(self.options, self.reader, Report())
 
-    def steps(self, token: Any = None) -> list[Step]:
+    def steps(self, token: Any = None) -> list[SourceStep]:
         """Return what a new stream reads behind a token up to the present end."""
         with closing(self.open().steps(token, once=True)) as steps:
             return list(steps)
 
 
-def _reads(steps: Sequence[Step]) -> list[Read]:
+def _reads(steps: Sequence[SourceStep]) -> list[Read]:
     return [step for step in steps if isinstance(step, Read)]
 
 
-def _tokens(steps: Sequence[Step]) -> list[Any]:
+def _tokens(steps: Sequence[SourceStep]) -> list[Any]:
     return [step.token for step in steps if isinstance(step, Mark)]
 
 

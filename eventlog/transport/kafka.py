@@ -275,7 +275,7 @@ def _note(failed: dict[int, KafkaError], number: int, error: Any, _message: Any)
 # --- consuming ------------------------------------------------------------------------------------
 
 
-class Place(NamedTuple):
+class TopicUrl(NamedTuple):
     """The parts of a URL: brokers, topics (perhaps none), and the offset at which to begin in every
     partition.
     """
@@ -285,7 +285,7 @@ class Place(NamedTuple):
     offset: int | None
 
 
-def parse_url(url: str) -> Place:
+def parse_url(url: str) -> TopicUrl:
     """Parse ``kafka://host:port[,host:port]/topic[,topic][?offset=earliest|N]``.
 
     Raises ConfigError.
@@ -309,11 +309,11 @@ def parse_url(url: str) -> Place:
         )
     if offset != "earliest" and not (offset.isascii() and offset.isdigit()):
         raise ConfigError(f"offset {offset!r} is neither earliest nor a number")
-    return Place(parts.netloc, topics, None if offset == "earliest" else int(offset))
+    return TopicUrl(parts.netloc, topics, None if offset == "earliest" else int(offset))
 
 
 def read_topics(
-    place: Place,
+    place: TopicUrl,
     properties: Mapping[str, Any] | None = None,
     *,
     follow: bool = False,
@@ -341,7 +341,7 @@ def read_topics(
 
 
 def topics_of(
-    place: Place, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT
+    place: TopicUrl, properties: Mapping[str, Any] | None = None, timeout: float = DEFAULT_TIMEOUT
 ) -> set[str]:
     """Return the names of all topics. Raises KafkaAway, ConfigError."""
     with TopicReader(place.brokers, properties, timeout) as topics:

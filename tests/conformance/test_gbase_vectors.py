@@ -22,7 +22,7 @@ from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import datetime_text
 from eventlog.gbase.reader import StreamReader
 from eventlog.gbase.records import RECORD_NAMES, Framer
-from eventlog.gbase.values import ColumnType, Kind, codec
+from eventlog.gbase.values import ColumnType, Encoding, codec
 from eventlog.model import Value
 
 Case = dict[str, Any]
@@ -77,7 +77,7 @@ def test_value_is_read_and_written(gbase_values: Case) -> None:
     null, write, _ = codec(column_type, options.charset, prefix)
     if value is None:
         assert null == slot
-    elif column_type.kind is not Kind.LOB:
+    elif column_type.kind is not Encoding.LOB:
         assert write(value) == slot
         assert write(gbase_values["decoded"]) == slot
 

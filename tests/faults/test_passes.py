@@ -160,9 +160,9 @@ def test_who_has_written_only_other_tables_is_no_writer(
     reading.execute("SELECT count(*) FROM eventlog")
     elsewhere.execute("INSERT INTO unwatched VALUES (1)")
     with opened(config) as context:
-        assert queue.open_writers(context) == frozenset()
+        assert context.log.open_writers() == frozenset()
         writing.execute("UPDATE usr SET num = 1 WHERE id = 1")
-        found = queue.open_writers(context)
+        found = context.log.open_writers()
         assert found is not None
         assert len(found) == 1
         assert queue.is_still_valid(context, found)

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession, datasource
 
 from eventlog.model import LogRow
 from eventlog.spark import register
-from eventlog.spark.log_source import Place, place_for, without_secrets, worker_url
+from eventlog.spark.log_source import LogLocation, place_for, without_secrets, worker_url
 from eventlog.sql.connection import connect, dialect_of
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log
@@ -147,10 +147,10 @@ def test_the_plan_shows_no_password(spark: SparkSession, log: sa.Engine, url_fil
     assert "secret2" not in plan
 
 
-def place_of(log: sa.Engine, url_file: Path) -> Place:
+def place_of(log: sa.Engine, url_file: Path) -> LogLocation:
     engine = connect(log.url)
     with engine.connect() as connection:
-        return Place(
+        return LogLocation(
             "",
             str(url_file),
             locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr"),

@@ -22,7 +22,7 @@ from shared import wait_until
 import eventlog
 from eventlog.spark import preflight as module
 from eventlog.spark.directory import Directory
-from eventlog.spark.log_source import Place
+from eventlog.spark.log_source import LogLocation
 from eventlog.spark.preflight import counting_cores, preflight
 from eventlog.spark.session import SparkFailed
 from eventlog.sql.connection import connect, dialect_of
@@ -38,16 +38,16 @@ PACKAGES = {
 
 
 @pytest.fixture
-def place(log: sa.Engine, tmp_path: Path) -> Place:
+def place(log: sa.Engine, tmp_path: Path) -> LogLocation:
     file = tmp_path / "url"
     file.write_text(log.url.render_as_string(hide_password=False))
     with connect(log.url).connect() as connection:
-        return Place(
+        return LogLocation(
             "", str(file), locate_log(connection, dialect_of(log.url), name="eventlog", schema="hr")
         )
 
 
-def refusal(spark: SparkSession, place: Place, directory: Directory) -> str:
+def refusal(spark: SparkSession, place: LogLocation, directory: Directory) -> str:
     """The line that the preflight ends with; nothing of it is left in the directory."""
     with pytest.raises(SparkFailed) as failed:
         preflight(spark, place, directory)
@@ -58,7 +58,7 @@ def refusal(spark: SparkSession, place: Place, directory: Directory) -> str:
 
 
 def test_an_executor_that_has_all_is_passed_and_nothing_is_left_in_the_directory(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: LogLocation, tmp_path: Path
 ) -> None:
     directory = Directory(str(tmp_path / "out"))
     preflight(spark, place, directory)
@@ -66,7 +66,7 @@ def test_an_executor_that_has_all_is_passed_and_nothing_is_left_in_the_directory
 
 
 def test_another_version_of_eventlog_is_named(
-    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: LogLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     there = eventlog.__version__
     monkeypatch.setattr(eventlog, "__version__", "0.0.7")
@@ -78,7 +78,7 @@ def test_another_version_of_eventlog_is_named(
 
 
 def test_another_directory_under_the_same_name_is_told_of(
-    spark: SparkSession, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, place: LogLocation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     directory, elsewhere = Directory(str(tmp_path / "out")), tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -87,7 +87,7 @@ def test_another_directory_under_the_same_name_is_told_of(
 
 
 def test_a_database_that_is_not_reached_is_named_with_the_ways_to_tell_it(
-    spark: SparkSession, place: Place, tmp_path: Path
+    spark: SparkSession, place: LogLocation, tmp_path: Path
 ) -> None:
     Path(str(place.url_file)).write_text("postgresql://somebody@127.0.0.1:1/none")
     said = refusal(spark, place, Directory(str(tmp_path / "out")))
@@ -147,7 +147,7 @@ for python in pythons:
 
 @pytest.mark.soak
 def test_a_package_or_python_that_is_missing_is_named_with_what_to_do(
-    place: Place, tmp_path: Path
+    place: LogLocation, tmp_path: Path
 ) -> None:
     expected = {
         "./env/bin/python": r'Cannot run program "./env/bin/python"',

@@ -21,7 +21,7 @@ from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Change, ChangeOp, Document, Event, Level, LogRow, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.delivery import FlightResult, send_heartbeat
-from eventlog.publisher.stream import Mark, Read, Step
+from eventlog.publisher.stream import Mark, Read, SourceStep
 from eventlog.publisher.stream import Stream as OpenedStream
 from eventlog.publisher.stream.follow import follow
 from eventlog.publisher.waiting import StopRequest
@@ -375,7 +375,7 @@ def test_a_stream_is_halved_too_and_records_the_culprit_alone(tmp_path: Path) ->
 class Numbered:
     """A source of inserts, with a mark behind each."""
 
-    def steps(self, token: Any, *, once: bool) -> Iterator[Step]:
+    def steps(self, token: Any, *, once: bool) -> Iterator[SourceStep]:
         for number in range(token or 0, 16):
             key = number + 1
             change = Change(

@@ -100,9 +100,9 @@ def test_following_goes_on_behind_the_end(brokers: Cluster) -> None:
 
 def test_a_topic_or_broker_that_is_not_there_is_an_error(brokers: Cluster) -> None:
     with pytest.raises(kafka.KafkaAway, match="topic none"):
-        list(kafka.read_topics(kafka.Place(brokers.brokers, ("none",), None)))
+        list(kafka.read_topics(kafka.TopicUrl(brokers.brokers, ("none",), None)))
     with pytest.raises(kafka.KafkaAway):
-        list(kafka.read_topics(kafka.Place("127.0.0.1:1", ("t",), None), timeout=0.5))
+        list(kafka.read_topics(kafka.TopicUrl("127.0.0.1:1", ("t",), None), timeout=0.5))
 
 
 def test_what_librdkafka_repeats_is_logged_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:

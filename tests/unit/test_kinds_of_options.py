@@ -15,7 +15,7 @@ from eventlog.config.kinds import HEADERS, TABLE, TIMES
 from eventlog.core.options import (
     NAMES,
     TEXTS,
-    Kind,
+    OptionKind,
     options_of,
     parse_boolean,
     parse_options,
@@ -86,7 +86,7 @@ def test_a_list_or_table_of_a_flag_is_toml_or_its_short_form(
     kind: Any, text: str, value: Any
 ) -> None:
     """As somebody writes it behind ``--set``; else ``["customer"]`` would be one odd name."""
-    if not isinstance(kind, Kind):
+    if not isinstance(kind, OptionKind):
         kind = options_of(kind)["partition_by"].kind
     assert kind.parse(kind.from_text(text)) == value
 

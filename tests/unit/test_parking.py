@@ -7,7 +7,7 @@ from samples import usr
 
 from eventlog.model import SUCCESS, Change, ChangeOp
 from eventlog.publisher.delivery import Parking
-from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, Place
+from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, ReadPosition
 from eventlog.publisher.waiting import BackOff, back_off
 
 CHANGE = Change(None, "usr", ChangeOp.TRUNCATE)
@@ -279,10 +279,10 @@ def test_answers_that_are_forgotten_bring_an_event_of_all_objects_back_before_th
 
 def test_a_place_counts_when_all_before_it_is_answered() -> None:
     pending, _ = pending_of(("1", (("a",),)))
-    pending.mark(Place("behind 1", "0001"))
+    pending.mark(ReadPosition("behind 1", "0001"))
     pending.add("2", (("b",),), CHANGE, "2")
     (both,) = pending.envelopes(8, 1, 0)
     answer(pending, list(both[1:]))
     assert pending.flushed() is None
     answer(pending, list(both[:1]))
-    assert pending.flushed() == Place("behind 1", "0001")
+    assert pending.flushed() == ReadPosition("behind 1", "0001")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from eventlog.core.requeue import LoggedRow, Standing, Way, judge
+from eventlog.core.requeue import LoggedRow, RowState, Way, judge
 
 STANDINGS = {
-    "S": Standing.DONE,
-    "W": Standing.DONE,
-    "N": Standing.WAITS,
-    "E": Standing.REFUSED,
-    "F": Standing.REFUSED,
-    "X": Standing.IGNORED,
+    "S": RowState.DONE,
+    "W": RowState.DONE,
+    "N": RowState.WAITS,
+    "E": RowState.REFUSED,
+    "F": RowState.REFUSED,
+    "X": RowState.IGNORED,
 }
 
 

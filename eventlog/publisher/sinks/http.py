@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any, Final
 from eventlog.config.kafka import PASSWORD, USER
 from eventlog.config.kinds import HEADERS, SECRET, SECRET_HEADERS, WEB_URL, is_header_text
 from eventlog.core.clock import unix_time, utc_now
-from eventlog.core.options import MANY, PATH, TEXT, Kind, choice, integer, option, shared
+from eventlog.core.options import MANY, PATH, TEXT, OptionKind, choice, integer, option, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.files.compression import COMPRESSIONS
 from eventlog.files.text import referenced_secret
@@ -117,7 +117,7 @@ class HttpOptions:
     )  # fmt: skip
     expect_type: str | None = option(
         None,
-        Kind(_parse_media_type, "a media type such as application/xml"),
+        OptionKind(_parse_media_type, "a media type such as application/xml"),
         "media type of an answer 2xx; another one means that the receiver is away",
         example="application/json",
     )

@@ -20,7 +20,7 @@ from urllib.parse import quote
 
 from eventlog.config.kinds import SECRET
 from eventlog.core.clock import utc_now
-from eventlog.core.options import NAMES, TEXT, Kind, option, parse_names, shared
+from eventlog.core.options import NAMES, TEXT, OptionKind, option, parse_names, shared
 from eventlog.errors import ConfigError, ReceiverAway
 from eventlog.model import Answer, Document
 from eventlog.publisher.sinks import TIMEOUT, Opening, Owner, Sink
@@ -70,13 +70,15 @@ class ObjectOptions:
 
     location: str | None = option(
         None,
-        Kind(_parse_location, "a URI of a bucket and a prefix, without keys", confidential=True),
+        OptionKind(
+            _parse_location, "a URI of a bucket and a prefix, without keys", confidential=True
+        ),
         "where objects are put",
         example="s3://landing/hr",
     )
     partition_by: tuple[str, ...] = option(
         (),
-        Kind(
+        OptionKind(
             _parse_partition, "a list of class and day, or text such as class,day", NAMES.from_text
         ),
         "folders class=... and day=... that objects are put into, in this order; class: each line "

@@ -86,7 +86,7 @@ class Described(NamedTuple):
     table: Table
 
 
-Step: TypeAlias = Read | Failure | Mark | Described
+SourceStep: TypeAlias = Read | Failure | Mark | Described
 """A step of a stream. A failure is a change that cannot be read; the stream goes on behind it."""
 
 
@@ -107,7 +107,7 @@ class Stream(Protocol):
     SourceLost, FormatError, DatabaseError, ConfigError, and BadToken for the position.
     """
 
-    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]: ...
+    def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]: ...
 
     def backlog(self, token: Any) -> Backlog | None:
         """Return the amount behind ``token`` now, None if the source cannot know it.

@@ -23,7 +23,7 @@ from eventlog.errors import FormatError
 from eventlog.files.text import files_in, order_of
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.records import BEGINTX, COMMTX, RBTX, TABSCHEM, Framer, fields_of
-from eventlog.publisher.stream import Backlog, BadToken, Mark, SourceAway, SourceLost, Step
+from eventlog.publisher.stream import Backlog, BadToken, Mark, SourceAway, SourceLost, SourceStep
 from eventlog.publisher.stream.cdc_stream import CdcStream
 
 _CHUNK: Final = 1 << 16
@@ -58,7 +58,7 @@ class CaptureFiles:
     options: ReadOptions
     rest: float
 
-    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+    def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the files.
 
         Raises FormatError, SourceAway, SourceLost, ConfigError, BadToken.
@@ -218,7 +218,7 @@ class _Track:
         # The last marked token, and the length at that time.
         self._marked: tuple[Any, int] = (None, 0)
 
-    def read(self, piece: _Piece) -> Iterator[Step]:
+    def read(self, piece: _Piece) -> Iterator[SourceStep]:
         """Yield the changes of the next bytes. Raises FormatError."""
         position, data, before = piece
         if not self._starts or self._starts[-1][1].file != position.file:

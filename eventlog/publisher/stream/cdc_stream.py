@@ -30,7 +30,7 @@ from eventlog.publisher.stream import (
     Read,
     SourceAway,
     SourceLost,
-    Step,
+    SourceStep,
 )
 
 _CHUNK: Final = 1 << 16
@@ -65,7 +65,7 @@ class CdcStream:
         # The last marked token; None on a new stream until its first transaction.
         self._marked = None if self.reader.token == Token() else self.reader.token
 
-    def changes(self, data: bytes) -> Iterator[Step]:
+    def changes(self, data: bytes) -> Iterator[SourceStep]:
         """Yield the changes that some bytes of the stream commit; on a new stream a mark comes
         first.
 
@@ -77,7 +77,7 @@ class CdcStream:
             self._located(error)
             raise
 
-    def _changes(self, data: bytes) -> Iterator[Step]:
+    def _changes(self, data: bytes) -> Iterator[SourceStep]:
         self.is_idle = False
         for committed in self.reader.transactions(data):
             if self._marked is None:
@@ -91,7 +91,7 @@ class CdcStream:
                 yield Read(change, change.position or place)
             yield from self._unread(place)
 
-    def _newly_described(self) -> Iterator[Step]:
+    def _newly_described(self) -> Iterator[SourceStep]:
         layouts = self.reader.layouts
         self._defined = layouts.defined
         for label, layout in layouts.items():
@@ -147,7 +147,7 @@ class StandardInput:
     def backlog(self, token: Any) -> None:
         """Return None: the rest of standard input is unknown."""
 
-    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+    def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the input. Raises FormatError, SourceLost, BadToken."""
         if self._is_read:
             raise SourceLost(
@@ -186,7 +186,7 @@ class CaptureSession:
     def backlog(self, token: Any) -> None:
         """Return None: a server does not say how much of its logs follows a sequence."""
 
-    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+    def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of a session, which begins now without a token. Raises SourceAway,
         SourceLost, CdcError, FormatError, BadToken; an error of the driver becomes SourceAway.
         """
@@ -236,7 +236,7 @@ class CaptureSession:
         finally:
             stream.reader.close()
 
-    def _named(self, step: Step) -> Step:
+    def _named(self, step: SourceStep) -> SourceStep:
         """Return the step, with the server's name in a token: sequences mean nothing in another
         server's logs.
         """

@@ -22,7 +22,7 @@ from eventlog.linter.dispatch_tables import TableAttrs, signed, stripped
 from eventlog.linter.format import PLACE, QueuePoller, SourceOptions, column_of, find_table
 from eventlog.linter.reader import ReaderOptions, place_of_token
 from eventlog.model import Change
-from eventlog.publisher.stream import Backlog, BadToken, Described, Failure, Mark, Read, Step
+from eventlog.publisher.stream import Backlog, BadToken, Described, Failure, Mark, Read, SourceStep
 from eventlog.sql.connection import any_database_errors, connect_any
 
 
@@ -38,7 +38,7 @@ class DispatchQueue:
     rest: float
     report: Report
 
-    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+    def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the queue.
 
         Raises FormatError, DatabaseError, DatabaseAway, ConfigError, BadToken.

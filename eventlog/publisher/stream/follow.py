@@ -51,8 +51,8 @@ from eventlog.publisher.liveness import ReportingSink
 from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
-from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway, Step, Stream
-from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, Place
+from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway, SourceStep, Stream
+from eventlog.publisher.stream.pending import ObjectId, Pending, PendingEvent, ReadPosition
 from eventlog.publisher.stream.position import OpenPosition, Position, Saved
 from eventlog.publisher.waiting import BackOff, HeartbeatTimer, Stop, keep_connected, soonest
 from eventlog.registry import as_plugin_errors, plugin_error
@@ -420,7 +420,7 @@ class Run:
 
     # the steps of the source
 
-    def steps(self) -> Generator[Step, None, None]:
+    def steps(self) -> Generator[SourceStep, None, None]:
         """Yield the steps of the source.
 
         If it fails for good, send the changes read so far before the error is raised.
@@ -434,11 +434,11 @@ class Run:
                 self.send_all()
                 raise
 
-    def apply(self, step: Step) -> None:
+    def apply(self, step: SourceStep) -> None:
         """Apply one step, and send if it fills envelopes, or if no more changes come for now."""
         if isinstance(step, Mark):
             if step.token is not None and step.token != self.saved.token:
-                self.pending.mark(Place(step.token, self.writer.numbered))
+                self.pending.mark(ReadPosition(step.token, self.writer.numbered))
                 if self.saved.token is None:
                     self.save_now()  # the beginning of a stream, which cannot be asked for later
             if step.is_idle:

@@ -22,7 +22,7 @@ _EVERY: Final[ObjectId] = ()
 """The object_id that stands for all objects."""
 
 
-class Place(NamedTuple):
+class ReadPosition(NamedTuple):
     """A place to read the source again from, and the newest number of the format up to it."""
 
     token: Any
@@ -69,7 +69,7 @@ class Pending:
         # The events of parked objects; a queue is empty while its only event is being sent. An
         # event of two objects is in both queues.
         self._parked: dict[ObjectId, deque[PendingEvent]] = {}
-        self._marks: deque[tuple[int, Place]] = deque()
+        self._marks: deque[tuple[int, ReadPosition]] = deque()
 
     @property
     def ready(self) -> int:
@@ -95,7 +95,7 @@ class Pending:
         self._ready.append(PendingEvent(self._next, event_id, objects, change, piece))
         self._next += 1
 
-    def mark(self, place: Place) -> None:
+    def mark(self, place: ReadPosition) -> None:
         """Note that the source is read again from ``place`` once all events are answered."""
         if self._marks and self._marks[-1][0] == self._next:
             self._marks.pop()
@@ -172,7 +172,7 @@ class Pending:
         self._put_back([each for _, events in self.answered for each in events])
         self.answered = []
 
-    def flushed(self) -> Place | None:
+    def flushed(self) -> ReadPosition | None:
         """Make the answers count and return the newest place with no unanswered event before it;
         None if the place has not moved.
         """

@@ -26,7 +26,7 @@ from eventlog.publisher.stream import (
     Read,
     SourceAway,
     SourceLost,
-    Step,
+    SourceStep,
 )
 from eventlog.qlik.columns import catalog_table
 from eventlog.qlik.envelope import (
@@ -73,7 +73,7 @@ class Topics:
     report: Report
     timeout: float = kafka.DEFAULT_TIMEOUT
 
-    def steps(self, token: Any, *, once: bool) -> Generator[Step, None, None]:
+    def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the topics; without a token from the oldest message on.
 
         Raises SourceAway, SourceLost for removed messages behind the token, UnknownSchema,
@@ -123,7 +123,7 @@ class Topics:
 
     def _consume(
         self, topics: kafka.TopicReader, token: Mapping[Partition, int], once: bool
-    ) -> Iterator[Step]:
+    ) -> Iterator[SourceStep]:
         spans = topics.spans(self._all_topics(topics))
         ends = {
             partition: span.stop for partition, span in spans.items() if partition[0] in self.topics
@@ -153,7 +153,7 @@ class Topics:
         unpacked: _MessageSteps,
         places: Collection[Partition],
         once: bool,
-    ) -> Iterator[Step]:
+    ) -> Iterator[SourceStep]:
         """Yield the steps of messages as they come; with ``once`` until no message waits for its
         metadata. Raises SourceAway if there are other partitions than ``places``.
         """
@@ -190,7 +190,7 @@ def _next_offset(partition: Partition, span: range, token: Mapping[Partition, in
     return offset
 
 
-def _steps_of(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Iterator[Step]:
+def _steps_of(records: Sequence[kafka.Record], unpacked: _MessageSteps) -> Iterator[SourceStep]:
     """Yield the steps of received records, and a mark, which is idle without records."""
     for record in records:
         yield from unpacked.take(record)
@@ -242,7 +242,7 @@ class _MessageSteps:
             token.setdefault(topic, {})[str(number)] = min([offset, *held])
         return token
 
-    def take(self, message: kafka.Record) -> Iterator[Step]:
+    def take(self, message: kafka.Record) -> Iterator[SourceStep]:
         """Yield the steps that this message makes possible.
 
         Raises UnknownSchema if too many are held, SourceAway.
@@ -256,11 +256,11 @@ class _MessageSteps:
         yield from self._read(message)
         yield from self._read_behind()
 
-    def _read_behind(self) -> Iterator[Step]:
+    def _read_behind(self) -> Iterator[SourceStep]:
         while self._behind and not self.is_waiting:
             yield from self._read(self._behind.popleft())
 
-    def overdue(self) -> Iterator[Step]:
+    def overdue(self) -> Iterator[SourceStep]:
         """Skip a message that has waited too long, and read the ones behind it.
 
         Raises the errors of ``take``.
@@ -315,7 +315,7 @@ class _MessageSteps:
             for *_, unread in self._held.pop(topic, ()):
                 yield unread
 
-    def _read(self, message: kafka.Record) -> Iterator[Step]:
+    def _read(self, message: kafka.Record) -> Iterator[SourceStep]:
         held = self._waiting or message
         try:
             for change in self.reader.changes(Message(message.topic, message.key, message.value)):

@@ -50,7 +50,7 @@ class GrowingFile:
     def __init__(self, path: Path, poll_interval: float) -> None:
         self._path, self._rest = path, poll_interval
 
-    def steps(self, token: Any, *, once: bool) -> Generator[stream.Step, None, None]:
+    def steps(self, token: Any, *, once: bool) -> Generator[stream.SourceStep, None, None]:
         try:
             with self._path.open("rb") as file:
                 inode, place = os.fstat(file.fileno()).st_ino, self._place(token)
