@@ -143,6 +143,7 @@ class FakePublisher:
         return recover(self.context())
 
     def cycle(self, state: State, sink: Any, stopping: Callable[[], bool] = quiet) -> Delivered:
+        state.parking.rests_until = 0.0  # others have had as much time as the last failure took
         with self.numbering_flights():
             return run_cycle(Session(self.context(), state, sink, stopping))
 

@@ -95,7 +95,6 @@ def test_one_failing_part_is_tried_in_a_cycle(new_world: NewWorld) -> None:
     cycles(fake, state, receiver, 5)
     del receiver.tried[:]
     for cycle in range(1, 5):
-        state.parking.rests_until = 0.0  # others have had as much time as the failure took
         fake.cycle(state, receiver)
         assert len(receiver.tried) == cycle
 
