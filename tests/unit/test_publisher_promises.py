@@ -8,6 +8,7 @@ tables.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -181,18 +182,19 @@ def test_whatever_is_sent_again_the_receiver_ends_with_what_is_in_the_tables(exa
     @settings(max_examples=examples, deadline=None)
     @given(changes, options, st.integers(1, 8), st.randoms(use_true_random=False))
     def hold(history: list[Any], chosen: dict[str, Any], pace: int, random: Any) -> None:
-        fake = FakePublisher(with_options(**chosen))
+        with closing(FakePublisher(with_options(**chosen))) as fake:
 
-        def judge(event: Event) -> str:
-            return str(random.choice(["success", "success", "warning", "retry", "away", "lost"]))
+            def judge(event: Event) -> str:
+                return str(
+                    random.choice(["success", "success", "warning", "retry", "away", "lost"])
+                )
 
-        receiver = Receiver(judge)
-        publish(fake, receiver, history, pace)
-        # A warning leaves a W, which is as good as S.
-        fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'S' WHERE status = 'W'")
-        fake.connection.commit()
-        check_end(fake, receiver, chosen["delete_from_log"])
-        fake.close()
+            receiver = Receiver(judge)
+            publish(fake, receiver, history, pace)
+            # A warning leaves a W, which is as good as S.
+            fake.connection.exec_driver_sql("UPDATE eventlog SET status = 'S' WHERE status = 'W'")
+            fake.connection.commit()
+            check_end(fake, receiver, chosen["delete_from_log"])
 
     hold()
 
@@ -205,19 +207,18 @@ def test_whenever_the_publisher_is_killed_the_receiver_ends_with_what_is_in_the_
     @given(changes, options, st.integers(1, 8), st.randoms(use_true_random=False))
     def hold(history: list[Any], chosen: dict[str, Any], pace: int, random: Any) -> None:
         # In the thread of a sink nobody can be killed alone.
-        fake = FakePublisher(with_options(**{**chosen, "concurrency": 1}))
+        with closing(FakePublisher(with_options(**{**chosen, "concurrency": 1}))) as fake:
 
-        def kill(_step: str) -> None:
-            if random.random() < 0.15:
-                raise Killed
+            def kill(_step: str) -> None:
+                if random.random() < 0.15:
+                    raise Killed
 
-        fake.step = kill
-        receiver = Receiver(
-            lambda event: str(random.choice(["success", "success", "success", "away", "lost"]))
-        )
-        receiver.step = kill
-        publish(fake, receiver, history, pace)
-        check_end(fake, receiver, chosen["delete_from_log"])
-        fake.close()
+            fake.step = kill
+            receiver = Receiver(
+                lambda event: str(random.choice(["success", "success", "success", "away", "lost"]))
+            )
+            receiver.step = kill
+            publish(fake, receiver, history, pace)
+            check_end(fake, receiver, chosen["delete_from_log"])
 
     hold()
