@@ -27,8 +27,7 @@ from eventlog.core.json_bytes import json_bytes
 from eventlog.core.moments import EPOCH_UTC
 from eventlog.core.options import FLAG, FUNCTION, CheckedOptions, OptionKind, choice, option, shared
 from eventlog.core.typed import is_multi_valued, type_of, typed_by
-from eventlog.core.values import ColumnType, float_text
-from eventlog.core.values import Kind as ValueKind
+from eventlog.core.values import ColumnType, Kind, float_text
 from eventlog.debezium.fields import Field, field_of
 from eventlog.errors import NotExpressible, RowError, shown
 from eventlog.model import (
@@ -325,7 +324,7 @@ def _type_in(values: Iterable[Value]) -> ColumnType:
     Beside a number or a time a word does not count, and beside other values whole numbers do not.
     """
     types = {type_of(value) for value in values if value is not None}
-    for kind in (ValueKind.CHARACTER, ValueKind.INTEGER):
+    for kind in (Kind.CHARACTER, Kind.INTEGER):
         if len(types) > 1:
             types = {type for type in types if type.kind is not kind}
     return types.pop() if len(types) == 1 else type_of("")
@@ -515,7 +514,7 @@ def _of_column(type: ColumnType, value: Value) -> Value:
     """Return a value that a format without types has made text or a double as a value of its
     column. Raises BadValue.
     """
-    if isinstance(value, float) and type.kind in (ValueKind.EXACT, ValueKind.INTEGER):
+    if isinstance(value, float) and type.kind in (Kind.EXACT, Kind.INTEGER):
         value = float_text(value)
     return typed_by(type, value)
 

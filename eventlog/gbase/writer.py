@@ -13,9 +13,8 @@ from eventlog.changes.json_form import database_of
 from eventlog.changes.keys import may_be_one
 from eventlog.core.catalog import Table
 from eventlog.core.moments import EPOCH_UTC
-from eventlog.core.values import INTEGER_NAMES
+from eventlog.core.values import INTEGER_NAMES, Kind
 from eventlog.core.values import ColumnType as CatalogType
-from eventlog.core.values import Kind as CatalogKind
 from eventlog.errors import (
     ConfigError,
     FormatError,
@@ -59,23 +58,23 @@ def _columns_of_catalog(table: Table, varchar_prefix: int) -> tuple[Column, ...]
 
 
 _SPELLED: Final = {
-    CatalogKind.BOOLEAN: "boolean",
-    CatalogKind.DATE: "date",
-    CatalogKind.TIME: "datetime hour to fraction(5)",
-    CatalogKind.TIMESTAMP: "datetime year to fraction(5)",
-    CatalogKind.TIMESTAMPTZ: "datetime year to fraction(5)",
-    CatalogKind.UUID: "char(36)",
+    Kind.BOOLEAN: "boolean",
+    Kind.DATE: "date",
+    Kind.TIME: "datetime hour to fraction(5)",
+    Kind.TIMESTAMP: "datetime year to fraction(5)",
+    Kind.TIMESTAMPTZ: "datetime year to fraction(5)",
+    Kind.UUID: "char(36)",
 }
 
 
 def _type_of_catalog(type: CatalogType, varchar_prefix: int) -> str | None:
     """Return the spelling of a catalogue's type in a stream, None for binary columns."""
     match type.kind:
-        case CatalogKind.BINARY:
+        case Kind.BINARY:
             return None
-        case CatalogKind.INTEGER | CatalogKind.EXACT | CatalogKind.APPROXIMATE:
+        case Kind.INTEGER | Kind.EXACT | Kind.APPROXIMATE:
             return _type_of_number(type)
-        case CatalogKind.FIXED | CatalogKind.CHARACTER | CatalogKind.OTHER:
+        case Kind.FIXED | Kind.CHARACTER | Kind.OTHER:
             return _type_of_text(type, 0xFF if varchar_prefix == 1 else 0xFFFF)
         case _:
             return _SPELLED[type.kind]
@@ -83,9 +82,9 @@ def _type_of_catalog(type: CatalogType, varchar_prefix: int) -> str | None:
 
 def _type_of_number(type: CatalogType) -> str:
     sizes = type.sizes
-    if type.kind is CatalogKind.APPROXIMATE:
+    if type.kind is Kind.APPROXIMATE:
         return "smallfloat" if type.bits == 32 else "float"
-    if type.kind is CatalogKind.INTEGER:
+    if type.kind is Kind.INTEGER:
         if type.bits:
             return INTEGER_NAMES[type.bits]
         return f"decimal({min(sizes[0], _MAX_DIGITS) if sizes else _MAX_DIGITS},0)"
@@ -97,9 +96,9 @@ def _type_of_number(type: CatalogType) -> str:
 
 def _type_of_text(type: CatalogType, longest_varchar: int) -> str:
     size = type.sizes[0] * _BYTES_A_CHARACTER if type.sizes else None
-    if type.kind is CatalogKind.FIXED:
+    if type.kind is Kind.FIXED:
         return f"char({size or _BYTES_A_CHARACTER})"
-    if type.kind is CatalogKind.CHARACTER and size is not None and size <= longest_varchar:
+    if type.kind is Kind.CHARACTER and size is not None and size <= longest_varchar:
         return f"varchar({size},0)"
     return f"lvarchar({min(size or _LONGEST_LVARCHAR, _LONGEST_LVARCHAR)})"
 

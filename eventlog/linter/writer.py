@@ -29,7 +29,7 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.core.typed import decimal_text, whole_number
-from eventlog.core.values import Kind as CatalogKind
+from eventlog.core.values import Kind
 from eventlog.errors import (
     BadValue,
     ConfigError,
@@ -427,25 +427,25 @@ def _typ_and_length(column: Column) -> tuple[int, int]:
     bits, sizes = column.type.bits, column.type.sizes
     size = sizes[0] if sizes else LONGEST
     match column.type.kind:
-        case CatalogKind.INTEGER if bits:
+        case Kind.INTEGER if bits:
             return Typ.INTEGER, bits // 8
-        case CatalogKind.INTEGER | CatalogKind.EXACT:
+        case Kind.INTEGER | Kind.EXACT:
             return Typ.DECIMAL, 16
-        case CatalogKind.APPROXIMATE:
+        case Kind.APPROXIMATE:
             return Typ.REAL, bits // 8
-        case CatalogKind.BOOLEAN:
+        case Kind.BOOLEAN:
             return Typ.BOOLEAN, 1
-        case CatalogKind.DATE | CatalogKind.TIMESTAMP | CatalogKind.TIMESTAMPTZ:
+        case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:
             return Typ.DATE, 16
-        case CatalogKind.UUID:
+        case Kind.UUID:
             return Typ.CHAR, 36
-        case CatalogKind.BINARY:
+        case Kind.BINARY:
             return Typ.VARBYTE, min(size, LONGEST)
-        case CatalogKind.FIXED:
+        case Kind.FIXED:
             return Typ.CHAR, min((sizes[0] if sizes else 1) * _BYTES_A_CHARACTER, LONGEST)
-        case CatalogKind.CHARACTER | CatalogKind.OTHER:
+        case Kind.CHARACTER | Kind.OTHER:
             return Typ.VARCHAR, min(size * _BYTES_A_CHARACTER, LONGEST)
-        case CatalogKind.TIME:
+        case Kind.TIME:
             raise NotExpressible(
                 f"column {column.name!r} holds times of day, which a Linter queue has no type for"
             )

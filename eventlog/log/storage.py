@@ -51,7 +51,7 @@ from eventlog.core.options import (
     shared,
 )
 from eventlog.core.typed import to_text
-from eventlog.core.values import Kind as ColumnKind
+from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, FormatError, shown
 from eventlog.files import tabular
 from eventlog.files.atomic import whole_file, whole_path
@@ -419,9 +419,9 @@ class LiveDatabase:
         ]
         insert = sa.insert(_table(log, columns))
         is_moment = log.types[3].kind in (
-            ColumnKind.TIMESTAMP,
-            ColumnKind.TIMESTAMPTZ,
-            ColumnKind.DATE,
+            Kind.TIMESTAMP,
+            Kind.TIMESTAMPTZ,
+            Kind.DATE,
         )
         remaining = iter(rows)
         while batch := list(islice(remaining, _BATCH)):
@@ -434,9 +434,9 @@ def _table(log: LogTable, columns: Sequence[sa.ColumnClause[Any]]) -> sa.TableCl
 
 def _bind_type(log: LogTable, position: int) -> TypeEngine[Any]:
     match log.types[position].kind:
-        case ColumnKind.INTEGER:
+        case Kind.INTEGER:
             return sa.BigInteger()
-        case ColumnKind.TIMESTAMP | ColumnKind.TIMESTAMPTZ | ColumnKind.DATE:
+        case Kind.TIMESTAMP | Kind.TIMESTAMPTZ | Kind.DATE:
             return sa.DateTime()
         case _:
             return sa.String()

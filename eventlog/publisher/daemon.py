@@ -288,9 +288,8 @@ def _beat(context: Context, sink: Sink) -> None:
 def _report(context: Context, state: State, reports: Reports) -> None:
     """Log the summary if it is due, and the warning of loopback rows."""
     if (before := reports.due()) is not None:
-        zone, conn = context.options.event_time_zone, context.log.connection
-        queue = look_at_queue(context.log, zone, ledger=context.ledger)
-        conn.commit()
+        queue = look_at_queue(context.log, context.options.event_time_zone, ledger=context.ledger)
+        context.log.commit()
         _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
     reports.warn_of_loopback(context)
 

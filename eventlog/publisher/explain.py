@@ -157,7 +157,7 @@ def explain(context: Context, record_id: int, seconds: int = _SECONDS) -> Explan
     event = None if built is None or built.event.operation is None else built.event
     object_id, place = known.object_id, known.place
     return Explanation(
-        log=str(context.log.table),
+        log=str(context.log),
         row=known.row,
         state=_state(context, known),
         problem=known.problem,
@@ -250,7 +250,7 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     if present is not None and event is None and problem is None:
         notes.append("the object is not there now: nothing would be sent of it")
     return Explanation(
-        log=str(context.log.table),
+        log=str(context.log),
         row=None,
         state=_state_of_object(context, errors),
         problem=problem,

@@ -278,7 +278,7 @@ def _without_temporary(directory: Directory) -> Iterator[None]:
 
 def _claim(context: Context) -> Claim:
     """Return the claim on an output directory, with the log of its documents."""
-    log, database = str(context.log.table), describe(context.log.connection.engine.url)
+    log, database = str(context.log), describe(context.log.connection.engine.url)
 
     def describe_other(said: Mapping[str, Any]) -> str:
         return (

@@ -21,7 +21,6 @@ import sqlalchemy as sa
 from eventlog.core.ranges import Ranges, RecordSet, decode, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
-from eventlog.sql.connection import load_dialect
 from eventlog.sql.doctor import Numbering, ask_log
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of
@@ -478,7 +477,7 @@ def write_loaded(log: OpenLog, name: str, loaded: dict[str, Any] | None) -> None
     table = _consumers(log.table)
     values: dict[str, Any] = {
         "loaded": None if loaded is None else json.dumps(loaded),
-        "moved": sa.literal_column(load_dialect(log.connection.dialect.name).utc_now),
+        "moved": sa.literal_column(log.dialect.utc_now),
     }
     if not log.connection.execute(
         sa.update(table).where(table.c.name == name).values(values)

@@ -26,7 +26,7 @@ from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType, LogRow, Status
-from eventlog.sql.connection import is_refused, load_dialect
+from eventlog.sql.connection import is_refused
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
@@ -78,7 +78,7 @@ def refuse_large_ids(log: OpenLog) -> None:
 
 def readable_id(record_id: int, log: OpenLog) -> int:
     """Return a record_id that can be read. Raises LogTableError for another one."""
-    last = load_dialect(log.connection.dialect.name).last_record_id
+    last = log.dialect.last_record_id
     if record_id > last:
         raise LogTableError(
             f"the log {log} has a row with {log.table.column('record_id')} = {record_id}, above "
@@ -107,7 +107,7 @@ def count_queue(log: OpenLog, most: int) -> int:
 def _queued(log: OpenLog) -> tuple[sa.ColumnElement[Any], list[sa.ColumnElement[bool]]]:
     """Return the record_id as the queue's index holds it, and the conditions of the rows N."""
     record_id, status = column_of(log.table, "record_id"), column_of(log.table, "status")
-    if load_dialect(log.connection.dialect.name).queue_by_expression:
+    if log.dialect.queue_by_expression:
         place = sa.case((_NEW, record_id), value=status)
         return place, [place.is_not(None)]
     return record_id, [status == _NEW]
@@ -465,13 +465,8 @@ def _copied(
     such a row, all are judged again. With ``force`` nobody waits. Raises DatabaseError for a
     transaction that does not end.
     """
-    dialect = load_dialect(log.connection.dialect.name)
     again = judge_now()
-    while (
-        again.copied
-        and not force
-        and writers_to_await(OpenLog(log.connection, dialect, log.table)) is not None
-    ):
+    while again.copied and not force and writers_to_await(log) is not None:
         before, _ = _rows_beside(log, again.copied)
         savepoint = log.connection.begin_nested()
         wanted, again = again.copied, judge_now()
@@ -484,8 +479,8 @@ def _copied(
                 sa.select(sa.func.max(column_of(log.table, "record_id")))
             ).scalar_one()
         )
-        if writers := writers_to_await(OpenLog(log.connection, dialect, log.table)):
-            wait_for(OpenLog(log.connection, dialect, log.table), writers, _MAY_WRITE)
+        if writers := writers_to_await(log):
+            wait_for(log, writers, _MAY_WRITE)
         after, named = _rows_beside(log, again.copied, last)
         if len(after - before) == named:
             savepoint.commit()
@@ -562,9 +557,10 @@ def _insert_copies(
     """
     fields = [*values]
     if log.table.sequence is not None:
-        dialect = load_dialect(log.connection.dialect.name)
-        number: sa.ColumnElement[Any] = sa.literal_column(dialect.next_number(*log.table.sequence))
-        if dialect.numbers_sorted_rows:
+        number: sa.ColumnElement[Any] = sa.literal_column(
+            log.dialect.next_number(*log.table.sequence)
+        )
+        if log.dialect.numbers_sorted_rows:
             copies = copies.with_only_columns(number, *values.values())
         else:
             named = copies.with_only_columns(*(one.label(field) for field, one in values.items()))
@@ -665,7 +661,7 @@ def tell_requeued(log: OpenLog, ids: Sequence[int]) -> None:
     Nothing is told where no publisher remembers which rows are done, nor by who may not write the
     line: the publisher finds the rows later.
     """
-    if "consumers" not in load_dialect(log.connection.dialect.name).capabilities:
+    if "consumers" not in log.dialect.capabilities:
         return
     composition = json.dumps({"kind": "requeued", "rows": to_ranges(ids)})
     try:
@@ -679,9 +675,7 @@ def tell_requeued(log: OpenLog, ids: Sequence[int]) -> None:
 def pop_told(log: OpenLog) -> list[tuple[int, int]]:
     """Return the rows that ``tell_requeued`` has told of, as ranges, and delete its lines."""
     inflight = _inflight(log.table)
-    load_dialect(log.connection.dialect.name).choose_plans(
-        log.connection
-    )  # as the window behind it
+    log.dialect.choose_plans(log.connection)  # as the window behind it
     lines = log.connection.execute(
         sa.select(inflight.c.flight_no, inflight.c.composition).where(inflight.c.flight_no < 0)
     ).all()
@@ -695,7 +689,7 @@ def pop_told(log: OpenLog) -> list[tuple[int, int]]:
 
 def next_flight(log: OpenLog) -> int:
     """Return a flight number that was never given before."""
-    return load_dialect(log.connection.dialect.name).next_flight(log.connection, log.table)
+    return log.dialect.next_flight(log.connection, log.table)
 
 
 def write_inflight(log: OpenLog, flight_no: int, composition: str) -> None:

@@ -151,7 +151,7 @@ def test_a_request_to_send_again_is_cleared_and_taken_up_in_one_transaction(log:
     with opened(consumer(log)) as context:
         conn, ledger = context.log.connection, context.ledger
         recover(context)
-        consumers.ask_again(opened_log(conn, context.log.table), "search", [(1, 1)])
+        consumers.ask_again(context.log.on(conn), "search", [(1, 1)])
         ledger.begin_scan(is_long=False)
         conn.commit()  # as a cycle ends whose window does not count
     assert the_set(log) == (0, [(2, 2)])
@@ -341,7 +341,7 @@ def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
             run_cycle(Session(context, state, sink))
             lines.append(written_sets(pg_log))
             with pg_log.connect() as conn:
-                line = consumers.read_consumer(opened_log(conn, context.log.table), "search")
+                line = consumers.read_consumer(context.log.on(conn), "search")
             assert line is not None
             assert line.done.spans == [(one, one) for one in range(2, 2 * number + 3, 2)]
     assert lines[2:] == [
@@ -1318,16 +1318,9 @@ def test_a_row_that_a_purge_removes_meanwhile_is_not_asked_for_again(pg_log: sa.
 
     def requeue() -> None:
         with open_unlocked(configuration(pg_log), Counters()) as context:
-            connection, dialect, log = (
-                context.log.connection,
-                context.log.dialect,
-                context.log.table,
-            )
-            (line,) = consumers.read_consumers(opened_log(connection, log))
-            asked.append(
-                consumers.requeue_for(OpenLog(connection, dialect, log), line, [(1, 2)]).set_back
-            )
-            connection.commit()
+            (line,) = consumers.read_consumers(context.log)
+            asked.append(consumers.requeue_for(context.log, line, [(1, 2)]).set_back)
+            context.log.commit()
 
     with open_unlocked(configuration(pg_log), Counters()) as purging:
         consumers.done_by_consumers(purging.log)
