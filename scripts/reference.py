@@ -53,7 +53,7 @@ from eventlog.core.options import BOOLEAN, FLAG, MANY, Option, options_of, toml 
 from eventlog.error_codes import CURES, FORMAT_CODES, ROW_CODES  # noqa: E402
 from eventlog.errors import EventlogError, RowError  # noqa: E402
 from eventlog.publisher.context import Counters  # noqa: E402
-from eventlog.publisher.liveness import LifeClock  # noqa: E402
+from eventlog.publisher.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import JobMetrics, PublisherMetrics  # noqa: E402
 from eventlog.publisher.observer import QUEUE_CAP, Looked  # noqa: E402
@@ -176,7 +176,7 @@ def _parameters(name: str, command: click.Command) -> Iterator[str]:
 
 
 def _metrics() -> Iterator[str]:
-    activity = Activity(Counters(), 1.0, LifeClock(1.0))
+    activity = Activity(Counters(), 1.0, LivenessClock(1.0))
     activity.looked(
         Looked(
             queue_rows=0,
@@ -198,7 +198,7 @@ def _metrics() -> Iterator[str]:
 def _job_metrics() -> Iterator[str]:
     labels = {"log": "", "format": ""}
     yield from _metric_table(
-        JobMetrics(JobActivity(1.0, LifeClock(1.0)), labels), labels, "job-metric"
+        JobMetrics(JobActivity(1.0, LivenessClock(1.0)), labels), labels, "job-metric"
     )
 
 

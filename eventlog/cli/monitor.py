@@ -29,7 +29,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.publisher.monitor.status import HIDDEN, shape
-from eventlog.publisher.observer import SnapshotProgress, look_at_queue
+from eventlog.publisher.observer import SnapshotProgress, measure_queue
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age
@@ -197,7 +197,7 @@ def _from_database(config: Config) -> Read:
             consumer = config.of_log.consumer
             known = publishing_status(log, consumer, zone)
             if consumer is None:
-                queue = look_at_queue(log, zone)
+                queue = measure_queue(log, zone)
                 known |= {"queue_rows": queue.queue_rows, "queue_cap": queue.cap}
                 known |= {"oldest_seconds": queue.oldest_seconds}
             return shape(**known)

@@ -35,7 +35,7 @@ from eventlog.publisher.context import (
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
-from eventlog.publisher.liveness import Life, life_of, signs_of_life, watched_over
+from eventlog.publisher.liveness import Liveness, liveness_of, reported_liveness, watched_over
 from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join_observers
 from eventlog.publisher.open_context import open_to_publish, open_unlocked, refuse_post_poll
 from eventlog.publisher.sinks import Sink, open_sink
@@ -109,13 +109,13 @@ def publish(
                 # The log opens first, so that beside a daemon the message tells that the log is
                 # being published.
                 open_to_publish(config, counters) as opened,
-                _monitoring(config, counters, life := life_of(config)) as monitor,
+                _monitoring(config, counters, liveness := liveness_of(config)) as monitor,
                 _traced(config) as (tracing, open_its_sink),
                 closing(open_its_sink()) as sink,
                 _bar(opened, quiet=quiet),
                 _snapshot_bar(config, quiet=quiet) as bar,
             ):
-                observer = join_observers(life, monitor, tracing, bar, ended)
+                observer = join_observers(liveness, monitor, tracing, bar, ended)
                 publish_once(opened, sink, stop, observer, comparison(config))
         else:
             _log.info("publishing the log %s", config.database.log_table)
@@ -222,21 +222,23 @@ def _watching(config: Config, counters: Counters) -> Iterator[tuple[Observer, _O
     function that opens the sink.
     """
     with (
-        signs_of_life(config) as life,
-        _monitoring(config, counters, life) as monitor,
+        reported_liveness(config) as liveness,
+        _monitoring(config, counters, liveness) as monitor,
         _traced(config) as (tracing, open_its_sink),
-        watched_over(life) as status,
+        watched_over(liveness) as status,
     ):
-        yield join_observers(life, monitor, tracing, status), open_its_sink
+        yield join_observers(liveness, monitor, tracing, status), open_its_sink
 
 
-def _monitoring(config: Config, counters: Counters, life: Life) -> AbstractContextManager[Observer]:
+def _monitoring(
+    config: Config, counters: Counters, liveness: Liveness
+) -> AbstractContextManager[Observer]:
     """Return the monitor as an observer of the work. It is imported only if it is configured."""
     if config.monitor.listen is None:
         return nullcontext(SILENT)
     from eventlog.publisher.monitor import monitoring
 
-    return monitoring(config, config.monitor.listen, counters, life, planned_triggers)
+    return monitoring(config, config.monitor.listen, counters, liveness, planned_triggers)
 
 
 _OpenSink = Callable[[], Sink]

@@ -37,7 +37,7 @@ from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.observer import Looked, SnapshotProgress
+from eventlog.publisher.observer import Measured, SnapshotProgress
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.sinks import try_receiver
 from eventlog.publisher.stream.open_source import place_in_words, source_status
@@ -129,7 +129,7 @@ def publishing_status(log: OpenLog, consumer: str | None, event_time_zone: str) 
     in_flight = _events_in_flight(log, flights)
     writer = oldest_writer(ask_log(log, "transactions", OpenTransaction, limit=_MOST_TRANSACTIONS))
     snapshots = ask_log(log, "snapshots", HeldSnapshot, limit=1)
-    looked = Looked(tables=ask_log(log, "storage", TableStorage))
+    measured = Measured(tables=ask_log(log, "storage", TableStorage))
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
         "publisher_runs": ledger.runs(),
@@ -140,8 +140,8 @@ def publishing_status(log: OpenLog, consumer: str | None, event_time_zone: str) 
         "oldest_writer": None if writer is None else writer.who,
         "oldest_snapshot_seconds": snapshots[0].seconds if snapshots else None,
         "oldest_snapshot": snapshots[0].who if snapshots else None,
-        "dead_rows": dict(looked.dead_rows) or None,
-        "table_bytes": dict(looked.table_bytes) or None,
+        "dead_rows": dict(measured.dead_rows) or None,
+        "table_bytes": dict(measured.table_bytes) or None,
     }
     for own in consumers:
         if own.name == consumer:

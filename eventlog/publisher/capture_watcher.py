@@ -38,7 +38,7 @@ class CaptureWatcher:
         self._uncaptured, self._next = uncaptured, 0.0
         self._said: frozenset[str] = frozenset()
 
-    def look_if_due(self, context: Context) -> None:
+    def compare_if_due(self, context: Context) -> None:
         """Compare the triggers if it is time: warn of each difference once, and tell the observer.
 
         No transaction may be open, and none is left open.

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import SetLedger
-from eventlog.publisher.observer import SnapshotProgress, look_at_queue
+from eventlog.publisher.observer import SnapshotProgress, measure_queue
 from eventlog.publisher.snapshot import Loading
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.followed_set import FollowedSet
@@ -64,7 +64,7 @@ def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus
         done = line.done
         done.discard(line.requeued.rows)
         ledger = SetLedger(log, line.name, line.begins, FollowedSet(done))
-        looked = look_at_queue(log, event_time_zone, MOST_BEHIND, ledger)
+        measured = measure_queue(log, event_time_zone, MOST_BEHIND, ledger)
         flights, _ = read_recorded(log, line.name)
         still = (now - (line.moved or line.begun)).total_seconds()
         found.append(
@@ -73,8 +73,8 @@ def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus
                 runs=ledger.runs(),
                 begins=line.begins,
                 begun=line.begun,
-                rows_behind=looked.queue_rows or 0,
-                oldest_seconds=looked.oldest_seconds,
+                rows_behind=measured.queue_rows or 0,
+                oldest_seconds=measured.oldest_seconds,
                 ranges=len(done.ranges),
                 done_up_to=done.floor,
                 moved=line.moved,

@@ -39,8 +39,8 @@ from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
-from eventlog.publisher.liveness import ReportingSink, signs_of_life
-from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, look_at_queue
+from eventlog.publisher.liveness import ReportingSink, reported_liveness
+from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, measure_queue
 from eventlog.publisher.open_context import open_to_publish
 from eventlog.publisher.session import Session, State, draw_flight
 from eventlog.publisher.sinks import Sink
@@ -93,7 +93,7 @@ def publish(
     reports: Reports | None = None
     captures = CaptureWatcher(uncaptured)
 
-    def life(connected: Callable[[], bool]) -> None:
+    def publish_connected(connected: Callable[[], bool]) -> None:
         nonlocal reports
         with (
             open_context() as opened,
@@ -117,14 +117,14 @@ def publish(
             finally:
                 reports.warn_of_loopback(context, at_end=True)
 
-    def life_or_standby(connected: Callable[[], bool]) -> None:
+    def publish_or_stand_by(connected: Callable[[], bool]) -> None:
         try:
-            life(connected)
+            publish_connected(connected)
         except ConsumerRuns:
             observer.progressed()  # a standby that sees the other process at work is well
             raise
 
-    keep_connected(life_or_standby, stop, (DatabaseAway,), *retry, observer)
+    keep_connected(publish_or_stand_by, stop, (DatabaseAway,), *retry, observer)
 
 
 def publish_once(
@@ -148,7 +148,7 @@ def publish_once(
     try:
         with as_database_errors(context.log.connection), as_plugin_errors():
             warn_at_start(context)
-            CaptureWatcher(uncaptured).look_if_due(context)
+            CaptureWatcher(uncaptured).compare_if_due(context)
             _publish_once(context, sink, stop)
     finally:
         reports.warn_of_loopback(context, at_end=True)
@@ -224,7 +224,7 @@ def _serve(
             heartbeat.last = monotonic()
         if watcher.refresh_if_due():
             session = _begin_session(watcher, sink, stop, idle)
-        captures.look_if_due(watcher.context)
+        captures.compare_if_due(watcher.context)
         started = _local_time(context)
         is_due = started is None or timetable.is_due(options.time_of_day, started)
         sent_before, settled_before = context.counters.documents_sent, _settled(context.counters)
@@ -238,7 +238,7 @@ def _serve(
         _report(context, state, reports)
         context.observer.left(len(state.parking))
         if not cycle.more:
-            _look_if_due(session)
+            _measure_if_due(session)
         if cycle.result is FlightResult.FATAL:
             raise FatalAnswer(f"the receiver answered fatal: {cycle.reason}")
         if cycle.result in (FlightResult.AWAY, FlightResult.RETRY):
@@ -263,7 +263,7 @@ def _begin_session(
     def before_flight() -> None:
         if idle is not None:
             idle.wake_up()
-        _look_if_due(session)
+        _measure_if_due(session)
 
     context = watcher.context
     session = Session(context, recover(context), sink, stop.is_set, before_flight, watcher)
@@ -288,7 +288,7 @@ def _beat(context: Context, sink: Sink) -> None:
 def _report(context: Context, state: State, reports: Reports) -> None:
     """Log the summary if it is due, and the warning of loopback rows."""
     if (before := reports.due()) is not None:
-        queue = look_at_queue(context.log, context.options.event_time_zone, ledger=context.ledger)
+        queue = measure_queue(context.log, context.options.event_time_zone, ledger=context.ledger)
         context.log.commit()
         _log.info("%s", summary(before, context.counters, queue, len(state.parking)))
     reports.warn_of_loopback(context)
@@ -306,9 +306,9 @@ def _wait_for_receiver(
     """
     if has_answers:
         failures.attempts = 0
-    look(session)
-    look_again = partial(look, session)
-    failures.wait(stop, cycle.reason, cycle.retry_after, look_again, cycle.in_short)
+    measure(session)
+    measure_again = partial(measure, session)
+    failures.wait(stop, cycle.reason, cycle.retry_after, measure_again, cycle.in_short)
 
 
 def _cycle(
@@ -360,7 +360,7 @@ def _seconds_left(
         else timetable.seconds_left(options.time_of_day, local),
         None if due is None else max(0.0, due - now),
         heartbeat.seconds_left(now),
-        context.observer.look_due(),
+        context.observer.measure_due(),
     )
 
 
@@ -388,21 +388,21 @@ def run_post_poll(context: Context) -> None:
 # --- facts that cost a statement, read between two flights ----------------------------------------
 
 _MOST_TRANSACTIONS: Final = 100
-"""The most open transactions that a look reads."""
+"""The most open transactions that a measurement reads."""
 
 
-def _look_if_due(session: Session) -> None:
+def _measure_if_due(session: Session) -> None:
     """Report to the observer if it is time. No transaction may be open, and none is left open."""
-    if session.context.observer.look_due() == 0.0:
-        look(session)
+    if session.context.observer.measure_due() == 0.0:
+        measure(session)
 
 
-def look(session: Session) -> None:
+def measure(session: Session) -> None:
     """Report the queue and the flights to the observer, as before a long pause, unless it never
-    wants a look. No transaction may be open, and none is left open.
+    wants it. No transaction may be open, and none is left open.
     """
     context, state = session.context, session.state
-    if context.observer.look_due() is None:
+    if context.observer.measure_due() is None:
         return
     begun = monotonic()
     log = context.log
@@ -417,7 +417,7 @@ def look(session: Session) -> None:
             None,
         )
     zone, ledger = context.options.event_time_zone, context.ledger
-    queue = look_at_queue(log, zone, context.observer.queue_cap, ledger)
+    queue = measure_queue(log, zone, context.observer.queue_cap, ledger)
     log.commit()
     writer = doctor.oldest_writer(transactions)
     parked = [
@@ -428,7 +428,7 @@ def look(session: Session) -> None:
     ]
     flights = [flight.info() for flight in state.flights.values()]
     seconds = monotonic() - begun
-    context.observer.looked(
+    context.observer.measured(
         replace(
             queue,
             oldest_writer_seconds=None if writer is None else writer.seconds,
@@ -526,7 +526,7 @@ class Publisher:
             _log.warning("publisher_disabled is set: nothing is published")
             return
         uncaptured = comparison(config)
-        with signs_of_life(config) as life:
+        with reported_liveness(config) as liveness:
             if config.follows:
                 from eventlog.publisher.stream.follow import follow
                 from eventlog.publisher.stream.open_source import following, position_of
@@ -537,7 +537,7 @@ class Publisher:
                     self._open_sink,
                     stop,
                     once=once,
-                    observer=life,
+                    observer=liveness,
                 )
             elif once:
                 with (
@@ -548,7 +548,7 @@ class Publisher:
             else:
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, self._used)
-                publish(opens, self._open_sink, stop, life, retry, uncaptured)
+                publish(opens, self._open_sink, stop, liveness, retry, uncaptured)
 
     def _open_sink(self) -> Sink:
         if self._receive is None:

@@ -1,7 +1,7 @@
 """Send envelopes, judge the answers, park objects whose events are sent again later
 (spec/event-log.md 8.4), for logs and streams.
 
-An ``Errand`` sends the documents and records the answers: the in-flight line of a log, or the
+A ``Sending`` sends the documents and records the answers: the in-flight line of a log, or the
 position of a stream.
 
 This is a hot path: every event passes through ``_judge``. A silent answer, the most frequent one,
@@ -94,7 +94,7 @@ class Judged(NamedTuple, Generic[E]):
     given_up: Sequence[tuple[Verdict, E]] = ()
 
 
-class Errand(Protocol[E]):
+class Sending(Protocol[E]):
     """The sender of documents of events, which also records the answers.
 
     ``flight`` is the flight number of the envelopes, for log lines. Other threads call ``send``;
@@ -148,7 +148,7 @@ def deliver_flight(
     context: Context,
     envelopes: Iterable[Envelope[E]],
     documents: int,
-    errand: Errand[E],
+    sending: Sending[E],
     stopping: Callable[[], bool],
 ) -> Delivered:
     """Send the envelopes of a flight, of so many ``documents``, as many at a time as
@@ -157,8 +157,8 @@ def deliver_flight(
     most = min(context.options.concurrency, documents)
     with executor(most, "eventlog-send") if most > 1 else nullcontext() as threads:
         try:
-            ended = deliver(envelopes, errand, stopping, threads)
-            errand.save()
+            ended = deliver(envelopes, sending, stopping, threads)
+            sending.save()
         except ReceiverAway as lost:
             ended = Delivered.away(lost)
     if ended.result is FlightResult.AWAY:
@@ -168,11 +168,11 @@ def deliver_flight(
 
 def deliver(
     envelopes: Iterable[Envelope[E]],
-    errand: Errand[E],
+    sending: Sending[E],
     stopping: Callable[[], bool],
     threads: Executor | None = None,
 ) -> Delivered:
-    """Send envelopes, let ``errand`` settle the results, and return how the sending ended.
+    """Send envelopes, let ``sending`` settle the results, and return how the sending ended.
 
     Events of waiting objects are left out; they may not have been built. Each envelope is asked for
     at its turn, after a call of ``stopping``. With ``threads`` up to ``concurrency`` envelopes are
@@ -188,8 +188,8 @@ def deliver(
         """Settle an answer; return the objects of events that are sent again later."""
         nonlocal ended
         if isinstance(answer, ReceiverAway):
-            if _goes_on_without(envelope, events, answer, errand):
-                if why := errand.parking.too_many(errand.options.max_parked):
+            if _goes_on_without(envelope, events, answer, sending):
+                if why := sending.parking.too_many(sending.options.max_parked):
                     ended = Delivered(FlightResult.RETRY, why, in_short=why)
                 return {event.object_id for event in events}
             if ended.result is not FlightResult.FATAL:
@@ -197,28 +197,30 @@ def deliver(
                     result=FlightResult.AWAY,
                     reason=str(answer),
                     in_short=answer.in_short,
-                    is_suspicious=_is_suspicious(answer, errand) and not _is_probing(errand),
+                    is_suspicious=_is_suspicious(answer, sending) and not _is_probing(sending),
                 )
             return set()
         judged = _judge(events, answer)
-        if errand.suspects is not None and not _is_retry_of_all(answer):
-            errand.suspects.answered(events)
-        settled = _settle(envelope, judged, answer, errand)
-        if (why := errand.settle(envelope, events, judged)) and settled.result is FlightResult.DONE:
+        if sending.suspects is not None and not _is_retry_of_all(answer):
+            sending.suspects.answered(events)
+        settled = _settle(envelope, judged, answer, sending)
+        if (
+            why := sending.settle(envelope, events, judged)
+        ) and settled.result is FlightResult.DONE:
             settled = settled._replace(result=FlightResult.RETRY, reason=why, in_short=why)
         if settled.result is FlightResult.FATAL or ended.result is FlightResult.DONE:
             ended = settled
         return {event.object_id for event in judged.retried} if answer.verdicts else set()
 
-    with closing(_returned(envelopes, errand, halted, threads)) as returned:
+    with closing(_returned(envelopes, sending, halted, threads)) as returned:
         for envelope, events, answer in returned:
-            _count_sent(errand.counters, answer)
+            _count_sent(sending.counters, answer)
             if (why := _refusal(events, answer)) is None:
                 settle(envelope, events, answer)
                 continue
-            where = {"flight": errand.flight, "envelope": envelope}
+            where = {"flight": sending.flight, "envelope": envelope}
             _log.info("envelope %d is sent in halves: %s", envelope, why, extra=where)
-            _send_halves(envelope, events, errand, settle, halted)
+            _send_halves(envelope, events, sending, settle, halted)
     if ended.result is FlightResult.DONE and stopping():
         return Delivered(FlightResult.STOPPED, "told to stop")
     return ended
@@ -227,7 +229,7 @@ def deliver(
 def _send_halves(
     envelope: int,
     events: Sequence[E],
-    errand: Errand[E],
+    sending: Sending[E],
     settle: Callable[[int, Sequence[E], Answer | ReceiverAway], set[Hashable]],
     halted: Callable[[], bool],
 ) -> None:
@@ -240,11 +242,11 @@ def _send_halves(
     """
     parts = _halves(events)
     while parts and not halted():
-        part = _to_send_now(errand, parts.pop(0))
+        part = _to_send_now(sending, parts.pop(0))
         if not part:
             continue
-        answer = _send(errand, envelope, part)
-        _count_sent(errand.counters, answer)
+        answer = _send(sending, envelope, part)
+        _count_sent(sending.counters, answer)
         if _refusal(part, answer) is not None:
             parts[:0] = _halves(part)
             continue
@@ -255,14 +257,14 @@ def _send_halves(
             (SUCCESS, event) for left in parts for event in left if event.object_id in retried
         ]
         if behind:
-            errand.settle(envelope, [event for _, event in behind], Judged([], (), behind))
+            sending.settle(envelope, [event for _, event in behind], Judged([], (), behind))
             parts = [
                 rest
                 for left in parts
                 if (rest := [event for event in left if event.object_id not in retried])
             ]
         if parts and not halted():
-            errand.save()
+            sending.save()
 
 
 _Returned = tuple[int, Sequence[E], Answer | ReceiverAway]
@@ -273,7 +275,7 @@ without one.
 
 def _returned(
     envelopes: Iterable[Envelope[E]],
-    errand: Errand[E],
+    sending: Sending[E],
     halted: Callable[[], bool],
     threads: Executor | None,
 ) -> Generator[_Returned[E]]:
@@ -281,7 +283,7 @@ def _returned(
     ``concurrency`` are sent at the same time, begun in order, and two with a common object never
     overlap.
     """
-    most = errand.options.concurrency
+    most = sending.options.concurrency
     in_air: dict[Future[Answer | ReceiverAway], Envelope[E]] = {}
     try:
         for number, events in envelopes:
@@ -292,31 +294,31 @@ def _returned(
                     or any(
                         event.object_id in objects for _, sent in in_air.values() for event in sent
                     )
-                    or (in_air and _is_probing(errand))
+                    or (in_air and _is_probing(sending))
                 ):
                     yield from _landed(in_air)
             if halted():
                 break
-            events = _to_send_now(errand, events)
+            events = _to_send_now(sending, events)
             if not events:
                 continue
             if threads is None:
-                yield number, events, _send(errand, number, events)
+                yield number, events, _send(sending, number, events)
             else:
-                in_air[threads.submit(_send, errand, number, events)] = number, events
+                in_air[threads.submit(_send, sending, number, events)] = number, events
         while in_air:
             yield from _landed(in_air)
     finally:
         wait_for_all(in_air)
 
 
-def _is_probing(errand: Errand[E]) -> bool:
-    return errand.suspects is not None and errand.suspects.is_probing
+def _is_probing(sending: Sending[E]) -> bool:
+    return sending.suspects is not None and sending.suspects.is_probing
 
 
-def _to_send_now(errand: Errand[E], events: Sequence[E]) -> Sequence[E]:
+def _to_send_now(sending: Sending[E], events: Sequence[E]) -> Sequence[E]:
     """Return those events whose objects do not wait; none if the envelope itself has to."""
-    parking, suspects = errand.parking, errand.suspects
+    parking, suspects = sending.parking, sending.suspects
     if parking:
         events = [event for event in events if not parking.is_waiting(event.object_id)]
     if events and suspects is not None and not suspects.chosen(events):
@@ -329,10 +331,10 @@ def _landed(in_air: dict[Future[Answer | ReceiverAway], Envelope[E]]) -> Iterato
         yield *in_air.pop(future), future.result()
 
 
-def _send(errand: Errand[E], number: int, events: Sequence[E]) -> Answer | ReceiverAway:
+def _send(sending: Sending[E], number: int, events: Sequence[E]) -> Answer | ReceiverAway:
     begun = monotonic()
     try:
-        answer = errand.send(number, events)
+        answer = sending.send(number, events)
     except ReceiverAway as away:
         away.seconds = monotonic() - begun
         return away
@@ -426,11 +428,11 @@ def _judge(events: Sequence[E], answer: Answer) -> Judged[E]:
     return Judged(list(answered.items()), retried, behind)
 
 
-def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E]) -> Delivered:
+def _settle(envelope: int, judged: Judged[E], answer: Answer, sending: Sending[E]) -> Delivered:
     """Count the answers to one envelope, park the objects of events that got retry, and return how
     to go on.
     """
-    counters, parking = errand.counters, errand.parking
+    counters, parking = sending.counters, sending.parking
     ended = Delivered(FlightResult.DONE, "", answer.retry_after)
     for verdict, events in judged.answered:
         counters.count_answers(verdict.level, len(events))
@@ -448,8 +450,8 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
         counters.count_answers(verdict.level, 1)
     if ended.result is FlightResult.FATAL or not judged.retried:
         return ended
-    if errand.options.park and not _is_retry_of_all(answer):
-        _park(envelope, judged.retried, answer, errand)
+    if sending.options.park and not _is_retry_of_all(answer):
+        _park(envelope, judged.retried, answer, sending)
         return ended
     sent_id = judged.retried[0].sent_id
     message = answer.verdict(sent_id).message
@@ -462,34 +464,34 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, errand: Errand[E])
 
 
 def _goes_on_without(
-    envelope: int, events: Sequence[E], away: ReceiverAway, errand: Errand[E]
+    envelope: int, events: Sequence[E], away: ReceiverAway, sending: Sending[E]
 ) -> bool:
     """Return True if sending goes on although the receiver has failed for these events: their
     objects wait, or the only event is given up. False if the receiver is away.
     """
-    suspects, options = errand.suspects, errand.options
-    if suspects is None or not _is_suspicious(away, errand):
+    suspects, options = sending.suspects, sending.options
+    if suspects is None or not _is_suspicious(away, sending):
         return False
-    before = errand.tries(envelope)
+    before = sending.tries(envelope)
     if before is None:
         return suspects.failed(events, away, options.suspect_after)
     if why := suspects.tried(events, away, options.max_tries, before):
         _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
-        errand.parking.release(events[0].object_id)
+        sending.parking.release(events[0].object_id)
         given_up = [(Verdict(Level.ERROR, why), event) for event in events]
-        errand.settle(envelope, events, Judged([], given_up=given_up))
+        sending.settle(envelope, events, Judged([], given_up=given_up))
     return True
 
 
-def _is_suspicious(away: ReceiverAway, errand: Errand[E]) -> bool:
-    return errand.suspects is not None and errand.options.park and away.is_suspicious
+def _is_suspicious(away: ReceiverAway, sending: Sending[E]) -> bool:
+    return sending.suspects is not None and sending.options.park and away.is_suspicious
 
 
 def _is_retry_of_all(answer: Answer) -> bool:
     return answer.general is not None and answer.general.level is Level.RETRY
 
 
-def _park(envelope: int, retried: Sequence[E], answer: Answer, errand: Errand[E]) -> None:
+def _park(envelope: int, retried: Sequence[E], answer: Answer, sending: Sending[E]) -> None:
     """Park the objects of the events that got retry, each with the reason of its first event."""
     now = monotonic()
     first: dict[Hashable, E] = {}
@@ -497,12 +499,12 @@ def _park(envelope: int, retried: Sequence[E], answer: Answer, errand: Errand[E]
         first.setdefault(event.object_id, event)
     for object_id, event in first.items():
         reason = answer.verdict(event.sent_id).message
-        errand.parking.park(object_id, now, reason, event.sent_id)
+        sending.parking.park(object_id, now, reason, event.sent_id)
         _log.info(
             "event %s got retry: its object is parked%s",
             event.sent_id,
             f" ({reason})" if reason else "",
-            extra={"flight": errand.flight, "envelope": envelope, "event_id": event.sent_id},
+            extra={"flight": sending.flight, "envelope": envelope, "event_id": event.sent_id},
         )
 
 

@@ -38,7 +38,7 @@ _WORK: Final = 60.0
 """Seconds that a busy database may take between two signs, beside the receiver."""
 
 
-class LifeClock:
+class LivenessClock:
     """The time until which a process counts as alive: ``patience`` seconds behind its last sign,
     and behind a pause that it has announced with it.
     """
@@ -75,7 +75,7 @@ class LifeClock:
             end.set()
 
 
-class Life(LifeClock, Observer):
+class Liveness(LivenessClock, Observer):
     """The clock of a publisher, which observes it. ``rest`` is the longest rest in seconds.
     ``is_connected`` is True from the first connection on, that of a standby included.
     """
@@ -103,7 +103,7 @@ class Life(LifeClock, Observer):
     def _is_heard(self, *_: object, **__: object) -> None:
         self.sign()
 
-    window_read = answered = marked = looked = _is_heard
+    window_read = answered = marked = measured = _is_heard
 
 
 def _longest_rest(config: Config) -> float:
@@ -121,30 +121,30 @@ def _longest_work(config: Config) -> float:
     return patience + _WORK
 
 
-def life_of(config: Config) -> Life:
+def liveness_of(config: Config) -> Liveness:
     """Return the clock of a publisher with this configuration, which begins now."""
-    return Life(config.monitor.patience or _longest_work(config), _longest_rest(config))
+    return Liveness(config.monitor.patience or _longest_work(config), _longest_rest(config))
 
 
 @contextmanager
-def signs_of_life(config: Config) -> Iterator[Life]:
+def reported_liveness(config: Config) -> Iterator[Liveness]:
     """Yield the clock of a publisher, an observer of its work. While the block runs the health file
     of the configuration is touched as long as the publisher is alive, from its first connection on.
 
     Raises ConfigError if the file cannot be written at the start.
     """
-    life = life_of(config)
+    liveness = liveness_of(config)
     if config.publisher.health_file is None:
-        yield life
+        yield liveness
         return
     with health_file(config.publisher.health_file) as file:
 
         def touch() -> None:
-            if life.is_connected:
+            if liveness.is_connected:
                 file.touch()
 
-        with life.telling(touch, file.interval):
-            yield life
+        with liveness.telling(touch, file.interval):
+            yield liveness
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +250,9 @@ class _Status(Observer):
 
 
 @contextmanager
-def watched_over(life: Life, environ: Mapping[str, str] | None = None) -> Iterator[Observer]:
+def watched_over(
+    liveness: Liveness, environ: Mapping[str, str] | None = None
+) -> Iterator[Observer]:
     """Yield the observer that tells the service manager the state of the publisher while the block
     runs; ``SILENT`` without a service manager. Its watchdog hears ``WATCHDOG=1`` while the
     publisher is alive.
@@ -273,7 +275,7 @@ def watched_over(life: Life, environ: Mapping[str, str] | None = None) -> Iterat
     try:
         if has_watchdog:
             interval = int(microseconds) / 1e6 / _SIGNS_IN_TIME
-            with life.telling(lambda: manager.tell("WATCHDOG=1"), interval):
+            with liveness.telling(lambda: manager.tell("WATCHDOG=1"), interval):
                 yield _Status(manager)
         else:
             yield _Status(manager)

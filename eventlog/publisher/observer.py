@@ -21,7 +21,7 @@ from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window
 
 QUEUE_CAP: Final = 100_000
-"""The most rows N that a look counts; a longer queue is reported as so many or more."""
+"""The most rows N that a measurement counts; a longer queue is reported as so many or more."""
 
 
 class Doing(StrEnum):
@@ -102,7 +102,7 @@ class JobProgress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class Measured:
     """The facts that cost a statement, as the publisher's own session saw them between two flights.
 
     ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no
@@ -111,7 +111,7 @@ class Looked:
     None if there is none or it is unknown; ``oldest_writer`` is its session.
     ``oldest_flight_seconds`` is the age of the first of ``flights`` by its line, None if unknown.
     ``clock`` is the time to compare event_time with, None for a stream. ``seconds`` is the duration
-    of the look. ``behind`` is the number of ``behind_unit``s in a followed source behind its
+    of the measurement. ``behind`` is the number of ``behind_unit``s in a followed source behind its
     position, None for a log or if it is unknown. ``ranges`` is the number of ranges in a consumer's
     set. ``snapshot`` is the progress of its first load, None = it has none, or none any more.
     ``oldest_snapshot`` is what keeps dead rows of the log from being removed, None if there is
@@ -146,13 +146,13 @@ class Looked:
         return {table.part: table.bytes for table in self.tables}
 
 
-def look_at_queue(
+def measure_queue(
     log: OpenLog,
     event_time_zone: str,
     cap: int = QUEUE_CAP,
     ledger: Ledger | None = None,
-) -> Looked:
-    """Look at the queue of a log, and count at most ``cap`` rows. The clock is read last.
+) -> Measured:
+    """Measure the queue of a log, and count at most ``cap`` rows. The clock is read last.
 
     ``ledger`` None = the publisher's, without a memory.
     """
@@ -160,7 +160,7 @@ def look_at_queue(
     rows = ledger.count(cap)
     head = log.read_window(ledger.undone(Window(1, None, 1))) if rows else []
     clock = _moment(log.due_until(event_time_zone))
-    return Looked(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)
+    return Measured(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)
 
 
 def event_age(event_time: str | None, clock: datetime) -> float | None:
@@ -248,16 +248,16 @@ class Observer:
     def left(self, parked: int) -> None:
         """Note how many objects are parked after a cycle."""
 
-    def look_due(self) -> float | None:
-        """Return the seconds until the next call of ``looked``, 0 if it is due, None for never."""
+    def measure_due(self) -> float | None:
+        """Return the seconds until ``measured`` is called next, 0 if it is due, None for never."""
         return None
 
     @property
     def queue_cap(self) -> int:
-        """The most rows N that the next look counts."""
+        """The most rows N that the next measurement counts."""
         return QUEUE_CAP
 
-    def looked(self, looked: Looked) -> None: ...
+    def measured(self, measured: Measured) -> None: ...
 
 
 SILENT: Final = Observer()
@@ -277,9 +277,9 @@ class _Several(Observer):
     def wants_event_times(self) -> bool:
         return any(one.wants_event_times for one in self._observers)
 
-    def look_due(self) -> float | None:
+    def measure_due(self) -> float | None:
         return min(
-            (due for one in self._observers if (due := one.look_due()) is not None), default=None
+            (due for one in self._observers if (due := one.measure_due()) is not None), default=None
         )
 
     @property

@@ -331,8 +331,8 @@ def read_object(context: Context, event_id: str) -> Present | None:
     return Present((classes[name], key), event, _packed(context, 0, first, [event], built))
 
 
-class _ChunkErrand:
-    """An errand that sends the events of a chunk and remembers those answered for good."""
+class _ChunkSending:
+    """The sending of a chunk's events. It remembers those answered for good."""
 
     def __init__(self, context: Context, flight: Flight, sink: Sink) -> None:
         self.options: PublisherOptions = context.options
@@ -383,17 +383,17 @@ def _send(session: Session, loading: Loading) -> Delivered:
     context.observer.flight_begins(
         FlightInfo(flight.number, sum(map(len, flight.envelopes.values())), 0), {}
     )
-    errand = _ChunkErrand(context, flight, session.sink)
+    sending = _ChunkSending(context, flight, session.sink)
     envelopes = [
         (number, part)
         for number, events in flight.envelopes.items()
         for part in ([[event] for event in events] if context.output.is_single else [events])
     ]
-    ended = deliver_flight(context, envelopes, len(envelopes), errand, session.is_stopping)
+    ended = deliver_flight(context, envelopes, len(envelopes), sending, session.is_stopping)
     left = {
         number: rest
         for number, events in flight.envelopes.items()
-        if (rest := [event for event in events if event.event_id not in errand.done])
+        if (rest := [event for event in events if event.event_id not in sending.done])
     }
     loading.left = rest_of(flight, left) if left else None
     info = FlightInfo(flight.number, sum(map(len, left.values())), 0) if left else None

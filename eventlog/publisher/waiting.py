@@ -335,20 +335,20 @@ class BackOff:
 
 
 def keep_connected(
-    life: Callable[[Callable[[], bool]], None],
+    work: Callable[[Callable[[], bool]], None],
     stop: Stop,
     away: tuple[type[EventlogError], ...],
     initial: float,
     maximum: float,
     observer: Observer,
 ) -> None:
-    """Call ``life``, which connects and works, until it returns or ``stop`` is set; a lost
+    """Call ``work``, which connects and works, until it returns or ``stop`` is set; a lost
     connection is opened again.
 
-    ``life`` receives a function that it calls whenever it is connected, and that returns True the
+    ``work`` receives a function that it calls whenever it is connected, and that returns True the
     first time. ``away`` are the errors of a lost connection. Before the first connection a database
     server that cannot be reached is waited for, and the other errors are raised. ``initial`` and
-    ``maximum`` are the back-off in seconds. ``observer`` is informed of each life. Raises
+    ``maximum`` are the back-off in seconds. ``observer`` is informed of each connection. Raises
     AnotherPublisher if another publisher has locked the log or the position; while another process
     works as the same consumer, it waits for that one's end.
     """
@@ -369,7 +369,7 @@ def keep_connected(
         observer.does(Doing.CONNECTING)
         is_connected, who = False, WaitFor.DATABASE
         try:
-            life(connected)
+            work(connected)
         except ConsumerRuns as runs:
             why = f"{runs}; waiting as its standby until that one ends"
             if not is_locked_out:

@@ -41,8 +41,8 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import dry_run, recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import SetLedger, are_registered
-from eventlog.publisher.liveness import life_of
-from eventlog.publisher.observer import Looked, Observer
+from eventlog.publisher.liveness import liveness_of
+from eventlog.publisher.observer import Measured, Observer
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.queue import WindowReader
 from eventlog.publisher.session import Session
@@ -1200,20 +1200,20 @@ def test_numbers_grow_from_chunk_to_chunk_and_to_the_log_though_the_clock_goes_b
 
 
 def test_the_monitor_tells_the_rows_behind_the_ranges_and_the_snapshot(log: sa.Engine) -> None:
-    seen: list[Looked] = []
+    seen: list[Measured] = []
 
     class Listening(Observer):
-        def look_due(self) -> float:
+        def measure_due(self) -> float:
             return 0.0
 
-        def looked(self, looked: Looked) -> None:
-            seen.append(looked)
+        def measured(self, measured: Measured) -> None:
+            seen.append(measured)
 
     fill(log, 2)
     with opened(consumer(log, begin="snapshot")) as context:
         publish_once(context, Collecting(), observer=Listening())
     # A table that was never analysed is counted, if it is small.
-    told = [looked.snapshot and looked.snapshot[0::2] for looked in seen]
+    told = [measured.snapshot and measured.snapshot[0::2] for measured in seen]
     assert told == [("usr", 2)]
     assert fetch(log, "SELECT moved IS NOT NULL FROM eventlog_consumer") == [(True,)]
     write(log, 1, 2)
@@ -1239,16 +1239,16 @@ def test_a_daemon_waits_as_the_standby_of_its_consumer_says_of_whom_and_is_well(
     write(log, 1)
     stop, sink = StopRequest(), Collecting()
     config = consumer(log, polling_interval=1)
-    life = life_of(config)
+    liveness = liveness_of(config)
     with opened(config):
         thread = threading.Thread(
             target=daemon.publish,
-            args=(lambda: opened(config), lambda: sink, stop, life),
+            args=(lambda: opened(config), lambda: sink, stop, liveness),
             kwargs={"retry": (0.1, 0.2)},
         )
         thread.start()
         try:
-            wait_until(lambda: life.is_connected, "the standby is well")
+            wait_until(lambda: liveness.is_connected, "the standby is well")
             assert sink.documents == []
             whom = r" \(session \d+, .*\)" if log.dialect.name == "postgresql" else ""
             said = re.compile(f"in another process{whom}: .*; waiting as its standby")

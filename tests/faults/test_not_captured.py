@@ -5,14 +5,18 @@ metric (spec/triggers.md 9.1).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import shlex
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import mysql_servers
 import pytest
 import sqlalchemy as sa
 from publishers import write_config
-from shared import Run, execute, url_of
+from shared import Run, execute, fetch, url_of
 
 MAIL = "public.usr: column mail (text) is new to the watch, and not captured yet"
 
@@ -106,3 +110,72 @@ def test_a_role_that_sees_no_triggers_compares_with_what_apply_has_recorded(
         found = json.loads(run(*config, "doctor", "--json")[1])["findings"]
         assert [one["severity"] for one in found if words in one["text"]] == ["warning"]
         family_server.run("DROP USER publisher@localhost")
+
+
+_KILLED_BEFORE_CREATE = """
+import os, signal, sys
+import sqlalchemy as sa
+from eventlog import cli
+
+left = int(sys.argv[1])
+
+@sa.event.listens_for(sa.Engine, "before_cursor_execute")
+def count(_connection, _cursor, statement, *_):
+    global left
+    left -= statement.lstrip().startswith("CREATE TRIGGER")
+    if left < 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+sys.exit(cli.run(sys.argv[2:]))
+"""
+"""``eventlog``, killed before it makes a trigger, after as many others as the first argument says."""
+
+
+@pytest.mark.soak
+def test_what_is_written_after_a_kill_between_drop_and_create_is_named_by_the_next_apply(
+    started_server: Callable[[str], mysql_servers.Server], empty_home: Path, run: Run
+) -> None:
+    """MySQL alone drops a trigger before it makes it anew."""
+    with started_server("mysql").database() as url:
+        owner = sa.create_engine(url, poolclass=sa.NullPool)
+        execute(owner, "CREATE TABLE usr (id integer PRIMARY KEY, name varchar(9), num integer)")
+        configs = []
+        for exclude in ([], ["num"]):
+            place = empty_home / f"without {len(exclude)}"
+            place.mkdir()
+            watches = ({"table": "usr", "exclude": exclude},)
+            settings = {"publisher": {"allow_loopback": True}}
+            configs.append(str(write_config(place, url_of(owner), watches, **settings)))
+        assert run("--config", configs[0], "db", "upgrade")[0] == 0
+        assert run("--config", configs[0], "triggers", "apply")[0] == 0
+        kills = 0
+        while True:
+            execute(
+                owner,
+                "DELETE FROM usr",
+                "INSERT INTO usr VALUES (1, 'changed', 1), (2, 'gone', 2)",
+            )
+            assert run("--config", configs[0], "publish", "--once")[0] == 0
+            command = [sys.executable, "-c", _KILLED_BEFORE_CREATE, str(kills)]
+            code = subprocess.run(
+                [*command, "--config", configs[1], "triggers", "apply"], check=False
+            ).returncode
+            if code == 0:
+                break
+            assert code == -signal.SIGKILL
+            kills += 1
+            ((before,),) = fetch(owner, "SELECT MAX(record_id) FROM eventlog")
+            execute(
+                owner,
+                "UPDATE usr SET name = 'new' WHERE id = 1",
+                "DELETE FROM usr WHERE id = 2",
+                "INSERT INTO usr VALUES (3, 'come', 3)",
+            )
+            code, told, _ = run("--config", configs[0], "triggers", "apply", "--json")
+            assert code == 0
+            for due in json.loads(told)["due"]:
+                assert run("--config", configs[0], *shlex.split(due["command"])[1:])[0] == 0
+            asked = f"SELECT table_key FROM eventlog WHERE record_id > {before}"
+            logged = {key for (key,) in fetch(owner, asked)}
+            assert logged == {"id=1", "id=2", "id=3"}, f"killed before trigger {kills}"
+        assert kills > 2

@@ -29,7 +29,7 @@ from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher import context as publisher_context
 from eventlog.publisher.context import Context, Counters, summary
 from eventlog.publisher.daemon import publish, publish_once
-from eventlog.publisher.observer import Looked
+from eventlog.publisher.observer import Measured
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 from eventlog.xds.format import read_events
@@ -364,16 +364,16 @@ def test_the_servers_local_time_is_that_of_its_default_zone(log: sa.Engine) -> N
 @pytest.mark.parametrize(
     ("now", "queue", "parked", "line"),
     [
-        ({"rows_success": 7, "events_sent": 5, "documents_sent": 2}, Looked(0), 0,
+        ({"rows_success": 7, "events_sent": 5, "documents_sent": 2}, Measured(0), 0,
          "5 rows published; 4 events in 1 document; queue: 0 rows"),
         ({"rows_success": 2, "events_sent": 1, "documents_sent": 1, "rows_bad": 3, "rows_error": 1},
-         Looked(9, 9, 1.25), 2,
+         Measured(9, 9, 1.25), 2,
          "0 rows published; 0 events in 0 documents; 3 rows bad; 1 row refused; queue: 9 rows or more, "
 "oldest 1.2 s; 2 objects parked"),
     ],
 )  # fmt: skip
 def test_a_line_tells_what_was_done(
-    now: dict[str, int], queue: Looked, parked: int, line: str
+    now: dict[str, int], queue: Measured, parked: int, line: str
 ) -> None:
     before = Counters(rows_success=2, events_sent=1, documents_sent=1)
     assert summary(before, Counters(**now), queue, parked) == line

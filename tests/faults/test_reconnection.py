@@ -129,14 +129,14 @@ def test_the_wait_for_the_lock_of_the_own_lost_session_is_said_once(
         DatabaseAway("gone"), AnotherPublisher("held"), AnotherPublisher("held"), None
     ]  # fmt: skip
 
-    def life(connected: Callable[[], bool]) -> None:
+    def work(connected: Callable[[], bool]) -> None:
         outcome = outcomes.pop(0)
         if not isinstance(outcome, AnotherPublisher):
             connected()
         if outcome is not None:
             raise outcome
 
-    keep_connected(life, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
+    keep_connected(work, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
     assert not outcomes
     assert caplog.text.count("still locked by the session that was lost") == 1
 
@@ -151,13 +151,13 @@ def test_a_standby_waits_for_a_server_that_is_away_at_the_start_and_then_for_its
         ServerAway("no server"), ConsumerRuns("it runs"), None,
     ]  # fmt: skip
 
-    def life(connected: Callable[[], bool]) -> None:
+    def work(connected: Callable[[], bool]) -> None:
         outcome = outcomes.pop(0)
         if outcome is not None:
             raise outcome
         connected()
 
-    keep_connected(life, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
+    keep_connected(work, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
     assert not outcomes
     assert caplog.text.count("no server; waiting for it") == 1
     assert caplog.text.count("waiting as its standby") == 1
@@ -170,8 +170,8 @@ def test_a_database_that_refuses_at_the_start_ends_the_publisher_also_after_a_wa
     monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
     outcomes = [*after, DatabaseError("wrong password")]
 
-    def life(_connected: Callable[[], bool]) -> None:
+    def work(_connected: Callable[[], bool]) -> None:
         raise outcomes.pop(0)
 
     with pytest.raises(DatabaseError, match="wrong password"):
-        keep_connected(life, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
+        keep_connected(work, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from publishers import LONG, configuration, make_log, process, publishing, runs, sleeps, write
 from shared import PATIENCE, PlainSink, wait_until
 
-from eventlog.publisher.liveness import ServiceManager, life_of, watched_over
+from eventlog.publisher.liveness import ServiceManager, liveness_of, watched_over
 from eventlog.publisher.observer import SILENT
 
 SIGN = "WATCHDOG=1"
@@ -177,5 +177,5 @@ def test_a_socket_that_is_gone_is_said_once_and_disturbs_nobody(
 
 
 def test_without_a_service_manager_nobody_is_told(log: sa.Engine) -> None:
-    with watched_over(life_of(configuration(log)), {}) as observer:
+    with watched_over(liveness_of(configuration(log)), {}) as observer:
         assert observer is SILENT

@@ -392,10 +392,10 @@ class Watching(Observer):
     def flight_begins(self, flight: Any, event_times: Any) -> None:
         """Nothing: the publisher counts and reads for it."""
 
-    def look_due(self) -> float | None:
+    def measure_due(self) -> float | None:
         return max(0.0, self._next - self._scheduler.now)
 
-    def looked(self, looked: Any) -> None:
+    def measured(self, measured: Any) -> None:
         self._next = self._scheduler.now + 15
 
 
@@ -422,12 +422,12 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
     told_options, told_send = open_context.publisher_options, marks.InflightLine.send
     add_fates, answer_idle = marks.Marks.add_fates, marks.InflightLine._answer_idle
     auditor = world.auditor
-    told_settle, signs_of_life = marks.InflightLine.settle, daemon.signs_of_life
+    told_settle, reported_liveness = marks.InflightLine.settle, daemon.reported_liveness
 
     def observed(config: Any) -> Any:
         task = world.scheduler.current
         observer = None if task is None else task.process.start.get("observer")
-        return signs_of_life(config) if observer is None else nullcontext(observer)
+        return reported_liveness(config) if observer is None else nullcontext(observer)
 
     def options(*args: Any) -> Any:
         from dataclasses import replace
@@ -512,7 +512,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             put(CallableSink, "takes_records", True)
             put(CallableSink, "send", _receiving_records(world, CallableSink.send))
         put(open_context, "publisher_options", options)
-        put(daemon, "signs_of_life", observed)
+        put(daemon, "reported_liveness", observed)
         put(marks.InflightLine, "send", send)
         put(marks.InflightLine, "settle", settle)
         put(marks.InflightLine, "_answer_idle", idle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from eventlog.core import clock
-from eventlog.publisher.liveness import LifeClock
+from eventlog.publisher.liveness import LivenessClock
 
 
 class Still(clock.Machine):
@@ -36,8 +36,8 @@ def test_another_machine_answers_while_the_block_runs() -> None:
 def test_a_clock_that_is_a_default_asks_the_machine_of_the_moment() -> None:
     machine = Still()
     with clock.simulated(machine):
-        life = LifeClock(patience=10)
+        liveness = LivenessClock(patience=10)
         machine.at += 9
-        assert life.is_alive
+        assert liveness.is_alive
         machine.at += 2
-        assert not life.is_alive
+        assert not liveness.is_alive

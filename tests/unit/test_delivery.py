@@ -25,7 +25,7 @@ from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters, summary
 from eventlog.publisher.cycle import recover, run_cycle
 from eventlog.publisher.delivery import FlightResult
-from eventlog.publisher.observer import Looked
+from eventlog.publisher.observer import Measured
 from eventlog.publisher.session import Session, State
 from eventlog.xds.publish import XdsWriter
 from eventlog.xds.writer import Header
@@ -501,7 +501,7 @@ def test_changes_below_a_second_are_counted_and_warned_of_once_a_column(
     assert 'time_syntax = "canonical" or "java"' in of_made
     assert of_at.startswith("times.at: ")
     assert "no time_syntax writes the fraction of a time of day" in of_at
-    told = summary(Counters(), fake.counters, Looked(0), 0)
+    told = summary(Counters(), fake.counters, Measured(0), 0)
     assert "1 old value unreadable; 4 changes below a second not sent" in told
     fake.close()
 

@@ -27,7 +27,7 @@ from eventlog.linter.format import SourceOptions, create_tables, insert_attrs, i
 from eventlog.linter.reader import ReaderOptions
 from eventlog.model import Answer
 from eventlog.publisher.context import Counters
-from eventlog.publisher.liveness import life_of
+from eventlog.publisher.liveness import liveness_of
 from eventlog.publisher.observer import Observer
 from eventlog.publisher.stream import Backlog, BadToken, Mark, Read
 from eventlog.publisher.stream.cdc_stream import CaptureSession
@@ -298,8 +298,8 @@ def test_a_timeout_that_kafka_cannot_keep_is_refused() -> None:
 
 
 def test_a_sign_of_life_is_due_by_the_interval_of_the_source() -> None:
-    life = life_of(load(None, {}, {"source.type": "linter", "source.poll_interval": "100"}))
-    assert (life.rest, life.patience) == (100, 30 + 60)
+    liveness = liveness_of(load(None, {}, {"source.type": "linter", "source.poll_interval": "100"}))
+    assert (liveness.rest, liveness.patience) == (100, 30 + 60)
 
 
 def test_progress_is_shown_while_a_long_transaction_is_read_and_not_for_what_is_only_handed_over(

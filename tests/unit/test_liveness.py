@@ -22,8 +22,8 @@ from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.daemon import publish
 from eventlog.publisher.health_file import health_file, read_health
-from eventlog.publisher.liveness import Life, ReportingSink, life_of, signs_of_life
-from eventlog.publisher.observer import Doing, Looked, Observer, WaitFor
+from eventlog.publisher.liveness import Liveness, ReportingSink, liveness_of, reported_liveness
+from eventlog.publisher.observer import Doing, Measured, Observer, WaitFor
 from eventlog.publisher.open_context import open_context
 from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import migrations
@@ -62,49 +62,49 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def life(clock: Clock) -> Life:
+def liveness(clock: Clock) -> Liveness:
     """Signs are due every 60 seconds, beside a rest of 10."""
-    return Life(60, 10, clock)
+    return Liveness(60, 10, clock)
 
 
-SIGNS: list[Callable[[Life], object]] = [
-    lambda life: life.does(Doing.PUBLISHING),
-    lambda life: life.connected(again=True),
-    lambda life: life.progressed(),
-    lambda life: life.window_read(0.1, 3),
-    lambda life: life.answered(Document(1, 1, EVENT_IDS, b""), Answer(general=RETRY), 0.1),
-    lambda life: life.marked(0.1),
-    lambda life: life.looked(Looked()),
+SIGNS: list[Callable[[Liveness], object]] = [
+    lambda liveness: liveness.does(Doing.PUBLISHING),
+    lambda liveness: liveness.connected(again=True),
+    lambda liveness: liveness.progressed(),
+    lambda liveness: liveness.window_read(0.1, 3),
+    lambda liveness: liveness.answered(Document(1, 1, EVENT_IDS, b""), Answer(general=RETRY), 0.1),
+    lambda liveness: liveness.marked(0.1),
+    lambda liveness: liveness.measured(Measured()),
 ]
 
 
 @pytest.mark.parametrize("sign", SIGNS)
 def test_whatever_a_publisher_reports_is_a_sign_of_life(
-    life: Life, clock: Clock, sign: Callable[[Life], object]
+    liveness: Liveness, clock: Clock, sign: Callable[[Liveness], object]
 ) -> None:
     clock.now += 61
-    assert not life.is_alive
-    sign(life)
+    assert not liveness.is_alive
+    sign(liveness)
     clock.now += 59
-    assert life.is_alive
+    assert liveness.is_alive
     clock.now += 2
-    assert not life.is_alive
+    assert not liveness.is_alive
 
 
-def test_a_rest_is_announced(life: Life, clock: Clock) -> None:
-    life.does(Doing.RESTING)
+def test_a_rest_is_announced(liveness: Liveness, clock: Clock) -> None:
+    liveness.does(Doing.RESTING)
     clock.now += 69
-    assert life.is_alive
+    assert liveness.is_alive
     clock.now += 2
-    assert not life.is_alive
+    assert not liveness.is_alive
 
 
-def test_a_wait_for_a_receiver_that_is_away_is_announced(life: Life, clock: Clock) -> None:
-    life.waits(WaitFor.RECEIVER, "connection refused", until=clock.now + 500)
+def test_a_wait_for_a_receiver_that_is_away_is_announced(liveness: Liveness, clock: Clock) -> None:
+    liveness.waits(WaitFor.RECEIVER, "connection refused", until=clock.now + 500)
     clock.now += 559
-    assert life.is_alive
+    assert liveness.is_alive
     clock.now += 2
-    assert not life.is_alive
+    assert not liveness.is_alive
 
 
 # The file.
@@ -118,12 +118,12 @@ def test_the_file_is_old_until_the_publisher_is_connected_and_gone_at_the_end(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "health"
-    with signs_of_life(configured(path)) as life:
+    with reported_liveness(configured(path)) as liveness:
         assert (
             read_health(path, now=1e9).reason
             == "the publisher has started and is not connected yet"
         )
-        life.connected(again=False)
+        liveness.connected(again=False)
         wait_until(lambda: path.stat().st_mtime > 0, "it is touched")
         touched = path.stat().st_mtime
         assert read_health(path, touched + 5) == (
@@ -140,16 +140,16 @@ def test_the_file_of_a_standby_is_touched_once_it_sees_the_other_process_at_work
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "health"
-    with signs_of_life(configured(path)) as life:
-        life.progressed()
+    with reported_liveness(configured(path)) as liveness:
+        liveness.progressed()
         wait_until(lambda: path.stat().st_mtime > 0, "it is touched")
 
 
 def test_the_file_is_not_touched_while_no_sign_of_life_comes(tmp_path: Path) -> None:
     path = tmp_path / "health"
-    with signs_of_life(configured(path)) as life:
-        life.connected(again=False)
-        life.sign(-3600)
+    with reported_liveness(configured(path)) as liveness:
+        liveness.connected(again=False)
+        liveness.sign(-3600)
         time.sleep(1.5)
         assert path.stat().st_mtime == 0
 
@@ -222,8 +222,8 @@ HTTP = {"sink.type": "http", "sink.url": "https://receiver/"}
 def test_a_sign_is_due_after_a_rest_the_receivers_time_and_some_work(
     settings: dict[str, str], rest: float, patience: float
 ) -> None:
-    life = life_of(load(None, {}, settings))
-    assert (life.rest, life.patience) == (rest, patience)
+    liveness = liveness_of(load(None, {}, settings))
+    assert (liveness.rest, liveness.patience) == (rest, patience)
 
 
 # What is progress.

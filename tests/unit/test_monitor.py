@@ -29,7 +29,7 @@ from eventlog.publisher.monitor.status import answers_data, process_status, shap
 from eventlog.publisher.observer import (
     SILENT,
     Doing,
-    Looked,
+    Measured,
     Observer,
     ParkedObject,
     WaitFor,
@@ -225,7 +225,7 @@ def test_a_publisher_that_gives_no_sign_is_not_alive(activity: Activity, clock: 
     clock.now += 61
     with asking(monitor_of(activity)) as ask:
         assert ask("/livez")[::2] == (503, "stuck\n")
-        activity.life.sign()
+        activity.liveness.sign()
         assert ask("/livez")[0] == 200
 
 
@@ -276,11 +276,11 @@ def test_a_scrape_is_open_metrics_with_what_was_counted(activity: Activity, cloc
     activity.connected(again=True)
     activity.window_read(0.02, 1)
     activity.answered(Document(1, 1, ("1", "3", "5"), b"<nds/>"), Answer(), 0.3)
-    looked = Looked(100_000, 100_000, 12.5, 3.0, [parked("busy")], [FlightInfo(4, 10, 20)])
-    activity.looked(looked)
+    measured = Measured(100_000, 100_000, 12.5, 3.0, [parked("busy")], [FlightInfo(4, 10, 20)])
+    activity.measured(measured)
     activity.compared(["hr.usr: column mail (text) is new to the watch, and not captured yet"])
     clock.now += 2
-    activity.looked(looked)
+    activity.measured(measured)
     values = scrape(activity)
     assert values["eventlog_rows_read_total",] == 7
     assert values["eventlog_answers_total", "retry"] == 2
@@ -340,26 +340,26 @@ def test_a_snapshot_whose_age_the_database_hides_is_as_old_as_the_first_look_tha
     activity: Activity, clock: Clock
 ) -> None:
     name = ("eventlog_oldest_snapshot_seconds",)
-    activity.looked(Looked(oldest_snapshot=HELD))
+    activity.measured(Measured(oldest_snapshot=HELD))
     clock.now += 30
-    activity.looked(Looked(oldest_snapshot=HELD._replace(transactions=99)))
+    activity.measured(Measured(oldest_snapshot=HELD._replace(transactions=99)))
     assert scrape(activity)[name] == 30
-    activity.looked(Looked(oldest_snapshot=HELD._replace(xmin="802")))
+    activity.measured(Measured(oldest_snapshot=HELD._replace(xmin="802")))
     assert scrape(activity)[name] == 0
-    activity.looked(Looked(oldest_snapshot=HELD._replace(seconds=5.0)))
+    activity.measured(Measured(oldest_snapshot=HELD._replace(seconds=5.0)))
     assert scrape(activity)[name] == 5
-    activity.looked(Looked())
+    activity.measured(Measured())
     assert scrape(activity)[name] == 0
 
 
 def test_the_size_of_the_log_is_told_by_table_where_the_database_tells_it(
     activity: Activity,
 ) -> None:
-    activity.looked(Looked())
+    activity.measured(Measured())
     assert not [name for name, *_ in scrape(activity) if "_table_" in name]
     log = TableStorage("log", "hr.eventlog", 10, 5, None, True, 8192)
     unknown = TableStorage("error", "hr.eventlog_error", None, None, None, None, 0)
-    activity.looked(Looked(tables=[log, unknown]))
+    activity.measured(Measured(tables=[log, unknown]))
     values = scrape(activity)
     assert values["eventlog_table_bytes", "log"] == 8192
     assert values["eventlog_table_bytes", "error"] == 0
@@ -382,7 +382,7 @@ def test_a_histogram_counts_a_time_in_every_bucket_from_its_own_on() -> None:
 def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(
     activity: Activity,
 ) -> None:
-    activity.looked(Looked(1, 100, None, parked=[parked("Alice is locked")]))
+    activity.measured(Measured(1, 100, None, parked=[parked("Alice is locked")]))
     activity.answered(Document(1, 1, ("5",), b"<nds/>"), said("retry", "Alice is locked"), 0.1)
     hidden = json.dumps(process_status(activity, "log", "http", "xds", shows_values=False))
     assert "Alice" not in hidden
@@ -395,7 +395,7 @@ def test_values_keys_and_receivers_texts_are_hidden_unless_they_are_wanted(
 def test_a_flight_is_seen_as_soon_as_it_begins_and_until_it_has_ended(
     activity: Activity, clock: Clock
 ) -> None:
-    activity.looked(Looked(3, 100, flights=[FlightInfo(4, 1, 2)]))
+    activity.measured(Measured(3, 100, flights=[FlightInfo(4, 1, 2)]))
     activity.flight_begins(FlightInfo(5, 1, 3), {})
     clock.now += 7
     assert scrape(activity)["eventlog_in_flight_rows",] == 5
@@ -409,7 +409,9 @@ def test_a_flight_that_is_sent_again_is_as_old_as_it_was(activity: Activity, clo
         activity.flight_begins(FlightInfo(5, 2, 3), {})
         clock.now += 20
         activity.flight_ended(5, "retry", FlightInfo(5, 1, 2))
-        activity.looked(Looked(2, 100, flights=[FlightInfo(5, 1, 2)], oldest_flight_seconds=3.0))
+        activity.measured(
+            Measured(2, 100, flights=[FlightInfo(5, 1, 2)], oldest_flight_seconds=3.0)
+        )
     values = scrape(activity)
     assert (values["eventlog_oldest_flight_seconds",], values["eventlog_in_flight_rows",]) == (
         80,
@@ -420,7 +422,7 @@ def test_a_flight_that_is_sent_again_is_as_old_as_it_was(activity: Activity, clo
 def test_the_oldest_row_grows_older_while_the_publisher_waits(
     activity: Activity, clock: Clock
 ) -> None:
-    activity.looked(Looked(3, 100, 2.0))
+    activity.measured(Measured(3, 100, 2.0))
     clock.now += 10
     assert scrape(activity)["eventlog_queue_oldest_seconds",] == 2, (
         "it may have been answered since"
@@ -436,7 +438,7 @@ def test_the_oldest_row_grows_older_while_the_publisher_waits(
 
 def test_a_flight_that_was_there_before_is_as_old_as_its_line_says(activity: Activity) -> None:
     flights = [FlightInfo(4, 1, 1), FlightInfo(5, 1, 1)]
-    activity.looked(Looked(2, 100, flights=flights, oldest_flight_seconds=82.0))
+    activity.measured(Measured(2, 100, flights=flights, oldest_flight_seconds=82.0))
     assert scrape(activity)["eventlog_oldest_flight_seconds",] == 82
 
 
@@ -484,7 +486,7 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(
     activity: Activity, clock: Clock
 ) -> None:
     assert delays(activity) == {}
-    activity.looked(Looked(1, 100, clock=NOON))
+    activity.measured(Measured(1, 100, clock=NOON))
     clock.now += 3
     activity.flight_begins(FlightInfo(1, 2, 2), {"1": "2026-03-01 11:59:58.5", "7": None})
     activity.answered(Document(1, 1, ("1", "2"), b""), Answer(), 0.1)  # at 12:00:03 by that clock
@@ -499,7 +501,7 @@ def test_the_delay_is_from_event_time_to_the_answer_by_the_logs_clock(
 def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(
     activity: Activity, clock: Clock
 ) -> None:
-    activity.looked(Looked(1, 100, clock=NOON))
+    activity.measured(Measured(1, 100, clock=NOON))
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), said("retry"), 0.1)
     assert delays(activity)["eventlog_delay_seconds_count",] == 0
@@ -512,7 +514,7 @@ def test_an_event_that_is_to_be_sent_again_has_no_delay_yet(
 def test_the_delay_of_a_sink_that_speaks_when_it_is_flushed_ends_there(
     activity: Activity, clock: Clock
 ) -> None:
-    activity.looked(Looked(1, 100, clock=NOON))
+    activity.measured(Measured(1, 100, clock=NOON))
     activity.flight_begins(FlightInfo(1, 2, 2), {"5": "2026-03-01 12:00:00"})
     activity.answered(Document(1, 1, ("5",), b""), Answer(is_pending=True), 0.1)
     assert delays(activity)["eventlog_delay_seconds_count",] == 0
@@ -601,7 +603,7 @@ def test_several_observers_are_told_everything() -> None:
         def disconnected(self) -> None:
             told.append((self,))
 
-        def look_due(self) -> float | None:
+        def measure_due(self) -> float | None:
             return 3.0
 
     one, other = Listener(), Listener()
@@ -610,24 +612,24 @@ def test_several_observers_are_told_everything() -> None:
     both.answered(document, Answer(), seconds=0.5)
     both.disconnected()
     assert told == [(one, document, 0.5), (other, document, 0.5), (one,), (other,)]
-    assert (both.look_due(), both.wants_flights) == (3.0, False)
+    assert (both.measure_due(), both.wants_flights) == (3.0, False)
     assert join_observers(SILENT, SILENT) is SILENT
 
 
 def test_a_look_that_takes_long_comes_less_often(activity: Activity, clock: Clock) -> None:
-    activity.looked(Looked(1, 100, seconds=0.01))
-    assert activity.look_due() == 5
-    activity.looked(Looked(1, 100, seconds=0.1))
-    assert activity.look_due() == 10
+    activity.measured(Measured(1, 100, seconds=0.01))
+    assert activity.measure_due() == 5
+    activity.measured(Measured(1, 100, seconds=0.1))
+    assert activity.measure_due() == 10
     clock.now += 9
-    assert activity.look_due() == 1
+    assert activity.measure_due() == 1
 
 
 def test_a_rest_tells_what_is_left_in_the_queue(activity: Activity, clock: Clock) -> None:
     activity.does(Doing.RESTING)
     assert activity.in_words() == "resting: the queue is empty"
     clock.now += 1
-    activity.looked(Looked(2, 100))
+    activity.measured(Measured(2, 100))
     assert activity.in_words() == "resting: 2 rows wait"
     activity.left(1)
     assert activity.in_words() == "resting: 1 object parked"

@@ -19,7 +19,7 @@ from shared import PATIENCE
 
 from eventlog.config.settings import MonitorSettings
 from eventlog.publisher.context import Counters
-from eventlog.publisher.liveness import LifeClock
+from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.monitor.connections import MOST_CONNECTIONS, Connections
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics
@@ -31,7 +31,7 @@ BRIEF = 0.5
 
 @contextmanager
 def served(connections: Connections | None = None, **settings: Any) -> Iterator[Address]:
-    activity = Activity(Counters(), 5, LifeClock(60))
+    activity = Activity(Counters(), 5, LivenessClock(60))
     activity.connected(again=False)
     metrics = PublisherMetrics(activity, {"log": "eventlog", "sink": "files"})
     monitor = Monitor("127.0.0.1:0", activity, metrics, dict, None, MonitorSettings(**settings))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from eventlog.publisher.liveness import LifeClock
+from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.monitor.activity import JobActivity
 from eventlog.publisher.monitor.openmetrics import JobMetrics, exposition
 from eventlog.publisher.monitor.status import job_status, shape
@@ -33,7 +33,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def activity(clock: Clock) -> JobActivity:
-    return JobActivity(5, LifeClock(60, clock), wall=clock)
+    return JobActivity(5, LivenessClock(60, clock), wall=clock)
 
 
 def metrics(activity: JobActivity) -> dict[str, float]:
@@ -98,7 +98,7 @@ def test_a_job_without_progress_is_not_alive_for_ever(activity: JobActivity, clo
     with activity.during("converting", nothing):
         clock.now += 61
         activity.add_sample()
-        assert not activity.life.is_alive
+        assert not activity.liveness.is_alive
 
 
 def test_a_progress_that_cannot_be_asked_for_leaves_the_job_and_its_error_alone(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from eventlog.config.load import Config
 from eventlog.errors import ConfigError
 from eventlog.publisher.context import Counters
-from eventlog.publisher.liveness import LifeClock
+from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.observer import Observer
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ be busy.
 
 @contextmanager
 def monitoring(
-    config: Config, listen: str, counters: Counters, life: LifeClock, compare: Compare
+    config: Config, listen: str, counters: Counters, liveness: LivenessClock, compare: Compare
 ) -> Iterator[Observer]:
     """Serve the monitor at ``listen`` while the block runs, and yield the observer of the
-    publisher's work. ``life`` says whether it is alive.
+    publisher's work. ``liveness`` says whether it is alive.
 
     ``compare`` as in ``Questions``. Raises ConfigError if the extra is missing, or if other
     machines could look without a token.
@@ -44,7 +44,7 @@ def monitoring(
         from eventlog.publisher.monitor.openmetrics import PublisherMetrics
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
         from eventlog.publisher.monitor.status import answers_data, process_status
-    activity = Activity(counters, settings.interval, life)
+    activity = Activity(counters, settings.interval, liveness)
     consumer = config.of_log.consumer
     labels = {"log": name, "sink": config.sink.type}
     if consumer is not None:
@@ -79,7 +79,7 @@ def monitoring_job(
         from eventlog.publisher.monitor.openmetrics import JobMetrics
         from eventlog.publisher.monitor.server import Monitor, Questions, serving
         from eventlog.publisher.monitor.status import job_status
-    activity = JobActivity(settings.interval, LifeClock(settings.patience or _JOB_PATIENCE))
+    activity = JobActivity(settings.interval, LivenessClock(settings.patience or _JOB_PATIENCE))
     metrics = JobMetrics(activity, {"log": name, "format": format_name})
     status = partial(job_status, activity, name, directory, format_name)
     with serving(Monitor(listen, activity, metrics, status, Questions(config, compare), settings)):

@@ -21,12 +21,12 @@ from eventlog.errors import number_of
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
-from eventlog.publisher.liveness import LifeClock
+from eventlog.publisher.liveness import LivenessClock
 from eventlog.publisher.observer import (
     QUEUE_CAP,
     Doing,
     JobProgress,
-    Looked,
+    Measured,
     Observer,
     WaitFor,
     event_age,
@@ -42,12 +42,12 @@ stay.
 """
 _TIMES_KEPT: Final = 10_000
 """The most times of envelopes between two samples, for their median; the newest stay."""
-_LOOKS_SHARE: Final = 100.0
-"""The pause after a look is at least this many times the duration of the look, so that slow looks
+_MEASURING_SHARE: Final = 100.0
+"""The pause after a measurement is at least this many times its duration, so that slow measurements
 are rare.
 """
 _FIRST_CAP: Final = 10_000
-"""The most rows N that the first look counts, since it comes before anything is sent."""
+"""The most rows N that the first measurement counts, since it comes before anything is sent."""
 
 
 class State(NamedTuple):
@@ -145,7 +145,7 @@ _LONG: Final = (
 class Monitored(ABC):
     """A process that the monitor watches: a publisher, or a job.
 
-    ``interval`` is the seconds between the samples in ``history``. ``life`` says whether the
+    ``interval`` is the seconds between the samples in ``history``. ``liveness`` says whether the
     process is alive, and has the monotonic clock; ``wall`` is the time since 1970. ``is_ready`` is
     True once the process has the log, the source or Spark that it works on.
     """
@@ -153,11 +153,16 @@ class Monitored(ABC):
     def __init__(
         self,
         interval: float,
-        life: LifeClock,
+        liveness: LivenessClock,
         wall: Callable[[], float] = unix_time,
     ) -> None:
-        self.interval, self.life, self.clock, self.wall = interval, life, life.clock, wall
-        self.started, self.progress_time = wall(), life.clock()
+        self.interval, self.liveness, self.clock, self.wall = (
+            interval,
+            liveness,
+            liveness.clock,
+            wall,
+        )
+        self.started, self.progress_time = wall(), liveness.clock()
         self.is_ready = False
         self.history: deque[Sample] = deque(maxlen=max(1, int(HISTORY_SECONDS / interval)))
         self._lock = threading.Lock()
@@ -206,16 +211,16 @@ class Activity(Monitored, Observer):
         self,
         counters: Counters,
         interval: float,
-        life: LifeClock,
+        liveness: LivenessClock,
         wall: Callable[[], float] = unix_time,
     ) -> None:
-        super().__init__(interval, life, wall)
+        super().__init__(interval, liveness, wall)
         self.counters = counters
         self.state = State(Doing.CONNECTING, self.progress_time)
         self.reconnects = 0
         self.back_offs: Mapping[str, int] = {who.value: 0 for who in WaitFor}
-        self.looked_at: Looked | None = None
-        self.looked_time: float | None = None
+        self.measurement: Measured | None = None
+        self.measured_time: float | None = None
         self._snapshot_seen: tuple[tuple[object, ...], float] = ((), 0.0)
         self.flights: Mapping[int, tuple[FlightInfo, float]] = {}
         """The flights and the times when each was first seen. The mapping is replaced as a whole,
@@ -238,8 +243,8 @@ class Activity(Monitored, Observer):
     # --- the publisher's reports ---
 
     def does(self, doing: Doing, reason: str = "") -> None:
-        # A short try between two waits is part of the waiting, and a look at an empty queue part of
-        # the rest: people want to know how long these last.
+        # A short try between two waits is part of the waiting, and a measurement of an empty queue
+        # part of the rest: people want to know how long these last.
         if doing is Doing.PUBLISHING and self.state.doing is Doing.RESTING:
             return
         if doing is Doing.RESTING or self.state.doing is not Doing.WAITING:
@@ -280,7 +285,7 @@ class Activity(Monitored, Observer):
             self._works()
 
     def flight_begins(self, flight: FlightInfo, event_times: Mapping[str, str | None]) -> None:
-        # The next look is not enough: if this flight hangs, that look comes only after it. A flight
+        # The next measurement is not enough: if this flight hangs, it comes only after it. A flight
         # that is sent again keeps its age.
         _, since = self.flights.get(flight.number, (flight, self.clock()))
         self.flights = {**self.flights, flight.number: (flight, since)}
@@ -329,13 +334,13 @@ class Activity(Monitored, Observer):
 
     def _observe_delay(self, event_time: str | None) -> None:
         """Add the time from an event_time until now to the histogram, by the log's clock at the
-        last look.
+        last measurement.
         """
-        looked = self.looked_at
-        if looked is None or looked.clock is None or self.looked_time is None:
+        measured = self.measurement
+        if measured is None or measured.clock is None or self.measured_time is None:
             return
         age = event_age(
-            event_time, looked.clock + timedelta(seconds=self.clock() - self.looked_time)
+            event_time, measured.clock + timedelta(seconds=self.clock() - self.measured_time)
         )
         if age is not None:
             self.delays.observe(max(0.0, age))
@@ -346,76 +351,76 @@ class Activity(Monitored, Observer):
     def left(self, parked: int) -> None:
         self._parked = parked
 
-    def look_due(self) -> float | None:
-        if self.looked_at is None or self.looked_time is None:
+    def measure_due(self) -> float | None:
+        if self.measurement is None or self.measured_time is None:
             return 0.0
-        pause = max(self.interval, _LOOKS_SHARE * self.looked_at.seconds)
-        return max(0.0, self.looked_time + pause - self.clock())
+        pause = max(self.interval, _MEASURING_SHARE * self.measurement.seconds)
+        return max(0.0, self.measured_time + pause - self.clock())
 
     @property
     def queue_cap(self) -> int:
-        # The first look is for flights and the clock:
+        # The first measurement is for flights and the clock:
         # a publisher with a short queue soon has its answer.
-        return QUEUE_CAP if self.looked_at is not None else _FIRST_CAP
+        return QUEUE_CAP if self.measurement is not None else _FIRST_CAP
 
-    def looked(self, looked: Looked) -> None:
+    def measured(self, measured: Measured) -> None:
         now = self.clock()
         # The line of the oldest flight has its age; this process may have started later.
-        oldest = min((flight.number for flight in looked.flights), default=None)
-        begun = {oldest: now - (looked.oldest_flight_seconds or 0.0)}
+        oldest = min((flight.number for flight in measured.flights), default=None)
+        begun = {oldest: now - (measured.oldest_flight_seconds or 0.0)}
         self.flights = {
             flight.number: (
                 flight,
                 self.flights.get(flight.number, (flight, begun.get(flight.number, now)))[1],
             )
-            for flight in looked.flights
+            for flight in measured.flights
         }
-        if (held := looked.oldest_snapshot) is not None:
+        if (held := measured.oldest_snapshot) is not None:
             seen = (held.kind, held.name, held.pid, held.xmin)
             if seen != self._snapshot_seen[0]:
                 self._snapshot_seen = seen, now
-        self.looked_at, self.looked_time, self._parked = looked, now, len(looked.parked)
+        self.measurement, self.measured_time, self._parked = measured, now, len(measured.parked)
 
     # --- answers to the server ---
 
     @property
     def oldest_seconds(self) -> float | None:
-        """The age of the first row N; None if the last look saw none, or there was no look.
+        """The age of the first row N; None if the last measurement saw none, or there was none.
 
-        The age grows after the last look as long as the row cannot have been answered: while the
-        publisher waits, or while a flight hangs that the look saw.
+        The age grows after the last measurement as long as the row cannot have been answered: while
+        the publisher waits, or while a flight hangs that the measurement saw.
         """
-        looked, looked_time = self.looked_at, self.looked_time
-        if looked is None or looked.oldest_seconds is None or looked_time is None:
+        measured, measured_time = self.measurement, self.measured_time
+        if measured is None or measured.oldest_seconds is None or measured_time is None:
             return None
         is_held = self.state.doing is Doing.WAITING or any(
-            since <= looked_time for _, since in self.flights.values()
+            since <= measured_time for _, since in self.flights.values()
         )
-        return looked.oldest_seconds + (self.clock() - looked_time if is_held else 0.0)
+        return measured.oldest_seconds + (self.clock() - measured_time if is_held else 0.0)
 
     @property
     def oldest_snapshot_seconds(self) -> float | None:
-        """The age of the oldest snapshot that holds back dead rows, at the last look; None if it
-        saw none.
+        """The age of the oldest snapshot that holds back dead rows, at the last measurement, None
+        if it saw none.
 
-        Where the database tells no age, it is the time from the first look that saw the snapshot.
+        Where the database tells no age, it is the time from the first measurement that saw it.
         """
-        looked, looked_time = self.looked_at, self.looked_time
-        if looked is None or looked.oldest_snapshot is None or looked_time is None:
+        measured, measured_time = self.measurement, self.measured_time
+        if measured is None or measured.oldest_snapshot is None or measured_time is None:
             return None
-        seconds = looked.oldest_snapshot.seconds
-        return looked_time - self._snapshot_seen[1] if seconds is None else seconds
+        seconds = measured.oldest_snapshot.seconds
+        return measured_time - self._snapshot_seen[1] if seconds is None else seconds
 
     def add_sample(self) -> None:
         with self._lock:
             times = sorted(self._times)
             self._times.clear()
-        looked = self.looked_at or Looked()
+        measured = self.measurement or Measured()
         self._add_sample(
             self.counters.rows_published,
             self.counters.events_sent,
-            looked.queue_rows,
-            0.0 if looked.queue_rows == 0 else self.oldest_seconds,
+            measured.queue_rows,
+            0.0 if measured.queue_rows == 0 else self.oldest_seconds,
             times[len(times) // 2] if times else None,
             times[min(len(times) - 1, len(times) * 99 // 100)] if times else None,
         )
@@ -446,10 +451,10 @@ class Activity(Monitored, Observer):
         """The rest in words, with what is left in the queue."""
         if self._parked:
             return f"resting: {number_of(self._parked, 'object')} parked"
-        rows = (self.looked_at or Looked()).queue_rows
+        rows = (self.measurement or Measured()).queue_rows
         if not rows:
             return "resting: the queue is empty"
-        if (self.looked_time or 0.0) < self.state.since:  # they may be published since
+        if (self.measured_time or 0.0) < self.state.since:  # they may be published since
             return "resting"
         return f"resting: {number_of(rows, 'row')} {'waits' if rows == 1 else 'wait'}"
 
@@ -486,9 +491,9 @@ class JobActivity(Monitored):
     """
 
     def __init__(
-        self, interval: float, life: LifeClock, wall: Callable[[], float] = unix_time
+        self, interval: float, liveness: LivenessClock, wall: Callable[[], float] = unix_time
     ) -> None:
-        super().__init__(interval, life, wall)
+        super().__init__(interval, liveness, wall)
         self.stage, self.seen = STARTING, JobProgress()
         self.begun = self.progress_time
         self.rows, self.events = dict.fromkeys(STAGES, 0), 0
@@ -514,7 +519,7 @@ class JobActivity(Monitored):
     def _progressed(self) -> float:
         """Note progress, which is a sign of life, and return its time."""
         self.progress_time = self.clock()
-        self.life.sign()
+        self.liveness.sign()
         return self.progress_time
 
     def add_sample(self) -> None:

@@ -167,17 +167,17 @@ class PublisherMetrics(Collector):
         yield _counter("eventlog_reconnects", text, labels, activity.reconnects)
         for name, text, number in self._gauges():
             yield _gauge(name, text, labels, number)
-        if activity.looked_at is not None:
+        if activity.measurement is not None:
             for name, text, numbers in (
                 (
                     "eventlog_table_bytes",
                     "Bytes of the log and of its companions on disk, with indexes.",
-                    activity.looked_at.table_bytes,
+                    activity.measurement.table_bytes,
                 ),
                 (
                     "eventlog_table_dead_rows",
                     "Dead rows of the log and of its companions, by the database's statistics.",
-                    activity.looked_at.dead_rows,
+                    activity.measurement.dead_rows,
                 ),
             ):
                 if numbers:
@@ -194,7 +194,7 @@ class PublisherMetrics(Collector):
         yield self._histogram("eventlog_window_seconds", text, activity.windows)
         text = "Time from sending an envelope to its answer."
         yield self._histogram("eventlog_envelope_seconds", text, activity.envelopes)
-        if activity.looked_at is not None and activity.looked_at.clock is not None:
+        if activity.measurement is not None and activity.measurement.clock is not None:
             text = "Time from event_time to the answer, of the first row of each envelope."
             yield self._histogram("eventlog_delay_seconds", text, activity.delays)
 
@@ -213,41 +213,41 @@ class PublisherMetrics(Collector):
         if activity.uncaptured is not None:
             text = "Tables whose triggers are not as declared: what they do not log is not sent."
             yield "eventlog_uncaptured_tables", text, len(activity.uncaptured)
-        looked = activity.looked_at
-        if looked is None:
+        measured = activity.measurement
+        if measured is None:
             return
-        if looked.queue_rows is not None:
+        if measured.queue_rows is not None:
             yield (
                 "eventlog_queue_rows",
-                f"Rows N; {looked.cap} stands for so many or more.",
-                looked.queue_rows,
+                f"Rows N; {measured.cap} stands for so many or more.",
+                measured.queue_rows,
             )
             yield (
                 "eventlog_queue_oldest_seconds",
                 "Age of the first row N by event_time; 0 if there is none.",
                 activity.oldest_seconds or 0.0,
             )
-        if looked.ranges is not None:
+        if measured.ranges is not None:
             text = (
                 "Ranges in the set of a consumer: between them are gaps that may still be filled."
             )
-            yield "eventlog_consumer_ranges", text, looked.ranges
-        if looked.snapshot is not None:
+            yield "eventlog_consumer_ranges", text, measured.ranges
+        if measured.snapshot is not None:
             text = (
                 "Objects of the class that a consumer's snapshot reads now, "
                 "as far as they were answered."
             )
-            yield "eventlog_snapshot_objects", text, looked.snapshot.objects
-        if looked.behind is not None:
+            yield "eventlog_snapshot_objects", text, measured.snapshot.objects
+        if measured.behind is not None:
             text = (
                 "What a followed source holds behind its position: bytes, rows or messages, "
                 "by the source."
             )
-            yield "eventlog_source_behind", text, looked.behind
+            yield "eventlog_source_behind", text, measured.behind
         yield (
             "eventlog_objects_parked",
             "Objects whose event the receiver asked for later.",
-            len(looked.parked),
+            len(measured.parked),
         )
         yield (
             "eventlog_in_flight_rows",
@@ -262,7 +262,7 @@ class PublisherMetrics(Collector):
         yield (
             "eventlog_oldest_writer_seconds",
             "Age of the oldest open transaction that has written the log; 0 if there is none.",
-            looked.oldest_writer_seconds or 0.0,
+            measured.oldest_writer_seconds or 0.0,
         )
         yield (
             "eventlog_oldest_snapshot_seconds",

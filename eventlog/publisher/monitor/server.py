@@ -305,7 +305,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
         return answer
 
     routes = [
-        Route("/livez", word(lambda: activity.life.is_alive, "ok", "stuck")),
+        Route("/livez", word(lambda: activity.liveness.is_alive, "ok", "stuck")),
         Route("/readyz", word(lambda: activity.is_ready, "ready", "connecting")),
         Route("/metrics", metrics),
         Route("/status.json", status),

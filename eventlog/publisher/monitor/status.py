@@ -1,9 +1,9 @@
 """The content of ``/status.json`` and ``eventlog status --json``: one documented, versioned shape
 (docs/monitor.md).
 
-A publisher knows itself, and the queue at its last look; the command knows the database alone.
-Values that one of the two cannot know are null. New names keep the version; a name that changes its
-meaning or is removed raises it.
+A publisher knows itself, and the queue at its last measurement; the command knows the database
+alone. Values that one of the two cannot know are null. New names keep the version; a name that
+changes its meaning or is removed raises it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from eventlog.core.clock import utc_now
 from eventlog.core.event_ids import is_of_snapshot, without_key
 from eventlog.publisher.context import Counters
 from eventlog.publisher.monitor.activity import Activity, JobActivity, Monitored
-from eventlog.publisher.observer import Looked
+from eventlog.publisher.observer import Measured
 
 VERSION: Final = 1
 HIDDEN: Final = "•••"
@@ -79,9 +79,9 @@ def _status_of(
             "next_try_seconds": next_try_seconds,
         },
         is_ready=watched.is_ready,
-        is_alive=watched.life.is_alive,
+        is_alive=watched.liveness.is_alive,
         progress_seconds=round(watched.clock() - watched.progress_time, 3),
-        patience_seconds=watched.life.patience,
+        patience_seconds=watched.liveness.patience,
         **known,
     )
 
@@ -112,7 +112,7 @@ def process_status(
 
     ``format_name`` is the name of the output format.
     """
-    now, looked, state = activity.clock(), activity.looked_at or Looked(), activity.state
+    now, measured, state = activity.clock(), activity.measurement or Measured(), activity.state
 
     def private(text: str) -> str:
         return text if shows_values or not text else HIDDEN
@@ -128,27 +128,27 @@ def process_status(
         log=log,
         sink=sink,
         format=format_name,
-        queue_rows=looked.queue_rows,
-        queue_cap=looked.cap,
+        queue_rows=measured.queue_rows,
+        queue_cap=measured.cap,
         oldest_seconds=activity.oldest_seconds,
-        oldest_writer_seconds=looked.oldest_writer_seconds,
-        oldest_writer=looked.oldest_writer,
+        oldest_writer_seconds=measured.oldest_writer_seconds,
+        oldest_writer=measured.oldest_writer,
         oldest_snapshot_seconds=activity.oldest_snapshot_seconds,
-        oldest_snapshot=None if looked.oldest_snapshot is None else looked.oldest_snapshot.who,
-        dead_rows=dict(looked.dead_rows) or None,
-        table_bytes=dict(looked.table_bytes) or None,
-        ranges=looked.ranges,
-        snapshot=None if looked.snapshot is None else looked.snapshot.as_data(),
-        behind=looked.behind,
-        behind_unit=looked.behind_unit,
+        oldest_snapshot=None if measured.oldest_snapshot is None else measured.oldest_snapshot.who,
+        dead_rows=dict(measured.dead_rows) or None,
+        table_bytes=dict(measured.table_bytes) or None,
+        ranges=measured.ranges,
+        snapshot=None if measured.snapshot is None else measured.snapshot.as_data(),
+        behind=measured.behind,
+        behind_unit=measured.behind_unit,
         drift=None if activity.uncaptured is None else list(activity.uncaptured),
         looked_seconds_ago=None
-        if activity.looked_time is None
-        else round(now - activity.looked_time, 3),
+        if activity.measured_time is None
+        else round(now - activity.measured_time, 3),
         counters={name: getattr(activity.counters, name) for name in _COUNTERS},
         back_offs=dict(activity.back_offs),
         reconnects=activity.reconnects,
-        parked_objects=None if activity.looked_at is None else len(looked.parked),
+        parked_objects=None if activity.measurement is None else len(measured.parked),
         parked=[
             {
                 "class": parked.class_name,
@@ -158,7 +158,7 @@ def process_status(
                 "next_try_seconds": round(max(0.0, parked.due - now), 3),
                 "reason": private(parked.reason),
             }
-            for parked in looked.parked[:_MOST_LISTED]
+            for parked in measured.parked[:_MOST_LISTED]
         ],
         flights=[
             {**flight._asdict(), "seconds": round(now - since, 3)}

@@ -48,7 +48,7 @@ from eventlog.publisher.delivery import (
     why_refused,
 )
 from eventlog.publisher.liveness import ReportingSink
-from eventlog.publisher.observer import SILENT, Doing, Looked, Observer, ParkedObject, WaitFor
+from eventlog.publisher.observer import SILENT, Doing, Measured, Observer, ParkedObject, WaitFor
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.stream import Described, Failure, Mark, Read, SourceAway, SourceStep, Stream
@@ -104,7 +104,7 @@ def follow(
     """
     options = following.options
 
-    def life(connected: Callable[[], bool]) -> None:
+    def follow_connected(connected: Callable[[], bool]) -> None:
         with (
             open_position() as position,
             as_plugin_errors(),
@@ -122,14 +122,14 @@ def follow(
             run.finish()
 
     away = () if once else (SourceAway, DatabaseAway)
-    keep_connected(life, stop, away, options.retry_initial, options.retry_max, observer)
+    keep_connected(follow_connected, stop, away, options.retry_initial, options.retry_max, observer)
 
 
 # --- sending and saving ---------------------------------------------------------------------------
 
 
 class Run:
-    """One life of the connections: the unanswered events, and the values to save.
+    """One session of the connections: the unanswered events, and the values to save.
 
     ``saved`` has the stored values; its flight is the present one, of which ``envelopes`` were
     sent.
@@ -289,7 +289,7 @@ class Run:
     def settle(
         self, envelope: int, events: Sequence[PendingEvent], judged: Judged[PendingEvent]
     ) -> str:
-        """Settle the answers, as ``delivery.Errand`` defines it. Events answered fatal are sent
+        """Settle the answers, as ``delivery.Sending`` defines it. Events answered fatal are sent
         again, and so is a retry that is not parked.
         """
         self.envelopes = max(self.envelopes, envelope)
@@ -416,7 +416,7 @@ class Run:
         """
         if self.once:
             raise ReceiverAway(f"the source was not published to its end: {why}")
-        self._back_off.wait(self.stop, str(why), retry_after, self.look, why.in_short)
+        self._back_off.wait(self.stop, str(why), retry_after, self.measure, why.in_short)
 
     # the steps of the source
 
@@ -528,21 +528,21 @@ class Run:
         if self.heartbeat.is_due(now):
             self.send_heartbeat()
         due = self.pending.next_due()
-        self.look()
+        self.measure()
         pause = soonest(
             seconds,
             None if due is None else due - now,
             self.heartbeat.seconds_left(now),
-            self.observer.look_due(),
+            self.observer.measure_due(),
         )
         if pause > 0:
             self.observer.does(Doing.RESTING)
             self.stop.wait(pause)
             self.observer.does(Doing.PUBLISHING)
 
-    def look(self) -> None:
+    def measure(self) -> None:
         """Report the parked objects and the backlog to the observer, if a report is due."""
-        if self.observer.look_due() != 0.0:
+        if self.observer.measure_due() != 0.0:
             return
         parked = [
             ParkedObject("", _named(one), each.due, each.attempts, each.reason, each.event_id)
@@ -555,8 +555,8 @@ class Run:
         except EventlogError:  # the reader of the source reports it
             backlog = None
         number, unit = (None, None) if backlog is None else backlog
-        self.observer.looked(
-            Looked(parked=parked, seconds=monotonic() - begun, behind=number, behind_unit=unit)
+        self.observer.measured(
+            Measured(parked=parked, seconds=monotonic() - begun, behind=number, behind_unit=unit)
         )
 
     def _wait_for_parked(self) -> None:

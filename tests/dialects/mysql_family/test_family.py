@@ -478,7 +478,7 @@ def test_a_server_that_is_another_one_is_refused(dialect: str, version: str, rea
     ("dialect", "version"),
     [
         ("mariadb", "10.11.19-MariaDB-0+deb12u1"),
-        ("mariadb", "11.4.2-MariaDB-ubu2404"),
+        ("mariadb", "11.8.6-MariaDB-0+deb13u1"),
         ("mariadb", "5.5.5-10.11.6-MariaDB"),
         ("mysql", "9.7.4-2"),
     ],
@@ -490,15 +490,29 @@ def test_a_server_that_is_supported_is_let_in(
     assert caplog.messages == []
 
 
+@pytest.mark.parametrize(
+    ("dialect", "version", "said"),
+    [
+        ("mysql", "12.1.0-cloud", "MySQL 12.1.0-cloud: its tests have run on 9.7"),
+        ("mysql", "8.4.3", "MySQL 8.4.3: its tests have run on 9.7"),
+        (
+            "mariadb",
+            "11.4.2-MariaDB-ubu2404",
+            "MariaDB 11.4.2-MariaDB-ubu2404: its tests have run on 10.11 and 11.8",
+        ),
+        (
+            "mariadb",
+            "5.5.5-12.0.1-MariaDB",
+            "MariaDB 5.5.5-12.0.1-MariaDB: its tests have run on 10.11 and 11.8",
+        ),
+    ],
+)
 def test_a_release_that_the_tests_have_never_run_on_is_warned_of_once(
-    caplog: pytest.LogCaptureFixture,
+    dialect: str, version: str, said: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for _ in range(2):
-        family_dialect("mysql").check_server("12.1.0-cloud")
-    assert [record.getMessage() for record in caplog.records] == [
-        "eventlog has never been run on MySQL 12.1.0-cloud: its tests have run on 9.7; try it on a "
-        "copy first"
-    ]
+        family_dialect(dialect).check_server(version)
+    assert caplog.messages == [f"eventlog has never been run on {said}; try it on a copy first"]
 
 
 def family_dialect(name: str) -> Family:

@@ -16,6 +16,7 @@ from eventlog.sql.dialects.mysql_family import Family, text
 from eventlog.sql.dialects.mysql_family.session import (
     ANSWERS,
     CONNECT_ADVICE,
+    check_release,
     has_log,
     is_mariadb,
     rights_on,
@@ -25,10 +26,9 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch
 
 _LEAST_VERSION: Final = (10, 11)
-"""The oldest release that is still maintained, and that the tests run on.
-
-It keeps AUTO_INCREMENT over a restart.
-"""
+"""The oldest release that is still maintained. It keeps AUTO_INCREMENT over a restart."""
+_RUN: Final = ((10, 11), (11, 8))
+"""The releases that the tests have run on."""
 
 
 class MariaDB(Family):
@@ -59,12 +59,7 @@ class MariaDB(Family):
     def check_server(self, version: str) -> None:
         if not is_mariadb(version):
             raise ConfigError(f"the server is MySQL {version}: write mysql:// in the URL")
-        found = re.search(r"(\d+)\.(\d+)\.\d+-mariadb", version.lower())
-        if found is not None and (int(found[1]), int(found[2])) < _LEAST_VERSION:
-            raise ConfigError(
-                f"MariaDB {found[1]}.{found[2]} is too old: "
-                f"{'.'.join(map(str, _LEAST_VERSION))} is needed"
-            )
+        check_release(self.title, version, _LEAST_VERSION, _RUN)
 
     def writes_read_only(self, conn: Connection) -> bool:
         grants = "\n".join(self.grants_of(conn))

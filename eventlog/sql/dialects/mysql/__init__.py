@@ -6,9 +6,7 @@ spec/event-log.md 10).
 
 from __future__ import annotations
 
-import logging
 import re
-from functools import cache
 from typing import ClassVar, Final
 
 from sqlalchemy import Connection
@@ -20,6 +18,7 @@ from eventlog.sql.dialects.mysql_family.session import (
     ANSWERS,
     CONNECT_ADVICE,
     FamilySessions,
+    check_release,
     has_log,
     is_mariadb,
 )
@@ -29,12 +28,10 @@ from eventlog.sql.statements import fetch
 
 _LEAST_VERSION: Final = (8, 4)
 """The oldest release with maintenance."""
-_RUN: Final = ("9.7",)
+_RUN: Final = ((9, 7),)
 """The releases that the tests have run on."""
 _NAME: Final = r"(`[^`]+`|\"[^\"]+\"|\S+)"
 _INDEX: Final = re.compile(rf"\s*CREATE (?:UNIQUE )?INDEX {_NAME} ON {_NAME}")
-
-_logger = logging.getLogger(__name__)
 
 
 class MySQL(Family):
@@ -72,14 +69,7 @@ class MySQL(Family):
     def check_server(self, version: str) -> None:
         if is_mariadb(version):
             raise ConfigError(f"the server is MariaDB {version}: write mariadb:// in the URL")
-        found = re.match(r"(\d+)\.(\d+)\.", version)
-        if found is not None and (int(found[1]), int(found[2])) < _LEAST_VERSION:
-            raise ConfigError(
-                f"MySQL {found[1]}.{found[2]} is too old: "
-                f"{'.'.join(map(str, _LEAST_VERSION))} is needed"
-            )
-        if found is None or f"{found[1]}.{found[2]}" not in _RUN:
-            _warn_of(version)
+        check_release(self.title, version, _LEAST_VERSION, _RUN)
 
     def writes_read_only(self, conn: Connection) -> bool:
         if fetch(conn, "SELECT @@GLOBAL.super_read_only", {})[0][0]:
@@ -145,16 +135,6 @@ class MySQL(Family):
 
 def _unquoted(name: str) -> str:
     return name[1:-1].replace(2 * name[0], name[0]) if name[0] in '`"' else name
-
-
-@cache
-def _warn_of(version: str) -> None:
-    """Warn once of a release that the tests have never run on."""
-    _logger.warning(
-        "eventlog has never been run on MySQL %s: its tests have run on %s; try it on a copy first",
-        version,
-        " and ".join(_RUN),
-    )
 
 
 DIALECT: Final = MySQL()

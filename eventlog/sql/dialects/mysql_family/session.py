@@ -7,10 +7,12 @@ Each log has one publisher, by GET_LOCK, whose locks belong to the session, what
 
 from __future__ import annotations
 
+import logging
 import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final
 
 from sqlalchemy import URL, Connection
@@ -24,6 +26,8 @@ from eventlog.sql.dialects.mysql_family.text import USER, bindable, in_text, quo
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, qualified, statements
+
+_logger = logging.getLogger(__name__)
 
 _SQL_MODE: Final = "STRICT_ALL_TABLES,ANSI_QUOTES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
 """The SQL mode of sessions: names in double quotes, as in the other databases; a value that does
@@ -259,6 +263,42 @@ def begin_snapshot(conn: Connection) -> None:
 def is_mariadb(version: str) -> bool:
     """Return True if a server's own text of its version is that of a MariaDB."""
     return "-mariadb" in version.lower()
+
+
+def check_release(
+    title: str, version: str, least: tuple[int, int], run: Sequence[tuple[int, int]]
+) -> None:
+    """Check the release that a server's own text of its version names.
+
+    Args:
+        title: The database (``MariaDB``).
+        version: The text, as the driver gives it.
+        least: The oldest release that is let in.
+        run: The releases that the tests have run on. Another one is warned of, once.
+
+    Raises ConfigError for a release that is too old.
+    """
+    # A MariaDB may write 5.5.5- before its own version, for clients that are older than it is.
+    found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)\.", version)
+    release = None if found is None else (int(found[1]), int(found[2]))
+    if release is not None and release < least:
+        raise ConfigError(
+            f"{title} {'.'.join(map(str, release))} is too old: "
+            f"{'.'.join(map(str, least))} is needed"
+        )
+    if release not in run:
+        _warn_of_release(title, version, " and ".join(".".join(map(str, one)) for one in run))
+
+
+@cache
+def _warn_of_release(title: str, version: str, run: str) -> None:
+    """Warn once of a release that the tests have never run on."""
+    _logger.warning(
+        "eventlog has never been run on %s %s: its tests have run on %s; try it on a copy first",
+        title,
+        version,
+        run,
+    )
 
 
 def _code_of(error: BaseException) -> int:

@@ -1,5 +1,6 @@
-"""What capturing and publishing cost on MariaDB, beside the least that the server itself needs for
-the same rows.
+"""What capturing and publishing cost on MariaDB and MySQL, beside the least that each server itself
+needs for the same rows. Servers that this machine has not come from newer suites of Debian, as for
+`make soak`; what cannot be had is named.
 
 Capture: one INSERT, UPDATE and DELETE of every row of a table; CPU seconds of the server, less
 those of the same statement without a trigger, a changed row. The floor is a trigger of one INSERT
@@ -7,7 +8,8 @@ of constants into the log.
 
 Drain: `eventlog publish --once` to files. The floor: SELECT ... INTO OUTFILE of the ten columns in
 record_id order, and one UPDATE of their status. Then the parts of a Spark job are made, by one
-statement. All is run in turn, round after round, on one server in a directory of its own.
+statement. All is run in turn, round after round, one server after the other, each in a directory of
+its own.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from pathlib import Path
 
 import common
 import psutil
+import pytest
 import sqlalchemy as sa
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -33,13 +36,12 @@ from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.log_table import locate_log
 from eventlog.sql.triggers.watch import WatchedTable
 
-DIALECT = load_dialect("mariadb")
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 TABLE = """CREATE TABLE usr (id int PRIMARY KEY, fname text, lname varchar(40), mail varchar(60),
     salary decimal(10, 2), hired date, active tinyint)"""
 FILL = """INSERT INTO usr
 SELECT seq, CONCAT('Name ', seq), CONCAT('Last ', seq), CONCAT('user', seq, '@example.org'), seq * 1.01,
-    DATE '2020-01-01' + INTERVAL seq % 1000 DAY, seq % 2 FROM seq_1_to_{rows}"""
+    DATE '2020-01-01' + INTERVAL seq % 1000 DAY, seq % 2 FROM numbers WHERE seq <= {rows}"""
 OPERATIONS = {
     "insert of 7 columns": FILL,
     "update of 2 columns": "UPDATE usr SET lname = CONCAT(lname, 'x'), salary = salary + 1",
@@ -57,7 +59,9 @@ COLUMNS = (
 class Bench:
     """The server, its CPU, and a database with a log."""
 
-    def __init__(self, server: mysql_servers.Server, url: sa.URL) -> None:
+    def __init__(self, server: mysql_servers.Server, url: sa.URL, rows: int) -> None:
+        self.server = server
+        self.dialect = load_dialect(server.build.dialect)
         self.engine = connect(url)
         root = server.url.set(database=url.database)
         self.root = sa.create_engine(root, poolclass=sa.NullPool, isolation_level="AUTOCOMMIT")
@@ -65,7 +69,12 @@ class Bench:
         self.url = url
         with self.engine.begin() as conn:
             migrations.upgrade(conn, log_table="eventlog")
-        self.run(TABLE)
+        numbers = ", ".join(f"({number})" for number in range(1, rows + 1))
+        self.run(
+            TABLE,
+            "CREATE TABLE numbers (seq int PRIMARY KEY)",
+            f"INSERT INTO numbers VALUES {numbers}",
+        )
 
     def run(self, *statements: str) -> float:
         """The CPU seconds that the server takes for statements."""
@@ -81,13 +90,12 @@ class Bench:
 
     def watch(self, style: str | None) -> None:
         with self.engine.begin() as conn:
-            log = locate_log(conn, DIALECT, name="eventlog")
-            database = DIALECT.reflect(conn, None)
+            log = locate_log(conn, self.dialect, name="eventlog")
+            database = self.dialect.reflect(conn, None)
             watches = () if style is None else (WatchedTable("usr", style=style),)
             catalog = build_catalog(database, tables=["usr"])
-            DIALECT.triggers.apply(
-                conn, DIALECT.triggers.plan(conn, database, catalog, log, watches)
-            )
+            triggers = self.dialect.triggers
+            triggers.apply(conn, triggers.plan(conn, database, catalog, log, watches))
 
 
 def capture(bench: Bench, rows: int, rounds: int) -> None:
@@ -136,12 +144,13 @@ def drain(bench: Bench, rows: int, rounds: int) -> None:
     ratios = []
     for number in range(1, rounds + 1):
         with tempfile.TemporaryDirectory(prefix="eventlog-bench-") as place:
-            Path(place).chmod(0o777)  # the server writes there
             bench.run("TRUNCATE eventlog", "INSERT INTO eventlog SELECT * FROM kept")
             floor = bench.run(
-                f"SELECT {COLUMNS} FROM eventlog ORDER BY record_id INTO OUTFILE '{place}/rows'",
+                f"SELECT {COLUMNS} FROM eventlog ORDER BY record_id INTO OUTFILE 'floor.rows'",
                 "UPDATE eventlog SET status = 'S' WHERE status = 'N'",
             )
+            # A file without a directory stands beside the tables.
+            (bench.server.place / "data" / str(bench.url.database) / "floor.rows").unlink()
             bench.run("TRUNCATE eventlog", "INSERT INTO eventlog SELECT * FROM kept")
             file = Path(place) / "eventlog.toml"
             url = bench.url.render_as_string(hide_password=False)
@@ -174,11 +183,11 @@ def drain(bench: Bench, rows: int, rounds: int) -> None:
 def parts(bench: Bench) -> None:
     """What a Spark job's first session takes to tell the others which rows N there are."""
     with bench.engine.connect() as conn:
-        log = locate_log(conn, DIALECT, name="eventlog")
+        log = locate_log(conn, bench.dialect, name="eventlog")
         conn.rollback()
-        DIALECT.export_snapshot(conn)
+        bench.dialect.export_snapshot(conn)
         before, begun = bench.cpu(), time.perf_counter()
-        found = DIALECT.log_parts(conn, log, None, 1, 2**63 - 1, 200_000, 4)
+        found = bench.dialect.log_parts(conn, log, None, 1, 2**63 - 1, 200_000, 4)
         seconds, cpu = time.perf_counter() - begun, bench.cpu() - before
         conn.rollback()
     rows, runs = sum(part.rows for part in found), sum(len(part.ids or ()) for part in found)
@@ -201,17 +210,33 @@ def main() -> None:
     parser.add_argument(
         "--rounds", type=int, default=5, help="times that everything is run (%(default)s)"
     )
+    parser.add_argument(
+        "--servers",
+        nargs="*",
+        choices=list(mysql_servers.BUILDS),
+        default=list(mysql_servers.BUILDS),
+        help="the servers (all)",
+    )
     options = parser.parse_args()
-    with mysql_servers.server() as server, server.database() as url:
-        bench = Bench(server, url)
+    for name in options.servers:
+        try:
+            run(name, options.rows, options.drained, options.rounds)
+        except pytest.skip.Exception as reason:
+            print(f"\n{name}: {reason}")
+
+
+def run(name: str, rows: int, drained: int, rounds: int) -> None:
+    """Print what a server takes."""
+    build = mysql_servers.BUILDS[name]
+    with mysql_servers.server(build=build) as server, server.database() as url:
+        bench = Bench(server, url, max(rows, drained // 6))
         with bench.root.connect() as conn:
-            print(
-                f"MariaDB {conn.exec_driver_sql('SELECT VERSION()').scalar_one()}, "
-                f"{common.python()}"
-            )
-        capture(bench, options.rows, options.rounds)
-        drain(bench, options.drained, options.rounds)
+            version = conn.exec_driver_sql("SELECT VERSION()").scalar_one()
+        print(f"\n{bench.dialect.title} {version}, {common.python()}", flush=True)
+        capture(bench, rows, rounds)
+        drain(bench, drained, rounds)
         parts(bench)
+        bench.engine.dispose()
 
 
 if __name__ == "__main__":
