@@ -37,7 +37,7 @@ from eventlog.config.load import Config, load
 from eventlog.publisher import daemon
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
-from eventlog.publisher.liveness import LifeClock, life_of
+from eventlog.publisher.liveness import LivenessClock, liveness_of
 from eventlog.publisher.monitor import monitoring
 from eventlog.publisher.monitor.activity import Activity
 from eventlog.publisher.observer import SILENT
@@ -110,7 +110,7 @@ def counting(spent: Spent) -> Iterator[None]:
         "flight_begins",
         "flushed",
         "window_read",
-        "look_due",
+        "measure_due",
         "looked",
         "progressed",
         "does",
@@ -136,7 +136,7 @@ def server_cpu(bench: common.Server, config: Config) -> dict[str, float]:
         nobody: Any = None
 
         def watched() -> Context:
-            return replace(opened, observer=Activity(Counters(), 0.0001, LifeClock(1)))
+            return replace(opened, observer=Activity(Counters(), 0.0001, LivenessClock(1)))
 
         later = Session(watched(), state, nobody)
         daemon.look(later)
@@ -176,9 +176,9 @@ def watched(config: Config, counters: Counters, is_on: bool, spent: Spent) -> It
             spent.scraping = time.thread_time()
 
     scraping = threading.Thread(target=scrape)
-    with monitoring(config, listen, counters, life_of(config), lambda *_: None):  # type: ignore[arg-type, return-value]
+    with monitoring(config, listen, counters, liveness_of(config), lambda *_: None):  # type: ignore[arg-type, return-value]
         pass  # what is loaded once is loaded
-    with monitoring(config, listen, counters, life_of(config), lambda *_: None) as observer:  # type: ignore[arg-type, return-value]
+    with monitoring(config, listen, counters, liveness_of(config), lambda *_: None) as observer:  # type: ignore[arg-type, return-value]
         scraping.start()
         try:
             yield observer

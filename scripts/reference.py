@@ -56,7 +56,7 @@ from eventlog.publisher.context import Counters  # noqa: E402
 from eventlog.publisher.liveness import LivenessClock  # noqa: E402
 from eventlog.publisher.monitor.activity import Activity, JobActivity  # noqa: E402
 from eventlog.publisher.monitor.openmetrics import JobMetrics, PublisherMetrics  # noqa: E402
-from eventlog.publisher.observer import QUEUE_CAP, Looked  # noqa: E402
+from eventlog.publisher.observer import QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
@@ -177,8 +177,8 @@ def _parameters(name: str, command: click.Command) -> Iterator[str]:
 
 def _metrics() -> Iterator[str]:
     activity = Activity(Counters(), 1.0, LivenessClock(1.0))
-    activity.looked(
-        Looked(
+    activity.measured(
+        Measured(
             queue_rows=0,
             cap=QUEUE_CAP,
             clock=datetime.now(UTC),

@@ -29,7 +29,7 @@ from eventlog.config.load import Config
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError, DatabaseError, EventlogError, number_of
 from eventlog.publisher.monitor.status import HIDDEN, shape
-from eventlog.publisher.observer import SnapshotProgress, measure_queue
+from eventlog.publisher.observer import QUEUE_CAP, SnapshotProgress
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.stream.open_source import source_status
 from eventlog.sql.doctor import age
@@ -195,12 +195,7 @@ def _from_database(config: Config) -> Read:
         with reading(config) as (conn, dialect):
             log, zone = find_log(conn, dialect, config), config.publisher.event_time_zone
             consumer = config.of_log.consumer
-            known = publishing_status(log, consumer, zone)
-            if consumer is None:
-                queue = measure_queue(log, zone)
-                known |= {"queue_rows": queue.queue_rows, "queue_cap": queue.cap}
-                known |= {"oldest_seconds": queue.oldest_seconds}
-            return shape(**known)
+            return shape(**publishing_status(log, consumer, zone, QUEUE_CAP))
 
     return read_source if config.follows else read
 

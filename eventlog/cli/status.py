@@ -37,7 +37,7 @@ from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.monitor.status import shape
-from eventlog.publisher.observer import Measured, SnapshotProgress
+from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.open_context import find_log
 from eventlog.publisher.sinks import try_receiver
 from eventlog.publisher.stream.open_source import place_in_words, source_status
@@ -104,8 +104,6 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
             consumer = config.of_log.consumer
             known = publishing_status(log, consumer, zone)
             if consumer is None:
-                queue = dialect.queue(conn, log.table, zone)
-                known |= {"queue_rows": queue.rows, "oldest_seconds": queue.oldest_seconds}
                 known |= {"rows": count_by_status(log)}
             differ = differences(conn, dialect, config)
             status = shape(**known, drift=[*differ.tables, *differ.refused])
@@ -115,13 +113,15 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
     show()
 
 
-def publishing_status(log: OpenLog, consumer: str | None, event_time_zone: str) -> dict[str, Any]:
+def publishing_status(
+    log: OpenLog, consumer: str | None, event_time_zone: str, cap: int | None = None
+) -> dict[str, Any]:
     """Return the status of a log's publisher from the database, by the names of the monitor's
-    status: whether it runs, the events in flight, the rows that wait for the marks of a backlog
-    job, None without any, and the state of the consumers.
+    status: whether it runs, the rows in the queue, the events in flight, the rows that wait for the
+    marks of a backlog job, None without any, and the state of the consumers.
 
     ``consumer`` names the consumer to report on in place of the publisher, with its waiting rows if
-    it is registered.
+    it is registered. ``cap`` is the most rows of the publisher's queue to count; None = all.
     """
     ledger = ledger_of(log, consumer)
     flights, hold = read_recorded(log, ledger.consumer)
@@ -143,6 +143,8 @@ def publishing_status(log: OpenLog, consumer: str | None, event_time_zone: str) 
         "dead_rows": dict(measured.dead_rows) or None,
         "table_bytes": dict(measured.table_bytes) or None,
     }
+    if consumer is None:
+        status |= _queue(log, event_time_zone, cap)
     for own in consumers:
         if own.name == consumer:
             status |= {
@@ -153,6 +155,19 @@ def publishing_status(log: OpenLog, consumer: str | None, event_time_zone: str) 
                 "snapshot": own.as_data()["snapshot"],
             }
     return status
+
+
+def _queue(log: OpenLog, event_time_zone: str, cap: int | None) -> dict[str, Any]:
+    """Return the rows in the publisher's queue and their oldest, by the names of the status."""
+    if cap is None:
+        queue = log.dialect.queue(log.connection, log.table, event_time_zone)
+        return {"queue_rows": queue.rows, "oldest_seconds": queue.oldest_seconds}
+    measured = measure_queue(log, event_time_zone, cap)
+    return {
+        "queue_rows": measured.queue_rows,
+        "queue_cap": measured.cap,
+        "oldest_seconds": measured.oldest_seconds,
+    }
 
 
 def _events_in_flight(log: OpenLog, flights: Iterable[Flight]) -> list[dict[str, Any]]:

@@ -25,7 +25,7 @@ from eventlog.core.values import Kind
 from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Level
 from eventlog.publisher.ledger import Ledger
-from eventlog.publisher.observer import SILENT, Looked, Observer
+from eventlog.publisher.observer import SILENT, Measured, Observer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import ask
 from eventlog.sql.open_log import OpenLog
@@ -237,7 +237,7 @@ def stream_summary(counters: Counters) -> str:
     )
 
 
-def summary(before: Counters, now: Counters, queue: Looked | None, parked: int) -> str:
+def summary(before: Counters, now: Counters, queue: Measured | None, parked: int) -> str:
     """Return one line for people: the work between two looks at the counters, and the queue unless
     it is None. ``parked`` counts objects.
     """
@@ -256,7 +256,7 @@ def summary(before: Counters, now: Counters, queue: Looked | None, parked: int) 
     return "; ".join(filter(None, parts))
 
 
-def _in_words(queue: Looked) -> str:
+def _in_words(queue: Measured) -> str:
     oldest = "" if queue.oldest_seconds is None else f", oldest {queue.oldest_seconds:.1f} s"
     more = " or more" if queue.queue_rows == queue.cap else ""
     return f"queue: {number_of(queue.queue_rows or 0, 'row')}{more}{oldest}"

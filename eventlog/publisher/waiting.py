@@ -311,11 +311,11 @@ class BackOff:
         stop: Stop,
         why: str,
         retry_after: float | None = None,
-        look: Callable[[], None] = lambda: None,
+        measure: Callable[[], None] = lambda: None,
         in_short: str = "",
     ) -> None:
         """Log the reason, and wait: for ``retry_after`` seconds if the failed party has named them,
-        within the bounds of the back-off. ``look`` is called when the observer wants a report.
+        within the bounds of the back-off. ``measure`` is called when the observer wants a report.
         ``in_short`` as in ``Observer.waits``.
         """
         self.attempts += 1
@@ -326,10 +326,10 @@ class BackOff:
         _log.warning("%s; trying again in %.3g s", why, pause, extra={"code": ReceiverAway.code})
         until = monotonic() + pause
         self.observer.waits(WaitFor.RECEIVER, why, until, in_short)
-        while (due := self.observer.look_due()) is not None and due < pause:
+        while (due := self.observer.measure_due()) is not None and due < pause:
             if stop.wait(due):
                 return
-            look()
+            measure()
             pause = until - monotonic()
         stop.wait(max(0.0, pause))
 

@@ -21,7 +21,7 @@ from eventlog.errors import ConfigError, DatabaseError
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters
 from eventlog.publisher.flight import FlightInfo
-from eventlog.publisher.liveness import Life
+from eventlog.publisher.liveness import Liveness
 from eventlog.publisher.monitor.activity import Activity, Histogram
 from eventlog.publisher.monitor.openmetrics import PublisherMetrics, exposition
 from eventlog.publisher.monitor.server import Monitor, parse_address, serving
@@ -63,7 +63,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def activity(clock: Clock) -> Activity:
-    return Activity(Counters(), 5, Life(60, 10, clock), wall=clock)
+    return Activity(Counters(), 5, Liveness(60, 10, clock), wall=clock)
 
 
 LABELS = {"log": "indirect.eventlog", "sink": "files"}
