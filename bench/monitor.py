@@ -111,12 +111,12 @@ def counting(spent: Spent) -> Iterator[None]:
         "flushed",
         "window_read",
         "measure_due",
-        "looked",
+        "measured",
         "progressed",
         "does",
     )
     places: list[tuple[Any, str]] = [(Activity, name) for name in told]
-    places += [(daemon, "look"), (PostgreSQL, "read_rows")]
+    places += [(daemon, "measure"), (PostgreSQL, "read_rows")]
     before = [getattr(owner, name) for owner, name in places]
     for (owner, name), function in zip(places, before, strict=True):
         setattr(owner, name, counted(function, spent))

@@ -319,9 +319,12 @@ def _settle(log: OpenLog, done: Selection) -> None:
     if digests:
         table = _table(log.table)
         began = sa.select(table.c.started).where(_is(log.table, done)).scalar_subquery()
-        log.connection.execute(
-            sa.delete(table).where(table.c.digest.in_(digests), table.c.started <= began)
+        settled = sa.select(table.c.digest).where(
+            table.c.digest.in_(digests), table.c.started <= began
         )
+        # MySQL deletes from no table that the same statement reads.
+        found = log.connection.execute(settled).scalars().all()
+        log.connection.execute(sa.delete(table).where(table.c.digest.in_(found)))
 
 
 # --- objects that are gone from the tables --------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sqlite3
 import time
 from contextlib import closing, suppress
@@ -87,6 +88,26 @@ def test_a_log_from_its_making_to_its_end(usr_platform: Platform, command, tmp_p
     assert json.loads(command("triggers", "show", "--json")[1])
     assert command("triggers", "drop", "--drop-log")[0] == 0
     assert command("status")[0] != 0
+
+
+def test_a_resync_that_apply_names_is_due_until_it_has_run(usr_platform: Platform, command) -> None:  # type: ignore[no-untyped-def]
+    assert command("db", "upgrade")[0] == 0
+    for watch in ({"table": "usr", "exclude": ["fname"]}, {"table": "usr"}):
+        usr_platform.watches = [watch]
+        usr_platform.config()
+        code, told = command("triggers", "apply", "--json")
+        assert code == 0
+        usr_platform.run("INSERT INTO usr VALUES (1, 'Jack', NULL, {aaaa})")
+        usr_platform.run("DELETE FROM usr")
+
+    def due() -> int:
+        with usr_platform.engine.connect() as conn:
+            return int(conn.exec_driver_sql("SELECT COUNT(*) FROM eventlog_resync").scalar_one())
+
+    (named,) = json.loads(told)["due"]
+    assert due() == 1
+    assert command(*shlex.split(named["command"])[1:])[0] == 0
+    assert due() == 0
 
 
 def test_a_log_whose_triggers_number_its_rows_is_read_and_written(  # type: ignore[no-untyped-def]
