@@ -417,25 +417,26 @@ SUCCESS = Verdict(Level.SUCCESS)
 
 
 class Document(NamedTuple):
-    """One rendered envelope. ``flight`` and ``envelope`` are its numbers in the in-flight line.
-
-    ``event_ids`` identify its events; a heartbeat has none. In a format of records ``body`` is
-    empty, and ``records`` holds the records of each event, or the verdict of an event without any.
-    ``make_events`` makes the events in their public form, for the few sinks that use them.
-    ``media_type`` and ``headers`` (names and values) go with ``body`` over HTTP. ``refused`` holds,
-    by event-id, the verdicts of level error of events that the format cannot hold and the body
-    leaves out.
-    """
+    """One rendered envelope."""
 
     flight: int
     envelope: int
+    """The numbers of the document in the in-flight line."""
     event_ids: Sequence[str]
+    """The event-ids of the document's events; a heartbeat has none."""
     body: bytes
+    """The body, empty in a format of records."""
     records: Sequence[tuple[KafkaRecord, ...] | Verdict] = ()
+    """In a format of records, the records of each event, or the verdict of an event without any."""
     make_events: Callable[[], tuple[Event, ...]] = tuple
+    """A function that makes the events in their public form, for the few sinks that use them."""
     media_type: str = "application/xml; charset=utf-8"
     headers: tuple[tuple[str, str], ...] = ()
+    """The media type and the headers (names and values) that go with ``body`` over HTTP."""
     refused: Mapping[str, Verdict] = MappingProxyType({})
+    """The verdicts of level error, by event-id, of events that the format cannot hold and the body
+    leaves out.
+    """
 
     @property
     def events(self) -> tuple[Event, ...]:

@@ -113,45 +113,49 @@ class Format:
     """One format: its names, options and methods. Each format extends this class in its own package
     and overrides what differs.
 
-    ``name`` is the format's name in options and commands, ``title`` its name in help and pages.
-    ``endings`` maps layouts of files of documents to file name endings. ``schemes`` are those of
-    the URLs that the format reads and writes beside files, None = those of any database.
-    ``reader_options`` and ``writer_options`` are the classes that declare its options,
-    ``publish_options`` the class for a publisher, and ``backlog_options`` the class for a backlog
-    job, None = the publisher's, without ``--map``. ``answer`` is the default place of an HTTP
-    receiver's answer. ``is_of_rows`` says that an event is a row of one table, without values of
-    child tables. ``is_numbered`` says that messages bear consecutive numbers, which a backlog job
-    assigns last.
-
-    Five attributes describe the files of a format. ``suffixes`` are those of the names of files to
-    read, None = any. ``has_single_files``: each file stands alone. ``is_read_once``: a file is read
-    from front to back, so that a pipe will do. ``is_several_files``: changes are written to several
-    files. ``is_written_later``: a change may be written, or passed over, when later ones have come.
-
-    ``loses`` names what of a change the format has no place for, or leaves out by design; a
-    conversion counts and tells it.
-
     The methods ``read_changes``, ``write_changes``, ``publish`` and ``tables`` are optional: a
     format overrides the ones that it supports.
     """
 
     name: ClassVar[str]
+    """The format's name in options and commands."""
     title: ClassVar[str]
+    """The format's name in help and pages."""
     endings: ClassVar[Mapping[str, str]] = {"lines": ".jsonl", "documents": ".json"}
+    """The file name endings of files of documents, by their layouts."""
     schemes: ClassVar[tuple[str, ...] | None] = ()
+    """The schemes of the URLs that the format reads and writes beside files, None = those of any
+    database.
+    """
     reader_options: ClassVar[tuple[type, ...]] = ()
     writer_options: ClassVar[tuple[type, ...]] = ()
+    """The classes that declare the options of the format's reader and of its writer."""
     publish_options: ClassVar[type | None] = None
+    """The class that declares the options for a publisher."""
     backlog_options: ClassVar[type | None] = None
+    """The class that declares the options for a backlog job, None = the publisher's, without
+    ``--map``.
+    """
     answer: ClassVar[str] = "status"
+    """The default place of an HTTP receiver's answer."""
     is_of_rows: ClassVar[bool] = False
+    """True if an event is a row of one table, without values of child tables."""
     is_numbered: ClassVar[bool] = False
+    """True if messages bear consecutive numbers, which a backlog job assigns last."""
     suffixes: ClassVar[frozenset[str] | None] = None
+    """The suffixes of the names of files to read, None = any."""
     has_single_files: ClassVar[bool] = False
+    """True if each file stands alone."""
     is_read_once: ClassVar[bool] = False
+    """True if a file is read from front to back, so that a pipe will do."""
     is_several_files: ClassVar[bool] = False
+    """True if changes are written to several files."""
     is_written_later: ClassVar[bool] = False
+    """True if a change may be written, or passed over, when later ones have come."""
     loses: ClassVar[frozenset[Loss]] = frozenset()
+    """What of a change the format has no place for, or leaves out by design. A conversion counts
+    and tells it.
+    """
 
     # --- optional methods: a format overrides some of these ---
 

@@ -68,30 +68,34 @@ _FULL: Final = ValueOptions("full", characters="unicode")
 
 @dataclass(frozen=True, slots=True)
 class Publishing:
-    """The source of a writer's events, and the abilities of the sink that takes its documents.
-
-    ``values`` are the options by which values became texts. ``database``, ``schema`` and ``log``
-    name the source, ``topic`` is the configured topic of the sink. ``file_layout`` is ``lines`` if
-    documents follow one another in a file, ``documents`` if each has its own. ``in_records``: the
-    sink takes records of Kafka. ``in_messages``: each document is sent alone and answered.
-    ``has_headers``: headers go with it. ``catalog`` holds the classes of a followed source, for
-    keys and types, None = unknown; the events of a log bring their own. ``utc_now`` is the clock.
-    ``count`` is called with a reason of a report (such as ``old_unreadable table.column``) for
-    what a written event leaves out.
-    """
+    """The source of a writer's events, and the abilities of the sink that takes its documents."""
 
     values: ValueOptions = _FULL
+    """The options by which values became texts."""
     database: str = ""
     schema: str | None = None
     log: str = ""
+    """The names of the source: its database, its schema and its log."""
     topic: str | None = None
+    """The configured topic of the sink."""
     file_layout: str = "lines"
+    """``lines`` if documents follow one another in a file, ``documents`` if each has its own."""
     in_records: bool = False
+    """True if the sink takes records of Kafka."""
     in_messages: bool = False
+    """True if each document is sent alone and answered."""
     has_headers: bool = False
+    """True if headers go with each document."""
     catalog: Catalog | None = None
+    """The classes of a followed source, for keys and types, None = unknown. The events of a log
+    bring their own.
+    """
     utc_now: Callable[[], datetime] = utc_now
+    """The clock."""
     count: Callable[[str], None] = _ignore
+    """A function that is called with a reason of a report (such as ``old_unreadable table.column``)
+    for what a written event leaves out.
+    """
 
 
 P = TypeVar("P")
@@ -100,24 +104,26 @@ P = TypeVar("P")
 class EventWriter(ABC, Generic[P]):
     """A writer of events as documents. A format's writer extends it with ``write``, ``body`` and
     ``piece_of``, and overrides the defaults that differ.
-
-    ``media_type`` is that of bodies. ``heartbeat`` is the body that is sent after a long silence,
-    empty if the format has none. ``is_framed``: a body is more than its pieces one after the other.
-    ``is_text``: bodies are text in UTF-8. ``is_single``: a document holds one event.
-    ``pieces_are_records``: a piece is the records of its event, with keys of their own.
-    ``joins_new_key``: a change that gives its row another key is one event, else a delete and an
-    insert.
     """
 
     media_type: str = "application/octet-stream"
+    """The media type of bodies."""
     heartbeat: bytes = b""
+    """The body that is sent after a long silence, empty if the format has none."""
     needs: frozenset[Need] = frozenset()
     is_framed: ClassVar[bool] = False
+    """True if a body is more than its pieces one after the other."""
     is_text: ClassVar[bool] = True
+    """True if bodies are text in UTF-8."""
     is_single: bool = False
+    """True if a document holds one event."""
     in_records: bool = False
     pieces_are_records: ClassVar[bool] = False
+    """True if a piece is the records of its event, with keys of their own."""
     joins_new_key: ClassVar[bool] = False
+    """True if a change that gives its row another key is one event, False if it is a delete and an
+    insert.
+    """
 
     @abstractmethod
     def write(

@@ -43,20 +43,21 @@ _DEFAULTS: Final = ValueOptions()
 
 @dataclass(frozen=True, slots=True)
 class EventWriting:
-    """The options of spec/event-log.md 9 by which changes are written as events; ``values`` shapes
-    the values.
-
-    ``existing_keys`` returns the keys that a TRUNCATE deletes; without it a TRUNCATE is refused.
-    ``truncated`` is called with each column (``schema.table.column``) that loses fractions of a
-    second. ``null_unchanged`` is called with each column that is marked as changed and is NULL
-    before and after, which no modify can say.
-    """
+    """The options of spec/event-log.md 9 by which changes are written as events."""
 
     values: ValueOptions = _DEFAULTS
+    """The options that shape the values."""
     insert_query_back: str = "modify"
     existing_keys: ExistingKeys | None = None
+    """A function that returns the keys that a TRUNCATE deletes, None = a TRUNCATE is refused."""
     truncated: Callable[[str], None] | None = None
+    """A function that is called with each column (``schema.table.column``) that loses fractions of
+    a second.
+    """
     null_unchanged: Callable[[str], None] | None = None
+    """A function that is called with each column that is marked as changed and is NULL before and
+    after, which no modify can say.
+    """
 
 
 _AS_IT_COMES: Final = EventWriting()

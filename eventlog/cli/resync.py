@@ -59,14 +59,7 @@ class Opened(NamedTuple):
 
 @dataclass(slots=True)
 class Report:
-    """The result of this run. ``resumed_at`` is the position that it resumed from, None if it began
-    anew.
-
-    ``problems`` are the messages of the first bad lines and missing keys. ``dry_run``: ``rows``
-    would be written, none was. With --deleted, ``compared`` is the number of keys that were
-    searched, and ``known_since`` the event_time of the class's first row in the log, None if the
-    log has none.
-    """
+    """The result of this run."""
 
     class_name: str
     event_type: int
@@ -74,11 +67,18 @@ class Report:
     missing: int = 0
     bad_lines: int = 0
     resumed_at: str | None = None
+    """The position that the run resumed from, None if it began anew."""
     seconds: float = 0.0
     problems: list[str] = field(default_factory=list)
+    """The messages of the first bad lines and missing keys."""
     dry_run: bool = False
+    """True if ``rows`` would be written, and none was."""
     compared: int | None = None
+    """With --deleted, the number of keys that were searched."""
     known_since: str | None = None
+    """With --deleted, the event_time of the class's first row in the log, None if the log has
+    none.
+    """
 
     @property
     def has_gaps(self) -> bool:

@@ -49,15 +49,15 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class DriverConfig:
-    """The configuration in an export: the SQLAlchemy ``url`` without a password, the parameters
-    that are taken over as ``settings``, and the others in ``left_out``, each name with its reason
-    in one line.
-    """
+    """The configuration in an export."""
 
     name: str
     url: str | None
+    """The URL of SQLAlchemy, without a password."""
     settings: tuple[Setting, ...]
+    """The parameters that are taken over."""
     left_out: Mapping[str, str]
+    """The parameters that are not taken over, each name with its reason in one line."""
 
 
 def read_driver(export: bytes) -> DriverConfig:

@@ -48,15 +48,15 @@ class Layer(IntEnum):
 
 
 class Setting(NamedTuple):
-    """A setting of an option; ``source`` tells in words where it came from. ``file`` is the file
-    that holds the value, None if the setting has it as ``given``.
-    """
+    """A setting of an option."""
 
     target: Target
     layer: Layer
     given: Any
     source: str
+    """The words that tell where the setting came from."""
     file: Path | None = None
+    """The file that holds the value, None if the setting has it as ``given``."""
 
     @property
     def section(self) -> str:

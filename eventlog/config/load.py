@@ -51,12 +51,7 @@ _log = logging.getLogger("eventlog.publisher")
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """All settings. ``sources`` maps ``section.key`` to where the value came from; ``warnings`` are
-    lines to show once.
-
-    ``url_of_file`` is the database URL of the file, which is the publisher's, even if another URL
-    is in effect. ``secret_files`` maps ``section.key`` to the files of secrets in effect.
-    """
+    """All settings."""
 
     database: DatabaseSettings
     publisher: PublisherSettings
@@ -67,9 +62,13 @@ class Config:
     log: LogSettings
     watches: tuple[WatchSettings, ...]
     sources: Mapping[str, str]
+    """Where each value came from, by ``section.key``."""
     warnings: tuple[str, ...] = ()
+    """Lines to show once."""
     url_of_file: str | None = field(default=None, repr=False)
+    """The database URL of the file, which is the publisher's, even if another URL is in effect."""
     secret_files: Mapping[str, Path] = field(default_factory=dict)
+    """The files of secrets in effect, by ``section.key``."""
 
     @property
     def publication(self) -> str:

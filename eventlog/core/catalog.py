@@ -53,12 +53,7 @@ class ForeignKey:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table or view as the database has it.
-
-    ``unique_keys`` are the columns of the unique indexes and keys that are neither deferrable nor
-    partial, the primary key among them. ``key_deferrable`` says that the primary key is DEFERRABLE,
-    ``partitioned`` that the table is the root of partitions.
-    """
+    """A table or view as the database has it."""
 
     name: str
     kind: Literal["table", "view"]
@@ -66,8 +61,13 @@ class Table:
     primary_key: tuple[str, ...] = ()
     foreign_keys: tuple[ForeignKey, ...] = ()
     unique_keys: tuple[tuple[str, ...], ...] = ()
+    """The columns of the unique indexes and keys that are neither deferrable nor partial, the
+    primary key among them.
+    """
     key_deferrable: bool = False
+    """True if the primary key is DEFERRABLE."""
     partitioned: bool = False
+    """True if the table is the root of partitions."""
 
     def column(self, name: str) -> Column:
         """Return the column of exactly this name. Raises KeyError."""
@@ -93,23 +93,27 @@ class Database:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Attribute:
-    """An attribute of a class: a parent column, or the value column of a child table.
-
-    ``name`` is the attr-name in documents (without view prefixes; ``child.column`` for a child
-    table's value). ``table`` is the table or view that holds ``column``. ``convert`` turns log text
-    into the text that is written and raises RowError; ``value_type`` is its XDS type.
-    ``is_written`` is False for a key column without ``emit_keys``, which documents leave out
-    (spec/xds.md 4.2).
+    """An attribute of a class: a parent column, or the value column of a child table (spec/xds.md
+    4.2).
     """
 
     name: str
+    """The attr-name in documents, without view prefixes; ``child.column`` for a child table's
+    value.
+    """
     table: str
+    """The table or view that holds ``column``."""
     column: Column
     multi_valued: bool
     is_key: bool
     value_type: str
+    """The XDS type."""
     convert: Callable[[str], str]
+    """A function that turns log text into the text that is written. It raises RowError."""
     is_written: bool = True
+    """True if documents hold the attribute. They leave out a key column without ``emit_keys``
+    (spec/xds.md 4.2).
+    """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -123,26 +127,28 @@ class ChildTable:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ObjectClass:
-    """A class of objects: a parent table with a primary key, or a view with ``pk_`` columns.
-
-    ``attributes`` are in the order in which a whole row is written: parent columns in table order,
-    then child attributes by the names of the child tables. ``canonical_key`` applies
-    spec/event-log.md 4.3 for this class and raises BadTableKey. ``check_characters`` raises
-    RowError for a key with a character that the format cannot hold. ``association_tail`` follows
-    the canonical key in an association (spec/xds.md 5.1). ``former`` is the class by its earlier
-    key, without attributes: objects under that key have left the table and can only be deleted
-    (spec/event-log.md 5.4).
+    """A class of objects: a parent table with a primary key, or a view with ``pk_`` columns
+    (spec/event-log.md 4.3, 5.4, spec/xds.md 5.1).
     """
 
     name: str
     table: Table
     key: tuple[Column, ...]
     attributes: tuple[Attribute, ...]
+    """The attributes in the order in which a whole row is written: parent columns in table order,
+    then child attributes by the names of the child tables.
+    """
     children: tuple[ChildTable, ...]
     canonical_key: Callable[[str | None], str]
+    """A function that applies spec/event-log.md 4.3 for this class. It raises BadTableKey."""
     check_characters: Callable[[str], None] = field(repr=False)
+    """A function that raises RowError for a key with a character that the format cannot hold."""
     association_tail: str
+    """The text that follows the canonical key in an association (spec/xds.md 5.1)."""
     former: ObjectClass | None = None
+    """The class by its earlier key, without attributes. Objects under that key have left the table
+    and can only be deleted (spec/event-log.md 5.4).
+    """
 
     def has_key(self, text: str) -> bool:
         """Return True if a text is a canonical key of the class, as its key columns are now."""
@@ -201,21 +207,22 @@ class LogName:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Catalog:
-    """The classes of one schema, built once at start.
-
-    ``unavailable`` maps the classes that the configuration names and the database does not provide
-    now to the reason; their rows wait (spec/event-log.md 5.1). ``former`` maps the earlier names of
-    these classes to the classes. Earlier names of available classes are in ``log_names``.
-    ``no_children`` maps tables that refer to a class as child tables do, but are none, to the
-    reason.
-    """
+    """The classes of one schema, built once at start (spec/event-log.md 5.1)."""
 
     schema: str | None
     classes: tuple[ObjectClass, ...]
     log_names: Mapping[str, LogName]
+    """The meanings of table_names in the log, by name. Earlier names of available classes are among
+    them.
+    """
     unavailable: Mapping[str, EventlogError] = field(default_factory=dict)
+    """The classes that the configuration names and the database does not provide now, with the
+    reason. Their rows wait (spec/event-log.md 5.1).
+    """
     former: Mapping[str, str] = field(default_factory=dict)
+    """The classes in ``unavailable``, by their earlier names."""
     no_children: Mapping[str, str] = field(default_factory=dict)
+    """The tables that refer to a class as child tables do, but are none, with the reason."""
 
     @property
     def table_names(self) -> list[str]:

@@ -77,16 +77,16 @@ class Remark(NamedTuple):
 
 
 class Checked(NamedTuple):
-    """The result of the checks, each list in queue order. Few good rows have ``remarks``.
-
-    ``loopback`` and ``waiting`` hold record_ids; rows of unavailable classes are waiting.
-    """
+    """The result of the checks, each list in queue order."""
 
     good: list[CheckedRow]
     bad: list[BadRow]
     loopback: list[int]
+    """The record_ids of loopback rows."""
     remarks: list[Remark]
+    """The remarks on good rows. Few good rows have one."""
     waiting: list[int]
+    """The record_ids of waiting rows, which are those of unavailable classes."""
 
 
 def check_rows(rows: Iterable[QueueRow], catalog: Catalog, loopback_user: str | None) -> Checked:

@@ -102,41 +102,46 @@ class Fates(NamedTuple):
     """The fates of a group's rows by record_id, if they do not all share one (spec/event-log.md
     7.3).
 
-    ``contributed`` rows get the letter of the answer, ``bad`` ones E, all others S. ``conflicts``
-    is the number of single-valued view columns that had several values.
+    Rows that are neither ``contributed`` nor ``bad`` get S.
     """
 
     contributed: Sequence[int] = ()
+    """The rows that get the letter of the answer."""
     dropped: Sequence[int] = ()
     gone: Sequence[int] = ()
     empty: Sequence[int] = ()
     bad: Sequence[BadRow] = ()
+    """The rows that get E."""
     conflicts: int = 0
+    """The number of single-valued view columns that had several values."""
 
 
 class Outgoing(NamedTuple):
-    """One event on its way from its rows to the answer.
-
-    ``event_id`` follows spec/event-log.md 7.4; ``ids`` are the record_ids of its group, in queue
-    order. ``operation`` None means that its rows make no event and are only marked. ``steps`` are
-    the rows to write, rows of one attribute side by side; None means that the event is recorded in
-    flight and not built yet. ``fates`` None means that every row contributed. ``dropped`` are the
-    rows that precedence dropped when the event was first built. ``sendings`` is the number of
-    event-ids under which it has been sent. ``place`` is its number in a flight, from 1, if the
-    format numbers events. ``rows`` are the steps and the rows of the same attributes that change
-    nothing and are not written; None means that there are no such rows.
-    """
+    """One event on its way from its rows to the answer (spec/event-log.md 7.4)."""
 
     event_id: str
+    """The event-id by spec/event-log.md 7.4."""
     ids: Sequence[int]
+    """The record_ids of the event's group, in queue order."""
     object_id: ObjectId | None
     operation: Operation | None
+    """The operation, None = the rows make no event and are only marked."""
     steps: Sequence[CheckedRow] | None
+    """The rows to write, rows of one attribute side by side. None = the event is recorded in flight
+    and not built yet.
+    """
     fates: Fates | None = None
+    """The fates of the rows, None = every row contributed."""
     dropped: Sequence[int] = ()
+    """The rows that precedence dropped when the event was first built."""
     sendings: int = 1
+    """The number of event-ids under which the event has been sent."""
     place: int = 0
+    """The event's number in a flight, from 1, if the format numbers events."""
     rows: Sequence[CheckedRow] | None = None
+    """The steps and the rows of the same attributes that change nothing and are not written. None =
+    there are no such rows.
+    """
 
     @property
     def sent_id(self) -> str:

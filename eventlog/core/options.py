@@ -32,21 +32,22 @@ def _itself(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class OptionKind:
-    """A kind of value.
-
-    ``parse`` takes a value of TOML, JSON or Python, and its own results. It raises ConfigError, or
-    ValueError whose text, if any, is a reason. ``legal`` describes the legal values in words.
-    ``from_text`` turns the text of an environment variable or a flag into the value that TOML would
-    have; if it raises ValueError, ``parse`` gets the text itself. A value of a ``confidential``
-    kind appears in no message and no repr. ``shown`` returns the form of a value that `eventlog
-    config` may print.
-    """
+    """A kind of value."""
 
     parse: Callable[[Any], Any]
+    """A function that takes a value of TOML, JSON or Python, and its own results. It raises
+    ConfigError, or ValueError whose text, if any, is a reason.
+    """
     legal: str
+    """The legal values in words."""
     from_text: Callable[[str], Any] = str
+    """A function that turns the text of an environment variable or a flag into the value that TOML
+    would have. If it raises ValueError, ``parse`` gets the text itself.
+    """
     confidential: bool = False
+    """True if a value of the kind appears in no message and no repr."""
     shown: Callable[[Any], Any] = _itself
+    """A function that returns the form of a value that `eventlog config` may print."""
 
 
 REQUIRED: Final = object()
@@ -55,19 +56,18 @@ REQUIRED: Final = object()
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The declaration of one option. Its default is not parsed; ``REQUIRED`` = it has none.
-
-    ``idm`` is the default in profile ``idm``, None if the profile does not differ. ``example`` is
-    written by ``init`` for an option without default. ``secret`` options come from the environment
-    or a file that is named, and are never shown.
-    """
+    """The declaration of one option."""
 
     default: Any
+    """The default, which is not parsed; ``REQUIRED`` = the option has none."""
     kind: OptionKind
     about: str
     idm: Any = None
+    """The default in profile ``idm``, None if the profile does not differ."""
     example: Any = ""
+    """The value that ``init`` writes for an option without default."""
     secret: bool = False
+    """True if the option comes from the environment or a file that is named, and is never shown."""
 
 
 def option(default: Any, kind: OptionKind, about: str, **more: Any) -> Any:

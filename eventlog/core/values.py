@@ -42,18 +42,19 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """The type of a column.
-
-    ``bits`` are 16, 32 or 64 for smallint, integer and bigint, whose range is checked; 0 for
-    numerics of scale 0, which have no range; 32 or 64 for approximate numbers. ``sql`` is the
-    database's own spelling. ``special`` says that the special times of spec/xds.md 6.3, or the
-    words of exact numbers of 6.1, are values of the column.
-    """
+    """The type of a column (spec/xds.md 6.3)."""
 
     kind: Kind
     bits: int = 0
+    """16, 32 or 64 for smallint, integer and bigint, whose range is checked; 0 for numerics of
+    scale 0, which have no range; 32 or 64 for approximate numbers.
+    """
     sql: str = ""
+    """The database's own spelling."""
     special: bool = False
+    """True if the special times of spec/xds.md 6.3, or the words of exact numbers of 6.1, are
+    values of the column.
+    """
 
     @property
     def sizes(self) -> tuple[int, ...]:

@@ -20,28 +20,27 @@ MOST_BEHIND: Final = 100_000
 
 
 class ConsumerStatus(NamedTuple):
-    """The standing of a consumer. Times are UTC.
-
-    ``rows_behind`` is the number of rows that it has not done, ``MOST_BEHIND`` at most;
-    ``oldest_seconds`` is the age of the first of them by event_time. ``ranges`` is the number of
-    ranges in its set above ``done_up_to``, up to which all rows are done. ``still_seconds`` is the
-    time since its set last changed, or since it was registered. ``events_in_flight`` is the number
-    of events that were sent or are parked, without a final answer. ``snapshot`` is the progress of
-    its first load, None = it has none any more.
-    """
+    """The standing of a consumer. Times are UTC."""
 
     name: str
     runs: bool
     begins: str
     begun: datetime
     rows_behind: int
+    """The number of rows that the consumer has not done, ``MOST_BEHIND`` at most."""
     oldest_seconds: float | None
+    """The age of the first of these rows by event_time."""
     ranges: int
+    """The number of ranges in the consumer's set above ``done_up_to``."""
     done_up_to: int
+    """The record_id up to which all rows are done."""
     moved: datetime | None
     still_seconds: float
+    """The time since the set last changed, or since the consumer was registered."""
     events_in_flight: int
+    """The number of events that were sent or are parked, without a final answer."""
     snapshot: SnapshotProgress | None
+    """The progress of the consumer's first load, None = it has none any more."""
 
     def as_data(self) -> dict[str, Any]:
         """Return the standing as data for JSON."""

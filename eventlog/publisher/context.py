@@ -36,18 +36,7 @@ _COUNTING: Final = Lock()
 
 @dataclass(frozen=True, slots=True)
 class PublisherOptions:
-    """The options of a publisher. Counts are of log rows or events, times in seconds.
-
-    ``driver_user``: rows of this perpetrator are loopback; None = none are (``allow_loopback``).
-    ``leave_loopback``: loopback rows stay N instead of being marked S. ``delete_loopback``:
-    ``delete_from_log`` deletes loopback rows, too. ``loopback_is_meant``: the settings decide about
-    loopback rows, so nobody is warned. ``park``: retry parks one object instead of stopping the
-    cycle (``on_retry``), and so does a failure whose cause may be the document, after
-    ``suspect_after`` of them; ``max_tries`` 0 = its events are tried until they are answered.
-    ``time_of_day``: the times to publish at, in place of the interval; empty
-    = the interval counts. ``heartbeat_interval`` 0 = none. ``classes``: the names of the wanted
-    classes, None = all; rows of other classes are done without being sent.
-    """
+    """The options of a publisher. Counts are of log rows or events, times in seconds."""
 
     batch_size: int = 128
     query_limit: int = 10000
@@ -57,25 +46,40 @@ class PublisherOptions:
     fold_distance: int = 1000
     fold_span: int = 10000
     driver_user: str | None = None
+    """The perpetrator whose rows are loopback, None = no rows are (``allow_loopback``)."""
     leave_loopback: bool = False
+    """True if loopback rows stay N instead of being marked S."""
     delete_loopback: bool = False
+    """True if ``delete_from_log`` deletes loopback rows, too."""
     loopback_is_meant: bool = False
+    """True if the settings decide about loopback rows, so that nobody is warned."""
     delete_from_log: bool = False
     park: bool = True
+    """True if retry parks one object instead of stopping the cycle (``on_retry``), and so does a
+    failure whose cause may be the document, after ``suspect_after`` of them.
+    """
     max_parked: int = 1000
     suspect_after: int = 5
     max_tries: int = 0
+    """The most tries of an event that is parked after ``suspect_after`` failures, 0 = it is tried
+    until it is answered.
+    """
     retry_initial: float = 1.0
     retry_max: float = 60.0
     polling_interval: float = 10.0
     concurrency: int = 1
     time_of_day: tuple[day_time, ...] = ()
+    """The times to publish at, in place of the interval; empty = the interval counts."""
     notify: bool = True
     heartbeat_interval: float = 0.0
+    """The interval of heartbeats, 0 = none."""
     post_poll_statements: tuple[str, ...] = ()
     handle_future_events: bool = False
     event_time_zone: str = "utc"
     classes: frozenset[str] | None = None
+    """The names of the wanted classes, None = all. Rows of other classes are done without being
+    sent.
+    """
     events: EventOptions = EventOptions()
 
     @property
@@ -303,13 +307,7 @@ class Used:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One connection, one log, its classes, and the settings and writer of their events.
-
-    ``reread`` reads the classes as they are in the database now, None = they do not change. It
-    raises ConfigError, TriggerError, DatabaseError. ``captured`` are the tables whose triggers fill
-    the log. ``observer`` is informed of the work. ``epoch`` is the log's epoch; ``used`` outlives
-    the connection. ``ledger`` records the done rows.
-    """
+    """One connection, one log, its classes, and the settings and writer of their events."""
 
     log: OpenLog
     catalog: Catalog
@@ -317,11 +315,19 @@ class Context:
     output: EventWriter[Any]
     counters: Counters
     ledger: Ledger
+    """The record of the done rows."""
     reread: Callable[[], Catalog] | None = None
+    """A function that reads the classes as they are in the database now, None = they do not change.
+    It raises ConfigError, TriggerError, DatabaseError.
+    """
     captured: tuple[str, ...] = ()
+    """The tables whose triggers fill the log."""
     observer: Observer = SILENT
+    """The observer, which is informed of the work."""
     epoch: str = ""
+    """The log's epoch."""
     used: Used = field(default_factory=Used)
+    """The numbers of the log that the process has used. They outlive the connection."""
 
     def wants(self, table_name: str | None) -> bool:
         """Return True if rows of this table_name belong to a wanted class."""

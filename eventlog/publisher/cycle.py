@@ -486,21 +486,22 @@ def rebuild(
 
 
 class Rebuilt(NamedTuple):
-    """Recorded events, rebuilt from those of their rows that are not done, and their parts.
-
-    ``decided`` has the group of each event with the decision of precedence at the first build; an
-    empty group and no decision if no good row is left. ``bad`` (rows that fail the checks now) and
-    ``log_rows`` (all rows read) are by record_id. ``waiting`` has the record_ids of rows whose
-    class is unavailable, ``missing`` those of rows that are gone from the log.
-    """
+    """Recorded events, rebuilt from those of their rows that are not done, and their parts."""
 
     events: list[Outgoing]
     decided: list[Decided]
+    """The group of each event with the decision of precedence at the first build; an empty group
+    and no decision if no good row is left.
+    """
     bad: dict[int, BadRow]
+    """The rows that fail the checks now, by record_id."""
     log_rows: dict[int, LogRow]
+    """All rows read, by record_id."""
     remarks: Sequence[Remark]
     waiting: frozenset[int]
+    """The record_ids of rows whose class is unavailable."""
     missing: frozenset[int] = frozenset()
+    """The record_ids of rows that are gone from the log."""
 
 
 def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:

@@ -39,20 +39,19 @@ class FlightResult(Enum):
 
 
 class Delivered(NamedTuple):
-    """The end of a sending of envelopes, or of a whole cycle.
-
-    ``reason`` explains a stop to people; ``in_short`` does without the receiver's words, empty if
-    there is no such text. ``retry_after`` is the seconds that the receiver asks to be left alone,
-    None if it names none. ``more`` is True if there is something to do at once. ``is_suspicious``
-    is True if the receiver is away by a failure whose cause may be the document.
-    """
+    """The end of a sending of envelopes, or of a whole cycle."""
 
     result: FlightResult
     reason: str = ""
+    """The explanation of a stop, for people."""
     retry_after: float | None = None
+    """The seconds that the receiver asks to be left alone, None if it names none."""
     more: bool = False
+    """True if there is something to do at once."""
     in_short: str = ""
+    """The explanation without the receiver's words, empty if there is no such text."""
     is_suspicious: bool = False
+    """True if the receiver is away by a failure whose cause may be the document."""
 
     @classmethod
     def away(cls, lost: ReceiverAway) -> Delivered:
@@ -82,16 +81,17 @@ Answered = list[tuple[Verdict, Sequence[E]]]
 
 
 class Judged(NamedTuple, Generic[E]):
-    """The meaning of an answer. ``retried`` are the events that got retry. ``behind`` are the
-    events behind a retry of their own object, with their verdicts; they are sent again, too, under
-    a new event-id. ``given_up`` are events without an answer that are not sent again; the receiver
-    may have applied them.
-    """
+    """The meaning of an answer."""
 
     answered: Answered[E]
     retried: Sequence[E] = ()
+    """The events that got retry."""
     behind: Sequence[tuple[Verdict, E]] = ()
+    """The events behind a retry of their own object, with their verdicts. They are sent again, too,
+    under a new event-id.
+    """
     given_up: Sequence[tuple[Verdict, E]] = ()
+    """The events without an answer that are not sent again. The receiver may have applied them."""
 
 
 class Sending(Protocol[E]):

@@ -78,29 +78,29 @@ class Member(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of a row, or with ``row`` None of an object in a consumer's snapshot.
-
-    ``state`` is a sentence; ``problem`` is the check that the row fails now. ``source`` tells how
-    the group is known, None if the row is in no group. ``event_id`` and ``operation`` are of its
-    event, None without an event. ``read_back`` are the attributes that are read from the object
-    now, None if there are none. ``notes`` are sentences on the reliability of the explanation.
-    """
+    """The explanation of a row, or with ``row`` None of an object in a consumer's snapshot."""
 
     log: str
     row: LogRow | None
     state: str
+    """The state as a sentence."""
     problem: BadRow | None
+    """The check that the row fails now."""
     class_name: str | None
     key: str | None
     in_flight: InFlight | None
     source: Source | None
+    """The way in which the group is known, None if the row is in no group."""
     members: tuple[Member, ...]
     read_back: tuple[str, ...] | None
+    """The attributes that are read from the object now, None if there are none."""
     event_id: str | None
     operation: str | None
+    """The event-id and the operation of the event, None without an event."""
     document: str | None
     errors: tuple[ErrorLine, ...]
     notes: tuple[str, ...]
+    """Sentences on the reliability of the explanation."""
 
 
 def explanation_data(explanation: Explanation) -> dict[str, Any]:
@@ -116,17 +116,18 @@ def explanation_data(explanation: Explanation) -> dict[str, Any]:
 
 
 class _Known(NamedTuple):
-    """A row, and what the log and its companions have of it.
-
-    ``letter`` is its status for the ledger. ``object_id`` is None if the row fails the checks with
-    the ``problem``, or its class is unavailable. ``place`` is where it is recorded in flight.
-    """
+    """A row, and what the log and its companions have of it."""
 
     row: LogRow
     letter: str
+    """The row's status for the ledger."""
     object_id: ObjectId | None
+    """The object, None if the row fails the checks with the ``problem``, or its class is
+    unavailable.
+    """
     problem: BadRow | None
     place: tuple[InFlight, Outgoing, Flight] | None
+    """The place where the row is recorded in flight."""
     flights: Sequence[Flight]
     hold: Hold | None
     errors: Sequence[ErrorLine]

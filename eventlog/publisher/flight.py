@@ -63,27 +63,31 @@ class Tried(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """The content of one in-flight line. ``envelopes`` are up to ``batch_size`` events each, which
-    make one document, by their numbers from 1. ``first`` is the number of the first event, for
-    formats that number events. ``epoch`` is the log's epoch when the line was written
-    (spec/event-log.md 7.4). ``last_number`` is the greatest number that an envelope of a flight
-    sent in part has had, 0 before. ``suspects`` has the tries of envelopes that are parts of one
-    that the receiver has failed for, by their numbers (spec/event-log.md 8.4).
-
-    Three fields are not in the line: ``origins`` of its rows, for formats that need them,
-    ``current_rows``, the present rows of objects, and ``waiting``, the event-ids of recorded events
-    whose class is unavailable.
+    """The content of one in-flight line (spec/event-log.md 7.4, 8.4). The fields ``origins``,
+    ``current_rows`` and ``waiting`` are not in the line.
     """
 
     number: int
     envelopes: Mapping[int, Sequence[Outgoing]]
+    """The envelopes by their numbers from 1: up to ``batch_size`` events each, which make one
+    document.
+    """
     first: str = ""
+    """The number of the first event, for formats that number events."""
     origins: Origins = NO_ORIGINS
+    """The origins of the line's rows, for formats that need them."""
     current_rows: Mapping[ObjectId, CurrentRow] = MappingProxyType({})
+    """The present rows of objects."""
     epoch: str = ""
+    """The log's epoch when the line was written (spec/event-log.md 7.4)."""
     last_number: int = 0
+    """The greatest number that an envelope of a flight sent in part has had, 0 before."""
     waiting: frozenset[str] = frozenset()
+    """The event-ids of recorded events whose class is unavailable."""
     suspects: Mapping[int, Tried] = MappingProxyType({})
+    """The tries of envelopes that are parts of one that the receiver has failed for, by their
+    numbers (spec/event-log.md 8.4).
+    """
 
     def events(self) -> Iterator[Outgoing]:
         """Return the events of all envelopes in order."""

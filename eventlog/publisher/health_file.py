@@ -88,15 +88,16 @@ def health_file(path: Path) -> Iterator[HealthFile]:
 
 
 class Health(NamedTuple):
-    """The state in a health file.
-
-    ``reason`` is for people; ``age`` and ``due`` are seconds, None if unknown.
-    """
+    """The state in a health file."""
 
     is_healthy: bool
     reason: str
+    """The reason, for people."""
     age: float | None = None
     due: float | None = None
+    """The age of the last sign of life, and the time within which one is due, in seconds, None if
+    unknown.
+    """
 
 
 def read_health(path: Path, now: float) -> Health:

@@ -35,25 +35,26 @@ HOLD_WAYS_OUT: Final = (
 
 
 class Hold(NamedTuple):
-    """One line of kind ``backlog``. ``number`` is the line's number; ``job`` and ``directory`` name
-    the job and the place of its documents.
-
-    ``manifest`` is the SHA-256 of the directory's manifest. Rows N up to the record_id ``last`` are
-    held; ``rows`` is the number of rows that the job has read. ``flights`` are recorded flights
-    whose documents are in the directory, too. ``writers`` are the transactions that had written the
-    log and were open at the job's snapshot. ``is_marking`` is True once marking has begun.
-    """
+    """One line of kind ``backlog``."""
 
     number: int
+    """The line's number."""
     job: str
     directory: str
+    """The names of the job and of the place of its documents."""
     manifest: str
+    """The SHA-256 of the directory's manifest."""
     since: str
     last: int
+    """The record_id up to which rows N are held."""
     rows: int
+    """The number of rows that the job has read."""
     flights: tuple[int, ...]
+    """The recorded flights whose documents are in the directory, too."""
     writers: Writers
+    """The transactions that had written the log and were open at the job's snapshot."""
     is_marking: bool = False
+    """True if marking has begun."""
 
     @property
     def in_words(self) -> str:

@@ -34,18 +34,17 @@ continued.
 
 
 class QueueScan(NamedTuple):
-    """The rest of a scan: record_ids ``first`` to ``last``, None = to the tail; ``writers`` when it
-    began.
-
-    ``past`` is the number of rows passed over minus the number of rows used. ``passes`` says that
-    it leaves out gaps that ``writers`` may fill.
-    """
+    """The rest of a scan."""
 
     first: int
     last: int | None
+    """The first and the last record_id of the rest; ``last`` None = to the tail."""
     writers: Writers
+    """The writers when the scan began."""
     past: int = 0
+    """The number of rows passed over minus the number of rows used."""
     passes: bool = False
+    """True if the scan leaves out gaps that ``writers`` may fill."""
 
     @property
     def is_begun(self) -> bool:
@@ -177,20 +176,25 @@ class StatusLedger:
     """The letters of the rows: a row with N is not done.
 
     A publisher that takes rows ``by_number`` and has ``locked`` the log remembers which rows are
-    done, so that no statement walks over them (spec/event-log.md 8.1): ``followed``, None = it does
-    not, or the log does not allow it. Rows of ``leave_user`` count as done. At ``search_at``, a
-    time of ``monotonic``, the log is searched for rows that were set to N by hand. ``writers`` are
-    all that were open when the present scan began. ``highest`` is the highest row at the last
-    search, 0 = this ledger has deleted rows since.
+    done, so that no statement walks over them (spec/event-log.md 8.1).
     """
 
     log: OpenLog
     by_number: bool = False
     leave_user: str | None = None
+    """The perpetrator whose rows count as done."""
     followed: FollowedSet | None = None
+    """The rows that are done, None = the publisher does not remember them, or the log does not
+    allow it.
+    """
     search_at: float = 0.0
+    """The time of ``monotonic`` at which the log is searched for rows that were set to N by
+    hand.
+    """
     writers: Writers = None
+    """All writers that were open when the present scan began."""
     highest: int = 0
+    """The highest row at the last search, 0 = this ledger has deleted rows since."""
     locked: bool = False
 
     consumer = ""
@@ -371,20 +375,21 @@ _SMALL: Final = 1_000
 
 @dataclass(slots=True)
 class SetLedger:
-    """A set of record_ids, in memory and in the lines of the consumer.
-
-    ``begins`` is where a new consumer begins. ``lines`` are the numbers of the lines that the set
-    stands in. ``recent`` has the rows that joined since the whole set was written, None = this
-    session has not written it yet. ``is_changed`` is True after any other change of the set.
-    """
+    """A set of record_ids, in memory and in the lines of the consumer."""
 
     log: OpenLog
     consumer: str
     begins: str = consumers.NOW
+    """The place where a new consumer begins."""
     followed: FollowedSet = field(default_factory=FollowedSet)
     recent: RecordSet | None = None
+    """The rows that joined since the whole set was written, None = this session has not written it
+    yet.
+    """
     is_changed: bool = False
+    """True if there was any other change of the set."""
     lines: tuple[int, ...] = ()
+    """The numbers of the lines that the set stands in."""
 
     statuses = frozenset(status.value for status in Status)
 

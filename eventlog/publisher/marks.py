@@ -34,19 +34,20 @@ _fates_of: Final = itemgetter(Outgoing._fields.index("fates"))
 
 @dataclass(slots=True)
 class Marks:
-    """Marks and error lines that are collected and then written together. Each use begins with a
-    new object.
-
-    ``counters`` count the rows (spec/event-log.md 7.3). ``retained`` are rows to be marked S that
-    ``delete_from_log`` does not delete. ``next_ids`` are the event-ids under which refused events
-    go once more, by the record_id that names them, where they are not the first ones.
+    """Marks and error lines that are collected and then written together (spec/event-log.md 7.3).
+    Each use begins with a new object.
     """
 
     counters: Counters
+    """The counters that count the rows (spec/event-log.md 7.3)."""
     letters: dict[Status, list[int]] = field(default_factory=dict)
     retained: list[int] = field(default_factory=list)
+    """The rows to be marked S that ``delete_from_log`` does not delete."""
     errors: list[BadRow] = field(default_factory=list)
     next_ids: dict[int, str] = field(default_factory=dict)
+    """The event-ids under which refused events go once more, by the record_id that names them,
+    where they are not the first ones.
+    """
 
     def add(self, letter: Status, record_ids: Iterable[int]) -> None:
         self.letters.setdefault(letter, []).extend(record_ids)

@@ -55,16 +55,16 @@ class ParkedObject(NamedTuple):
 
 
 class SnapshotProgress(NamedTuple):
-    """The progress of a consumer's snapshot.
-
-    ``class_name`` is the class that is being read; ``objects`` of about ``expected`` were answered;
-    ``done`` are the finished classes.
-    """
+    """The progress of a consumer's snapshot."""
 
     class_name: str | None
+    """The class that is being read."""
     objects: int
+    """The number of objects that were answered."""
     expected: int
+    """The approximate number of objects to be answered in all."""
     done: Sequence[str]
+    """The finished classes."""
 
     @property
     def in_words(self) -> str:
@@ -88,52 +88,64 @@ class SnapshotProgress(NamedTuple):
 
 
 class JobProgress(NamedTuple):
-    """The progress of a stage of a backlog job. ``share`` is the part that is done, 0 to 1;
-    ``rows`` were read or marked of ``total`` (0 = unknown), and ``events`` written; ``parts`` is
-    the number of its finished parts, in words; ``name`` describes the rows.
-    """
+    """The progress of a stage of a backlog job."""
 
     share: float = 0.0
+    """The part that is done, 0 to 1."""
     rows: int = 0
+    """The number of rows that were read or marked."""
     events: int = 0
+    """The number of events that were written."""
     name: str = "rows"
+    """The words that describe the rows."""
     parts: str = ""
+    """The number of the stage's finished parts, in words."""
     total: int = 0
+    """The number of rows to read or mark in all, 0 = unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The facts that cost a statement, as the publisher's own session saw them between two flights.
-
-    ``queue_rows`` is at most ``cap``, and then there may be more; None for a stream, which has no
-    queue. ``oldest_seconds`` is the age of the first row N by event_time, None without one.
-    ``oldest_writer_seconds`` is the age of the oldest open transaction that has written the log,
-    None if there is none or it is unknown; ``oldest_writer`` is its session.
-    ``oldest_flight_seconds`` is the age of the first of ``flights`` by its line, None if unknown.
-    ``clock`` is the time to compare event_time with, None for a stream. ``seconds`` is the duration
-    of the measurement. ``behind`` is the number of ``behind_unit``s in a followed source behind its
-    position, None for a log or if it is unknown. ``ranges`` is the number of ranges in a consumer's
-    set. ``snapshot`` is the progress of its first load, None = it has none, or none any more.
-    ``oldest_snapshot`` is what keeps dead rows of the log from being removed, None if there is
-    nothing or it is unknown; ``tables`` are the log and its companions, empty if it is unknown.
+    """The facts that cost a statement, as the publisher's own session saw them between two
+    flights.
     """
 
     queue_rows: int | None = None
+    """The number of rows in the queue: at most ``cap``, and then there may be more. None for a
+    stream, which has no queue.
+    """
     cap: int | None = None
     oldest_seconds: float | None = None
+    """The age of the first row N by event_time, None without one."""
     oldest_writer_seconds: float | None = None
+    """The age of the oldest open transaction that has written the log, None if there is none or it
+    is unknown.
+    """
     parked: Sequence[ParkedObject] = ()
     flights: Sequence[FlightInfo] = ()
     clock: datetime | None = None
+    """The time to compare event_time with, None for a stream."""
     seconds: float = 0.0
+    """The duration of the measurement."""
     oldest_flight_seconds: float | None = None
+    """The age of the first of ``flights`` by its line, None if unknown."""
     ranges: int | None = None
+    """The number of ranges in a consumer's set."""
     snapshot: SnapshotProgress | None = None
+    """The progress of the consumer's first load, None = it has none, or none any more."""
     behind: int | None = None
+    """The number of ``behind_unit``s in a followed source behind its position, None for a log or if
+    it is unknown.
+    """
     behind_unit: str | None = None
     oldest_writer: str | None = None
+    """The session of the oldest open transaction that has written the log."""
     oldest_snapshot: HeldSnapshot | None = None
+    """The snapshot that keeps dead rows of the log from being removed, None if there is none or it
+    is unknown.
+    """
     tables: Sequence[TableStorage] = ()
+    """The log and its companions, empty if unknown."""
 
     @property
     def dead_rows(self) -> Mapping[str, int]:

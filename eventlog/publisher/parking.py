@@ -14,20 +14,22 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Parked(NamedTuple):
-    """The number of tries with an object's event, the time when it is due, and the last answer, for
-    people.
-
-    ``event_id`` is that of the event. ``answers`` is not None if the receiver failed for the event
-    (``suspects``): the number of documents answered before. ``alone`` is then the number of tries
-    of the event alone.
-    """
+    """The state of a parked object."""
 
     attempts: int
+    """The number of tries with the object's event."""
     due: float
+    """The time when the event is due."""
     reason: str
+    """The last answer, for people."""
     event_id: str = ""
+    """The event-id of the event."""
     alone: int = 0
+    """The number of tries of the event alone, if ``answers`` is not None."""
     answers: int | None = None
+    """The number of documents answered before, if the receiver failed for the event (``suspects``),
+    else None.
+    """
 
 
 class Parking(dict[K, Parked]):

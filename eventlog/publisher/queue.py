@@ -100,23 +100,25 @@ def most_retries(options: PublisherOptions) -> int:
 
 
 class WindowResult(NamedTuple):
-    """The result of one window. ``next_first`` is the record_id at which the next window of the
-    scan begins, None at its end. ``origins`` are the origins of the rows, for a format that needs
-    them. ``remarks`` concern rows of the groups. ``sizes`` has the bytes of large rows by
-    record_id, ``unread`` the large rows whose values were dropped. ``past`` is the number of rows
-    passed over minus the number of rows used. ``passed`` are rows of unwanted classes.
-    """
+    """The result of one window."""
 
     groups: list[Group]
     bad: list[BadRow]
     loopback: list[int]
     next_first: int | None
+    """The record_id at which the next window of the scan begins, None at its end."""
     passed: Sequence[int] = ()
+    """The rows of unwanted classes."""
     origins: Origins = NO_ORIGINS
+    """The origins of the rows, for a format that needs them."""
     remarks: Sequence[Remark] = ()
+    """The remarks on rows of the groups."""
     sizes: Mapping[int, int] = MappingProxyType({})
+    """The bytes of large rows by record_id."""
     unread: AbstractSet[int] = frozenset()
+    """The large rows whose values were dropped."""
     past: int = 0
+    """The number of rows passed over minus the number of rows used."""
 
 
 class WindowReader:
@@ -418,16 +420,16 @@ def build_events(
 
 
 class DueScan(NamedTuple):
-    """The rest of a scan: rows that were due at ``until``, behind the row ``after`` (event_time,
-    record_id).
-
-    ``writers`` and ``past`` as in ``QueueScan``.
-    """
+    """The rest of a scan of due rows."""
 
     until: str
+    """The time at which the rows were due."""
     writers: Writers
+    """The writers as in ``QueueScan``."""
     after: DuePlace | None = None
+    """The row that the rest lies behind (event_time, record_id)."""
     past: int = 0
+    """The number of rows passed over minus the number of rows used, as in ``QueueScan``."""
 
     @property
     def is_begun(self) -> bool:

@@ -59,24 +59,26 @@ _MORE: Final = Delivered(FlightResult.DONE, more=True)
 
 @dataclass(slots=True)
 class Loading:
-    """A snapshot that has not ended, in memory and in the line of the consumer.
-
-    ``begun`` is when the consumer was registered. ``done`` are the finished classes. ``class_name``
-    is the class that is being read, up to the key ``position``, None = from its beginning;
-    ``objects`` of about ``expected`` were answered. ``again``, in place of a snapshot, has the
-    event-ids of objects to send once more. ``keys`` are the keys of the last chunk, and ``left``
-    its events to send again.
-    """
+    """A snapshot that has not ended, in memory and in the line of the consumer."""
 
     begun: datetime
+    """The time when the consumer was registered."""
     done: list[str] = field(default_factory=list)
+    """The finished classes."""
     class_name: str | None = None
+    """The class that is being read."""
     position: str | None = None
+    """The key up to which the class is read, None = from its beginning."""
     objects: int = 0
+    """The number of objects that were answered."""
     expected: int = 0
+    """The approximate number of objects to be answered in all."""
     again: list[str] | None = None
+    """The event-ids of objects to send once more, in place of a snapshot."""
     keys: Sequence[str] = ()
+    """The keys of the last chunk."""
     left: Flight | None = None
+    """The events of the last chunk to send again."""
 
     @classmethod
     def of_line(cls, begun: datetime, told: dict[str, Any]) -> Loading:

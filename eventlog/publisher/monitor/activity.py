@@ -51,51 +51,50 @@ _FIRST_CAP: Final = 10_000
 
 
 class State(NamedTuple):
-    """The state of the publisher. ``since`` and ``until`` are on the monotonic clock.
-
-    ``in_short`` is the reason without words of the receiver, empty if there is no such text.
-    """
+    """The state of the publisher."""
 
     doing: Doing
     since: float
+    """The time on the monotonic clock at which the state began."""
     reason: str = ""
     until: float | None = None
+    """The time on the monotonic clock at which the state ends."""
     in_short: str = ""
+    """The reason without words of the receiver, empty if there is no such text."""
 
 
 class Sample(NamedTuple):
-    """A point of the curves. ``at`` is in seconds since 1970; rates cover the time since the
-    previous sample.
-
-    ``envelope_median`` and ``envelope_99`` are in seconds, None if no envelope was answered.
-    """
+    """A point of the curves."""
 
     at: float
+    """The time in seconds since 1970."""
     rows_per_second: float
     events_per_second: float
+    """The rates over the time since the previous sample."""
     queue_rows: int | None
     oldest_seconds: float | None = None
     envelope_median: float | None = None
     envelope_99: float | None = None
+    """The times of envelopes in seconds, None if no envelope was answered."""
 
 
 class Sent(NamedTuple):
-    """An envelope that was answered. ``at`` is in seconds since 1970, ``seconds`` the time until
-    its answer.
-
-    ``first_id`` and ``last_id`` are the event-ids of its first and its last event. ``level`` is the
-    worst level in the answer, and ``reason`` the receiver's message with it.
-    """
+    """An envelope that was answered."""
 
     at: float
+    """The time in seconds since 1970."""
     flight: int
     envelope: int
     events: int
     first_id: str
     last_id: str
+    """The event-ids of the envelope's first and last event."""
     seconds: float
+    """The time until the envelope's answer."""
     level: str
+    """The worst level in the answer."""
     reason: str
+    """The receiver's message with this level."""
 
 
 class Histogram:

@@ -121,19 +121,18 @@ def parse_address(listen: str) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class Monitor:
-    """The contents that the server at ``listen`` shows, and its settings.
-
-    ``metrics`` are collected for each scrape from known values, and ``status`` returns the content
-    of ``/status.json``. ``questions`` are asked one at a time, None = there is no log to ask about.
-    Without a token in the settings every client that reaches the server may look.
-    """
+    """The contents that the server at ``listen`` shows, and its settings."""
 
     listen: str
     activity: Monitored
     metrics: Collector
+    """The metrics, collected for each scrape from known values."""
     status: Callable[[], dict[str, Any]]
+    """A function that returns the content of ``/status.json``."""
     questions: Questions | None
+    """The questions, asked one at a time, None = there is no log to ask about."""
     settings: MonitorSettings
+    """The settings. Without a token in them every client that reaches the server may look."""
 
 
 # --- access ---------------------------------------------------------------------------------------

@@ -61,18 +61,6 @@ class Opening(NamedTuple):
 class Sink(ABC):
     """A receiver of documents. Each type of sink extends it and states its differences.
 
-    ``name`` is the value of ``sink.type``, ``title`` the name in help and pages. ``options`` is the
-    dataclass that declares the options in ``[sink]`` beside ``type``. An option ``file_layout``
-    selects the layout of documents; an option ``topic`` names the topic of records that name none.
-    ``needs`` maps the options that must be set to their meaning.
-
-    ``takes_records``: the sink reads the records of a document instead of its body.
-    ``takes_several``: ``send`` may be called for several documents at once, and each goes out
-    alone. A file or a stream takes one document after the other from one thread, since parallel
-    lines would mix and names would depend on luck. ``has_headers``: headers go with each document.
-    ``is_terminal``: the sink writes to a place where people may look. ``span_kind`` is
-    OpenTelemetry's kind of the span of sending.
-
     ``send`` raises ReceiverAway when there is no usable answer. An answer counts only after
     ``flush``, which makes it durable and is called before rows are marked; it raises ReceiverAway,
     too. A sink that learns only at ``flush`` that an event is refused for good returns the event-id
@@ -80,14 +68,29 @@ class Sink(ABC):
     """
 
     name: ClassVar[str]
+    """The value of ``sink.type``."""
     title: ClassVar[str]
+    """The name in help and pages."""
     options: ClassVar[type]
+    """The dataclass that declares the options in ``[sink]`` beside ``type``. An option
+    ``file_layout`` selects the layout of documents; an option ``topic`` names the topic of records
+    that name none.
+    """
     needs: ClassVar[Mapping[str, str]] = {}
+    """The options that must be set, with their meaning."""
     takes_records: ClassVar[bool] = False
+    """True if the sink reads the records of a document instead of its body."""
     takes_several: ClassVar[bool] = False
+    """True if ``send`` may be called for several documents at once, and each goes out alone. A file
+    or a stream takes one document after the other from one thread, since parallel lines would mix
+    and names would depend on luck.
+    """
     has_headers: ClassVar[bool] = False
+    """True if headers go with each document."""
     is_terminal: ClassVar[bool] = False
+    """True if the sink writes to a place where people may look."""
     span_kind: ClassVar[str] = "INTERNAL"
+    """OpenTelemetry's kind of the span of sending."""
 
     # --- class methods: they work on the options alone ---
 

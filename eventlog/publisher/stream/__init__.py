@@ -64,16 +64,16 @@ class Read(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A position: everything before it has been yielded, and reading can begin again at ``token``
-    (in JSON's terms; None: no position is known yet).
-
-    ``is_idle`` is True if the source has no more changes at the moment; ``rest`` is the seconds to
-    wait before the next step is asked for.
-    """
+    """A position: everything before it has been yielded."""
 
     token: Any
+    """The token, in JSON's terms, at which reading can begin again. None = no position is known
+    yet.
+    """
     is_idle: bool = False
+    """True if the source has no more changes at the moment."""
     rest: float = 0.0
+    """The seconds to wait before the next step is asked for."""
 
 
 class Described(NamedTuple):
@@ -152,20 +152,20 @@ class StreamOptions(CheckedOptions):
 
 
 class Source(ABC):
-    """One kind of source. Each kind extends this class in a module of its name.
-
-    ``options`` is the class that declares its options of ``[source]``. ``reader_format`` is the
-    format whose reader's options are in ``[source.reader]``, None if it has none. ``gives`` lists
-    the facts that it knows of every change. ``is_log`` is True for the event log, which has a queue
-    and marks in place of a position, and its options in ``[database]``.
-    """
+    """One kind of source. Each kind extends this class in a module of its name."""
 
     name: ClassVar[str]
     title: ClassVar[str]
     options: ClassVar[type] = StreamOptions
+    """The class that declares the source's options of ``[source]``."""
     reader_format: ClassVar[str | None] = None
+    """The format whose reader's options are in ``[source.reader]``, None if the source has none."""
     gives: ClassVar[frozenset[Gives]] = frozenset()
+    """The facts that the source knows of every change."""
     is_log: ClassVar[bool] = False
+    """True if the source is the event log, which has a queue and marks in place of a position, and
+    its options in ``[database]``.
+    """
 
     @abstractmethod
     def open(self, options: Any, reader: Mapping[str, Any], report: Report) -> Stream:

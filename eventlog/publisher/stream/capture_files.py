@@ -298,20 +298,22 @@ class BytePosition(NamedTuple):
 
 
 class CapturePosition(NamedTuple):
-    """The progress in the files of a capture, and the data that identify them.
-
-    ``restart`` is the byte to read again from. ``tables`` are the TABSCHEM records in force there,
-    one after the other; ``size_order`` is the byte order that the size arrays before it have shown.
-    ``read`` is the end of the bytes read so far, and ``digest`` the digest of the bytes before it.
-    ``between`` has the names of the files between these two, which are read again, too.
-    """
+    """The progress in the files of a capture, and the data that identify them."""
 
     restart: BytePosition
+    """The byte to read again from."""
     tables: bytes
+    """The TABSCHEM records in force at ``restart``, one after the other."""
     size_order: str | None
+    """The byte order that the size arrays before ``restart`` have shown."""
     read: BytePosition
+    """The end of the bytes read so far."""
     digest: str
+    """The digest of the bytes before ``read``."""
     between: tuple[str, ...] = ()
+    """The names of the files between those of ``restart`` and ``read``, which are read again,
+    too.
+    """
 
     @classmethod
     def of(cls, value: Mapping[str, Any]) -> Self:

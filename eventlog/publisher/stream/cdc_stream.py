@@ -172,15 +172,16 @@ class StandardInput:
 
 @dataclass(frozen=True, slots=True)
 class CaptureSession:
-    """A session with a server (spec/gbase-cdc.md 1).
-
-    ``connect`` returns a DB-API connection to ``syscdcv1`` and the function that reads a session;
-    ``captures`` are the tables; ``server`` is the server's name.
-    """
+    """A session with a server (spec/gbase-cdc.md 1)."""
 
     connect: Callable[[], tuple[Connection, Transport]]
+    """A function that returns a DB-API connection to ``syscdcv1`` and the function that reads a
+    session.
+    """
     captures: Sequence[Capture]
+    """The tables."""
     server: str
+    """The server's name."""
     options: ReadOptions
 
     def backlog(self, token: Any) -> None:

@@ -28,15 +28,16 @@ from eventlog.sql.connection import any_database_errors, connect_any
 
 @dataclass(frozen=True, slots=True)
 class DispatchQueue:
-    """The queue at a URL of SQLAlchemy, polled every ``rest`` seconds. ``options``, ``place`` and
-    ``report`` are arguments of ``QueuePoller``.
-    """
+    """The queue at a URL of SQLAlchemy, polled."""
 
     url: str
     options: ReaderOptions
     place: SourceOptions
+    """The arguments ``options`` and ``place`` of ``QueuePoller``."""
     rest: float
+    """The seconds between polls."""
     report: Report
+    """The argument ``report`` of ``QueuePoller``."""
 
     def steps(self, token: Any, *, once: bool) -> Generator[SourceStep, None, None]:
         """Yield the steps of the queue.

@@ -70,17 +70,17 @@ _DEFAULTS: Final = ValueOptions("full", characters="unicode")
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A source, and the writer of its changes. ``options`` count as far as they concern sending.
-
-    ``open_writer`` returns a new writer of the format. ``catalog`` has the classes, for keys and
-    types; with None the source's own descriptions of its tables count, with ``values`` as for the
-    format.
-    """
+    """A source, and the writer of its changes."""
 
     source: Stream
     open_writer: Callable[[], EventWriter[Any]]
+    """A function that returns a new writer of the format."""
     catalog: Catalog | None
+    """The classes, for keys and types. With None the source's own descriptions of its tables count,
+    with ``values`` as for the format.
+    """
     options: PublisherOptions
+    """The options, which count as far as they concern sending."""
     counters: Counters
     values: ValueOptions = _DEFAULTS
 

@@ -30,17 +30,16 @@ class ReadPosition(NamedTuple):
 
 
 class PendingEvent(NamedTuple):
-    """An event that was read, with its number in the order of the source.
-
-    ``objects`` are the objects of the event; empty = all objects. ``piece`` is the format's text or
-    record of ``change``.
-    """
+    """An event that was read."""
 
     number: int
+    """The event's number in the order of the source."""
     sent_id: str
     objects: tuple[ObjectId, ...]
+    """The objects of the event; empty = all objects."""
     change: Change
     piece: Any
+    """The format's text or record of ``change``."""
 
     @property
     def object_id(self) -> ObjectId:

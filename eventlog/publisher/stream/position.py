@@ -36,15 +36,14 @@ from eventlog.sql.log_table import LogTable, split_name, storable
 
 
 class Saved(NamedTuple):
-    """The saved values of a source. ``token`` is the place to read again from, in JSON's terms,
-    None = the beginning. ``flight`` is the number of the newest flight that may have been sent, 0 =
-    none. ``numbered`` is the newest number up to the token for a format that numbers changes, else
-    empty.
-    """
+    """The saved values of a source."""
 
     token: Any = None
+    """The place to read again from, in JSON's terms, None = the beginning."""
     flight: int = 0
+    """The number of the newest flight that may have been sent, 0 = none."""
     numbered: str = ""
+    """The newest number up to the token for a format that numbers changes, else empty."""
 
 
 class Position(Protocol):
@@ -248,35 +247,36 @@ _SHOWN: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class SourceStatus:
-    """The status of a source. ``place`` names the table of its position; ``moved`` is when the
-    position last moved, None = never.
-
-    ``failures`` is their total number, None if this user may not read them; ``newest`` has the last
-    of them with their times, the newest last. ``behind`` is the amount in the source behind the
-    position, answered or not; None if it is unknown. ``unknown`` is the error that made it so.
-    """
+    """The status of a source."""
 
     source: str
     place: str
+    """The name of the table of the source's position."""
     position: Saved
     moved: datetime | None = None
+    """The time when the position last moved, None = never."""
     publisher_runs: bool = False
     failures: int | None = 0
+    """The total number of failures, None if this user may not read them."""
     newest: Sequence[tuple[datetime, Failure]] = ()
+    """The last of the failures with their times, the newest last."""
     behind: Backlog | None = None
+    """The amount in the source behind the position, answered or not; None if it is unknown."""
     unknown: str | None = None
+    """The error that made ``behind`` unknown."""
 
 
 class Failures(NamedTuple):
-    """The failures with one code. ``example`` is the event-id of the newest one, ``message`` its
-    message; ``newest`` is its time in UTC.
-    """
+    """The failures with one code."""
 
     code: str
     number: int
     newest: datetime
+    """The time of the newest failure in UTC."""
     example: str
+    """The event-id of the newest failure."""
     message: str
+    """The message of the newest failure."""
 
 
 def failures_in_table(url: str, table: str, source: str, most: int) -> list[Failures]:
