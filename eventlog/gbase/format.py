@@ -212,21 +212,22 @@ def listing(
 
 
 class Record(NamedTuple):
-    """A record that has been read; ``data`` holds its bytes.
-
-    ``fields`` has the names of FIELD_NAMES and is empty for an unknown record. A TABSCHEM record
-    also has its ``layout``. A row record also has ``layout``, ``sizes`` and ``values``, these in
-    the order of ``layout.names``.
-    """
+    """A record that has been read."""
 
     offset: int
     number: int
     header_size: int
     data: bytes
+    """The bytes of the record."""
     fields: Mapping[str, int]
+    """The values by the names of FIELD_NAMES, empty for an unknown record."""
     layout: Layout | None = None
+    """The layout of a TABSCHEM record or a row record, None for other records."""
     sizes: Sequence[int] = ()
     values: Sequence[Value] = ()
+    """The sizes and values of a row record, both in the order of ``layout.names``, empty for other
+    records.
+    """
 
 
 def read_record(frame: Frame, layouts: Layouts) -> Record:

@@ -23,22 +23,21 @@ from eventlog.model import ChangeOp
 
 
 class Entry(NamedTuple):
-    """A row record or TRUNCATE of a transaction at ``offset`` of the stream; a TRUNCATE has no
-    layout.
-
-    A paired UPDAFT also holds its UPDBEF in ``before`` and the place of that entry in
-    ``before_at``.
-    """
+    """A row record or TRUNCATE of a transaction."""
 
     number: int
     sequence: int
     label: int
     layout: Layout | None
+    """The layout of the row, None for a TRUNCATE."""
     header_size: int
     record: bytes
     offset: int
+    """The place of the record in the stream."""
     before_at: int = -1
+    """The place of the entry of a paired UPDAFT's UPDBEF."""
     before: Entry | None = None
+    """The UPDBEF of a paired UPDAFT."""
 
 
 Operation = tuple[ChangeOp, Entry, Entry | None]

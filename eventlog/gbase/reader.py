@@ -59,18 +59,18 @@ _LAST: Final = Change._fields.index("last_in_transaction")
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """A committed transaction, named by ``begin_seq``.
-
-    ``commit_time`` is in seconds since 1970; ``offset`` is that of the COMMTX record.
-    ``operations`` can be read once, and only until the next transaction is asked for.
-    """
+    """A committed transaction."""
 
     begin_seq: int
+    """The name of the transaction."""
     commit_seq: int
     commit_time: int
+    """The seconds since 1970."""
     os_user: int
     offset: int
+    """The offset of the COMMTX record."""
     operations: Iterator[Operation]
+    """The operations, which can be read once, and only until the next transaction is asked for."""
 
 
 class StreamReader:

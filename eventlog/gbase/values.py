@@ -61,17 +61,17 @@ class Encoding(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnType:
-    """A column type.
-
-    ``size`` is the bytes of CHAR, the greatest number of bytes of VARCHAR and LVARCHAR (None = not
-    given), or the digits of DECIMAL. ``scale`` is that of DECIMAL, None = floating. ``spelled`` is
-    the type as TABSCHEM spells it.
-    """
+    """A column type."""
 
     kind: Encoding
     spelled: str
+    """The type as TABSCHEM spells it."""
     size: int | None = None
+    """The bytes of CHAR, the greatest number of bytes of VARCHAR and LVARCHAR (None = not given),
+    or the digits of DECIMAL.
+    """
     scale: int | None = None
+    """The scale of DECIMAL, None = floating."""
     qualifier: Qualifier | None = None
 
     @property
@@ -96,17 +96,19 @@ class ColumnType:
 
 
 class Codec(NamedTuple):
-    """The functions that read and write a column's slots. ``null`` is the slot of NULL.
-
-    ``write`` returns the slot of a value other than None. It raises NotExpressible.
-    ``read`` of a fixed slot makes the value from what ``struct`` unpacks; it is None for an
-    integer, which is its own value unless it is ``null``. ``read`` of a variable slot takes the
-    record and the begin and end of the slot. Both raise ColumnError.
-    """
+    """The functions that read and write a column's slots."""
 
     null: bytes
+    """The slot of NULL."""
     write: Callable[[Value], bytes]
+    """A function that returns the slot of a value other than None. It raises NotExpressible."""
     read: Callable[..., Value] | None
+    """A function that returns the value of a slot. It raises ColumnError.
+
+    For a fixed slot it makes the value from what ``struct`` unpacks; the field is None for an
+    integer, which is its own value unless it is ``null``. For a variable slot it takes the record
+    and the begin and end of the slot.
+    """
 
 
 def codec(

@@ -211,10 +211,8 @@ class Destination(NamedTuple):
 class DispatchRow(NamedTuple):
     """A row of DISPATCH_QUEUE.
 
-    ``transact_id`` and ``syslog_addr`` are unsigned; ``channel`` and ``rowid_src`` are None if
-    unknown. ``data`` may still be hex digits. In a COMMIT or ROLLBACK nobody reads ``blobatr``,
-    ``tabnum_src``, ``rowid_src``, ``destination`` and ``data`` (spec/linter-queue.md 5), so they
-    may hold anything.
+    In a COMMIT or ROLLBACK nobody reads ``blobatr``, ``tabnum_src``, ``rowid_src``, ``destination``
+    and ``data`` (spec/linter-queue.md 5), so they may hold anything.
     """
 
     oper_date: bytes
@@ -222,15 +220,19 @@ class DispatchRow(NamedTuple):
     dbnode: str
     transact_id: int
     syslog_addr: int
+    """The transaction's id and the address are unsigned."""
     typ: int
     blobatr: Any
     channel: int | None
+    """The channel, None if unknown."""
     tabnum_src: Any
     rowid_src: Any
+    """The row id, None if unknown."""
     len1: int
     len2: int
     destination: Destination
     data: Any
+    """The data, which may still be hex digits."""
 
     @property
     def identity(self) -> tuple[Any, ...]:

@@ -153,11 +153,7 @@ def _parse_destinations(value: Any) -> Sequence[Sequence[str | None]]:
 
 @dataclass(frozen=True, slots=True)
 class WriterOptions(CheckedOptions):
-    """The writer's options under the names of spec/linter-queue.md 8. Raises ConfigError.
-
-    ``dispatch_attrs`` describes tables, whose names stand in ``tables``. ``catalog`` describes the
-    other tables; their numbers come from ``tables``, or follow the highest number there.
-    """
+    """The writer's options under the names of spec/linter-queue.md 8. Raises ConfigError."""
 
     codec: RowCodec | str = option(EMULATOR_CODEC, ANY, "codec of the row images")
     charset: str = shared(CODEC_CHARSET)
@@ -170,8 +166,13 @@ class WriterOptions(CheckedOptions):
         None, FUNCTION, "function of schema, table and key that gives the whole row"
     )
     dispatch_attrs: Mapping[int, TableAttrs] = shared(DISPATCH_ATTRS)
+    """The descriptions of tables, whose names stand in ``tables``."""
     tables: Mapping[int, tuple[str | None, str]] = shared(TABLES)
+    """The names of the tables by number."""
     catalog: CatalogOption = shared(CATALOG)
+    """The descriptions of the other tables. Their numbers come from ``tables``, or follow the
+    highest number there.
+    """
     destinations: Sequence[Sequence[str | None]] = option(
         (("", None, None),),
         OptionKind(_parse_destinations, "a list of lists of server, owner and table"),

@@ -50,16 +50,15 @@ TEXT_LENGTHS: Final = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableLayout:
-    """The columns of a change table in order.
-
-    ``headers`` maps each header column, by its name without prefix, to its place. ``data`` holds
-    the data columns with their places, ``masks`` the data column of each bit.
-    """
+    """The columns of a change table in order."""
 
     columns: tuple[str, ...]
     headers: Mapping[str, int]
+    """The place of each header column, by its name without prefix."""
     data: tuple[tuple[str, int], ...]
+    """The data columns with their places."""
     masks: MaskLayout
+    """The data column of each bit."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,22 +191,21 @@ _NO_COLUMNS: Final[frozenset[str]] = frozenset()
 
 
 class ChangeRow(NamedTuple):
-    """One row of a change table.
-
-    ``change_oper`` is I, U, D, B or T. ``mask`` holds the columns whose bit is set, None if the
-    table has no masks. ``transaction_id`` is None if unknown (stored as 32 zeros). ``timestamp`` is
-    aware and in UTC, None if unknown (stored as 1970-01-01). ``data`` maps the data columns to
-    their values; a missing one is NULL.
-    """
+    """One row of a change table."""
 
     change_seq: str
     change_oper: str
+    """I, U, D, B or T."""
     mask: frozenset[str] | None
+    """The columns whose bit is set, None if the table has no masks."""
     stream_position: str | None
     transaction_id: str | None
+    """The transaction, None if unknown (stored as 32 zeros)."""
     timestamp: datetime | None
+    """The aware time in UTC, None if unknown (stored as 1970-01-01)."""
     partition_name: str | None
     data: Row
+    """The values of the data columns; a missing one is NULL."""
 
 
 def row_order(row: ChangeRow) -> tuple[str, bool]:

@@ -35,20 +35,21 @@ _OPS: Final = {"I": _INSERT, "U": _UPDATE, "D": _DELETE, "T": _TRUNCATE}  # by c
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
-    """A change table to read.
-
-    ``schema`` and ``table`` are the names that its changes bear. ``key`` holds the key columns in
-    key order, None if unknown, ``lobs`` the LOB columns. ``absent_nulls`` is the meaning of NULL
-    under a clear mask bit: ``null``, or ``absent`` for unknown unless the before image has a value
-    (spec/change-model.md 3.3). ``task`` goes to extras.
-    """
+    """A change table to read."""
 
     schema: str | None
     table: str
+    """The names that the table's changes bear."""
     key: tuple[str, ...] | None = None
+    """The key columns in key order, None if unknown."""
     lobs: frozenset[str] = frozenset()
+    """The LOB columns."""
     absent_nulls: Literal["null", "absent"] = "absent"
+    """The meaning of NULL under a clear mask bit: ``null``, or ``absent`` for unknown unless the
+    before image has a value (spec/change-model.md 3.3).
+    """
     task: str | None = None
+    """The task, which goes to extras."""
 
 
 def key_from_deletes(rows: Iterable[ChangeRow]) -> tuple[str, ...] | None:

@@ -38,20 +38,21 @@ _LOB_TYPES: Final = frozenset({"CLOB", "NCLOB", "BLOB"})
 
 @dataclass(frozen=True, slots=True)
 class QlikColumn:
-    """A column in a metadata message; its place in the list is its ordinal.
-
-    ``type`` is one of ``CLASSES``. ``length`` is the greatest size in bytes, 0 = unknown.
-    ``precision`` and ``scale`` are the digits and the digits behind the point, of NUMERIC only.
-    ``pk`` is the place in the primary key from 1, 0 = not in it. Raises ConfigError for another
-    type.
+    """A column in a metadata message; its place in the list is its ordinal. Raises ConfigError for
+    a type that is none of ``CLASSES``.
     """
 
     name: str
     type: str
+    """One of ``CLASSES``."""
     length: int = 0
+    """The greatest size in bytes, 0 = unknown."""
     precision: int = 0
+    """The digits, of NUMERIC only."""
     scale: int = 0
+    """The digits behind the point, of NUMERIC only."""
     pk: int = 0
+    """The place in the primary key from 1, 0 = not in it."""
     nullable: bool = True
 
     def __post_init__(self) -> None:

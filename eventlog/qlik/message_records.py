@@ -76,32 +76,32 @@ column.
 
 
 class Images(NamedTuple):
-    """The rows of a change as its message has them.
-
-    ``data`` is the row, the row before of a DELETE. ``before`` is the row before an update, without
-    columns of which only the new value is known, None if the row before is unknown. ``known`` holds
-    the known fields of the row, ``changed`` the changed ones, None if unknown.
-    """
+    """The rows of a change as its message has them."""
 
     data: MessageRow
+    """The row, the row before of a DELETE."""
     before: MessageRow | None
+    """The row before an update, without columns of which only the new value is known. None if the
+    row before is unknown.
+    """
     known: tuple[str, ...]
+    """The known fields of the row."""
     changed: tuple[str, ...] | None
+    """The changed fields, None if unknown."""
 
 
 class Draft(NamedTuple):
-    """A message that lacks its change sequence, with the records of its table.
-
-    ``body`` is the part before the headers: a dict in JSON, bytes in Avro. ``headers`` are in their
-    JSON form, with an empty change sequence. ``with_before``: the message takes two numbers
-    (spec/qlik.md 3).
-    """
+    """A message that lacks its change sequence."""
 
     records: TableRecords
+    """The records of the message's table."""
     key: bytes | None
     body: Any
+    """The part before the headers: a dict in JSON, bytes in Avro."""
     headers: dict[str, Any]
+    """The headers in their JSON form, with an empty change sequence."""
     with_before: bool
+    """True if the message takes two numbers (spec/qlik.md 3)."""
 
 
 class TableRecords:

@@ -225,16 +225,15 @@ def field_names(columns: Iterable[str], table: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class MessageTable:
-    """A table in one version of its structure. Every change of ``columns`` raises ``version``.
-
-    ``schema_id`` names the payload schema, None if the messages name none.
-    """
+    """A table in one version of its structure."""
 
     schema: str | None
     name: str
     columns: tuple[QlikColumn, ...]
     version: int = 1
+    """The number of the version, which every change of ``columns`` raises."""
     schema_id: str | None = None
+    """The name of the payload schema, None if the messages name none."""
     fields: dict[str, str] = field(init=False, compare=False)
     layout: MaskLayout = field(init=False, compare=False)
     key: tuple[str, ...] = field(init=False, compare=False)

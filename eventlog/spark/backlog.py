@@ -110,35 +110,39 @@ _NUMBERS = 10**19
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a job. ``out`` is a path or URI. ``master``: None = the master of spark-submit.
-
-    ``format`` is xds, cloudevents, debezium, qlik-messages or qlik-change-table. ``options`` are
-    the options of its writer, if any, as ``eventlog convert`` takes them. The Qlik formats also
-    take ``last_sequence``, the change sequence after which they are numbered. ``file_layout`` (None
-    = the format's usual one), ``compression`` and ``max_file_bytes`` are about the files. A task
-    reads at most ``partition_rows``. At most ``connections`` are open at once beside the driver's
-    two, 0 = as many as tasks run at once. With ``copy`` no row is held, and none can be marked.
-    ``conf`` has settings of the Spark that is started. ``acknowledge``, mark or delete, replaces
-    ``delete_from_log``. ``progress`` is the monitor, or another function that gets the progress of
-    the job.
-    """
+    """A request for a job."""
 
     out: str
+    """A path or URI."""
     master: str | None = "local[*]"
+    """The master, None = the master of spark-submit."""
     mark: bool = False
     copy: bool = False
+    """True if no row is held, so that none can be marked."""
     acknowledge: str | None = None
+    """``mark`` or ``delete``, which replaces ``delete_from_log``."""
     conf: Mapping[str, str] = field(default_factory=dict)
+    """The settings of the Spark that is started."""
     format: str = "xds"
+    """xds, cloudevents, debezium, qlik-messages or qlik-change-table."""
     options: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the format's writer, if any, as ``eventlog convert`` takes them."""
     last_sequence: str | None = None
+    """The change sequence after which the output is numbered, for the Qlik formats only."""
     file_layout: str | None = None
+    """The layout of the files, None = the format's usual one."""
     compression: str = "none"
+    """The compression of the files."""
     max_file_bytes: int = 256 * 2**20
     partition_rows: int = PARTITION_ROWS
+    """The most rows that a task reads."""
     connections: int = 0
+    """The most connections that are open at once beside the driver's two, 0 = as many as tasks run
+    at once.
+    """
     quiet: bool = False
     progress: Progress = no_progress
+    """The monitor, or another function that gets the progress of the job."""
 
 
 @dataclass(frozen=True, slots=True)

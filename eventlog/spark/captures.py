@@ -41,15 +41,16 @@ _LARGEST_COUNT: Final = 9_999_999
 
 
 class Capture(NamedTuple):
-    """The input of one task. ``name`` is also the name of its output. ``paths`` are files that
-    continue one another, or one directory; ``beside`` are files that describe them; ``gaps`` are
-    sentences on files that seem to be missing between them.
-    """
+    """The input of one task."""
 
     name: str
+    """The name, which is also the name of the task's output."""
     paths: tuple[Path, ...]
+    """Files that continue one another, or one directory."""
     beside: tuple[Path, ...] = ()
+    """Files that describe ``paths``."""
     gaps: tuple[str, ...] = ()
+    """Sentences on files that seem to be missing between ``paths``."""
 
     @property
     def place(self) -> Path:

@@ -276,24 +276,24 @@ def forget_connection() -> None:
 
 @dataclass(slots=True)
 class ChangeLog:
-    """A log as the driver of a stream sees it, by one connection.
-
-    ``looks`` tell up to which record_id no row can appear any more; they are dropped with the
-    connection. ``unused`` are numbers below such a record_id that no row has, nor had. ``line`` has
-    the rows that a consumer's line records as done, and ``begun`` says when the line was written;
-    None and empty without a consumer. ``lines`` are the numbers of the lines that the consumer's
-    set stands in.
-    """
+    """A log as the driver of a stream sees it, by one connection."""
 
     file: str | None
     consumer: str | None = None
     starting: str = EARLIEST
     with_document: bool = False
     looks: Looks = field(default_factory=Looks)
+    """The looks that tell up to which record_id no row can appear any more. They are dropped with
+    the connection.
+    """
     unused: RecordSet = field(default_factory=RecordSet)
+    """The numbers, below such a record_id of ``looks``, that no row has, nor had."""
     line: RecordSet | None = None
+    """The rows that the consumer's line records as done, None without a consumer."""
     begun: str = ""
+    """The time when the consumer's line was written, empty without a consumer."""
     lines: tuple[int, ...] = ()
+    """The numbers of the lines that the consumer's set stands in."""
     epoch: str = ""
     _open: tuple[Engine, OpenLog] | None = None
     _config: Config | None = None

@@ -10,19 +10,20 @@ from eventlog.errors import ConfigError
 
 
 class Offset(NamedTuple):
-    """The position of a stream. ``epoch`` is the log's epoch, ``done`` has the rows read, ``rows``
-    is the number of rows in the batch that ends here, None = no batch ends here: the query begins.
-
-    ``absent`` has record_ids below the highest removed one that the log did not have when the query
-    began. ``line`` says when the consumer's line was written that protects the unread rows, empty
-    without a consumer.
-    """
+    """The position of a stream."""
 
     epoch: str
+    """The log's epoch."""
     done: RecordSet
+    """The rows read."""
     rows: int | None
+    """The number of rows in the batch that ends here, None = none ends here: the query begins."""
     absent: RecordSet
+    """The record_ids below the highest removed one that the log lacked when the query began."""
     line: str
+    """The time when the consumer's line was written that protects the unread rows, empty without a
+    consumer.
+    """
 
     def as_json(self) -> dict[str, Any]:
         """Return the offset as Spark keeps it."""

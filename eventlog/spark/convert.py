@@ -62,20 +62,19 @@ class CaptureFailed(EventlogError):
 
 @dataclass(frozen=True, slots=True)
 class CaptureReport:
-    """The result of a capture: ``output`` within the target, and the report of its conversion.
-
-    ``failed`` is the reason why there is no output, None if there is one. ``failed_by_options``:
-    the reason is a ConfigError.
-    """
+    """The result of a capture, and the report of its conversion."""
 
     name: str
     output: str
+    """The output's place within the target."""
     read: int
     written: int
     counters: Mapping[str, int]
     problems: Sequence[str]
     failed: str | None = None
+    """The reason why there is no output, None if there is one."""
     failed_by_options: bool = False
+    """True if the reason is a ConfigError."""
     lost: Mapping[str, int] = field(default_factory=dict)
 
 

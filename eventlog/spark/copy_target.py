@@ -19,14 +19,12 @@ Key = tuple[Any, ...]
 
 
 class LastWord(NamedTuple):
-    """The result of a batch for one object.
-
-    ``is_gone``: the object is deleted. ``is_whole``: a column that ``values`` does not name is
-    NULL; otherwise such a column stays as it is.
-    """
+    """The result of a batch for one object."""
 
     is_gone: bool
+    """True if the object is deleted."""
     is_whole: bool
+    """True if a column that ``values`` does not name is NULL; otherwise it stays as it is."""
     values: Mapping[str, Any]
 
 

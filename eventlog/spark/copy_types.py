@@ -66,17 +66,17 @@ def columns_of_class(object_class: ObjectClass, values: ValueOptions) -> Columns
 
 
 class Note(NamedTuple):
-    """What a copy records of its source, in the same commit as its rows.
-
-    ``declared`` has the types of the catalogue by which the copy was last written, also of columns
-    that the class has no more. ``loaded`` has the rows of the log whose effect the last load has.
-    ``load`` is the number of that load in a history.
-    """
+    """What a copy records of its source, in the same commit as its rows."""
 
     key: tuple[str, ...]
     declared: Mapping[str, ColumnType]
+    """The types of the catalogue by which the copy was last written, also of columns that the class
+    has no more.
+    """
     loaded: RecordSet
+    """The rows of the log whose effect the last load has."""
     load: int = 0
+    """The number of the last load in a history."""
 
     def as_text(self) -> str:
         """Return the note as the copy holds it."""

@@ -313,17 +313,18 @@ class Directory:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of a job on a directory. ``job`` names the kind of job, for messages.
-
-    ``identity`` is recorded in ``_STARTED`` and the manifest; only a job of the same identity may
-    take the directory up. ``describe`` returns, for messages, the content of a directory of another
-    identity. ``names`` matches the files of the job beside the outputs that each run names.
-    """
+    """The claim of a job on a directory."""
 
     job: str
+    """The kind of job, for messages."""
     identity: Mapping[str, str]
+    """The identity, which is recorded in ``_STARTED`` and the manifest. Only a job of the same
+    identity may take the directory up.
+    """
     describe: Callable[[Mapping[str, Any]], str]
+    """A function that returns, for messages, the content of a directory of another identity."""
     names: Pattern[str] | None = None
+    """The pattern of the job's files beside the outputs that each run names."""
 
     def is_own(self, name: str) -> bool:
         """Return True if a file or folder belongs to the job, whatever outputs a run names."""

@@ -55,29 +55,28 @@ from eventlog.sql.rows import (
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The manifest of a finished directory. ``totals`` has the counters of spec/event-log.md 11,
-    and events by operation.
-
-    ``job`` is the name of the run, which is part of the names of its files. ``settings`` determined
-    documents and marks. ``format`` is a format of ``eventlog.spark.output``. ``last_sequence`` is
-    the highest change sequence of formats that number, else empty. ``others`` has the SHA-256 of
-    files without events.
-    """
+    """The manifest of a finished directory."""
 
     job: str
+    """The name of the run, which is part of the names of its files."""
     settings: Mapping[str, str]
+    """The settings that determined documents and marks."""
     log: str
     database: str
     snapshot: str
     started: str
     finished: str
     totals: Mapping[str, int]
+    """The counters of spec/event-log.md 11, and events by operation."""
     in_flight: tuple[FlightReport, ...]
     in_flight_files: tuple[OutputFile, ...]
     parts: tuple[PartReport, ...]
     format: str
+    """A format of ``eventlog.spark.output``."""
     last_sequence: str
+    """The highest change sequence of formats that number, else empty."""
     others: Mapping[str, str]
+    """The SHA-256 of files without events."""
 
     @property
     def files(self) -> list[OutputFile]:

@@ -87,46 +87,50 @@ _NO_WRITER: Final = NoWriter()
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The place of the output, and the form of its files.
-
-    ``directory`` is a path or a URI that driver and workers all reach. ``file_layout`` is lines,
-    documents or parquet, for change tables parquet, csv or json; ``compression`` is none, gzip or
-    zstd. A file has at most ``max_bytes``, an envelope ``batch_size`` events. ``format`` is a
-    format of ``eventlog.spark.output``; ``options`` are the options of its writer.
-    """
+    """The place of the output, and the form of its files."""
 
     directory: str
+    """A path or a URI that driver and workers all reach."""
     file_layout: str
+    """lines, documents or parquet, for change tables parquet, csv or json."""
     compression: str
+    """none, gzip or zstd."""
     max_bytes: int
+    """The most bytes of a file."""
     batch_size: int
+    """The most events of an envelope."""
     format: str = "xds"
+    """A format of ``eventlog.spark.output``."""
     options: Any = None
+    """The options of the format's writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job as it is sent to the workers. ``name`` is unique to the run; ``config`` has no secrets.
-
-    ``parts`` are the ranges of record_ids, ascending; output part ``n`` holds the events whose
-    first row is in ``parts[n - 1]``. ``in_flight`` has rows that are recorded in flight and so are
-    not folded. ``buckets`` is the number of buckets for the objects of border rows. ``started`` is
-    the time of creation in all output. ``before`` has the numbers used before the first part.
-    """
+    """A job as it is sent to the workers."""
 
     name: str
+    """The name, which is unique to the run."""
     place: LogLocation
     snapshot: str
     config: Config
+    """The configuration, without secrets."""
     database: Database
     tables: tuple[str, ...] | None
     options: PublisherOptions
     parts: tuple[Part, ...]
+    """The ranges of record_ids, ascending. Output part ``n`` holds the events whose first row is in
+    ``parts[n - 1]``.
+    """
     in_flight: frozenset[int]
+    """The rows that are recorded in flight and so are not folded."""
     buckets: int
+    """The number of buckets for the objects of border rows."""
     output: Output
     started: datetime
+    """The time of creation in all output."""
     before: Numbered = NOTHING
+    """The numbers used before the first part."""
 
     def part_of(self, record_id: int) -> int:
         """Return the number, from 1, of the part that contains a row."""
@@ -342,39 +346,41 @@ def read_run(directory: Directory, run: Blob) -> Iterator[Blob]:
 
 @dataclass(frozen=True, slots=True)
 class OutputFile:
-    """A file of the output. ``name`` is within the directory. The file holds ``events`` in
-    ``documents`` (documents, records of a topic, or rows). ``first_id`` and ``last_id`` are the
-    first rows of its first and last event, ``sha256`` is of its content.
-    """
+    """A file of the output."""
 
     name: str
+    """The name within the directory."""
     bytes: int
     events: int
     documents: int
+    """The number of documents, records of a topic, or rows that hold the events."""
     first_id: int
     last_id: int
+    """The first rows of the file's first and last event."""
     sha256: str
+    """The SHA-256 of the content."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartReport:
-    """The report of a part. ``first`` and ``last`` are the record_ids of its first and last row,
-    ``ids`` is the file with all of them.
-
-    ``ids_sha256`` is of that file's content. ``state`` is the greatest time prefix and the last
-    number up to the end of the part, for formats that number.
-    """
+    """The report of a part."""
 
     part: int
     first: int
     last: int
+    """The record_ids of the part's first and last row."""
     rows_read: int
     rows_loopback: int
     ids: str
+    """The file with all record_ids of the part."""
     ids_sha256: str
+    """The SHA-256 of the content of ``ids``."""
     files: tuple[OutputFile, ...]
     counts: dict[str, int]
     state: tuple[str, int]
+    """The greatest time prefix and the last number up to the end of the part, for formats that
+    number.
+    """
 
 
 def part_report(value: Mapping[str, Any]) -> PartReport:

@@ -55,21 +55,21 @@ def waiting_parts(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The expected cost of a job. ``bytes`` are of XDS lines without compression;
-    ``temporary_bytes``, compressed, are used beside them until the job ends. ``held``: rows are
-    held, so that only a copy can be converted.
-    """
+    """The expected cost of a job."""
 
     rows: int
     parts: int
     events: int
     bytes: int
+    """The bytes of XDS lines without compression."""
     temporary_bytes: int
+    """The bytes, compressed, that are used beside ``bytes`` until the job ends."""
     cores: int
     converting_seconds: float
     mark_seconds: float
     delete_seconds: float
     held: bool
+    """True if rows are held, so that only a copy can be converted."""
 
 
 def estimate(config: Config, master: str | None, partition_rows: int) -> Estimate:

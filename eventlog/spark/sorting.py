@@ -117,14 +117,15 @@ def _as_they_come(
 class _SortedFormat(NamedTuple):
     """The functions for a format whose captures must be sorted.
 
-    ``pieces`` returns the pieces of a capture that can be read separately, ``rows`` the rows of a
-    piece, each with its sort key, ``changes`` the changes of a capture's sorted rows. All raise the
-    errors of the format's reader, and count in the report as it does.
+    All raise the errors of the format's reader, and count in the report as it does.
     """
 
     pieces: Callable[[Capture, Options], Sequence[Any]]
+    """A function that returns the pieces of a capture that can be read separately."""
     rows: Callable[[Any, Options, Report], Iterator[tuple[bytes, Any]]]
+    """A function that returns the rows of a piece, each with its sort key."""
     changes: Callable[[Capture, Iterator[Any], Options, Report], Iterator[Change]]
+    """A function that returns the changes of a capture's sorted rows."""
 
 
 _SCHEMA: Final = "capture int, key binary, row binary"

@@ -82,23 +82,23 @@ class Again(NamedTuple):
 
 
 class ConsumerLine(NamedTuple):
-    """The line of a consumer. Times are UTC.
-
-    ``begins`` is where it began, ``moved`` when its set or its snapshot last changed.
-    ``requeued`` is the request to send rows and objects again; these rows are still in the set.
-    ``loaded`` is the progress of its snapshot (spec/event-log.md 13.3), None = it has no snapshot
-    any more. ``lines`` are the numbers of the lines that its set stands in, the line of the whole
-    set first.
-    """
+    """The line of a consumer. Times are UTC."""
 
     name: str
     begun: datetime
     begins: str
+    """The place where the consumer began."""
     done: RecordSet
     moved: datetime | None
+    """The time when the consumer's set or its snapshot last changed."""
     requeued: Again
+    """The request to send rows and objects again; these rows are still in the set."""
     loaded: dict[str, Any] | None
+    """The progress of the consumer's snapshot (spec/event-log.md 13.3), None = it has no snapshot
+    any more.
+    """
     lines: tuple[int, ...] = ()
+    """The numbers of the lines that the consumer's set stands in, that of the whole set first."""
 
 
 class SetLine(NamedTuple):

@@ -29,21 +29,19 @@ _MOST_SHOWN: Final = 10_000
 
 @dataclass(slots=True)
 class FollowedSet:
-    """The rows of a log that are done, and those that need not be read, as one session knows them.
-
-    ``top`` is the record_id up to which gaps are looked into at least, if the set ends below it.
-    ``rows`` says which rows of a gap are not done. ``passed`` are the done rows and the skipped
-    gaps, in which only rows of ``writers`` may appear. ``shown`` are the rows that were last read
-    in the gaps, and when.
-    """
+    """The done rows of a log, and those that need not be read, as one session knows them."""
 
     done: RecordSet = field(default_factory=RecordSet)
     top: int = 0
+    """The record_id up to which gaps are looked into at least, if the set ends below it."""
     rows: Window = ANY_LETTER
+    """The window that says which rows of a gap are not done."""
     passed: RecordSet = field(init=False)
+    """The done rows and the skipped gaps, in which only rows of ``writers`` may appear."""
     writers: frozenset[str] = frozenset()
     looks: Looks = field(default_factory=Looks)
     shown: tuple[Sequence[int], float] = ((), 0.0)
+    """The rows that were last read in the gaps, and when."""
 
     def __post_init__(self) -> None:
         self.passed = self.done.copy()

@@ -26,23 +26,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LogTable:
-    """A log table with its columns found. ``columns`` are the real names in the order of
-    ``LogRow``'s fields.
-
-    ``types`` are the types of the columns, empty if unknown. ``sequence`` is the schema and name of
-    the sequence that the triggers of somebody else draw record_ids from, None = the column numbers
-    itself, or nobody knows. ``max_identifier`` (bytes) is the
-    database's, for the companions' names. ``upper`` says that those end in upper case, since the
-    database keeps unquoted names so.
-    """
+    """A log table with its columns found."""
 
     schema: str | None
     name: str
     columns: tuple[str, ...]
+    """The real names in the order of ``LogRow``'s fields."""
     types: tuple[ColumnType, ...] = ()
+    """The types of the columns, empty if unknown."""
     max_identifier: int = 63
+    """The most bytes of a name in the database, for the companions' names."""
     upper: bool = False
+    """True if companions' names end in upper case, since the database keeps unquoted names so."""
     sequence: tuple[str | None, str] | None = None
+    """The schema and name of the sequence that the triggers of somebody else draw record_ids from,
+    None = the column numbers itself, or nobody knows.
+    """
 
     def column(self, field: str) -> str:
         """Return the real name of the column that holds a field of ``LogRow``."""

@@ -22,16 +22,16 @@ _MOST_LOOKS: Final = 64
 
 
 class Look(NamedTuple):
-    """The open writers at a moment.
-
-    ``last`` is the highest record_id before. ``writers`` are the transactions that had written the
-    log then and are still open: numbers up to ``last`` that no snapshot has shown are theirs, or
-    are never given. ``since`` is the moment by the monotonic clock.
-    """
+    """The open writers at a moment."""
 
     last: int
+    """The highest record_id before the moment."""
     writers: frozenset[str]
+    """The transactions that had written the log then and are still open. Numbers up to ``last``
+    that no snapshot has shown are theirs, or are never given.
+    """
     since: float
+    """The moment by the monotonic clock."""
 
 
 @dataclass(slots=True)

@@ -47,20 +47,20 @@ _MOST_NOTED: Final = 1000
 
 
 class Purged(NamedTuple):
-    """The result of one batch: the highest record_id that it read, the number of lines read and of
-    lines removed (or to be).
-
-    ``kept`` is the number of rows that stay for each consumer that has not done them, by its name.
-    ``young`` is the number of rows at the end of the batch that are younger than asked for.
-    ``gone`` are the ranges of record_ids that the batch has left empty.
-    """
+    """The result of one batch."""
 
     last: int
+    """The highest record_id that the batch read."""
     looked_at: int
+    """The number of lines read."""
     removed: int
+    """The number of lines removed, or to be removed."""
     kept: Mapping[str, int] = MappingProxyType({})
+    """The number of rows that stay for each consumer that has not done them, by its name."""
     young: int = 0
+    """The number of rows at the end of the batch that are younger than asked for."""
     gone: Sequence[Range] = ()
+    """The ranges of record_ids that the batch has left empty."""
 
 
 class Noted(NamedTuple):

@@ -19,23 +19,25 @@ DuePlace = tuple[str | None, int]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """The rows N to read, in record_id order: ids ``first`` to ``last``, at most ``limit`` (None =
-    no limit).
-
-    Rows of the perpetrator ``leave_user`` are left out (``loopback_rows = leave``); None = none is.
-    A row whose values have more than ``value_bytes`` bytes comes without them, its event_type the
-    negative number of these bytes; None = all rows come whole. With ``gaps`` the rows of these
-    ascending ranges are read, and ``first`` and ``last`` do not count. Of gaps ``any_letter`` takes
-    rows N, S, W, E, F, of each user, not rows N alone.
-    """
+    """The rows N to read, in record_id order."""
 
     first: int
+    """The first record_id."""
     last: int | None
+    """The last record_id, None = no bound."""
     limit: int | None
+    """The most rows, None = no limit."""
     leave_user: str | None = None
+    """The perpetrator whose rows are left out (``loopback_rows = leave``), None = no perpetrator.
+    """
     value_bytes: int | None = None
+    """The most bytes of a row's values, None = all rows come whole. A row with more bytes comes
+    without its values, its event_type the negative number of these bytes.
+    """
     gaps: Ranges | None = None
+    """The ascending ranges of the rows to read, in place of ``first`` and ``last``."""
     any_letter: bool = False
+    """True if rows N, S, W, E, F of each user are read of gaps, not rows N alone."""
 
     def outside(self, passed: RecordSet, last: int) -> Window:
         """Return the window of the rows from its ``first`` to ``last`` that are not in a set.
@@ -133,16 +135,15 @@ class NotDue(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The objects to write again. ``event_type`` is 5 or 6; 4 stands for deleted objects.
-
-    ``where`` is the operator's SQL that selects rows. ``keys`` identifies the file of keys, such as
-    its hash. Neither = the whole class.
-    """
+    """The objects to write again. Without ``where`` and ``keys`` it is the whole class."""
 
     class_name: str
     event_type: EventType
+    """5 or 6; 4 stands for deleted objects."""
     where: str | None = None
+    """The operator's SQL that selects rows."""
     keys: str | None = None
+    """A text that identifies the file of keys, such as its hash."""
 
     def __str__(self) -> str:
         what = "whole class" if self.where is None and self.keys is None else "keys of a file"

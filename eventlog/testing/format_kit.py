@@ -29,17 +29,17 @@ _ODD = (Decimal("NaN"), float("inf"), 2**64, "\ud800", "\0", b"", "x" * 70_000)
 
 @dataclass(frozen=True)
 class FormatCase:
-    """A format under test. ``reader``, ``writer`` and ``publish`` are the options for reading,
-    writing and publishing.
-
-    ``in_records``: the format is published as records of Kafka only.
-    """
+    """A format under test."""
 
     format: Format
     reader: Mapping[str, Any] = field(default_factory=dict)
+    """The options for reading."""
     writer: Mapping[str, Any] = field(default_factory=dict)
+    """The options for writing."""
     publish: Mapping[str, Any] = field(default_factory=dict)
+    """The options for publishing."""
     in_records: bool = False
+    """True if the format is published as records of Kafka only."""
 
     def event_writer(self) -> EventWriter[Any]:
         """Return a new writer of events. Skips the test if the format is not published."""

@@ -93,24 +93,26 @@ _OPS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A seeded workload: ``transactions`` in all, at most ``at_once`` of them open, each of
-    ``operations`` at most.
-
-    ``rolled_back`` is the share of transactions that end by ROLLBACK. ``servers`` are the
-    destinations of each row. ``tables`` are names of TABLES. With ``unfinished`` the last open
-    transactions stay open. ``address`` is where the log begins.
-    """
+    """A seeded workload."""
 
     seed: int
     transactions: int = 100
+    """The number of transactions in all."""
     at_once: int = 4
+    """The most transactions that are open at once."""
     operations: int = 8
+    """The most operations of a transaction."""
     rolled_back: float = 0.2
+    """The share of transactions that end by ROLLBACK."""
     servers: Sequence[str] = ("DSTSRV",)
+    """The destinations of each row."""
     tables: Sequence[str] = tuple(TABLES)
+    """Names of TABLES."""
     unfinished: bool = False
+    """True if the last open transactions stay open."""
     continuation_lengths: str = "per_row"
     address: int = first_address()
+    """The address where the log begins."""
 
 
 class Step(NamedTuple):

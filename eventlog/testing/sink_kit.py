@@ -26,16 +26,19 @@ _MOST_MEMORY = 64 * 2**20
 
 @dataclass(frozen=True)
 class SinkCase:
-    """A sink under test. ``options`` are those of its class. ``received`` returns the event-ids
-    that its receiver has for good; a list is in their order. ``away`` makes the receiver go away
-    within a block, None = it never does. ``format`` is the name of the format that is sent.
-    """
+    """A sink under test."""
 
     sink: type[Sink]
     options: Any
+    """The options of the sink's class."""
     received: Callable[[], Collection[str]]
+    """A function that returns the event-ids that the sink's receiver has for good; a list is in
+    their order.
+    """
     away: Callable[[], AbstractContextManager[object]] | None = None
+    """A function that makes the receiver go away within a block, None = it never does."""
     format: str = "xds"
+    """The name of the format that is sent."""
 
     def open(self) -> Sink:
         """Open the sink with the case's options and format."""

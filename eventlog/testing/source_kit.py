@@ -30,16 +30,19 @@ _LONGEST_ID = 255
 
 @dataclass(frozen=True)
 class SourceCase:
-    """A source under test. ``options`` are those of its class, ``reader`` those of
-    ``[source.reader]``. ``feed`` appends so many changes to what the source reads. ``lose`` takes
-    away what it holds, so that reading cannot go on behind a position; None = that cannot happen.
-    """
+    """A source under test."""
 
     source: type[Source]
     options: Any
+    """The options of the source's class."""
     feed: Callable[[int], None]
+    """A function that appends so many changes to what the source reads."""
     lose: Callable[[], None] | None = None
+    """A function that takes away what the source holds, so that reading cannot go on behind a
+    position; None = that cannot happen.
+    """
     reader: Mapping[str, Any] = field(default_factory=dict)
+    """The options of ``[source.reader]``."""
 
     def open(self) -> Stream:
         """Return a new stream of the source."""

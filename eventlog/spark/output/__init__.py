@@ -62,27 +62,32 @@ WriteSent = Callable[[Job, Directory, Sequence[Columns]], list[OutputFile]]
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """The functions of a format for a backlog job; the other modules of this package create them.
-
-    ``file_layouts`` are the possible layouts, the usual one first. ``read_options`` returns the
-    writer's options, from the configuration, the request and the file layout; it raises
-    ConfigError. ``renderer`` returns the function that makes blobs of groups, in the stages that
-    fold them. ``render_sent`` and ``write_sent`` are for formats whose events in flight keep their
-    envelopes. ``needs_log_rows`` says whether whole rows of the log are needed. ``folders`` returns
-    the possible folders of the output; it raises FormatError for classes that the
-    format cannot hold. ``finish`` writes the files that the directory has once, from all files and
-    the last state of the numbering, and returns their names.
-    """
+    """The functions of a format for a backlog job, created by the other modules of this package."""
 
     file_layouts: tuple[str, ...]
+    """The possible layouts, the usual one first."""
     read_options: Callable[[Config, Mapping[str, Any], str], Any]
+    """A function that returns the writer's options, from the configuration, the request and the
+    file layout. It raises ConfigError.
+    """
     renderer: Callable[[Job], Render]
+    """A function that returns the function that makes blobs of groups, in the stages that fold
+    them.
+    """
     write: Write
     render_sent: Callable[[Job], RenderSent] | None = None
     write_sent: WriteSent | None = None
+    """The functions for formats whose events in flight keep their envelopes."""
     needs_log_rows: Callable[[Job], bool] = lambda _: True
+    """A function that returns True if whole rows of the log are needed."""
     folders: Callable[[Job], list[str]] = lambda _: []
+    """A function that returns the possible folders of the output. It raises FormatError for classes
+    that the format cannot hold.
+    """
     finish: Callable[[Job, Directory, Sequence[OutputFile], WriterState], list[str]] = lambda *_: []
+    """A function that writes the files that the directory has once, from all files and the last
+    state of the numbering, and returns their names.
+    """
 
 
 def output_format(name: str, file_layout: str | None = None) -> OutputFormat:

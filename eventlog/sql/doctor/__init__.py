@@ -34,15 +34,15 @@ Severity = Literal["error", "warning", "info"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding of ``doctor``. ``code`` is stable and meant for programs, ``text`` is for people.
-
-    ``mend`` are commands, SQL or lines of the configuration that repair it, in order.
-    """
+    """One finding of ``doctor``."""
 
     code: str
+    """The code, which is stable and meant for programs."""
     severity: Severity
     text: str
+    """The text for people."""
     mend: tuple[str, ...] = ()
+    """Commands, SQL or lines of the configuration that repair it, in order."""
 
 
 def error(code: str, text: str, *mend: str) -> Finding:
@@ -62,32 +62,37 @@ def info(code: str, text: str, *mend: str) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The bounds of ``doctor``: how much it reads, and the values from which on it reports.
-
-    ``sample`` is the number of the log's newest rows that are read, ``rows`` the number of the
-    first rows N for each question, ``statement`` the seconds of one statement, ``shown`` the number
-    of examples in one finding. In seconds: ``clock`` between database and machine, ``event_time``
-    ahead of the database, ``writing`` of an open transaction, ``snapshot`` of what holds back dead
-    rows, ``in_flight`` of an in-flight line while a publisher runs. A snapshot counts once
-    ``held`` transactions have ended since, one of unknown age once ``held_unknown`` have. ``dead``
-    is the number of dead rows of the log, if they are also ``dead_share`` of the live ones, and
-    ``dead_beside`` that of a companion.
-    """
+    """The bounds of ``doctor``: how much it reads, and the values from which on it reports."""
 
     sample: int = 100_000
+    """The number of the log's newest rows that are read."""
     rows: int = 10_000
+    """The number of the first rows N for each question."""
     statement: int = 30
+    """The seconds of one statement."""
     shown: int = 5
+    """The number of examples in one finding."""
     clock: float = 2.0
+    """The seconds between the clocks of database and machine."""
     event_time: float = 60.0
+    """The seconds that an event_time is ahead of the database."""
     writing: float = 60.0
+    """The seconds of an open transaction that writes."""
     snapshot: float = 3600.0
+    """The seconds of a snapshot that holds back dead rows."""
     held: int = 1_000
+    """The number of transactions that have ended since a snapshot, from which on it counts."""
     held_unknown: int = 1_000_000
+    """The number of transactions that have ended since a snapshot of unknown age, from which on it
+    counts.
+    """
     in_flight: float = 600.0
+    """The seconds of an in-flight line while a publisher runs."""
     dead: int = 100_000
+    """The number of dead rows of the log, if they are also ``dead_share`` of the live ones."""
     dead_share: float = 0.2
     dead_beside: int = 20_000
+    """The number of dead rows of a companion."""
 
 
 def age(seconds: float) -> str:
@@ -112,37 +117,37 @@ arguments of the question.
 
 
 class Numbering(NamedTuple):
-    """A sequence that gives record_ids.
-
-    ``name`` is SQL; ``cache`` is how many numbers a session keeps for itself. ``disorder`` is
-    another reason why its numbers may not rise in the order of the requests, None if they do;
-    ``mend`` is SQL against it.
-    """
+    """A sequence that gives record_ids."""
 
     name: str
+    """The name as SQL."""
     cache: int
+    """The count of numbers that a session keeps for itself."""
     increment: int
     cycles: bool
     disorder: str | None = None
+    """Another reason why the sequence's numbers may not rise in the order of the requests, None if
+    they do.
+    """
     mend: str = ""
+    """SQL against ``disorder``."""
 
 
 class OpenTransaction(NamedTuple):
-    """A transaction of another session. ``seconds`` is None if this role may not see its start.
-
-    ``writes`` says that it has changed something, ``wrote_log`` that it has written rows to the
-    log, which no other session sees yet. ``prepared`` is the name of a prepared one, which no
-    session has.
-    """
+    """A transaction of another session."""
 
     pid: int | None
     user: str | None
     application: str | None
     state: str | None
     seconds: float | None
+    """The age, None if this role may not see the transaction's start."""
     writes: bool
+    """True if the transaction has changed something."""
     wrote_log: bool
+    """True if the transaction has written rows to the log, which no other session sees yet."""
     prepared: str | None = None
+    """The name of a prepared transaction, which no session has."""
 
     @property
     def who(self) -> str:
@@ -159,26 +164,26 @@ def _session(pid: int | None, user: str | None, application: str | None) -> str:
 
 
 class HeldSnapshot(NamedTuple):
-    """A snapshot that keeps dead rows of the log from being removed (spec/event-log.md 11).
-
-    ``kind`` is ``session``, ``prepared``, ``slot`` or ``standby``; ``name`` is that of a prepared
-    transaction or a slot. The session is the one that has the snapshot, or that reads the slot, as
-    far as this role may see it. ``seconds`` is the age of its transaction, None if it is unknown.
-    ``transactions`` is the number of transactions since, whose dead rows stay; ``xmin`` is a
-    text that changes when the snapshot does. ``mend`` ends it.
-    """
+    """A snapshot that keeps dead rows of the log from being removed (spec/event-log.md 11)."""
 
     kind: str
+    """``session``, ``prepared``, ``slot`` or ``standby``."""
     name: str | None
+    """The name of a prepared transaction or a slot."""
     pid: int | None
     user: str | None
     application: str | None
     address: str | None
     state: str | None
+    """The session that has the snapshot, or that reads the slot, as far as this role may see it."""
     seconds: float | None
+    """The age of the transaction, None if it is unknown."""
     transactions: int
+    """The number of transactions since, whose dead rows stay."""
     xmin: str
+    """A text that changes when the snapshot does."""
     mend: str
+    """The way to end the snapshot."""
 
     @property
     def who(self) -> str:
@@ -195,19 +200,20 @@ class HeldSnapshot(NamedTuple):
 
 
 class TableStorage(NamedTuple):
-    """A table of the log. ``part`` is ``log`` or the ending of a companion's name; ``name`` is SQL.
-
-    ``live`` and ``dead`` are rows by the database's statistics, ``vacuumed`` is when dead ones were
-    last removed; None where the database does not tell. ``bytes`` are those on disk, with indexes.
-    """
+    """A table of the log."""
 
     part: str
+    """``log`` or the ending of a companion's name."""
     name: str
+    """The name as SQL."""
     live: int | None
     dead: int | None
+    """The live and dead rows by the database's statistics, None where it does not tell."""
     vacuumed: str | None
+    """The time when dead rows were last removed, None where the database does not tell."""
     autovacuum: bool | None
     bytes: int
+    """The bytes on disk, with indexes."""
 
 
 def oldest_writer(transactions: Iterable[OpenTransaction]) -> OpenTransaction | None:

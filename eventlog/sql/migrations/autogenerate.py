@@ -59,17 +59,15 @@ _INFO: Final = tuple(name for name in WATCH_OPTIONS if name != "base")
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The wanted state of the database.
-
-    ``log`` may be in ``log_schema``. ``schema`` is that of the watched tables, None = the
-    connection's current one. ``watches`` come in addition to the declarations in the tables'
-    ``info``.
-    """
+    """The wanted state of the database."""
 
     log: str = "eventlog"
+    """The log, which may be in ``log_schema``."""
     log_schema: str | None = None
     schema: str | None = None
+    """The schema of the watched tables, None = the connection's current one."""
     watches: tuple[WatchedTable, ...] = ()
+    """The watches in addition to the declarations in the tables' ``info``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,21 +56,21 @@ Operations name it, so that a later release can have another one.
 
 @dataclass(frozen=True, slots=True)
 class WatchDefinition:
-    """A watch with all that compiling it needs.
-
-    ``log`` and ``log_schema`` name the log. ``schema`` is that of the watched tables, None if the
-    database has no schemas. ``tables`` are the class's own table and its child tables or base
-    tables; None = as the database has them when the migration runs. ``facts`` hold all else
-    that the dialect needs to know of them.
-    """
+    """A watch with all that compiling it needs."""
 
     watch: WatchedTable
     log: str
     log_schema: str | None
+    """The name and the schema of the log."""
     schema: str | None
+    """The schema of the watched tables, None if the database has no schemas."""
     tables: tuple[Table, ...] | None
+    """The class's own table and its child tables or base tables, None = as the database has them
+    when the migration runs.
+    """
     template_version: int = TEMPLATE_VERSION
     facts: Mapping[str, Any] = field(default_factory=dict)
+    """All else that the dialect needs to know of the tables."""
 
     def arguments(self) -> tuple[str, dict[str, Any]]:
         """Return the first argument of the operation's call in a migration, and the keywords that

@@ -64,16 +64,19 @@ _NO_FACTS: Final[Mapping[str, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class TableSql:
-    """The SQL of one table. ``table`` has the name of actions; ``digest`` is a hash of the rest.
-
-    ``create`` and ``drop`` are lists of statements; functions are made before the triggers that
-    call them, and dropped after them.
-    """
+    """The SQL of one table."""
 
     table: str
+    """The name of the table, as in actions."""
     digest: str
+    """A hash of the rest."""
     create: tuple[str, ...]
+    """The statements that create functions and triggers, functions before the triggers that call
+    them.
+    """
     drop: tuple[str, ...]
+    """The statements that drop functions and triggers, functions after the triggers that call them.
+    """
 
 
 class InstalledTrigger(NamedTuple):
@@ -106,21 +109,20 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class TriggerPlan:
-    """The actions that bring the database to the declared state. ``warnings`` and ``not_captured``
-    are sentences for people.
-
-    ``refused`` are sentences on impossible watches. Their triggers stay as they are, and so do the
-    triggers of tables that no watch names, since these may be the same tables under another name.
-    ``captured`` are the declared tables as they are, to be recorded when the plan is applied.
-    ``lacking`` are the reasons why this role cannot apply the plan, though it can read it.
-    """
+    """The actions that bring the database to the declared state."""
 
     actions: tuple[Action, ...]
     warnings: tuple[str, ...] = ()
     not_captured: tuple[str, ...] = ()
+    """The warnings and what is not captured, as sentences for people."""
     refused: tuple[str, ...] = ()
+    """Sentences on impossible watches. Their triggers stay as they are, and so do the triggers of
+    tables that no watch names, since these may be the same tables under another name.
+    """
     captured: tuple[CapturedTable, ...] = ()
+    """The declared tables as they are, to be recorded when the plan is applied."""
     lacking: tuple[str, ...] = ()
+    """The reasons why this role cannot apply the plan, though it can read it."""
 
     @classmethod
     def of_new(cls, tables: Iterable[TableSql]) -> TriggerPlan:

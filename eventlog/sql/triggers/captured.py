@@ -74,18 +74,18 @@ class CapturedClass:
 
 @dataclass(frozen=True, slots=True)
 class CapturedTable:
-    """A table with triggers. ``types`` are its captured columns in their order, name -> type.
-
-    ``digest`` is the hash of the triggers, None = it has none. ``identity`` is None in a database
-    without numbers. ``former`` are the names that the table may have had (``was``).
-    """
+    """A table with triggers."""
 
     place: TableName
     types: Mapping[str, str]
+    """The captured columns in their order, name -> type."""
     classes: tuple[CapturedClass, ...]
     digest: str | None = None
+    """The hash of the triggers, None = the table has none."""
     identity: Identity | None = field(default=None, compare=False)
+    """The numbers of the table, None in a database without numbers."""
     former: tuple[str, ...] = field(default=(), compare=False)
+    """The names that the table may have had (``was``)."""
 
     @property
     def name(self) -> str:

@@ -62,15 +62,19 @@ class _Declared:
 class ClassTriggers(_Declared):
     """The triggers of a class's own table, or of a base table whose rows are objects of a view.
 
-    ``columns`` are the logged non-key columns; ``insert_type`` and ``update_type`` the event types
-    of INSERT and UPDATE. Without columns an INSERT is one row of type 5. ``decides`` says that the
-    table only decides whether an object is in the view; its columns are only watched for changes.
+    Without columns an INSERT is one row of type 5.
     """
 
     columns: tuple[Column, ...]
+    """The logged non-key columns."""
     insert_type: EventType
+    """The event type of INSERT."""
     update_type: EventType
+    """The event type of UPDATE."""
     decides: bool = False
+    """True if the table only decides whether an object is in the view; its columns are only watched
+    for changes.
+    """
 
     @property
     def log_names(self) -> dict[str, str]:
@@ -99,19 +103,20 @@ class ClassTriggers(_Declared):
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class ChildTriggers(_Declared):
-    """The triggers of a child table: they log rows of its owner's class and key, for ``attribute``.
+    """The triggers of a child table.
 
-    ``owner_columns`` are in the order of the owner's ``key``, whose columns ``names`` renames;
-    ``event_type`` is 2, the row has the value, or 8, the value is read back. ``owner_schema`` None
-    = the class's.
+    They log rows of its owner's class and key, for ``attribute``.
     """
 
     owner: Table
     owner_columns: tuple[Column, ...]
+    """The columns in the order of the owner's ``key``, whose columns ``names`` renames."""
     column: Column
     attribute: str
     event_type: EventType
+    """2 = the row has the value, 8 = the value is read back."""
     owner_schema: str | None = None
+    """The schema of the owner, None = the class's."""
 
     @property
     def by_value(self) -> bool:

@@ -22,19 +22,19 @@ NEW_TO_CLASS: Final = "its rows were not captured with the class"
 class Gap:
     """Changes of a class that no trigger has logged before a plan is applied (spec/triggers.md
     9.1).
-
-    ``reason`` is in words. ``where`` is SQL that selects the objects concerned, None = any.
-    ``column`` is the one column of the class that ``where`` is about, None = it is about whole
-    objects. ``objects`` says that a receiver may lack objects, not only values; ``deletes`` that it
-    may have objects that are deleted.
     """
 
     class_name: str
     reason: str
+    """The reason in words."""
     where: str | None = None
+    """SQL that selects the objects concerned, None = any."""
     column: str | None = None
+    """The one column of the class that ``where`` is about, None = it is about whole objects."""
     objects: bool = False
+    """True if a receiver may lack objects, not only values."""
     deletes: bool = False
+    """True if a receiver may have objects that are deleted."""
 
 
 # --- changes of columns ---------------------------------------------------------------------------

@@ -85,21 +85,20 @@ class Compiled:
 
 @dataclass(frozen=True, slots=True)
 class StoredTrigger:
-    """A trigger as a database has it. ``text`` is its SQL, empty if the database does not show it.
-
-    ``type`` and ``event`` say when it fires, in the database's words. ``follows`` holds schema and
-    name of the triggers that it fires after, if the database shows them.
-    """
+    """A trigger as a database has it."""
 
     schema: str
     name: str
     table: TableName
     text: str = ""
+    """The SQL of the trigger, empty if the database does not show it."""
     is_enabled: bool = True
     is_valid: bool = True
     type: str = ""
     event: str = ""
+    """The type and the event say when the trigger fires, in the database's words."""
     follows: frozenset[TableName] = frozenset()
+    """The schema and name of the triggers that this one fires after, if the database shows them."""
 
     @property
     def digest(self) -> str | None:
@@ -116,16 +115,19 @@ class StoredTrigger:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """All triggers, by table in the order of their names.
+    """All triggers.
 
-    The triggers that write ``log`` (SQL) are ours, and those made for it under a ``former`` name,
-    by table. ``lost`` has the other logs that are gone, by the table whose triggers write them.
+    The triggers that write ``log`` are ours, and those made for it under a ``former`` name.
     """
 
     triggers: Mapping[TableName, Sequence[StoredTrigger]]
+    """The triggers by table, in the order of their names."""
     log: str
+    """The log as SQL."""
     former: Mapping[TableName, str] = field(default_factory=dict)
+    """The log's former name, by table."""
     lost: Mapping[TableName, Collection[str]] = field(default_factory=dict)
+    """The other logs that are gone, by the table whose triggers write them."""
 
     def is_ours(self, trigger: StoredTrigger) -> bool:
         """Return True if the trigger writes the log, or is made for it under a former name."""

@@ -38,28 +38,32 @@ VALUE_LIMIT: Final = 16 * 1024 * 1024
 class WatchedTable:
     """A class whose changes are logged (spec/triggers.md 1, 3).
 
-    ``table`` is the table, or the view, which needs ``base``: base table -> its columns -> the
-    view's columns. A base table of another schema is named ``schema.table``. ``columns`` are the
-    logged attributes, None = all; ``exclude`` are attributes to leave out. Child attributes are
-    named ``child.column``. Names match exactly, or without case if one matches.
-
-    With ``always`` changes that a replication applies are logged, too. With ``lob_values`` LOBs are
-    logged by value, in databases in which a type counts as one. With ``lob_always`` such a column
-    is logged as read back whenever another one of its row changes, since a write through a locator
-    fires no trigger (spec/triggers.md 6.1). ``value_limit`` is the number of bytes of the largest
-    binary value that is logged (6.2).
+    Child attributes are named ``child.column``. Names match exactly, or without case if one
+    matches.
     """
 
     table: str
+    """The table, or the view, which needs ``base``."""
     style: Style = "field"
     capture: Capture = "row"
     columns: tuple[str, ...] | None = None
+    """The logged attributes, None = all."""
     exclude: tuple[str, ...] = ()
+    """The attributes to leave out."""
     base: Mapping[str, Mapping[str, str]] | None = None
+    """The base tables of a view: base table -> its columns -> the view's columns. A base table of
+    another schema is named ``schema.table``.
+    """
     always: bool = False
+    """True if changes that a replication applies are logged, too."""
     lob_values: bool = False
+    """True if LOBs are logged by value, in databases in which a type counts as one."""
     lob_always: bool = False
+    """True if a LOB is logged as read back whenever another column of its row changes, since a
+    write through a locator fires no trigger (spec/triggers.md 6.1).
+    """
     value_limit: int = VALUE_LIMIT
+    """The bytes of the largest binary value that is logged (spec/triggers.md 6.2)."""
 
 
 def exclusions(
@@ -181,18 +185,17 @@ _OWN_COLUMNS: Final = tuple(
 
 @dataclass(frozen=True, slots=True)
 class TableChoice:
-    """The tables that the patterns of one watch select.
-
-    ``left_out`` holds, by class, the attributes whose child tables are not watched, named as in
-    ``WatchedTable.exclude``. ``without_key`` are matching tables that are no classes, since they
-    have no primary key. ``refused`` are names and patterns that select no possible class, each with
-    the reason.
-    """
+    """The tables that the patterns of one watch select."""
 
     tables: tuple[str, ...]
     left_out: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The attributes whose child tables are not watched, by class, named as in
+    ``WatchedTable.exclude``.
+    """
     without_key: tuple[str, ...] = ()
+    """The matching tables that are no classes, since they have no primary key."""
     refused: Mapping[str, ConfigError] = field(default_factory=dict)
+    """The names and patterns that select no possible class, each with the reason."""
 
 
 def choose_tables(

@@ -32,15 +32,13 @@ FACT: Final = "cascades"
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """A foreign key by which rows of ``child`` are deleted or changed with rows of ``parent``.
-
-    ``columns`` are pairs of the child's column and the column that it refers to. ``parent`` is
-    ``database.table`` if it is in another database.
-    """
+    """A foreign key by which rows of ``child`` are deleted or changed with rows of ``parent``."""
 
     child: str
     parent: str
+    """The table, as ``database.table`` if it is in another database."""
     columns: tuple[tuple[str, str], ...]
+    """Pairs of the child's column and the column that it refers to."""
     on_delete: str
     on_update: str
 
@@ -133,19 +131,23 @@ _SOURCES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """The effect on rows of a watched table when a row of ``end`` is deleted, or gets another key.
+    """The effect on rows of a watched table.
 
-    ``way`` leads from the watched table to ``end``; it is empty if ``end`` is the watched table.
-    ``trees`` has, by table, the foreign keys to the table itself by which deleted rows take other
-    rows of the table along. ``changed`` has the columns that change, each with the column of
-    ``end`` whose new value it gets, None for NULL; it is empty if the rows are deleted.
+    Its cause is a row of ``end`` that is deleted, or gets another key.
     """
 
     way: Way
+    """The way from the watched table to ``end``, empty if ``end`` is the watched table."""
     end: str
     operation: str
     changed: tuple[tuple[str, str | None], ...] = ()
+    """The columns that change, each with the column of ``end`` whose new value it gets, None for
+    NULL. It is empty if the rows are deleted.
+    """
     trees: Mapping[str, Sequence[Link]] = with_field(default_factory=dict)
+    """The foreign keys, by table, to the table itself by which deleted rows take other rows of the
+    table along.
+    """
     source: Source = with_field(default_factory=lambda: _SOURCES["DELETE"])
 
     @property
@@ -349,15 +351,14 @@ def _refuse(one: TableTriggers, effect: Effect) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Rows that a trigger looks for when a row is deleted or changed, and the log rows for each.
-
-    ``condition`` says when it looks for them. ``select`` is the statement, with the old and the new
-    key. ``rows`` has the type, the key (old or new) and the attribute of each row of the log.
-    """
+    """Rows that a trigger looks for when a row is deleted or changed, and the log rows for each."""
 
     condition: str | None
+    """The condition under which the trigger looks for the rows."""
     select: str
+    """The statement, with the old and the new key."""
     rows: tuple[tuple[int, str, str | None], ...]
+    """The type, the key (old or new) and the attribute of each row of the log."""
 
 
 def followed(one: CascadeTriggers, operation: str) -> list[Followed]:

@@ -75,50 +75,54 @@ _STATEMENT_SETTINGS: Final = {"enable_seqscan": "off", "jit": "off"}
 
 @dataclass(frozen=True, slots=True)
 class FunctionTrigger:
-    """One trigger. ``type`` and ``enabled`` are as in pg_trigger, ``old_table`` and ``new_table``
-    are its transition tables.
-    """
+    """One trigger."""
 
     table: TableName
     name: str
     type: int
+    """The type as in pg_trigger."""
     enabled: str
+    """The mode as in pg_trigger."""
     conditional: str | None
     old_table: str | None
     new_table: str | None
+    """The transition tables."""
     statement: str
 
 
 @dataclass(frozen=True, slots=True)
 class CompiledFunction:
-    """One function and its triggers on one table, as SQL. ``marker``, the comment of the triggers,
-    holds the hash of all.
-
-    ``place`` is the table, ``name`` the function's name in the schema of the table. ``fits_body``
-    is the body of a second function, which checks that the table is unchanged; ``fits_statement``
-    creates it. ``function_marker`` is the function's comment, which also lists the ``columns``
-    (name -> type) for which it was compiled. ``by_statement`` are the operations (i, u, d) that are
-    logged by statement, not by row. With ``is_replicated`` the function logs replicated changes row
-    by row, beside another function that logs statements. ``partitions`` maps the known partitions
-    to their TRUNCATE triggers, None = this role may not create one. They are outside the hash,
-    since partitions come and go.
-    """
+    """One function and its triggers on one table, as SQL."""
 
     declared: TableTriggers
     place: TableName
+    """The table."""
     name: str
+    """The function's name in the schema of the table."""
     body: str
     settings: tuple[str, ...]
     statement: str
     fits_body: str
+    """The body of a second function, which checks that the table is unchanged."""
     fits_statement: str
+    """The statement that creates the second function."""
     triggers: tuple[FunctionTrigger, ...]
     marker: str
+    """The comment of the triggers, which holds the hash of all."""
     function_marker: str
+    """The function's comment, which also lists the ``columns``."""
     columns: Mapping[str, str]
+    """The columns (name -> type) for which the function was compiled."""
     by_statement: frozenset[str]
+    """The operations (i, u, d) that are logged by statement, not by row."""
     is_replicated: bool
+    """True if the function logs replicated changes row by row, beside another function that logs
+    statements.
+    """
     partitions: Mapping[TableName, FunctionTrigger | None]
+    """The known partitions and their TRUNCATE triggers, None = this role may not create one. They
+    are outside the hash, since partitions come and go.
+    """
 
     @property
     def function(self) -> TableName:

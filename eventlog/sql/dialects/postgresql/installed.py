@@ -61,31 +61,34 @@ def digest_of_markers(markers: Iterable[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """Facts on a log and the watched schemas beyond their catalogue. ``schema`` is the schema of
-    the classes.
-
-    ``readable``, ``lockable`` (row by row), ``filtered`` (by row level security) and the heirs are
-    sets of tables. ``equality`` has the operators of unique keys by table and column,
-    ``foreign_keys`` the operators of foreign keys by both ends. ``other_functions`` and
-    ``other_triggers`` are names in use by others. ``partitions`` has the partitions of partitioned
-    tables, at any depth, and whether this role may create triggers there. ``owner`` is the role
-    that the triggers will run as.
-    """
+    """Facts on a log and the watched schemas beyond their catalogue."""
 
     schema: str
+    """The schema of the classes."""
     log: LogTable
     enums: frozenset[str]
     equality: Mapping[tuple[str, str, str], str]
+    """The operators of unique keys by table and column."""
     foreign_keys: Mapping[tuple[str, str, str, str, str, str], str]
+    """The operators of foreign keys by both ends."""
     with_heirs: frozenset[TableName]
     heirs: frozenset[TableName]
+    """The tables that have heirs, and the tables that are heirs."""
     other_functions: frozenset[TableName]
     other_triggers: frozenset[tuple[str, str, str]]
+    """The names of functions and triggers that are in use by others."""
     readable: frozenset[TableName] = frozenset()
+    """The tables that ``owner`` may read."""
     lockable: frozenset[TableName] = frozenset()
+    """The tables that ``owner`` may lock row by row."""
     filtered: frozenset[TableName] = frozenset()
+    """The tables that row level security filters for ``owner``."""
     partitions: Mapping[TableName, Mapping[TableName, bool]] = field(default_factory=dict)
+    """The partitions of partitioned tables, at any depth, and whether this role may create triggers
+    there.
+    """
     owner: str = ""
+    """The role that the triggers will run as."""
     log_is_writable: bool = True
     has_quote_function: bool = True
 
@@ -105,21 +108,23 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class InstalledFunctions:
-    """The trigger functions of one log, by oid; its triggers, and the triggers of others, by table.
+    """The trigger functions of one log, its triggers, and the triggers of others.
 
-    ``helpers`` are the functions that check that a table is unchanged, by schema and name.
-    ``quoting`` is the key quoting function, if it was created with the triggers and not with the
-    log. Among them are functions and triggers of a log that is gone, where it can only be this one
-    under another name. ``lost`` has the other logs that are gone, as SQL, by the table whose
-    triggers write them.
+    Among them are functions and triggers of a log that is gone, where it can only be this one under
+    another name.
     """
 
     functions: Mapping[int, Row[Any]]
+    """The trigger functions of the log, by oid."""
     helpers: Mapping[TableName, Row[Any]]
+    """The functions that check that a table is unchanged, by schema and name."""
     ours: Mapping[TableName, Sequence[Row[Any]]]
     others: Mapping[TableName, Sequence[Row[Any]]]
+    """The triggers of the log, and the triggers of others, by table."""
     quoting: Row[Any] | None
+    """The key quoting function, if it was created with the triggers and not with the log."""
     lost: Mapping[TableName, Collection[str]]
+    """The other logs that are gone, as SQL, by the table whose triggers write them."""
 
     def on(self, table: TableName) -> Sequence[Row[Any]]:
         """Return eventlog's triggers on a table."""
