@@ -165,16 +165,17 @@ class Operation(StrEnum):
 
 
 class Event(NamedTuple):
-    """An add, modify or delete of one object, from which a document is written (spec/xds.md 3, 4).
-
-    ``class_name`` has the database's spelling. ``association`` follows spec/xds.md 5.1,
-    ``event_id`` spec/event-log.md 7.4 (with ``.2`` and so on if the event is sent again).
+    """An add, modify or delete of one object, from which a document is written
+    (spec/xds.md 3, 4).
     """
 
     operation: Operation
     class_name: str
+    """The name of the class in the database's spelling."""
     association: str
+    """The key of the object (spec/xds.md 5.1)."""
     event_id: str
+    """The event-id, with ``.2`` and so on if the event is sent again (spec/event-log.md 7.4)."""
     attributes: tuple[AttributeSteps, ...] = ()
 
 
@@ -445,28 +446,31 @@ class Document(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to one envelope.
-
-    ``verdicts`` holds by event-id the worst verdict on each event. ``general`` is the worst verdict
-    without event-id, which counts for every event; None = there was none. ``unknown_ids`` are
-    event-ids outside the envelope. ``ignored`` is the number of elements other than statuses.
-    ``is_pending`` says that the receiver answers only when the sink is flushed. ``culprit_unknown``
-    says that ``general`` is an error that does not name its event, so that it counts only if the
-    event is alone. ``retry_after`` is the number of seconds that the receiver asks to be left
-    alone, with a ``general`` retry; None = it does not say. ``in_short`` is the answer without the
-    receiver's words, such as its status; empty if there is no such text. ``is_sent`` is False if
-    the document was not sent, since its format could hold none of its events.
-    """
+    """The answer to one envelope."""
 
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """The worst verdict on each event, by event-id."""
     general: Verdict | None = None
+    """The worst verdict without event-id, which counts for every event; None = there was none."""
     unknown_ids: tuple[str, ...] = ()
+    """The event-ids outside the envelope."""
     ignored: int = 0
+    """The number of elements other than statuses."""
     is_pending: bool = False
+    """True if the receiver answers only when the sink is flushed."""
     culprit_unknown: bool = False
+    """True if ``general`` is an error that does not name its event, so that it counts only if the
+    event is alone.
+    """
     retry_after: float | None = None
+    """The seconds that the receiver asks to be left alone, with a ``general`` retry; None = it does
+    not say.
+    """
     in_short: str = ""
+    """The answer without the receiver's words, such as its status; empty if there is no such text.
+    """
     is_sent: bool = True
+    """False if the document was not sent, since its format could hold none of its events."""
 
     def verdict(self, event_id: str) -> Verdict:
         """Return the worst verdict on this event, success if there is none."""

@@ -23,6 +23,7 @@ from html import escape
 from importlib import import_module
 from inspect import cleandoc
 from io import StringIO
+from itertools import groupby, pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from tempfile import TemporaryDirectory
@@ -305,7 +306,32 @@ def _interface(package: ModuleType) -> Iterator[str]:
         elif fields := list(
             getattr(public, "_fields", getattr(public, "__dataclass_fields__", ()))
         ):
-            yield from (f"Fields: {', '.join(f'`{field}`' for field in fields)}.", "")
+            (node,) = ast.parse(dedent(inspect.getsource(public))).body
+            texts = _field_texts(node)
+            if not texts:
+                yield from (f"Fields: {', '.join(f'`{field}`' for field in fields)}.", "")
+                continue
+            yield from ("Fields:", "")
+            for has_text, some in groupby(fields, texts.__contains__):
+                if not has_text:
+                    yield f"- {', '.join(f'`{field}`' for field in some)}"
+                    continue
+                for field in some:
+                    yield f"- `{field}`: {' '.join(texts[field].split()).replace('``', '`')}"
+            yield ""
+
+
+def _field_texts(node: ast.AST) -> dict[str, str]:
+    """Return the texts that stand beneath the fields of a class, by the names of the fields."""
+    texts = {}
+    for field, text in pairwise(getattr(node, "body", ())):
+        match field, text:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(said))),
+            ):
+                texts[name] = said
+    return texts
 
 
 def _signature(function: Callable[..., object]) -> str:
@@ -366,23 +392,21 @@ _MOST_HOLDERS: Final = 6
 
 
 def _holders() -> dict[tuple[str, str], list[str]]:
-    """By page and section: the modules, classes and functions whose docstrings refer to it,
-    functions first.
+    """By page and section: the modules, classes and functions whose docstrings refer to it, or the
+    texts of whose fields; functions first.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
     modules: dict[tuple[str, str], dict[str, None]] = {}
     for file in sorted((ROOT / "eventlog").rglob("*.py")):
         module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if not isinstance(
-                node, ast.Module | ast.FunctionDef | ast.ClassDef
-            ) or not ast.get_docstring(node):
+            if not isinstance(node, ast.Module | ast.FunctionDef | ast.ClassDef):
                 continue
+            texts = _field_texts(node).values() if isinstance(node, ast.ClassDef) else ()
+            said = " ".join([ast.get_docstring(node) or "", *texts])
             is_module = isinstance(node, ast.Module)
             name = module if isinstance(node, ast.Module) else f"{module}.{node.name}"
-            for page, numbers in _REFERENCE.findall(
-                re.sub(r"\s+", " ", ast.get_docstring(node) or "")
-            ):
+            for page, numbers in _REFERENCE.findall(re.sub(r"\s+", " ", said)):
                 for number in re.findall(r"\d+(?:\.\d+)*", numbers):
                     (modules if is_module else found).setdefault((page, number), {})[
                         name.removeprefix("eventlog.")

@@ -28,23 +28,28 @@ from eventlog.model import Change
 
 @dataclass(slots=True)
 class Report:
-    """The result of a conversion: the changes ``read`` and ``written``, and ``counters`` by reason.
-
-    A counter is named after its reason (``truncate_skipped``); a counter of one column is named
-    ``reason table.column`` (``truncated app.item.made_at``). With ``strict`` the first input that
-    cannot be read or written stops the conversion. ``passed_over`` counts the inputs that could not
-    be read or written. ``problems`` holds the messages of the first of them with their codes,
-    ``PROBLEMS_KEPT`` at most. ``lost`` counts what the target has no place for, by
-    ``eventlog.changes.losses.Loss``, of the changes that were not passed over.
-    """
+    """The result of a conversion."""
 
     read: int = 0
+    """The number of changes read."""
     written: int = 0
+    """The number of changes written."""
     counters: Counter[str] = field(default_factory=Counter)
+    """The counters by reason (``truncate_skipped``); that of one column is named ``reason
+    table.column`` (``truncated app.item.made_at``).
+    """
     strict: bool = False
+    """True if the first input that cannot be read or written stops the conversion."""
     problems: list[str] = field(default_factory=list)
+    """The messages of the first inputs that were passed over, with their codes; ``PROBLEMS_KEPT``
+    at most.
+    """
     passed_over: int = 0
+    """The number of inputs that could not be read or written."""
     lost: Counter[str] = field(default_factory=Counter)
+    """What the target has no place for, by ``eventlog.changes.losses.Loss``, of the changes that
+    were not passed over.
+    """
 
     def count(self, reason: str, number: int = 1) -> None:
         """Count an input that is skipped, incomplete or unusual under its reason."""

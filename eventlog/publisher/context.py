@@ -97,12 +97,7 @@ _MOST_REFUSED: Final = 100_000
 
 @dataclass(slots=True)
 class Counters:
-    """The counts since the start of the process, which are never reset. ``warned`` are the columns
-    with a warning about lost fractions.
-
-    ``refused`` are the last rows that became E or F, so that rows that come again are counted as
-    put back. ``missing`` are rows in flight that are known to be gone.
-    """
+    """The counts since the start of the process, which are never reset."""
 
     rows_read: int = 0
     rows_success: int = 0
@@ -128,8 +123,11 @@ class Counters:
     old_unreadable: int = 0
     truncated: int = 0
     warned: set[str] = field(default_factory=set, compare=False)
+    """The columns with a warning about lost fractions."""
     refused: dict[int, None] = field(default_factory=dict, compare=False)
+    """The last rows that became E or F, so that rows that come again are counted as put back."""
     missing: set[int] = field(default_factory=set, compare=False)
+    """The rows in flight that are known to be gone."""
 
     @property
     def rows_published(self) -> int:
