@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from eventlog.core.catalog import Attribute, ObjectClass
 from eventlog.core.ranges import Ranges
 from eventlog.model import LogRow
-from eventlog.sql.dialect import CurrentRow, LogRows
+from eventlog.sql.dialect import CurrentRow, RowChunks
 from eventlog.sql.dialects.sqlite import SQLite
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
@@ -51,7 +51,7 @@ class FakeDialect(SQLite):
                 or (row.perpetrator or "").rstrip(" ") != window.leave_user
             )
         ]
-        return [_bounded(row, window.value_bytes) for row in rows[: window.limit]]
+        return rows[: window.limit]
 
     def read_columns(
         self, conn: Connection, log: LogTable, ranges: Ranges, fields: Sequence[str]
@@ -60,8 +60,20 @@ class FakeDialect(SQLite):
         pick = itemgetter(*map(LogRow._fields.index, fields))
         return [pick(row) for row in self.waiting() if row.record_id in ids]
 
-    def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
-        return in_chunks(self.read_window(conn, log, window), size)
+    def window_chunks(
+        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str], size: int
+    ) -> RowChunks:
+        pick = itemgetter(*map(LogRow._fields.index, fields))
+
+        def bounded(row: LogRow) -> tuple[Any, ...]:
+            if window.value_bytes is None:
+                return pick(row)
+            values = len(row.old_value or "") + len(row.new_value or "")
+            if values <= window.value_bytes:
+                return (*pick(row), None)
+            return (*pick(row._replace(old_value=None, new_value=None)), values)
+
+        return in_chunks(list(map(bounded, self.read_window(conn, log, window))), size)
 
     def query_back(
         self,
@@ -74,14 +86,6 @@ class FakeDialect(SQLite):
         return self.read_back(cls, keys, attributes)
 
 
-def _bounded(row: LogRow, value_bytes: int | None) -> LogRow:
-    """The row as ``Window.value_bytes`` has it."""
-    size = len(row.old_value or "") + len(row.new_value or "")
-    if value_bytes is None or size <= value_bytes:
-        return row
-    return row._replace(event_type=-size, old_value=None, new_value=None)
-
-
-def in_chunks(rows: Sequence[LogRow], size: int) -> LogRows:
+def in_chunks(rows: Sequence[tuple[Any, ...]], size: int) -> RowChunks:
     """Rows as ``Dialect.window_chunks`` gives them: the last list has fewer."""
     yield from (list(rows[start : start + size]) for start in range(0, len(rows) + 1, size))

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from operator import itemgetter
 from types import MappingProxyType
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from eventlog.changes.publishing import Need
 from eventlog.core.catalog import ObjectId
@@ -47,7 +47,7 @@ from eventlog.core.fold import (
     reach_of_span,
 )
 from eventlog.core.ranges import to_ranges
-from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, LogRow, Origins, QueueRow, queue_rows
+from eventlog.model import QUEUE_FIELDS, TIMED_FIELDS, Origins, QueueRow
 from eventlog.publisher.context import Context, PublisherOptions, report_missing
 from eventlog.publisher.flight import NO_ORIGINS
 from eventlog.publisher.held_rows import HeldObjects, Hold
@@ -59,7 +59,12 @@ _record_id, _perpetrator, _event_time = (
     itemgetter(TIMED_FIELDS.index(field)) for field in ("record_id", "perpetrator", "event_time")
 )
 _queue_row: Final[Callable[[tuple[Any, ...]], QueueRow]] = itemgetter(slice(len(QUEUE_FIELDS)))
-_timed: Final = itemgetter(*map(LogRow._fields.index, TIMED_FIELDS))
+_left_out: Final = itemgetter(-1)
+
+BoundedRow: TypeAlias = tuple[Any, ...]
+"""The fields of a row of a window with ``value_bytes``: ``QUEUE_FIELDS`` or ``TIMED_FIELDS``, and
+``left_out``, the bytes of the values that the row comes without, None if it has them.
+"""
 
 
 def begin_scan(context: Context, is_long: bool) -> QueueScan | None:
@@ -89,8 +94,6 @@ Windows do not change the result, and memory stays bounded.
 _SMALL: Final = 1024
 """The bytes of values that each row of a window may have at least, whatever ``flight_bytes`` is."""
 
-_EVENT_TYPES: Final = frozenset(range(1, 9))
-_event_type: Final = itemgetter(QUEUE_FIELDS.index("event_type"))
 _table_name: Final = itemgetter(QUEUE_FIELDS.index("table_name"))
 
 
@@ -146,35 +149,35 @@ class WindowReader:
         self._unread: set[int] = set()
         self._room = context.options.flight_bytes  # for values of large rows that stay in memory
         self.value_bytes = _value_bytes(context)
+        self._needs_times = Need.TIMES in context.output.needs
 
-    def whole(self, chunk: list[LogRow]) -> list[QueueRow]:
-        """Return the queue fields of whole rows, and keep the origins if the format needs them."""
-        if Need.TIMES in self.context.output.needs:
-            return self.timed(list(map(_timed, chunk)))
-        return list(queue_rows(chunk))
+    @property
+    def fields(self) -> Sequence[str]:
+        """The fields to read of each row."""
+        return TIMED_FIELDS if self._needs_times else QUEUE_FIELDS
 
-    def timed(self, chunk: list[tuple[Any, ...]]) -> list[QueueRow]:
-        """Return the queue fields of rows with ``TIMED_FIELDS``, and keep their origins."""
-        ids = list(map(_record_id, chunk))
-        self._origins.event_times.update(zip(ids, map(_event_time, chunk), strict=True))
-        self._origins.users.update(zip(ids, map(_perpetrator, chunk), strict=True))
-        return list(map(_queue_row, chunk))
-
-    def add(self, chunk: list[QueueRow]) -> None:
+    def add(self, chunk: list[BoundedRow]) -> None:
         """Check the next rows."""
         self.read += len(chunk)
-        free = counted_rows(chunk, self._in_flight)
+        free = self._free(chunk)
         if self.context.options.classes is not None:
             free = self._of_wanted_classes(free)
-        if _EVENT_TYPES.issuperset(map(_event_type, free)):  # as nearly always
-            self._check(free)
-        else:
-            for run in _whole_rows(self.context, free, self._sizes):
-                self._check(run)
+        for run in _whole_rows(self.context, free, self._sizes):
+            self._check(run)
 
-    def _of_wanted_classes(self, rows: Sequence[QueueRow]) -> list[QueueRow]:
+    def _free(self, chunk: list[BoundedRow]) -> Sequence[BoundedRow]:
+        """Return the rows of a chunk that are not in flight, and keep the origins of all if the
+        format needs them.
+        """
+        if self._needs_times:
+            ids = list(map(_record_id, chunk))
+            self._origins.event_times.update(zip(ids, map(_event_time, chunk), strict=True))
+            self._origins.users.update(zip(ids, map(_perpetrator, chunk), strict=True))
+        return counted_rows(chunk, self._in_flight)
+
+    def _of_wanted_classes(self, rows: Sequence[BoundedRow]) -> list[BoundedRow]:
         """Return the rows of the classes in ``classes``; the other rows are done."""
-        wanted: list[QueueRow] = []
+        wanted: list[BoundedRow] = []
         for row in rows:
             name = _table_name(row)
             is_wanted = self._wanted.get(name)
@@ -205,11 +208,10 @@ class WindowReader:
         self._remarks += remarks
         self.used += len(good) + len(bad) + len(loopback)
 
-    def look_at(self, chunk: list[LogRow]) -> list[CheckedRow]:
+    def look_at(self, chunk: list[BoundedRow]) -> list[CheckedRow]:
         """Return the good rows of a chunk behind the window, without adding them to it."""
-        free = counted_rows(self.whole(chunk), self._in_flight)
         good: list[CheckedRow] = []
-        for run in _whole_rows(self.context, free, {}):
+        for run in _whole_rows(self.context, self._free(chunk), {}):
             good += check_rows(run, self.context.catalog, self.context.options.driver_user).good
         return good
 
@@ -272,22 +274,19 @@ def read_window(
     window = context.ledger.undone(
         Window(first, last, limit, options.leave_user, reader.value_bytes)
     )
-    needs_times = Need.TIMES in context.output.needs
-    fields = TIMED_FIELDS if needs_times else QUEUE_FIELDS
-    pieces: Iterable[list[Any]] = context.log.read_fields(window, fields)
-    result = _read_chunks(window, [map(reader.timed, pieces) if needs_times else pieces], reader)
+    result = _read_chunks(window, [context.log.read_fields(window, reader.fields)], reader)
     if result is None:
         # A rare case: a cursor begins again, since another statement would see another snapshot.
         whole = replace(window, limit=None)
-        with closing(context.log.window_chunks(whole, limit)) as chunks:
+        with closing(context.log.window_chunks(whole, reader.fields, limit)) as chunks:
             reader = WindowReader(context, in_flight, parked)
-            result = _read_chunks(window, ([reader.whole(chunk)] for chunk in chunks), reader)
+            result = _read_chunks(window, ([chunk] for chunk in chunks), reader)
     assert result is not None
     return result
 
 
 def _read_chunks(
-    window: Window, chunks: Iterable[Iterable[list[QueueRow]]], reader: WindowReader
+    window: Window, chunks: Iterable[Iterable[list[BoundedRow]]], reader: WindowReader
 ) -> WindowResult | None:
     """Return the result of a window from as many chunks as it needs, each in pieces; None if it
     needs more chunks than there are.
@@ -319,12 +318,15 @@ def _value_bytes(context: Context) -> int:
 
 
 def _whole_rows(
-    context: Context, rows: Sequence[QueueRow], large: dict[int, int]
+    context: Context, rows: Sequence[BoundedRow], large: dict[int, int]
 ) -> Iterator[list[QueueRow]]:
     """Yield the rows in runs. Large rows get their values, at most ``flight_bytes`` in a run.
 
     The bytes of large rows are added to ``large`` by record_id.
     """
+    if not any(map(_left_out, rows)):  # as nearly always
+        yield list(map(_queue_row, rows))
+        return
     run: list[QueueRow] = []
     sizes: dict[int, int] = {}
     total = 0
@@ -336,14 +338,13 @@ def _whole_rows(
         return [whole.get(row[0], row) for row in run if row[0] not in sizes or row[0] in whole]
 
     for row in rows:
-        record_id, event_type, *_ = row
-        if event_type is not None and event_type < 0:
-            if sizes and total - event_type > context.options.flight_bytes:
+        if size := _left_out(row):
+            if sizes and total + size > context.options.flight_bytes:
                 yield filled()
                 run, sizes, total = [], {}, 0
-            sizes[record_id] = -event_type
-            total -= event_type
-        run.append(row)
+            sizes[_record_id(row)] = size
+            total += size
+        run.append(_queue_row(row))
     if run:
         yield filled()
 
@@ -473,21 +474,22 @@ def read_due_window(
             due.until,
             due.after,
             options.leave_user,
+            TIMED_FIELDS,
             limit,
             reader.value_bytes,
         )
     ) as chunks:
         for chunk in chunks:
-            reader.add(reader.whole(chunk))
+            reader.add(chunk)
             if len(chunk) == limit and reader.used >= limit:
-                rest = due._replace(after=(chunk[-1].event_time, chunk[-1].record_id))
+                rest = due._replace(after=(_event_time(chunk[-1]), _record_id(chunk[-1])))
                 break
         if rest is not None:
             _complete_inserts(reader, chunks)
     return reader.result(reader.folder.close(None)), rest
 
 
-def _complete_inserts(reader: WindowReader, chunks: Iterable[list[LogRow]]) -> None:
+def _complete_inserts(reader: WindowReader, chunks: Iterable[list[BoundedRow]]) -> None:
     """Add to a window those of the rows behind it that belong to an insert which the window ends
     in.
 
@@ -529,9 +531,9 @@ def read_objects(context: Context, hold: Hold) -> HeldObjects:
     held = HeldObjects(writers)
     options = context.options
     window = Window(1, hold.last, None, options.leave_user, _value_bytes(context))
-    with closing(context.log.window_chunks(window, _UNLIMITED_WINDOW)) as chunks:
+    with closing(context.log.window_chunks(window, QUEUE_FIELDS, _UNLIMITED_WINDOW)) as chunks:
         for chunk in chunks:
-            for rows in _whole_rows(context, list(queue_rows(chunk)), {}):
+            for rows in _whole_rows(context, chunk, {}):
                 for _, _, object_id, _, _, _ in check_rows(rows, context.catalog, None).good:
                     held.add(object_id)
     return held

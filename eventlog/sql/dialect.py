@@ -46,7 +46,7 @@ CurrentRow = dict[str, list[str | None]]
 column, else one for each row.
 """
 
-LogRows = Generator[list[LogRow], None, None]
+RowChunks = Generator[list[tuple[Any, ...]], None, None]
 
 _PIECE: Final = 10_000
 """The number of rows of a piece of a window."""
@@ -176,7 +176,9 @@ class Dialect(SqlDatabase):
         )
 
     def bounded_fields(self, log: LogTable, fields: Sequence[str], value_bytes: int | None) -> str:
-        """Return the word ``{fields}`` for rows with values bounded by ``Window.value_bytes``."""
+        """Return the word ``{fields}`` for rows with values bounded by ``Window.value_bytes``, and
+        behind it, if there is a bound, the bytes of the values that a row comes without.
+        """
         if value_bytes is None:
             return self.log_fields(log, fields)
         texts = {
@@ -190,8 +192,8 @@ class Dialect(SqlDatabase):
         )
         is_small = f"CASE WHEN {size} <= {int(value_bytes)} THEN"
         bounded = {value: f"{is_small} {texts[value]} END" for value in ("old_value", "new_value")}
-        bounded["event_type"] = f"{is_small} {texts.get('event_type')} ELSE -({size}) END"
-        return ", ".join(bounded.get(field, texts[field]) for field in fields)
+        left_out = f"CASE WHEN {size} > {int(value_bytes)} THEN {size} END AS left_out"
+        return ", ".join([*(bounded.get(field, texts[field]) for field in fields), left_out])
 
     def value_size(self, text: str) -> str:
         """Return SQL of the approximate number of bytes of a text."""
@@ -219,21 +221,23 @@ class Dialect(SqlDatabase):
     def read_fields(
         self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str]
     ) -> Iterator[list[tuple[Any, ...]]]:
-        """Yield these fields of the rows of ``read_window``, in pieces."""
-        pick = itemgetter(*map(LogRow._fields.index, fields))
-        for rows in self.window_chunks(conn, log, window, _PIECE):
-            yield list(map(pick, rows))
-
-    def window_chunks(self, conn: Connection, log: LogTable, window: Window, size: int) -> LogRows:
-        """Yield the rows of a window by one statement, hence of one snapshot, in lists of ``size``;
-        the last may be shorter.
-
-        A reader that stops before the end has to close it.
+        """Yield these fields of the rows of a window, as ``window_chunks`` does, in lists of the
+        dialect's own size.
         """
-        parameters = self.window_parameters(window)
-        return self._log_chunks(
-            conn, self.window_statement(log, window, LogRow._fields), parameters, size
-        )
+        return self.window_chunks(conn, log, window, fields, _PIECE)
+
+    def window_chunks(
+        self, conn: Connection, log: LogTable, window: Window, fields: Sequence[str], size: int
+    ) -> RowChunks:
+        """Yield these fields of the rows of a window by one statement, hence of one snapshot, in
+        lists of ``size``; the last may be shorter.
+
+        With ``Window.value_bytes`` each row has one more field: the number of bytes of the values
+        that it comes without, None if it has them. A reader that stops before the end has to close
+        it.
+        """
+        statement = self.window_statement(log, window, fields)
+        return self._chunks(conn, statement, self.window_parameters(window), size)
 
     def due_chunks(
         self,
@@ -242,11 +246,12 @@ class Dialect(SqlDatabase):
         until: str,
         after: DuePlace | None,
         leave_user: str | None,
+        fields: Sequence[str],
         size: int,
         value_bytes: int | None = None,
-    ) -> LogRows:
-        """Yield the rows N with an event_time up to ``until``, ordered by that time (NULL first)
-        and record_id.
+    ) -> RowChunks:
+        """Yield these fields of the rows N with an event_time up to ``until``, ordered by that time
+        (NULL first) and record_id.
 
         ``until`` is a text of the log's clock. The lists are as in ``window_chunks``. ``after``
         None = from the first row on; ``leave_user`` and ``value_bytes`` are as in ``Window``.
@@ -259,10 +264,9 @@ class Dialect(SqlDatabase):
             "limit": self.last_record_id,
             "perpetrator": None if leave_user is None else leave_user.rstrip(" "),
         }
-        fields = self.bounded_fields(log, LogRow._fields, value_bytes)
-        return self._log_chunks(
-            conn, self.log_statement(log, "read_due", fields=fields), parameters, size
-        )
+        bounded = self.bounded_fields(log, fields, value_bytes)
+        statement = self.log_statement(log, "read_due", fields=bounded)
+        return self._chunks(conn, statement, parameters, size)
 
     def due_ids(
         self, conn: Connection, log: LogTable, until: str, first: int, last: int
@@ -354,13 +358,12 @@ class Dialect(SqlDatabase):
         with without_collector():
             return list(map(log_row, self.fetch(conn, statement, parameters)))
 
-    def _log_chunks(
+    def _chunks(
         self, conn: Connection, statement: str, parameters: Mapping[str, object], size: int
-    ) -> LogRows:
+    ) -> RowChunks:
         self.choose_plans(conn)
         with closing(self.fetch_chunks(conn, statement, parameters, size)) as chunks:
-            for rows in chunks:
-                yield list(map(log_row, rows))
+            yield from chunks
 
     def open_writers(self, conn: Connection, log: LogTable) -> frozenset[str] | None:
         """Return the names of the other sessions' open transactions that have written the log; None

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from eventlog.core.ranges import Ranges
 from eventlog.errors import LogTableError
 from eventlog.model import LogRow
-from eventlog.sql.dialect import Dialect, LogRows
+from eventlog.sql.dialect import Dialect, RowChunks
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 
@@ -41,9 +41,9 @@ class OpenLog:
         """Return the rows N of a window, as ``Dialect.read_window`` does."""
         return self.dialect.read_window(self.connection, self.table, window)
 
-    def window_chunks(self, window: Window, size: int) -> LogRows:
-        """Yield the rows of a window in lists, as ``Dialect.window_chunks`` does."""
-        return self.dialect.window_chunks(self.connection, self.table, window, size)
+    def window_chunks(self, window: Window, fields: Sequence[str], size: int) -> RowChunks:
+        """Yield these fields of the rows of a window, as ``Dialect.window_chunks`` does."""
+        return self.dialect.window_chunks(self.connection, self.table, window, fields, size)
 
     def read_fields(self, window: Window, fields: Sequence[str]) -> Iterator[list[tuple[Any, ...]]]:
         """Yield these fields of the rows of a window, as ``Dialect.read_fields`` does."""

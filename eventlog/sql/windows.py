@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from eventlog.core.catalog import ObjectClass
 from eventlog.core.checks import is_of
 from eventlog.core.ranges import Ranges, RecordSet, joined
-from eventlog.model import EventType, QueueRow
+from eventlog.model import EventType
 from eventlog.sql.log_table import LogTable
 
 DuePlace = tuple[str | None, int]
@@ -31,8 +31,8 @@ class Window:
     """The perpetrator whose rows are left out (``loopback_rows = leave``), None = no perpetrator.
     """
     value_bytes: int | None = None
-    """The most bytes of a row's values, None = all rows come whole. A row with more bytes comes
-    without its values, its event_type the negative number of these bytes.
+    """The most bytes of a row's values, None = all rows come whole. With a bound each row has one
+    more field, ``left_out``: the bytes of the values that it comes without, None if it has them.
     """
     gaps: Ranges | None = None
     """The ascending ranges of the rows to read, in place of ``first`` and ``last``."""
@@ -95,9 +95,12 @@ _SHORT: Final = 300
 index has."""
 
 
+R = TypeVar("R", bound=tuple[Any, ...])
+
+
 def counted_rows(
-    rows: Sequence[QueueRow], in_flight: Container[int], leave_user: str | None = None
-) -> Sequence[QueueRow]:
+    rows: Sequence[R], in_flight: Container[int], leave_user: str | None = None
+) -> Sequence[R]:
     """Return the rows of a window that count for publishing: neither in flight, nor left to the
     perpetrator ``leave_user`` (spec/event-log.md 8.1, 8.3).
 

@@ -17,7 +17,7 @@ from eventlog.errors import AnotherPublisher, ConfigError, LogTableError
 from eventlog.model import Status
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
-from eventlog.sql.dialect import Dialect, LogRows
+from eventlog.sql.dialect import Dialect, RowChunks
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import (
@@ -91,8 +91,9 @@ def test_a_window_is_read_in_order(log: Log) -> None:
 
 
 def test_a_window_is_read_in_chunks_of_one_snapshot(platform: Platform, log: Log) -> None:
-    def chunks(size: int) -> LogRows:
-        return log.dialect.window_chunks(log.conn, log.table, Window(1, None, None), size)
+    def chunks(size: int) -> RowChunks:
+        everything = Window(1, None, None)
+        return log.dialect.window_chunks(log.conn, log.table, everything, ["record_id"], size)
 
     assert [len(chunk) for chunk in chunks(4)] == [4, 4, 2]
     assert [len(chunk) for chunk in chunks(5)] == [5, 5, 0]
@@ -103,9 +104,8 @@ def test_a_window_is_read_in_chunks_of_one_snapshot(platform: Platform, log: Log
         assert [len(chunk) for chunk in begun] == [4, 2]
     begun.close()
     # The session can go on with other statements, whether it was read to its end or not.
-    assert (
-        log.dialect.mark(log.conn, log.table, "S", [(first[0].record_id, first[0].record_id)]) == 1
-    )
+    ((record_id,), *_) = first
+    assert log.dialect.mark(log.conn, log.table, "S", [(record_id, record_id)]) == 1
 
 
 def test_marks_and_deletions_touch_rows_that_are_still_n(log: Log) -> None:
@@ -154,15 +154,15 @@ def test_rows_that_are_due_come_by_time(log: Log) -> None:
         )
         conn.exec_driver_sql(f"UPDATE {name} SET {time} = {stamp} WHERE {record_id} = {row}")
     until = dialect.due_until(conn, log.table, "utc")
-    due = next(dialect.due_chunks(conn, log.table, until, None, None, 2))
-    assert [row.record_id for row in due] == [second, first]
-    behind = (due[-1].event_time, due[-1].record_id)
+    fields = ("event_time", "record_id")
+    due = next(dialect.due_chunks(conn, log.table, until, None, None, fields, 2))
+    assert [record_id for _, record_id in due] == [second, first]
     rest = [
-        row
-        for chunk in dialect.due_chunks(conn, log.table, until, behind, None, 3)
-        for row in chunk
+        record_id
+        for chunk in dialect.due_chunks(conn, log.table, until, due[-1], None, fields, 3)
+        for _, record_id in chunk
     ]
-    assert third not in [row.record_id for row in rest]
+    assert third not in rest
     assert len(rest) == 7
 
 
@@ -185,9 +185,9 @@ def test_what_waits_for_its_time_is_exactly_what_is_not_read(log: Log) -> None:
         conn.exec_driver_sql(f"UPDATE {name} SET {time} = {when} WHERE {record_id} = {row}")
     due = dialect.due_ids(conn, log.table, until, first, last)
     assert due == [
-        row.record_id
-        for chunk in dialect.due_chunks(conn, log.table, until, None, None, 100)
-        for row in chunk
+        record_id
+        for chunk in dialect.due_chunks(conn, log.table, until, None, None, ["record_id"], 100)
+        for (record_id,) in chunk
     ]
     assert first not in due
     assert dialect.due_ids(conn, log.table, until, first, second) == [second]

@@ -22,7 +22,7 @@ from sqlalchemy.sql import quoted_name
 from eventlog.core.catalog import Column, ForeignKey, build_catalog
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError
-from eventlog.model import EventType, LogRow
+from eventlog.model import TIMED_FIELDS, EventType, LogRow
 from eventlog.sql.connection import as_database_errors, connect, dialect_of, load_dialect
 from eventlog.sql.dialect import NoSuchValue, arrow_schema
 from eventlog.sql.dialects import oracle
@@ -181,7 +181,7 @@ def test_due_rows_are_read_behind_a_place() -> None:
     recorder = conn([])
     list(
         DIALECT.due_chunks(
-            recorder, LOG, "2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), None, 2
+            recorder, LOG, "2024-01-01 00:00:00", ("2023-12-31 00:00:00", 5), None, TIMED_FIELDS, 2
         )
     )
     assert recorder.run[0][1] == {
@@ -196,7 +196,7 @@ def test_due_rows_are_read_behind_a_place() -> None:
 def test_a_place_among_due_rows_is_compared_in_utc_whether_event_time_has_a_zone_or_not() -> None:
     recorder = conn([])
     after = ("2023-12-31 00:00:00.000000000Z", 5)
-    list(DIALECT.due_chunks(recorder, LOG, "2024-01-01 00:00:00", after, None, 2))
+    list(DIALECT.due_chunks(recorder, LOG, "2024-01-01 00:00:00", after, None, TIMED_FIELDS, 2))
     assert recorder.run[0][1]["after_time"] == "2023-12-31 00:00:00.000000000"
 
 

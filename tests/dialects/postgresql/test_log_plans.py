@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection
-from written_log import EVERYTHING, ids, write
+from written_log import EVERYTHING, write
 
 from eventlog.core.catalog import build_catalog
 from eventlog.sql.dialects.postgresql import DIALECT
@@ -86,7 +86,7 @@ def test_an_error_between_two_chunks_is_the_one_that_is_raised(
     write(conn, (1, "N"), (2, "N"), (3, "N"))
 
     def leave_half_way() -> None:
-        with closing(DIALECT.window_chunks(conn, opened, EVERYTHING, 1)) as chunks:
+        with closing(DIALECT.window_chunks(conn, opened, EVERYTHING, ["record_id"], 1)) as chunks:
             next(chunks)
             conn.execute(sa.text("SELECT * FROM no_such_table"))
 
@@ -97,8 +97,8 @@ def test_an_error_between_two_chunks_is_the_one_that_is_raised(
 def test_chunks_that_are_left_close_their_cursor(conn: Connection, opened: LogTable) -> None:
     write(conn, (1, "N"), (2, "N"), (3, "N"))
     for _ in range(2):  # a cursor of this name that were open would be in the way
-        with closing(DIALECT.window_chunks(conn, opened, EVERYTHING, 1)) as chunks:
-            assert ids(next(chunks)) == [1]
+        with closing(DIALECT.window_chunks(conn, opened, EVERYTHING, ["record_id"], 1)) as chunks:
+            assert next(chunks) == [(1,)]
 
 
 def plan(conn: Connection, opened: LogTable, name: str, parameters: dict[str, object]) -> str:
