@@ -509,6 +509,29 @@ def objects_of(database: sa.Engine, tables: Tables) -> Objects:
     return objects
 
 
+def orphans(database: sa.Engine, tables: Tables) -> set[str]:
+    """The rows that refer to a row which is not there: MySQL leaves them behind a REPLACE that
+    changes a referenced key, with triggers and without (docs/mysql.md).
+    """
+    found = set()
+    for table, parents in tables.parents.items():
+        key = tables.keys[table]
+        asked = ", ".join(f"c.`{column}`" for column in key)
+        for own, parent, referred in parents:
+            pairs = list(zip(own, referred, strict=True))
+            joined = " AND ".join(f"p.`{theirs}` = c.`{mine}`" for mine, theirs in pairs)
+            refers = " AND ".join(f"c.`{mine}` IS NOT NULL" for mine in own)
+            rows = fetch(
+                database,
+                f"SELECT {asked} FROM `{table}` c WHERE {refers}"
+                f" AND NOT EXISTS (SELECT 1 FROM `{parent}` p WHERE {joined})",
+            )
+            for values in rows:
+                name = "+".join(f"{n}={v}" for n, v in zip(key, values, strict=True))
+                found.add(f"{name},table={table}")
+    return found
+
+
 STYLES = ("field", "remove_all", "field_query_back", "row_query_back")
 KEYSTONES = [
     *(pytest.param(style, 1, marks=pytest.mark.soak) for style in STYLES[1:]),
@@ -553,6 +576,11 @@ def test_a_receiver_has_all_rows_of_the_tables_of_keystone(
         with opened(config) as context:
             publish_once(context, sink)
         replay.documents(sink.bodies)
-    assert found == objects_of(database, tables)
+    there = objects_of(database, tables)
+    if keeps_children(database):
+        for orphan in orphans(database, tables):
+            found.pop(orphan, None)
+            there.pop(orphan, None)
+    assert found == there
     filled = {key.rpartition("=")[2] for key in found}
     assert len(filled) > 40
