@@ -557,7 +557,8 @@ class _WithoutPandas(MetaPathFinder):
 def _use_arrow_without_pandas() -> None:
     """Make Arrow's first array without pandas, which Arrow otherwise imports to test for a Series.
 
-    The import costs a worker 0.2 to 0.3 s of CPU (``bench/spark_hooks.py``). A function that uses pandas still imports it.
+    The import costs a worker 0.2 to 0.3 s of CPU (``bench/spark_hooks.py``). A function that uses
+    pandas still imports it.
     """
     finder = _WithoutPandas()
     sys.meta_path.insert(0, finder)
