@@ -35,6 +35,7 @@ from eventlog.publisher.context import (
 from eventlog.publisher.cycle import dry_run
 from eventlog.publisher.daemon import publish as run_daemon
 from eventlog.publisher.daemon import publish_once
+from eventlog.publisher.ledger import count_undone
 from eventlog.publisher.liveness import Liveness, liveness_of, reported_liveness, watched_over
 from eventlog.publisher.observer import SILENT, Observer, SnapshotProgress, join_observers
 from eventlog.publisher.open_context import open_to_publish, open_unlocked, refuse_post_poll
@@ -139,7 +140,7 @@ def _bar(opened: Context, *, quiet: bool) -> Iterator[None]:
         yield
         return
     opened.ledger.recover()
-    total = opened.ledger.count(_MOST_COUNTED)
+    total = count_undone(opened.ledger, _MOST_COUNTED)
     opened.log.commit()
     ended = threading.Event()
     with progress_bar("Publish", total) as advance:

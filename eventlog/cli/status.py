@@ -35,7 +35,7 @@ from eventlog.publisher.consumers import MOST_BEHIND, consumer_statuses
 from eventlog.publisher.doctor import examine
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
-from eventlog.publisher.ledger import ledger_of
+from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.monitor.status import shape
 from eventlog.publisher.observer import Measured, SnapshotProgress, measure_queue
 from eventlog.publisher.open_context import find_log
@@ -132,7 +132,7 @@ def publishing_status(
     measured = Measured(tables=ask_log(log, "storage", TableStorage))
     status = {
         "log": str(log) if consumer is None else f"{log}, consumer {consumer}",
-        "publisher_runs": ledger.runs(),
+        "publisher_runs": is_at_work(log, ledger.consumer),
         "in_flight": in_flight,
         "backlog": None if hold is None else hold.in_words,
         "consumers": [one.as_data() for one in consumers],

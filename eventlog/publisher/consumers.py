@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 import sqlalchemy as sa
 
 from eventlog.publisher.held_rows import read_recorded
-from eventlog.publisher.ledger import SetLedger
+from eventlog.publisher.ledger import SetLedger, is_at_work
 from eventlog.publisher.observer import SnapshotProgress, measure_queue
 from eventlog.publisher.snapshot import Loading
 from eventlog.sql.consumers import read_consumers
@@ -69,7 +69,7 @@ def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus
         found.append(
             ConsumerStatus(
                 name=line.name,
-                runs=ledger.runs(),
+                runs=is_at_work(log, ledger.consumer),
                 begins=line.begins,
                 begun=line.begun,
                 rows_behind=measured.queue_rows or 0,

@@ -39,6 +39,7 @@ from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
+from eventlog.publisher.ledger import ranges_of
 from eventlog.publisher.liveness import ReportingSink, reported_liveness
 from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, measure_queue
 from eventlog.publisher.open_context import open_to_publish
@@ -439,7 +440,7 @@ def measure(session: Session) -> None:
             parked=parked,
             flights=flights,
             seconds=seconds,
-            ranges=ledger.ranges,
+            ranges=ranges_of(ledger),
             snapshot=None if state.loading is None else state.loading.progress(),
         )
     )

@@ -46,7 +46,7 @@ from eventlog.publisher.cycle import recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.grants import command_of, grants_to_read
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
-from eventlog.publisher.ledger import ledger_of
+from eventlog.publisher.ledger import is_at_work, ledger_of
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.trigger_plan import unlike_recorded
@@ -531,7 +531,9 @@ def _in_flight(case: Case) -> Iterator[Finding]:
     oldest = min((flight.number for flight in case.flights), default=None)
     seconds = None if oldest is None else case.ask_one("inflight", float, flight=oldest)
     rows = len(recorded_ids(case.flights))
-    yield from findings.judge_in_flight(events, rows, seconds, ledger.runs(), case.limits)
+    yield from findings.judge_in_flight(
+        events, rows, seconds, is_at_work(case.log, ledger.consumer), case.limits
+    )
 
 
 def _consumers(case: Case) -> Iterator[Finding]:

@@ -34,6 +34,7 @@ from eventlog.publisher.context import Context, remark_in_words, unavailable_in_
 from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
 from eventlog.publisher.held_rows import Hold, read_recorded
+from eventlog.publisher.ledger import is_at_work, letter_of
 from eventlog.publisher.snapshot import Present, read_object
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.consumers import PUT_BACK
@@ -309,7 +310,7 @@ def _errors(context: Context, row: int | str, notes: list[str]) -> list[ErrorLin
 
 def _letter(context: Context, row: LogRow, errors: Sequence[ErrorLine]) -> str:
     """Return the letter of the row; for a consumer the letter by its set and its error lines."""
-    letter = context.ledger.letter(row.record_id, row.status)
+    letter = letter_of(context.ledger, row.record_id, row.status)
     is_refused = context.ledger.consumer and errors and errors[-1].code != PUT_BACK
     return Status.ERROR.value if letter == Status.SUCCESS and is_refused else letter
 
@@ -400,7 +401,7 @@ def _state_of_refused(letter: str, last: ErrorLine, cure: str) -> str:
 
 def _state_of_new(context: Context, known: _Known) -> str:
     row, problem, place = known.row, known.problem, known.place
-    runs = context.ledger.runs()
+    runs = is_at_work(context.log, context.ledger.consumer)
     if place is not None:
         what = (
             f"in flight as event {place[0].event_id} (flight {place[0].flight}, envelope "
@@ -464,7 +465,7 @@ def _waiting(
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
         is_new = {
-            row.record_id: context.ledger.letter(row.record_id, row.status) == Status.NEW
+            row.record_id: letter_of(context.ledger, row.record_id, row.status) == Status.NEW
             for row in rows
         }
         rows = [row for row in rows if is_new[row.record_id] and row.record_id not in in_flight]
@@ -495,7 +496,9 @@ def _reconstructed(
 
     def read(first: int, last: int) -> list[LogRow]:
         rows = _rows_of_object(context, object_id, first, last)
-        return [row for row in rows if context.ledger.letter(row.record_id, row.status) in _DONE]
+        return [
+            row for row in rows if letter_of(context.ledger, row.record_id, row.status) in _DONE
+        ]
 
     notes.append(
         "the group is a reconstruction: processed rows of its object that stand near it, as far "

@@ -65,15 +65,13 @@ class Ledger(Protocol):
     """
 
     @property
+    def log(self) -> OpenLog: ...
+
+    @property
     def consumer(self) -> str: ...
 
     @property
     def statuses(self) -> frozenset[str]: ...
-
-    @property
-    def ranges(self) -> int | None:
-        """The number of ranges in a consumer's set, None for the publisher."""
-        ...
 
     def lock(self) -> None:
         """Lock this ledger until the session ends. Ends the transaction.
@@ -116,24 +114,12 @@ class Ledger(Protocol):
         """
         ...
 
-    def runs(self) -> bool:
-        """Return True if a session works with this ledger."""
-        ...
-
-    def letter(self, record_id: int, status: str) -> str:
-        """Return N if the row is not done, else its result as far as the ledger knows it."""
-        ...
-
     def undone(self, window: Window) -> Window:
         """Return the window, limited to rows that are not done."""
         ...
 
     def tail(self) -> int | None:
         """Return the highest record_id that may have to be done, None if there is none."""
-        ...
-
-    def count(self, most: int) -> int:
-        """Return the number of rows that are not done, counted up to ``most``."""
         ...
 
     def write(
@@ -280,12 +266,6 @@ class StatusLedger:
     def leave_out(self, scan: QueueScan, shown: Sequence[int]) -> frozenset[int]:
         return frozenset(shown[bisect_left(shown, scan.first) :])
 
-    def runs(self) -> bool:
-        return self.log.dialect.is_locked(self.log.connection, self.log.table)
-
-    def letter(self, record_id: int, status: str) -> str:
-        return status.rstrip(" ")
-
     def undone(self, window: Window) -> Window:
         if self.followed is None:
             return window
@@ -294,12 +274,6 @@ class StatusLedger:
 
     def tail(self) -> int | None:
         return tail(self.log) if self.followed is None else consumers.highest_row(self.log)
-
-    def count(self, most: int) -> int:
-        if self.followed is None:
-            return count_queue(self.log, most)
-        window = self.undone(Window(1, None, most))
-        return consumers.count_rows(self.log, window)
 
     def write(
         self,
@@ -393,10 +367,6 @@ class SetLedger:
 
     statuses = frozenset(status.value for status in Status)
 
-    @property
-    def ranges(self) -> int | None:
-        return len(self.followed.done.ranges)
-
     def lock(self) -> None:
         is_ours = self.log.dialect.try_consumer_lock(
             self.log.connection, self.log.table, self.consumer
@@ -461,26 +431,12 @@ class SetLedger:
         self.followed.passed.add(to_ranges(shown))
         return frozenset()
 
-    def runs(self) -> bool:
-        return self.log.dialect.is_consumer_locked(
-            self.log.connection, self.log.table, self.consumer
-        )
-
-    def letter(self, record_id: int, status: str) -> str:
-        letter = status.rstrip(" ")
-        if letter not in self.statuses:
-            return letter
-        return (Status.SUCCESS if record_id in self.followed.done else Status.NEW).value
-
     def undone(self, window: Window) -> Window:
         last = Dialect.last_record_id if window.last is None else window.last
         return replace(window, first=1, any_letter=True).outside(self.followed.passed, last)
 
     def tail(self) -> int | None:
         return consumers.highest_row(self.log)
-
-    def count(self, most: int) -> int:
-        return consumers.count_rows(self.log, self.undone(Window(1, None, most)))
 
     def write(
         self,
@@ -534,3 +490,33 @@ def ledger_of(
     if consumer is not None:
         return SetLedger(log, consumer, begins)
     return StatusLedger(log, by_number, leave_user)
+
+
+# --- what is told of a ledger ---------------------------------------------------------------------
+
+
+def is_at_work(log: OpenLog, consumer: str) -> bool:
+    """Return True if a session works as this consumer, empty = as the publisher."""
+    if consumer:
+        return log.dialect.is_consumer_locked(log.connection, log.table, consumer)
+    return log.dialect.is_locked(log.connection, log.table)
+
+
+def letter_of(ledger: Ledger, record_id: int, status: str) -> str:
+    """Return N if the row is not done, else its result as far as the ledger knows it."""
+    letter = status.rstrip(" ")
+    if not isinstance(ledger, SetLedger) or letter not in ledger.statuses:
+        return letter
+    return (Status.SUCCESS if record_id in ledger.followed.done else Status.NEW).value
+
+
+def count_undone(ledger: Ledger, most: int) -> int:
+    """Return the number of rows that are not done, counted up to ``most``."""
+    if isinstance(ledger, StatusLedger) and ledger.followed is None:
+        return count_queue(ledger.log, most)
+    return consumers.count_rows(ledger.log, ledger.undone(Window(1, None, most)))
+
+
+def ranges_of(ledger: Ledger) -> int | None:
+    """Return the number of ranges in a consumer's set, None for the publisher."""
+    return len(ledger.followed.done.ranges) if isinstance(ledger, SetLedger) else None

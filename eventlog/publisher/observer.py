@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.model import Answer, Document
 from eventlog.publisher.flight import FlightInfo
-from eventlog.publisher.ledger import Ledger, ledger_of
+from eventlog.publisher.ledger import Ledger, count_undone, ledger_of
 from eventlog.sql.doctor import HeldSnapshot, TableStorage
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.windows import Window
@@ -169,7 +169,7 @@ def measure_queue(
     ``ledger`` None = the publisher's, without a memory.
     """
     ledger = ledger or ledger_of(log)
-    rows = ledger.count(cap)
+    rows = count_undone(ledger, cap)
     head = log.read_window(ledger.undone(Window(1, None, 1))) if rows else []
     clock = _moment(log.due_until(event_time_zone))
     return Measured(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)

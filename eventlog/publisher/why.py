@@ -16,6 +16,7 @@ from eventlog.model import LogRow, Status, queue_rows
 from eventlog.publisher.context import Context, Counters, unavailable_in_words
 from eventlog.publisher.doctor import Compare
 from eventlog.publisher.explain import explain
+from eventlog.publisher.ledger import letter_of
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.sql import doctor
 from eventlog.sql.connection import as_database_errors
@@ -96,7 +97,7 @@ def _row_that_tells(context: Context, object_id: ObjectId) -> LogRow | None:
         rows = log.read_columns(ranges, _FIELDS) if ranges else []
         for record_id, status, table_name, table_key in rows:
             if _is_of(context.catalog, object_id, table_name, table_key):
-                found[record_id] = ledger.letter(record_id, status)
+                found[record_id] = letter_of(ledger, record_id, status)
     if not found:
         return None
     undone = [record_id for record_id, letter in found.items() if letter == Status.NEW]
