@@ -19,8 +19,8 @@ SHELL := /bin/bash
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.setup-done
-# Tests wait for servers more than they compute: four on two cores.
-WORKERS ?= 4
+# Tests wait for servers, too: five on two cores.
+WORKERS ?= 5
 PYTEST_ARGS ?=
 DEMO_ARGS ?=
 BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py crowd.py concurrency.py latency.py capture.py peers.py memory.py backlog.py changes.py live_copy.py sizing.py masks.py kafka.py qlik.py gbase.py linter.py)

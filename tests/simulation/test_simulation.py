@@ -16,7 +16,7 @@ import pytest
 from plans import plan_of, shrink
 
 HERE = Path(__file__).parent
-SHARE, SHARES = 30, 5
+SHARE, SHARES = 25, 4
 
 
 def simulate(*words: str) -> str:
