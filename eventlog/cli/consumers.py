@@ -40,8 +40,8 @@ def consumers() -> None:
 def show(context: CommandContext, as_json: bool) -> None:
     """Show each consumer: whether it runs, how many rows it has to do, and how its set stands."""
     config = context.config()
-    with reading(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
+    with reading(config) as db:
+        log = find_log(db, config)
         found = consumer_statuses(log, config.publisher.event_time_zone)
     if as_json:
         print_json({"log": str(log), "consumers": [one.as_data() for one in found]})
@@ -100,13 +100,13 @@ def reset(context: CommandContext, name: str, begin: str, yes: bool, as_json: bo
         begins = BEGIN.parse(begin)
     except ValueError as error:
         raise ConfigError(f"--begin {begin}: write {BEGIN.legal}") from error
-    with session(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
+    with session(config) as db:
+        log = find_log(db, config)
         _take(log, name)
         confirm(f"Consumer {name} of the log {log} starts again ({begins}).", yes=yes)
         _strike(log, name)
         lines.reset(log, name, begins)
-        conn.commit()
+        log.commit()
     if as_json:
         print_json({"log": str(log), "consumer": name, "begins": begins})
     elif not context.quiet:
@@ -124,13 +124,13 @@ def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
     Purge keeps no rows for it any more.
     """
     config = context.config()
-    with session(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
+    with session(config) as db:
+        log = find_log(db, config)
         _take(log, name)
         confirm(f"Consumer {name} of the log {log} is forgotten.", yes=yes)
         _strike(log, name)
         lines.forget(log, name)
-        conn.commit()
+        log.commit()
     if as_json:
         print_json({"log": str(log), "consumer": name, "dropped": True})
     elif not context.quiet:

@@ -29,9 +29,10 @@ from eventlog.errors import ConfigError, visible
 from eventlog.registry import SOURCES, check_format, check_name, installed, names
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Engine
 
     from eventlog.sql.dialect import Dialect
+    from eventlog.sql.open_log import OpenDatabase
 
 DEFAULT_FILE: Final = Path("eventlog.toml")
 
@@ -158,32 +159,33 @@ def engine_of(config: Config) -> tuple[Engine, Dialect]:
 
 
 @contextmanager
-def session(config: Config, *, writes: bool = True) -> Iterator[tuple[Connection, Dialect]]:
+def session(config: Config, *, writes: bool = True) -> Iterator[OpenDatabase]:
     """Open a session of the configured database; the caller commits. Raises DatabaseError."""
     from eventlog.sql.connection import AS_OWNER, as_database_errors, will_write
+    from eventlog.sql.open_log import OpenDatabase
 
     engine, dialect = engine_of(config)
     with as_database_errors(engine, AS_OWNER), engine.connect() as conn:
         if writes:
             will_write(conn)
-        yield conn, dialect
+        yield OpenDatabase(conn, dialect)
 
 
 @contextmanager
-def transaction(config: Config) -> Iterator[tuple[Connection, Dialect]]:
+def transaction(config: Config) -> Iterator[OpenDatabase]:
     """Open a writing transaction on the configured database, committed at the end.
 
     Raises DatabaseError.
     """
-    with session(config) as (conn, dialect), conn.begin():
-        yield conn, dialect
+    with session(config) as db, db.connection.begin():
+        yield db
 
 
 @contextmanager
-def reading(config: Config) -> Iterator[tuple[Connection, Dialect]]:
+def reading(config: Config) -> Iterator[OpenDatabase]:
     """Open a read-only transaction on the configured database. Raises DatabaseError."""
-    with session(config, writes=False) as (conn, dialect), conn.begin():
-        yield conn, dialect
+    with session(config, writes=False) as db, db.connection.begin():
+        yield db
 
 
 # --- Spark ----------------------------------------------------------------------------------------

@@ -34,9 +34,9 @@ from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.consumers import read_consumers
 from eventlog.sql.database import Storage
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import raise_epoch, read_epoch
 from eventlog.sql.log_table import new_log, split_name
+from eventlog.sql.open_log import OpenDatabase
 from eventlog.sql.rows import tail
 
 dialect_option = click.option("--dialect", "dialect_name", type=click.Choice(SUPPORTED),
@@ -95,19 +95,19 @@ def upgrade(
     _refuse_dialect(dialect_name)
     url = connection_url(config.database)
     dialect_of(url).prepare(url)
-    with transaction(config) as (conn, dialect):
+    with transaction(config) as db:
         if companions_only:
             with suppress(NoLogTable):  # it may be made later
-                find_log(conn, dialect, config, has_companions=False)
-        before = migrations.current(conn, **names(config))
+                find_log(db, config, has_companions=False)
+        before = migrations.current(db.connection, **names(config))
         migrations.upgrade(
-            conn,
+            db.connection,
             revision=revision,
             companions_only=companions_only,
             storage=storage,
             **names(config),
         )
-        after = migrations.current(conn, **names(config))
+        after = migrations.current(db.connection, **names(config))
     if as_json:
         print_json(_moved(config, before, after))
     elif not context.quiet:
@@ -145,15 +145,15 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
     server does not tell, before the publisher starts again: the log must have none.
     """
     config = context.config()
-    with session(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
-        dialect.begin_publishing(conn)
-        server = dialect.server_parts(conn, log.table)
+    with session(config) as db:
+        log = find_log(db, config)
+        db.dialect.begin_publishing(db.connection)
+        server = db.dialect.server_parts(db.connection, log.table)
         ledger_of(log).lock()
         if running := [
             one.name
             for one in read_consumers(log)
-            if dialect.is_consumer_locked(conn, log.table, one.name)
+            if db.dialect.is_consumer_locked(db.connection, log.table, one.name)
         ]:
             raise ConsumerRuns(
                 f"{first_of(running, 3)} of the log {log} runs, and would go on under the old "
@@ -161,7 +161,7 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
             )
         line = read_epoch(log)
         epoch, _ = raise_epoch(log, {**line.server, **server})
-        conn.commit()
+        db.connection.commit()
     if as_json:
         print_json({"log": str(log), "epoch": epoch, "before": line.epoch or None})
     elif not context.quiet:
@@ -211,24 +211,24 @@ def downgrade(
             migrations.current(conn, **names(config)), revision
         )
 
-    def refuse_downgrade(conn: Connection, dialect: Dialect) -> None:
-        if drops_log(conn):
-            _refuse_to_orphan_triggers(conn, dialect, config)
+    def refuse_downgrade(db: OpenDatabase) -> None:
+        if drops_log(db.connection):
+            _refuse_to_orphan_triggers(db, config)
             if not force:
-                refuse_to_lose_rows(conn, dialect, config)
+                refuse_to_lose_rows(db, config)
 
     if not yes and sees_terminal():
         # The question comes outside of the transaction that drops,
         # so that no lock waits for the answer.
-        with reading(config) as (conn, dialect):
-            refuse_downgrade(conn, dialect)
-            what = _what_goes(config, revision, drops_log=drops_log(conn))
+        with reading(config) as db:
+            refuse_downgrade(db)
+            what = _what_goes(config, revision, drops_log=drops_log(db.connection))
         confirm(what, yes=yes)
-    with transaction(config) as (conn, dialect):
-        refuse_downgrade(conn, dialect)
-        before = migrations.current(conn, **names(config))
-        migrations.downgrade(conn, revision=revision, **names(config))
-        after = migrations.current(conn, **names(config))
+    with transaction(config) as db:
+        refuse_downgrade(db)
+        before = migrations.current(db.connection, **names(config))
+        migrations.downgrade(db.connection, revision=revision, **names(config))
+        after = migrations.current(db.connection, **names(config))
     if as_json:
         print_json(_moved(config, before, after))
     elif not context.quiet:
@@ -273,10 +273,10 @@ def _refuse_dialect(dialect_name: str | None) -> None:
         )
 
 
-def refuse_to_lose_rows(conn: Connection, dialect: Dialect, config: Config) -> None:
+def refuse_to_lose_rows(db: OpenDatabase, config: Config) -> None:
     """Raise ConfigError if the log holds unpublished rows."""
     try:
-        log = find_log(conn, dialect, config)
+        log = find_log(db, config)
     except LogTableError:
         return
     last = tail(log)
@@ -302,15 +302,15 @@ def _what_goes(config: Config, revision: str, *, drops_log: bool) -> str:
     )
 
 
-def _refuse_to_orphan_triggers(conn: Connection, dialect: Dialect, config: Config) -> None:
+def _refuse_to_orphan_triggers(db: OpenDatabase, config: Config) -> None:
     """Raise ConfigError if triggers write the log: writes to their tables would then fail."""
     try:
-        log = find_log(conn, dialect, config).table
+        log = find_log(db, config).table
     except LogTableError:  # no publisher can use such a log, but triggers write it
         own_schema, name = split_name(config.database.log_table)
-        log = new_log(dialect, own_schema or config.database.schema_name, name)
+        log = new_log(db.dialect, own_schema or config.database.schema_name, name)
     try:
-        installed = dialect.triggers.installed(conn, log)
+        installed = db.dialect.triggers.installed(db.connection, log)
     except LogTableError:
         return
     if installed:

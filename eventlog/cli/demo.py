@@ -178,10 +178,10 @@ def _install(console: Console, directory: Path, url: str) -> Config:
     embedded_url = URL.create("embedded", database=str(directory / "postgres")).render_as_string()
     file.write_text(_CONFIG.format(file=file, url=embedded_url), encoding="utf-8")
     config = load(file, {})
-    with transaction(config) as (connection, dialect):
-        migrations.upgrade(connection, **names(config))
-        plan = planned_triggers(connection, dialect, config)
-        dialect.triggers.apply(connection, plan, LOCK_TIMEOUT)
+    with transaction(config) as db:
+        migrations.upgrade(db.connection, **names(config))
+        plan = planned_triggers(db, config)
+        db.dialect.triggers.apply(db.connection, plan, LOCK_TIMEOUT)
     tables = ", ".join(action.table for action in plan.actions)
     _say(console, "Installed", f"the log hr.eventlog and triggers on {tables}")
     return config

@@ -98,8 +98,8 @@ def errors(
         _print_failures(config, limit, as_json=as_json)
         return
     consumer = consumer or config.of_log.consumer
-    with reading(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
+    with reading(config) as db:
+        log = find_log(db, config)
         if consumer is not None:
             consumer_line(log, consumer)
         groups = read_refusals(log, limit, consumer or "")

@@ -28,11 +28,11 @@ def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> N
     match later needs its GRANT then; `eventlog doctor` of the role names what is missing.
     """
     config = context.config()
-    with reading(config) as (conn, dialect):
-        statements = grants_for(conn, dialect, config, role, purpose)
+    with reading(config) as db:
+        statements = grants_for(db, config, role, purpose)
     if as_json:
         print_json({"role": role, "for": purpose, "grants": statements})
         return
-    end = ";" if "roles" in dialect.capabilities else ""
+    end = ";" if "roles" in db.dialect.capabilities else ""
     for statement in statements:
         result(f"{statement}{end}")

@@ -13,7 +13,6 @@ from datetime import timedelta
 from typing import Final
 
 import click
-from sqlalchemy import Connection
 
 from eventlog.cli import Command
 from eventlog.cli.context import (
@@ -52,8 +51,7 @@ from eventlog.sql.consumers import (
     requeue_for,
     requeue_objects_for,
 )
-from eventlog.sql.dialect import Dialect
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.purge import Purged, check_purge_rights, purge_cutoff
 
 
@@ -109,8 +107,8 @@ def requeue(
     letters = parse_letters(statuses or "E,F")
     ranges = None if ids is None else parse_ids(ids)
     would = "would be " if dry else ""
-    with reading(config) if dry else transaction(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
+    with reading(config) if dry else transaction(config) as db:
+        log = find_log(db, config)
         if consumer is not None:
             line = consumer_line(log, consumer)
             done, event_ids = _send_again(log, line, ranges, event_ids, force=force, dry=dry)
@@ -119,7 +117,7 @@ def requeue(
                 also = f" and {number_of(len(event_ids), 'object')} of its snapshot"
             said = f"{also} {would}sent once more to consumer {consumer}"
         elif loopback:
-            user = _loopback_user(conn, dialect, config)
+            user = _loopback_user(db, config)
             done = rows.requeue_loopback(log, user, ranges, force=force, dry=dry)
             said = f" {would}set back to N, {done.copied} of {user!r} {would}logged anew"
         else:
@@ -128,7 +126,7 @@ def requeue(
                 letters,
                 ranges,
                 in_flight=sent_ids(log),
-                own_user=_user_set_apart(conn, dialect, config),
+                own_user=_user_set_apart(db, config),
                 force=force,
                 dry=dry,
             )
@@ -214,16 +212,16 @@ def _send_again(
     return done, event_ids
 
 
-def _user_set_apart(conn: Connection, dialect: Dialect, config: Config) -> str:
+def _user_set_apart(db: OpenDatabase, config: Config) -> str:
     """Return the user whose rows the publisher sets apart, empty if it publishes all."""
-    user = publisher_user(config, dialect, dialect.current_user(conn))
-    return publisher_options(config, user, dialect.fold_name).driver_user or ""
+    user = publisher_user(config, db.dialect, db.dialect.current_user(db.connection))
+    return publisher_options(config, user, db.dialect.fold_name).driver_user or ""
 
 
-def _loopback_user(conn: Connection, dialect: Dialect, config: Config) -> str:
+def _loopback_user(db: OpenDatabase, config: Config) -> str:
     """Return the publisher's own user, whose rows are not published. Raises ConfigError."""
-    user = publisher_user(config, dialect, dialect.current_user(conn))
-    user = own_user(config, user, dialect.fold_name)
+    user = publisher_user(config, db.dialect, db.dialect.current_user(db.connection))
+    user = own_user(config, user, db.dialect.fold_name)
     if not user:
         raise ConfigError(
             "--loopback: this database logs no users, so no row is the publisher's own"
@@ -291,15 +289,15 @@ def skip(
     """
     config = _of_log(context, "skip")
     who = f"given up by hand by {getpass.getuser()} on {socket.gethostname()}"
-    with session(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
+    with session(config) as db:
+        log = find_log(db, config)
         ledger = ledger_of(log, consumer or config.of_log.consumer)
         if ledger.consumer:
             consumer_line(log, ledger.consumer)
             ledger.lock()
             ledger.recover()
         skipped = skip_event(log, ledger, event_id, f"{who}: {why}")
-        conn.commit()
+        log.commit()
     if as_json:
         print_json(skipped._asdict())
     else:
@@ -336,14 +334,14 @@ def purge(
     """
     limit = parse_age(age)
     config = context.config()
-    with session(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
+    with session(config) as db:
+        log = find_log(db, config)
         if not dry:
             check_purge_rights(log)
         event_time, error_time = purge_cutoff(log, config.publisher.event_time_zone, limit)
         cutoff = event_time.isoformat(" ", "seconds")
         looked_at = extent_of(log)
-        conn.commit()
+        log.commit()
         if not dry:
             older = f"older than {age.strip()} (before {cutoff})"
             confirm(
@@ -366,7 +364,7 @@ def purge(
         with progress(
             "Purge", looked_at.last - done, context.quiet or as_json, "record_ids"
         ) as advance:
-            for batch in _each_committed(conn, batches, pause):
+            for batch in _each_committed(log, batches, pause):
                 removed["rows"] += batch.removed
                 removed["looked_at"] += batch.looked_at
                 kept.update(batch.kept)
@@ -374,7 +372,7 @@ def purge(
                 advance(batch.last - done)
                 done = batch.last
         error_lines = purge_error_lines(log, size, event_time, error_time, dry=dry)
-        for batch in _each_committed(conn, error_lines, pause):
+        for batch in _each_committed(log, error_lines, pause):
             removed["error_lines"] += batch.removed
             removed["batches"] += 1
     if as_json:
@@ -392,14 +390,14 @@ def purge(
             result(f"{number_of(number, 'row')} kept for consumer {name}, which has not done them")
 
 
-def _each_committed(conn: Connection, batches: Iterator[Purged], pause: float) -> Iterator[Purged]:
+def _each_committed(log: OpenLog, batches: Iterator[Purged], pause: float) -> Iterator[Purged]:
     """Yield the batches, each committed, ``pause`` seconds apart."""
     for batch in batches:
-        conn.commit()
+        log.commit()
         yield batch
         if pause:
             sleep(pause)
-    conn.commit()
+    log.commit()
 
 
 def parse_age(text: str) -> timedelta:

@@ -192,8 +192,8 @@ def _from_database(config: Config) -> Read:
         )
 
     def read() -> Status:
-        with reading(config) as (conn, dialect):
-            log, zone = find_log(conn, dialect, config), config.publisher.event_time_zone
+        with reading(config) as db:
+            log, zone = find_log(db, config), config.publisher.event_time_zone
             consumer = config.of_log.consumer
             return shape(**publishing_status(log, consumer, zone, QUEUE_CAP))
 

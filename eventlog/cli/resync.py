@@ -238,16 +238,16 @@ def read_lines(
 
 @contextmanager
 def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Opened]:
-    with session(config) as (conn, dialect):
-        log = find_log(conn, dialect, config)
+    with session(config) as db:
+        log = find_log(db, config)
         catalog = read_catalog(log, config)
         cls = class_of(catalog, class_name)
         if resumable:
             batches.check_table(log)
-        if missing := dialect.missing_resync_rights(conn, log.table, resumable):
+        if missing := log.dialect.missing_resync_rights(log.connection, log.table, resumable):
             raise LogTableError(
-                f"user {dialect.current_user(conn)} lacks rights on the log {log} for a resync: "
-                f"{'; '.join(missing)}; have its owner grant them"
+                f"user {log.dialect.current_user(log.connection)} lacks rights on the log {log} "
+                f"for a resync: {'; '.join(missing)}; have its owner grant them"
             )
         yield Opened(log, catalog, cls)
 

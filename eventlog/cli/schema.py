@@ -64,8 +64,8 @@ def catalog(context: CommandContext) -> None:
 def _watched(config: Config) -> tuple[Database, Catalog]:
     """Return the tables of the database and the classes that the configuration names."""
     own_schema, name = split_name(config.database.log_table)
-    with reading(config) as (conn, dialect):
-        database = dialect.reflect(conn, class_schema(config))
-        log = new_log(dialect, own_schema or database.schema, name)
+    with reading(config) as db:
+        database = db.dialect.reflect(db.connection, class_schema(config))
+        log = new_log(db.dialect, own_schema or database.schema, name)
         chosen = with_tables(config, database, log)
         return database, catalog_of(chosen, database, class_names(chosen)[1], log)

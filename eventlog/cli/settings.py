@@ -107,9 +107,9 @@ def _fill(context: CommandContext, path: Path) -> None:
             "or name another file with --config"
         )
     own_schema, name = split_name(config.database.log_table)
-    with reading(config) as (conn, dialect):
-        database = dialect.reflect(conn, class_schema(config))
-        log = new_log(dialect, own_schema or database.schema, name)
+    with reading(config) as db:
+        database = db.dialect.reflect(db.connection, class_schema(config))
+        log = new_log(db.dialect, own_schema or database.schema, name)
     watches, number = watches_of(database, log, of_rows=chosen_format(config).is_of_rows)
     if not is_there:
         before = _with_database(template(watch=False), config)

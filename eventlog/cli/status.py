@@ -99,13 +99,13 @@ def _show(config: Config, *, as_json: bool, anew: bool) -> None:
     if config.follows:
         show = partial(_show_source, source_status(config), as_json=as_json)
     else:
-        with reading(config) as (conn, dialect):
-            log, zone = find_log(conn, dialect, config), config.publisher.event_time_zone
+        with reading(config) as db:
+            log, zone = find_log(db, config), config.publisher.event_time_zone
             consumer = config.of_log.consumer
             known = publishing_status(log, consumer, zone)
             if consumer is None:
                 known |= {"rows": count_by_status(log)}
-            differ = differences(conn, dialect, config)
+            differ = differences(db, config)
             status = shape(**known, drift=[*differ.tables, *differ.refused])
         show = partial(print_json, status) if as_json else partial(_print_status, status, consumer)
     if anew:

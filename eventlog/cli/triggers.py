@@ -10,7 +10,6 @@ from typing import Final
 
 import click
 import sqlalchemy as sa
-from sqlalchemy import Connection
 
 from eventlog.changes.json_form import database_from_json, read_catalog
 from eventlog.cli import Group
@@ -54,12 +53,13 @@ from eventlog.publisher.configured_classes import (
 )
 from eventlog.publisher.context import LOOPBACK_WAYS_OUT, loopback_of_tables, owned_tables
 from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
-from eventlog.publisher.trigger_plan import plan_triggers, planned_triggers
+from eventlog.publisher.trigger_plan import plan_for_new_log, plan_triggers, planned_triggers
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches
 from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import new_log, quoted, split_name
+from eventlog.sql.open_log import OpenDatabase
 from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.triggers.watch import WatchedTable
 
@@ -98,11 +98,11 @@ def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> i
     It can be read before `db upgrade` makes the log, too.
     """
     config = context.config()
-    with reading(config) as (conn, dialect):
-        planned = _plan_with_loopback(conn, dialect, config, without_log=True)
+    with reading(config) as db:
+        planned = _plan_with_loopback(db, config, without_log=True)
     if as_sql:
         _refuse_lacking(planned)
-        sys.stdout.write(dialect.triggers.script(planned, LOCK_TIMEOUT))
+        sys.stdout.write(db.dialect.triggers.script(planned, LOCK_TIMEOUT))
     elif as_json:
         _print_json(planned)
     else:
@@ -142,11 +142,11 @@ def apply(
     """
     config = context.config()
     if dry or as_sql:
-        with reading(config) as (conn, dialect):
-            planned = _plan_with_loopback(conn, dialect, config, without_log=True)
+        with reading(config) as db:
+            planned = _plan_with_loopback(db, config, without_log=True)
         if as_sql:
             _refuse_lacking(planned)
-            sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
+            sys.stdout.write(db.dialect.triggers.script(planned, lock_timeout))
             return _refused(planned)
     else:
         planned = _applied(config, lock_timeout, asks=not yes and sees_terminal())
@@ -170,16 +170,16 @@ def _applied(config: Config, lock_timeout: float, *, asks: bool) -> TriggerPlan:
     are dropped that the answer is about. Raises TriggerError.
     """
     agreed = _confirmed_drops(config) if asks else None
-    with transaction(config) as (conn, dialect):
-        planned = _plan_with_loopback(conn, dialect, config, without_log=False)
+    with transaction(config) as db:
+        planned = _plan_with_loopback(db, config, without_log=False)
         if agreed is not None and (more := set(planned.unwatched) - agreed):
             raise TriggerError(
                 f"{', '.join(sorted(more))} got triggers of this log while the question was open: "
                 "nothing was changed; run it again"
             )
-        dialect.triggers.apply(conn, planned, lock_timeout)
-        missing = dialect.triggers.record(conn, find_log(conn, dialect, config).table, planned)
-        _note_due(conn, dialect, config, planned)
+        db.dialect.triggers.apply(db.connection, planned, lock_timeout)
+        missing = db.dialect.triggers.record(db.connection, find_log(db, config).table, planned)
+        _note_due(db, config, planned)
     if not missing:
         return planned
     warning = f"what is captured was not recorded, for want of {'; '.join(missing)}"
@@ -210,13 +210,15 @@ def _say_due(planned: TriggerPlan, is_plan: bool) -> None:
         result(f"  {one.command}    # {visible(one.reason)}")
 
 
-def _note_due(conn: Connection, dialect: Dialect, config: Config, planned: TriggerPlan) -> None:
+def _note_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
     """Record for `doctor` which resyncs are due, and settle those of what is gone, if this user may
     write the table for them.
     """
-    log = find_log(conn, dialect, config)
-    has_table = sa.inspect(conn).has_table(quoted(log.table.resync_table), log.table.schema)
-    if has_table and not dialect.missing_resync_rights(conn, log.table, resumable=True):
+    log = find_log(db, config)
+    has_table = sa.inspect(db.connection).has_table(
+        quoted(log.table.resync_table), log.table.schema
+    )
+    if has_table and not db.dialect.missing_resync_rights(db.connection, log.table, resumable=True):
         if batches.due_now(log):
             batches.settle_lost(log, present_catalog(log, config))
         batches.note_due(log, batches.due_for(planned.gaps))
@@ -239,8 +241,8 @@ def _confirmed_drops(config: Config) -> frozenset[str]:
     """Ask whether the triggers of tables that are no longer watched may be dropped, outside of a
     transaction. Returns these tables.
     """
-    with reading(config) as (conn, dialect):
-        planned = planned_triggers(conn, dialect, config)
+    with reading(config) as db:
+        planned = planned_triggers(db, config)
     if planned.unwatched:
         confirm(f"This drops the triggers of {_unwatched(planned)}.", yes=False)
     return frozenset(planned.unwatched)
@@ -285,32 +287,32 @@ def drop(
     """
     config = context.config()
 
-    def planned_drop(conn: Connection, dialect: Dialect) -> TriggerPlan:
-        planned = dialect.triggers.plan_drop(conn, find_log(conn, dialect, config).table)
+    def planned_drop(db: OpenDatabase) -> TriggerPlan:
+        planned = db.dialect.triggers.plan_drop(db.connection, find_log(db, config).table)
         if drop_log and not force and not as_sql:
-            refuse_to_lose_rows(conn, dialect, config)
+            refuse_to_lose_rows(db, config)
         return planned
 
     log = config.database.log_table if drop_log else None
     if dry or as_sql:
-        with reading(config) as (conn, dialect):
-            planned = planned_drop(conn, dialect)
+        with reading(config) as db:
+            planned = planned_drop(db)
         if not as_sql:
             _tell_drop(planned, log, dry=True, as_json=as_json)
             return
-        sys.stdout.write(dialect.triggers.script(planned, lock_timeout))
+        sys.stdout.write(db.dialect.triggers.script(planned, lock_timeout))
         if drop_log:
             migrations.downgrade(None, sql=sys.stdout, **offline(config))
         return
     if not yes and sees_terminal():
-        with reading(config) as (conn, dialect):
-            planned = planned_drop(conn, dialect)
+        with reading(config) as db:
+            planned = planned_drop(db)
         _confirm_drop(planned, log)
-    with transaction(config) as (conn, dialect):
-        planned = planned_drop(conn, dialect)
-        dialect.triggers.apply(conn, planned, lock_timeout)
+    with transaction(config) as db:
+        planned = planned_drop(db)
+        db.dialect.triggers.apply(db.connection, planned, lock_timeout)
         if drop_log:
-            migrations.downgrade(conn, **names(config))
+            migrations.downgrade(db.connection, **names(config))
     if as_json or not context.quiet:
         _tell_drop(planned, log, dry=False, as_json=as_json)
 
@@ -368,8 +370,8 @@ def show(
         _print_compiled(context, load_dialect(dialect_name), catalog_file)
         return
     config = context.config()
-    with reading(config) as (conn, dialect):
-        installed = dialect.triggers.installed(conn, find_log(conn, dialect, config).table)
+    with reading(config) as db:
+        installed = db.dialect.triggers.installed(db.connection, find_log(db, config).table)
     if as_sql:
         for function in dict.fromkeys(
             one.function_sql for one in installed if one.function_sql is not None
@@ -442,21 +444,18 @@ def _of_another_database(database: Database, dialect: Dialect) -> Iterator[str]:
                 )
 
 
-def _plan_with_loopback(
-    conn: Connection, dialect: Dialect, config: Config, *, without_log: bool
-) -> TriggerPlan:
+def _plan_with_loopback(db: OpenDatabase, config: Config, *, without_log: bool) -> TriggerPlan:
     """Return the plan and a warning if the publisher's user owns watched tables (spec/event-log.md
     8.3).
 
     With ``without_log`` and no log yet, the plan is for a new log, and says so.
     """
     try:
-        table = find_log(conn, dialect, config).table
-        planned, catalog = plan_triggers(conn, dialect, config, table)
+        planned, catalog = plan_triggers(find_log(db, config), config)
     except NoLogTable as error:
         if not without_log:
             raise
-        planned, catalog = plan_triggers(conn, dialect, config, None)
+        planned, catalog = plan_for_new_log(db, config)
         planned = replace(
             planned, warnings=(f"{error}; nothing can be applied before", *planned.warnings)
         )
@@ -465,9 +464,9 @@ def _plan_with_loopback(
         return replace(planned, warnings=(*planned.warnings, *cannot))
     if not planned.actions:
         return planned
-    user = publisher_user(config, dialect, dialect.current_user(conn))
-    options = publisher_options(config, user, dialect.fold_name)
-    owned = owned_tables(conn, dialect, options, catalog.schema, captured_tables(config, catalog))
+    user = publisher_user(config, db.dialect, db.dialect.current_user(db.connection))
+    options = publisher_options(config, user, db.dialect.fold_name)
+    owned = owned_tables(db, options, catalog.schema, captured_tables(config, catalog))
     if not owned:
         return planned
     warning = (

@@ -11,17 +11,15 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from sqlalchemy import Connection
-
 from eventlog.core.clock import monotonic
 from eventlog.publisher.context import Context
-from eventlog.sql.dialect import Dialect
+from eventlog.sql.open_log import OpenDatabase
 
 _log = logging.getLogger("eventlog.publisher")
 
 CAPTURE_INTERVAL: Final = 60.0
 """Seconds between two comparisons."""
-Uncaptured = Callable[[Connection, Dialect], Sequence[str]]
+Uncaptured = Callable[[OpenDatabase], Sequence[str]]
 """A function that returns sentences on tables whose triggers are not as declared."""
 _SHARE: Final = 100.0
 """The pause after a comparison is at least this many times its duration, so that slow ones are
@@ -46,7 +44,7 @@ class CaptureWatcher:
         begun = monotonic()
         if self._uncaptured is None or begun < self._next:
             return
-        uncaptured = self._uncaptured(context.log.connection, context.log.dialect)
+        uncaptured = self._uncaptured(context.log.db)
         context.log.commit()
         for sentence in uncaptured:
             if sentence not in self._said:

@@ -14,8 +14,6 @@ from itertools import islice
 from threading import Lock
 from typing import Any, Final, Protocol
 
-from sqlalchemy import Connection
-
 from eventlog.changes.publishing import EventWriter
 from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.checks import Remark
@@ -26,9 +24,8 @@ from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Level
 from eventlog.publisher.ledger import Ledger
 from eventlog.publisher.observer import SILENT, Measured, Observer
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import ask
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.open_log import OpenDatabase, OpenLog
 
 _log = logging.getLogger("eventlog.publisher")
 _COUNTING: Final = Lock()
@@ -395,8 +392,7 @@ def loopback_of_tables(user: str, tables: Sequence[str]) -> str:
 
 
 def owned_tables(
-    conn: Connection,
-    dialect: Dialect,
+    db: OpenDatabase,
     options: PublisherOptions,
     schema: str | None,
     tables: Sequence[str],
@@ -406,9 +402,7 @@ def owned_tables(
     """
     if not options.driver_user or schema is None or options.loopback_is_meant:
         return ()
-    return ask(
-        conn, dialect, "owned", str, schema=schema, tables=list(tables), user=options.driver_user
-    )
+    return ask(*db, "owned", str, schema=schema, tables=list(tables), user=options.driver_user)
 
 
 def unavailable_in_words(name: str, error: EventlogError) -> str:
@@ -421,13 +415,11 @@ def warn_at_start(context: Context) -> None:
 
     Ends the transaction. Raises SQLAlchemy's errors.
     """
-    connection, options = context.log.connection, context.options
+    options = context.options
     for name, error in context.catalog.unavailable.items():
         _log.error("%s", unavailable_in_words(name, error), extra={"code": error.code})
-    tables = owned_tables(
-        connection, context.log.dialect, options, context.catalog.schema, context.captured
-    )
-    connection.commit()
+    tables = owned_tables(context.log.db, options, context.catalog.schema, context.captured)
+    context.log.commit()
     if tables:
         _log.warning(
             "%s: %s",

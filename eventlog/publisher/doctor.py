@@ -62,14 +62,14 @@ from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import new_log, quoted, split_name
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.rows import refuse_large_ids
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
 from eventlog.sql.triggers.watch import LOGS_VALUES
 from eventlog.sql.windows import Window, counted_rows
 
-Compare = Callable[[Connection, Dialect, Config], TriggerPlan]
+Compare = Callable[[OpenDatabase, Config], TriggerPlan]
 """A function that compares the triggers with the configuration. Raises EventlogError."""
 
 T = TypeVar("T")
@@ -84,8 +84,7 @@ class Case:
     The fields from ``log`` on are known once the log is found.
     """
 
-    conn: Connection
-    dialect: Dialect
+    db: OpenDatabase
     config: Config
     limits: Limits
     compare: Compare
@@ -101,14 +100,24 @@ class Case:
     plan: TriggerPlan | None = None
     flights: Sequence[Flight] = ()
 
+    @property
+    def connection(self) -> Connection:
+        """The connection of the session."""
+        return self.db.connection
+
+    @property
+    def dialect(self) -> Dialect:
+        """The dialect of the connection."""
+        return self.db.dialect
+
     def run(self, checks: Checks) -> None:
         """Make checks. A failing check is a finding, and the others go on."""
         for subject, find in checks.items():
             try:
-                with as_database_errors(self.conn), self.conn.begin_nested():
+                with as_database_errors(self.connection), self.connection.begin_nested():
                     self.findings += find(self)
             except EventlogError as error:
-                if self.conn.invalidated:
+                if self.connection.invalidated:
                     raise
                 text = f"{subject} could not be checked: {error}"
                 self.findings.append(
@@ -166,7 +175,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
     with as_database_errors(engine := connect(url)), engine.connect() as conn:
         pooled = is_pooled(conn, dialect)
         dialect.begin_reading(conn, limits.statement)
-        case = Case(conn, dialect, config, limits, compare)
+        case = Case(OpenDatabase(conn, dialect), config, limits, compare)
         case.findings += doctor.judge_pool(pooled)
         case.run(SESSION_CHECKS)
         if _find_log(case):
@@ -184,7 +193,7 @@ def examine(config: Config, compare: Compare, limits: Limits = _NO_LIMITS) -> li
 
 def _clock(case: Case) -> Iterator[Finding]:
     before = unix_time()
-    answers = doctor.ask(case.conn, case.dialect, "clock", float)
+    answers = doctor.ask(case.connection, case.dialect, "clock", float)
     after = unix_time()
     for database_time in answers:
         yield from doctor.judge_clock(
@@ -193,17 +202,17 @@ def _clock(case: Case) -> Iterator[Finding]:
 
 
 def _orphans(case: Case) -> Iterator[Finding]:
-    orphans = doctor.ask(case.conn, case.dialect, "orphans", doctor.row)
+    orphans = doctor.ask(case.connection, case.dialect, "orphans", doctor.row)
     case.orphaned_logs = {log for _, _, log, _ in orphans}
     yield from findings.judge_orphans(orphans)
 
 
 def _find_log(case: Case) -> bool:
     """Find the log, and return True if it exists; otherwise add a finding."""
-    conn, dialect, config = case.conn, case.dialect, case.config
+    dialect, config = case.dialect, case.config
     try:
-        with as_database_errors(conn), conn.begin_nested():
-            case.log = find_log(conn, dialect, config)
+        with as_database_errors(case.connection), case.connection.begin_nested():
+            case.log = find_log(case.db, config)
     except EventlogError as error:
         _, name = split_name(config.database.log_table)
         log_name = dialect.quote(dialect.spelled(name))
@@ -216,7 +225,7 @@ def _find_log(case: Case) -> bool:
             mend = ("eventlog db upgrade", "eventlog config")
             case.findings.append(Finding("log_table", "error", str(error), mend))
         return False
-    case.user = dialect.current_user(conn)
+    case.user = dialect.current_user(case.connection)
     case.options = publisher_options(
         config, publisher_user(config, dialect, case.user), dialect.fold_name
     )
@@ -228,11 +237,15 @@ def _rights_on_unseen(case: Case) -> None:
     missing.
     """
     settings = case.config.database
-    with suppress(EventlogError), as_database_errors(case.conn), case.conn.begin_nested():
+    with (
+        suppress(EventlogError),
+        as_database_errors(case.connection),
+        case.connection.begin_nested(),
+    ):
         schema, name = split_name(settings.log_table)
         table = new_log(case.dialect, schema or settings.schema_name, name)
-        case.log = OpenLog(case.conn, case.dialect, table)
-        case.user = case.dialect.current_user(case.conn)
+        case.log = OpenLog(*case.db, table)
+        case.user = case.dialect.current_user(case.connection)
         case.findings += _rights(case)
 
 
@@ -241,7 +254,7 @@ def _rights_on_unseen(case: Case) -> None:
 
 def _rights(case: Case) -> Iterator[Finding]:
     if case.consumer is not None:
-        case.missing_rights = case.dialect.missing_consumer_rights(case.conn, case.log.table)
+        case.missing_rights = case.dialect.missing_consumer_rights(case.connection, case.log.table)
         grants = (
             case.repairs("consumer_grants", user=case.dialect.quote(case.user))
             if case.missing_rights
@@ -250,12 +263,14 @@ def _rights(case: Case) -> Iterator[Finding]:
         yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
         if not case.missing_rights and "roles" in case.dialect.capabilities:
             table, column = case.log.table.consumer_table, case.dialect.spelled("name")
-            missing = case.dialect.lacking(case.conn, case.log.table, table, ("DELETE",), column)
+            missing = case.dialect.lacking(
+                case.connection, case.log.table, table, ("DELETE",), column
+            )
             grants = case.repairs("reset_grant", user=case.dialect.quote(case.user))
             yield from doctor.judge_rights_to_reset(missing, case.user, grants)
         return
     deletes = case.config.publisher.delete_from_log
-    case.missing_rights = case.dialect.missing_rights(case.conn, case.log.table, deletes)
+    case.missing_rights = case.dialect.missing_rights(case.connection, case.log.table, deletes)
     names = {"user": case.dialect.quote(case.user), "delete": ", DELETE" if deletes else ""}
     grants = case.repairs("grants", **names)
     yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
@@ -264,9 +279,9 @@ def _rights(case: Case) -> Iterator[Finding]:
 def _revision(case: Case) -> Iterator[Finding]:
     settings = case.config.database
     try:
-        with as_database_errors(case.conn), case.conn.begin_nested():
+        with as_database_errors(case.connection), case.connection.begin_nested():
             reached = migrations.current(
-                case.conn, log_table=settings.log_table, schema=settings.schema_name
+                case.connection, log_table=settings.log_table, schema=settings.schema_name
             )
     except DatabaseError:
         return  # a publisher's user has no right on the version table and needs none
@@ -300,7 +315,7 @@ def _snapshots(case: Case) -> list[doctor.HeldSnapshot]:
 def _wake(case: Case) -> Iterator[Finding]:
     wake, settings = case.dialect.wake, case.config.publisher
     if wake is not None and settings.notify:
-        missing = wake.missing(case.conn, case.log.table)
+        missing = wake.missing(case.connection, case.log.table)
         yield from findings.judge_wake(missing, settings.polling_interval, case.upgrade)
 
 
@@ -311,8 +326,10 @@ def _classes(case: Case) -> Iterator[Finding]:
     """Read the classes, without tables that cannot be one, so that other checks can go on."""
     listed: Sequence[str] | None = None
     try:
-        with as_database_errors(case.conn), case.conn.begin_nested():
-            case.database = database = case.dialect.reflect(case.conn, class_schema(case.config))
+        with as_database_errors(case.connection), case.connection.begin_nested():
+            case.database = database = case.dialect.reflect(
+                case.connection, class_schema(case.config)
+            )
             before = len(case.config.warnings)
             declared = declared_tables(case.config, database, case.log.table)
             case.config = declared.config
@@ -406,8 +423,8 @@ def _plan(case: Case) -> Iterator[Finding]:
         return
     reason = ""
     try:
-        with as_database_errors(case.conn), case.conn.begin_nested():
-            case.plan = case.compare(case.conn, case.dialect, case.config)
+        with as_database_errors(case.connection), case.connection.begin_nested():
+            case.plan = case.compare(case.db, case.config)
     except EventlogError as error:
         reason = str(error)
         yield from _refused_watches(case)
@@ -418,8 +435,12 @@ def _plan(case: Case) -> Iterator[Finding]:
             [f"{case.schema}.{table}" for table in _watched(case)] if _sees_triggers(case) else []
         )
         yield from findings.judge_without_plan(installed, watched, reason)
-        with suppress(EventlogError), as_database_errors(case.conn), case.conn.begin_nested():
-            recorded = unlike_recorded(case.conn, case.dialect, case.config)
+        with (
+            suppress(EventlogError),
+            as_database_errors(case.connection),
+            case.connection.begin_nested(),
+        ):
+            recorded = unlike_recorded(case.log, case.config)
             yield from findings.judge_recorded(recorded)
     else:
         yield from findings.judge_plan(case.plan, installed)
@@ -428,12 +449,12 @@ def _plan(case: Case) -> Iterator[Finding]:
 def _due(case: Case) -> Iterator[Finding]:
     """Judge the due resyncs that `triggers apply` found and nobody ran (spec/triggers.md 9.1)."""
     log = case.log.table
-    if case.catalog is None or not sa.inspect(case.conn).has_table(
+    if case.catalog is None or not sa.inspect(case.connection).has_table(
         quoted(log.resync_table), log.schema
     ):
         return
     if not case.dialect.lacking(
-        case.conn, log, log.resync_table, ("SELECT",), case.dialect.spelled("position")
+        case.connection, log, log.resync_table, ("SELECT",), case.dialect.spelled("position")
     ):
         names = {cls.name for cls in case.catalog.classes}
         due = [one for one in resync.due_now(case.log) if one.selection.class_name in names]
@@ -446,7 +467,7 @@ def _refused_watches(case: Case) -> Iterator[Finding]:
     """
     if case.database is None or case.catalog is None:
         return
-    watches, reflect = declared_watches(case.config), partial(case.dialect.reflect, case.conn)
+    watches, reflect = declared_watches(case.config), partial(case.dialect.reflect, case.connection)
     declared = declared_triggers(
         case.database, case.catalog, watches, reflect, case.catalog.unavailable
     )
@@ -454,7 +475,7 @@ def _refused_watches(case: Case) -> Iterator[Finding]:
 
 
 def _sees_triggers(case: Case) -> bool:
-    return case.dialect.sees_triggers(case.conn, case.schema)
+    return case.dialect.sees_triggers(case.connection, case.schema)
 
 
 def _watched(case: Case) -> list[str]:
@@ -503,7 +524,7 @@ def _owner(case: Case) -> Iterator[Finding]:
     if case.catalog is None:
         return
     captured = captured_tables(case.config, case.catalog)
-    if owned := owned_tables(case.conn, case.dialect, case.options, case.schema or None, captured):
+    if owned := owned_tables(case.db, case.options, case.schema or None, captured):
         text = loopback_of_tables(case.options.driver_user or "", owned)
         yield Finding("loopback", "warning", text, LOOPBACK_WAYS_OUT)
 
@@ -558,7 +579,7 @@ def _consumers(case: Case) -> Iterator[Finding]:
 
 
 def _queue(case: Case) -> Iterator[Finding]:
-    conn, log, settings = case.conn, case.log.table, case.config.publisher
+    conn, log, settings = case.connection, case.log.table, case.config.publisher
     if case.consumer is not None:
         return
     queue = case.dialect.queue(conn, log, settings.event_time_zone)
@@ -608,7 +629,7 @@ def _event_time(case: Case) -> Iterator[Finding]:
     settings, limits = case.config.publisher, case.limits
     now = case.log.due_until(settings.event_time_zone)
     if settings.handle_future_events:
-        waiting = case.dialect.not_due(case.conn, case.log.table, now, limits.rows)
+        waiting = case.dialect.not_due(case.connection, case.log.table, now, limits.rows)
         yield from findings.judge_due(waiting, limits)
     else:
         newest = case.ask("ahead", doctor.row, now=now, sample=limits.sample)
@@ -648,7 +669,9 @@ def _gone(case: Case) -> Iterator[Finding]:
     )
     for object_class, (told, gone) in findings.objects_told(rows, case.catalog).items():
         keys = list(dict.fromkeys([*told, *gone]))
-        there = case.dialect.query_back(case.conn, case.catalog.schema, object_class, keys, ())
+        there = case.dialect.query_back(
+            case.connection, case.catalog.schema, object_class, keys, ()
+        )
         yield from findings.judge_gone(
             object_class.name, [key for key in told if key not in there], case.limits
         )
@@ -664,7 +687,7 @@ Checks = Mapping[str, Callable[[Case], Iterable[Finding]]]
 
 SESSION_CHECKS: Final[Checks] = {
     "whether the database takes writes": lambda case: doctor.judge_read_only(
-        case.dialect.read_only(case.conn), TO_THE_PRIMARY
+        case.dialect.read_only(case.connection), TO_THE_PRIMARY
     ),
     "the clock": _clock,
     "orphaned triggers": _orphans,
@@ -674,7 +697,7 @@ LOG_CHECKS: Final[Checks] = {
     "the rights on the log": _rights,
     "the revision of the log": _revision,
     "the lock of the log": lambda case: findings.judge_lock(
-        case.dialect.lock_holder(case.conn, case.log.table), str(case.log)
+        case.dialect.lock_holder(case.connection, case.log.table), str(case.log)
     ),
     "the indexes of the log": _indexes,
     "the sequence of record_id": lambda case: findings.judge_numberings(

@@ -8,16 +8,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import Connection
-
 from eventlog.config.load import Config
 from eventlog.core.catalog import Catalog
 from eventlog.errors import ConfigError
 from eventlog.publisher.configured_classes import read_catalog, wanted_classes
 from eventlog.publisher.open_context import find_log
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import repairs
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.open_log import OpenDatabase, OpenLog
 
 PURPOSES: Final[Mapping[str, str]] = {
     "publisher": "grants",
@@ -28,23 +25,21 @@ PURPOSES: Final[Mapping[str, str]] = {
 """What a role is for, and the statements of ``doctor.sql`` that let it."""
 
 
-def grants_for(
-    conn: Connection, dialect: Dialect, config: Config, role: str, purpose: str
-) -> list[str]:
+def grants_for(db: OpenDatabase, config: Config, role: str, purpose: str) -> list[str]:
     """Return the statements that let a role work with the log: on the log and its companions, and
     SELECT on the watched tables and their child tables, of a consumer on those of its classes.
 
     ``purpose`` is a key of ``PURPOSES``. ``role`` is written as in SQL without quotes. Raises
     ConfigError if the database has no such purpose, and the errors of ``find_log``.
     """
-    if purpose == "consumer" and "consumers" not in dialect.capabilities:
-        raise ConfigError(f"{dialect.name} has no consumers of a log, so that there is no grant")
-    log = find_log(conn, dialect, config)
+    if purpose == "consumer" and "consumers" not in db.dialect.capabilities:
+        raise ConfigError(f"{db.dialect.name} has no consumers of a log, so that there is no grant")
+    log = find_log(db, config)
     catalog = read_catalog(log, config)
-    user = dialect.quote(dialect.spelled(role))
+    user = db.dialect.quote(db.dialect.spelled(role))
     deletes = ", DELETE" if config.publisher.delete_from_log else ""
     statements = repairs(log, PURPOSES[purpose], user=user, delete=deletes)
-    if "roles" not in dialect.capabilities:
+    if "roles" not in db.dialect.capabilities:
         return [*statements]
     reading = grants_to_read(log, catalog.schema, _tables(config, catalog), user)
     return [*dict.fromkeys([*statements, *reading])]

@@ -8,8 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import partial
 
-from sqlalchemy import Connection
-
 from eventlog.config.load import Config, connection_url, with_secrets_of_now
 from eventlog.config.post_poll import SAFE_WAYS, refused_statements
 from eventlog.config.publishing import insert_query_back
@@ -38,7 +36,7 @@ from eventlog.sql.connection import (
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, pass_over, raise_epoch, read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable, locate_log
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.rows import extent, next_flight, read_sendings, refuse_large_ids
 
 _log = logging.getLogger("eventlog.publisher")
@@ -114,7 +112,7 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
     url = connection_url(config.database)
     dialect = dialect_of(url)
     with as_database_errors(engine := connect(url)), engine.connect() as connection:
-        log = find_log(connection, dialect, config)
+        log = find_log(OpenDatabase(connection, dialect), config)
         options = publisher_options(config, dialect.current_user(connection), dialect.fold_name)
         ledger = ledger_of(
             log,
@@ -197,18 +195,15 @@ def under_epoch(context: Context, epoch: str) -> Context:
     return replace(context, epoch=epoch, options=replace(context.options, events=events))
 
 
-def find_log(
-    connection: Connection, dialect: Dialect, config: Config, *, has_companions: bool = True
-) -> OpenLog:
-    """Return the log that the configuration names, open on this connection. Its form is checked
-    (spec/event-log.md 1.4), and not the rights.
+def find_log(db: OpenDatabase, config: Config, *, has_companions: bool = True) -> OpenLog:
+    """Return the log that the configuration names, open on this database's connection. Its form
+    is checked (spec/event-log.md 1.4), and not the rights.
 
     Without ``has_companions`` they need not be there.
     """
     settings = config.publisher
     table = locate_log(
-        connection,
-        dialect,
+        *db,
         name=config.database.log_table,
         schema=config.database.schema_name,
         layout=settings.layout,
@@ -217,7 +212,7 @@ def find_log(
         sequence=config.database.record_id_sequence,
         has_companions=has_companions,
     )
-    return OpenLog(connection, dialect, table)
+    return OpenLog(*db, table)
 
 
 # --- the options ----------------------------------------------------------------------------------

@@ -10,10 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from sqlalchemy import Connection
-
 from eventlog.config.load import Config
-from eventlog.core.catalog import Catalog
+from eventlog.core.catalog import Catalog, Database
 from eventlog.errors import DatabaseAway, EventlogError, together
 from eventlog.publisher.configured_classes import (
     available_catalog,
@@ -23,53 +21,83 @@ from eventlog.publisher.configured_classes import (
 )
 from eventlog.publisher.open_context import find_log
 from eventlog.sql.connection import as_database_errors
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, new_log, split_name
+from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.triggers import TriggerPlan, of_missing_log
 from eventlog.sql.triggers.declared import declared_triggers
+from eventlog.sql.triggers.watch import WatchedTable
 
 
-def planned_triggers(conn: Connection, dialect: Dialect, config: Config) -> TriggerPlan:
+class _Declared(NamedTuple):
+    """What a configuration declares for the tables of a schema."""
+
+    config: Config
+    """The configuration with a watch for each table that its patterns match."""
+    database: Database
+    catalog: Catalog
+    watches: tuple[WatchedTable, ...]
+    refused: dict[str, EventlogError]
+    """The errors of tables that cannot be classes, and of those whose watches are in doubt."""
+
+
+def _declared(log: LogTable, config: Config, database: Database) -> _Declared:
+    declared = declared_tables(config, database, log)
+    catalog = available_catalog(declared, database, log)
+    refused = {**catalog.unavailable, **declared.doubtful}
+    return _Declared(declared.config, database, catalog, declared_watches(declared.config), refused)
+
+
+def _reflected(db: OpenDatabase, config: Config) -> Database:
+    return db.dialect.reflect(db.connection, class_schema(config))
+
+
+def planned_triggers(db: OpenDatabase, config: Config) -> TriggerPlan:
     """Return the plan that makes the triggers as the configuration declares them. Raises
     TriggerError, LogTableError, ConfigError.
     """
-    return plan_triggers(conn, dialect, config, find_log(conn, dialect, config).table)[0]
+    return plan_triggers(find_log(db, config), config)[0]
 
 
-def refused_watches(conn: Connection, dialect: Dialect, config: Config) -> tuple[str, ...]:
+def refused_watches(log: OpenLog, config: Config) -> tuple[str, ...]:
     """Return the errors of watches that no user can follow: their tables or columns are missing."""
-    log = find_log(conn, dialect, config).table
-    database = dialect.reflect(conn, class_schema(config))
-    declared = declared_tables(config, database, log)
-    catalog = available_catalog(declared, database, log)
-    refused, reflect = {**catalog.unavailable, **declared.doubtful}, partial(dialect.reflect, conn)
+    declared = _declared(log.table, config, _reflected(log.db, config))
+    reflect = partial(log.dialect.reflect, log.connection)
     return declared_triggers(
-        database, catalog, declared_watches(declared.config), reflect, refused
+        declared.database, declared.catalog, declared.watches, reflect, declared.refused
     ).refusals
 
 
-def plan_triggers(
-    conn: Connection, dialect: Dialect, config: Config, found: LogTable | None
-) -> tuple[TriggerPlan, Catalog]:
-    """Return the plan and the classes. ``found`` is the log, None if it does not exist yet."""
-    database = dialect.reflect(conn, class_schema(config))
+def plan_triggers(log: OpenLog, config: Config) -> tuple[TriggerPlan, Catalog]:
+    """Return the plan for the triggers of a log, and the classes."""
+    _, database, catalog, watches, refused = declared = _declared(
+        log.table, config, _reflected(log.db, config)
+    )
+    planned = log.dialect.triggers.plan(
+        log.connection, database, catalog, log.table, watches, refused
+    )
+    return _with_warnings(planned, declared, config), catalog
+
+
+def plan_for_new_log(db: OpenDatabase, config: Config) -> tuple[TriggerPlan, Catalog]:
+    """Return the plan for the triggers of a log that does not exist yet, and the classes."""
+    database, triggers = _reflected(db, config), db.dialect.triggers
     schema, name = split_name(config.database.log_table)
-    log = found or new_log(dialect, schema or config.database.schema_name or database.schema, name)
-    declared = declared_tables(config, database, log)
-    catalog = available_catalog(declared, database, log)
-    watches = declared_watches(declared.config)
-    refused = {**catalog.unavailable, **declared.doubtful}
-    if found is not None:
-        planned = dialect.triggers.plan(conn, database, catalog, log, watches, refused)
-    elif refused:
-        raise together(list(refused.values()))
-    else:
-        planned = TriggerPlan.of_new(dialect.triggers.compile(database, catalog, log, watches))
-        tables = dialect.triggers.tables_of(conn, log)
-        planned = replace(planned, warnings=tuple(of_missing_log(log, tables)))
+    schema = schema or config.database.schema_name or database.schema
+    log = new_log(db.dialect, schema, name)
+    declared = _declared(log, config, database)
+    if declared.refused:
+        raise together(list(declared.refused.values()))
+    catalog = declared.catalog
+    planned = TriggerPlan.of_new(triggers.compile(database, catalog, log, declared.watches))
+    tables = triggers.tables_of(db.connection, log)
+    planned = replace(planned, warnings=tuple(of_missing_log(log, tables)))
+    return _with_warnings(planned, declared, config), catalog
+
+
+def _with_warnings(planned: TriggerPlan, declared: _Declared, config: Config) -> TriggerPlan:
     said = declared.config.warnings[len(config.warnings) :]
-    warnings = (*said, *planned.warnings, *_view_references(declared.config, catalog))
-    return replace(planned, warnings=warnings), catalog
+    views = _view_references(declared.config, declared.catalog)
+    return replace(planned, warnings=(*said, *planned.warnings, *views))
 
 
 def _view_references(config: Config, catalog: Catalog) -> Iterator[str]:
@@ -102,7 +130,7 @@ class Differences(NamedTuple):
     uncaptured: tuple[str, ...] = ()
 
 
-def differences(conn: Connection, dialect: Dialect, config: Config) -> Differences:
+def differences(db: OpenDatabase, config: Config) -> Differences:
     """Return what `eventlog triggers apply` would change, for a role that may read the tables.
 
     A role that the database shows no triggers gets what is known by the record of the last apply.
@@ -110,17 +138,25 @@ def differences(conn: Connection, dialect: Dialect, config: Config) -> Differenc
     if not config.watches:
         return Differences()
     try:
-        with as_database_errors(conn), conn.begin_nested():
-            planned = planned_triggers(conn, dialect, config)
+        with as_database_errors(db.connection), db.connection.begin_nested():
+            planned = planned_triggers(db, config)
     except DatabaseAway:
         raise
     except EventlogError:
         refused: tuple[str, ...] = ()
         recorded: tuple[str, ...] = ()
-        with suppress(EventlogError), as_database_errors(conn), conn.begin_nested():
-            refused = refused_watches(conn, dialect, config)
-        with suppress(EventlogError), as_database_errors(conn), conn.begin_nested():
-            recorded = unlike_recorded(conn, dialect, config)
+        with (
+            suppress(EventlogError),
+            as_database_errors(db.connection),
+            db.connection.begin_nested(),
+        ):
+            refused = refused_watches(find_log(db, config), config)
+        with (
+            suppress(EventlogError),
+            as_database_errors(db.connection),
+            db.connection.begin_nested(),
+        ):
+            recorded = unlike_recorded(find_log(db, config), config)
         return Differences(recorded, refused, recorded)
     tables = [(action.kind, f"{action.table}: {action.reason}") for action in planned.differences]
     return Differences(
@@ -130,25 +166,24 @@ def differences(conn: Connection, dialect: Dialect, config: Config) -> Differenc
     )
 
 
-def unlike_recorded(conn: Connection, dialect: Dialect, config: Config) -> tuple[str, ...]:
+def unlike_recorded(log: OpenLog, config: Config) -> tuple[str, ...]:
     """Return sentences on watched tables that are not as `eventlog triggers apply` has recorded
     them, for a role that sees no triggers.
     """
-    log = find_log(conn, dialect, config).table
-    database = dialect.reflect(conn, class_schema(config))
-    declared = declared_tables(config, database, log)
-    catalog = available_catalog(declared, database, log)
-    refused = {**catalog.unavailable, **declared.doubtful}
-    watches = declared_watches(declared.config)
-    return dialect.triggers.unlike_recorded(conn, database, catalog, log, watches, refused)
+    _, database, catalog, watches, refused = _declared(
+        log.table, config, _reflected(log.db, config)
+    )
+    return log.dialect.triggers.unlike_recorded(
+        log.connection, database, catalog, log.table, watches, refused
+    )
 
 
-def comparison(config: Config) -> Callable[[Connection, Dialect], tuple[str, ...]]:
+def comparison(config: Config) -> Callable[[OpenDatabase], tuple[str, ...]]:
     """Return the function by which a publisher learns of tables that are not captured as they are
     declared.
     """
 
-    def uncaptured(conn: Connection, dialect: Dialect) -> tuple[str, ...]:
-        return differences(conn, dialect, config).uncaptured
+    def uncaptured(db: OpenDatabase) -> tuple[str, ...]:
+        return differences(db, config).uncaptured
 
     return uncaptured

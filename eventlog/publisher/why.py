@@ -161,7 +161,7 @@ def _without_row(
         yield "the table has no such object now"
     try:
         with as_database_errors(conn), conn.begin_nested():
-            plan = compare(conn, context.log.dialect, config)
+            plan = compare(context.log.db, config)
     except EventlogError as error:
         yield f"whether its triggers are there is not known: {error}"
         return

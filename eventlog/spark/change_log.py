@@ -17,7 +17,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
 from eventlog.changes.publishing import NoWriter
@@ -52,10 +52,9 @@ from eventlog.sql.connection import (
     dialect_of,
     refuse_pooling,
 )
-from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import differing, read_epoch, read_removed
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.open_log import OpenLog
+from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.open_writers import Looks
 from eventlog.sql.record_ranges import count_rows, shown_ranges
 from eventlog.sql.windows import ANY_LETTER
@@ -158,8 +157,6 @@ class RowReader:
 
     __slots__ = (
         "_catalog",
-        "_conn",
-        "_dialect",
         "_log",
         "_part",
         "_user",
@@ -170,8 +167,7 @@ class RowReader:
 
     def __init__(
         self,
-        conn: Connection,
-        dialect: Dialect,
+        log: OpenLog,
         classes: Classes,
         catalog: Catalog,
         rows: Sequence[Range],
@@ -181,8 +177,8 @@ class RowReader:
     ) -> None:
         self.rows, self.counted = rows, 0
         self.origins: dict[int, tuple[str | None, str | None]] | None = {} if with_origins else None
-        self._conn, self._dialect, self._log = conn, dialect, classes.log
-        self._catalog, self._part, self._user = catalog, part, classes.options.driver_user
+        self._log, self._catalog, self._part = log, catalog, part
+        self._user = classes.options.driver_user
 
     def __call__(self, first: int, last: int) -> Iterator[list[CheckedRow]]:
         """Yield the good rows from one record_id to another, in pieces."""
@@ -192,7 +188,7 @@ class RowReader:
         is_own = self._part[0] <= first and last <= self._part[1]
         fields = QUEUE_FIELDS if self.origins is None else TIMED_FIELDS
         window = replace(ANY_LETTER, gaps=ranges)
-        for rows in self._dialect.read_fields(self._conn, self._log, window, fields):
+        for rows in self._log.read_fields(window, fields):
             if is_own:
                 self.counted += len(rows)
             queue_rows: Any = rows
@@ -246,7 +242,7 @@ _kept: list[_Kept] = []
 
 
 @contextmanager
-def kept_connection(file: str | None) -> Iterator[tuple[Connection, Dialect]]:
+def kept_connection(file: str | None) -> Iterator[OpenDatabase]:
     """Give the connection that this process keeps. It is closed if the block fails.
 
     Raises DatabaseError, also for errors of the block.
@@ -257,7 +253,7 @@ def kept_connection(file: str | None) -> Iterator[tuple[Connection, Dialect]]:
     kept = _kept[0]
     try:
         with as_database_errors(kept.connection):
-            yield kept.connection, kept.dialect
+            yield OpenDatabase(kept.connection, kept.dialect)
             kept.connection.rollback()
     except BaseException:
         forget_connection()
@@ -331,7 +327,7 @@ class ChangeLog:
         dialect, engine = dialect_of(url), connect(url)
         with ExitStack() as stack, as_database_errors(engine):
             conn = stack.enter_context(engine.connect())
-            log = find_log(conn, dialect, config)
+            log = find_log(OpenDatabase(conn, dialect), config)
             self.looks = Looks()
             self.unused = RecordSet()
             if self.consumer is None:
@@ -553,9 +549,7 @@ class ChangeLog:
         classes, catalog, _ = self._classes
         options = classes.options
         kept = within(rows, 1, last)
-        read = RowReader(
-            log.connection, log.dialect, classes, catalog, kept, (1, 0), with_origins=False
-        )
+        read = RowReader(log, classes, catalog, kept, (1, 0), with_origins=False)
         held = held_back(
             read, last, Folding(options.fold_distance, options.fold_span, rows[0][0], last)
         )

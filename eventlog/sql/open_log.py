@@ -1,10 +1,10 @@
-"""A log as one session sees it: its connection, its dialect, its table."""
+"""A database and a log as one session sees them: a connection, its dialect, and the log's table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 
@@ -16,10 +16,19 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.windows import Window
 
 
+class OpenDatabase(NamedTuple):
+    """A database that is open: a connection and its dialect. It is made once, where a session
+    begins.
+    """
+
+    connection: Connection
+    dialect: Dialect
+
+
 @dataclass(frozen=True, slots=True)
 class OpenLog:
-    """A log that is open: its connection, its dialect and its table. It is made once, where a
-    session begins.
+    """A log that is open: its connection, its dialect and its table. It is made once, where the
+    log is found.
     """
 
     connection: Connection
@@ -28,6 +37,11 @@ class OpenLog:
 
     def __str__(self) -> str:
         return str(self.table)
+
+    @property
+    def db(self) -> OpenDatabase:
+        """The open database of the log."""
+        return OpenDatabase(self.connection, self.dialect)
 
     def on(self, connection: Connection) -> OpenLog:
         """Return the log as another session sees it."""

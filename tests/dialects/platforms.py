@@ -34,6 +34,7 @@ from eventlog.sql.database import CAPABILITIES
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mysql_family import Family
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenDatabase
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.windows import Window
 
@@ -195,7 +196,7 @@ class Platform:
     def session(self) -> Iterator[tuple[Connection, LogTable]]:
         """A session of ours, and the log."""
         with self.ours.connect() as conn:
-            yield conn, find_log(conn, self.dialect, self.config()).table
+            yield conn, find_log(OpenDatabase(conn, self.dialect), self.config()).table
 
     def plan(self, *watches: Mapping[str, Any], tables: Sequence[str] | None = None) -> TriggerPlan:
         """What applying these watches would do. Raises TriggerError for a watch that is refused."""

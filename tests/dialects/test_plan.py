@@ -147,12 +147,12 @@ def test_triggers_of_a_renamed_log_are_replaced_and_each_change_is_logged_once(
         "url": usr_platform.engine.url.render_as_string(hide_password=False),
         "log_table": "journal",
     }
-    with transaction(usr_platform.config()) as (conn, dialect):
-        plan = planned_triggers(conn, dialect, usr_platform.config())
+    with transaction(usr_platform.config()) as db:
+        plan = planned_triggers(db, usr_platform.config())
         assert [action.kind for action in plan.changes] == ["replace", "replace"]
         assert all("which is gone" in action.reason for action in plan.changes)
-        dialect.triggers.apply(conn, plan)
-        assert not planned_triggers(conn, dialect, usr_platform.config()).changes
+        db.dialect.triggers.apply(db.connection, plan)
+        assert not planned_triggers(db, usr_platform.config()).changes
     usr_platform.run("INSERT INTO usr (idu, fname) VALUES (1, 'a')")
     with usr_platform.engine.connect() as conn:
         assert conn.exec_driver_sql("SELECT count(*) FROM journal").scalar_one() == 1
@@ -364,8 +364,8 @@ def test_two_logs_of_one_table_do_not_touch_each_other(usr_platform: Platform) -
     other = usr_platform.config(
         database={"url": usr_platform.engine.url.render_as_string(False), "log_table": "other"}
     )
-    with transaction(other) as (conn, dialect):
-        dialect.triggers.apply(conn, planned_triggers(conn, dialect, other), 5.0)
+    with transaction(other) as db:
+        db.dialect.triggers.apply(db.connection, planned_triggers(db, other), 5.0)
     assert kinds(usr_platform, USR) == ["unchanged", "unchanged"]
     usr_platform.run("INSERT INTO usr (idu, fname) VALUES (1, 'x')")
     name = sa.sql.quoted_name("OTHER" if usr_platform.name == "oracle" else "other", quote=True)

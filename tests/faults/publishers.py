@@ -57,9 +57,9 @@ def write_config(
 
 def install(config: Config) -> None:
     """The log with its companions, and the triggers of the watches."""
-    with transaction(config) as (conn, dialect):
-        migrations.upgrade(conn, **names(config))
-        dialect.triggers.apply(conn, planned_triggers(conn, dialect, config), LOCK_TIMEOUT)
+    with transaction(config) as db:
+        migrations.upgrade(db.connection, **names(config))
+        db.dialect.triggers.apply(db.connection, planned_triggers(db, config), LOCK_TIMEOUT)
 
 
 ROW = """INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value)

@@ -82,8 +82,8 @@ def test_a_child_table_that_gets_a_third_column_says_why_it_is_captured_no_more(
     assert warnings_of(caplog)[0].startswith(
         f"tag is no child table of usr any more: {WHY}; its values are not"
     )
-    with reading(config) as (conn, dialect):
-        (action,) = planned_triggers(conn, dialect, config).changes
+    with reading(config) as db:
+        (action,) = planned_triggers(db, config).changes
     assert (action.kind, action.table, action.reason) == (
         "drop",
         "public.tag",

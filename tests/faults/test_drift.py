@@ -526,13 +526,13 @@ def test_another_key_is_said_before_rows_of_the_old_one_become_bad(
 
 
 def plan_of(config: Config) -> TriggerPlan:
-    with reading(config) as (conn, dialect):
-        return planned_triggers(conn, dialect, config)
+    with reading(config) as db:
+        return planned_triggers(db, config)
 
 
 def drift_of(config: Config) -> list[str]:
-    with reading(config) as (conn, dialect):
-        differ = differences(conn, dialect, config)
+    with reading(config) as db:
+        differ = differences(db, config)
         return [*differ.tables, *differ.refused]
 
 

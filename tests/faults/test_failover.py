@@ -94,8 +94,8 @@ def installed() -> Iterator[Server]:
         migrations.upgrade(engine, log_table="eventlog")
         engine.dispose()
         config = load(configuration(server.url), {})
-        with transaction(config) as (conn, dialect):
-            dialect.triggers.apply(conn, planned_triggers(conn, dialect, config), LOCK_TIMEOUT)
+        with transaction(config) as db:
+            db.dialect.triggers.apply(db.connection, planned_triggers(db, config), LOCK_TIMEOUT)
         server.run("pg_ctl", "-D", str(server.data), "-m", "fast", "-w", "stop")
         yield server
 

@@ -176,8 +176,8 @@ def test_the_plan_says_that_the_triggers_were_made_for_another_name(
     install(configured(database, tmp_path, {"table": "usr"}))
     execute(database, "ALTER TABLE usr RENAME TO person")
     config = configured(database, tmp_path, RENAMED)
-    with reading(config) as (conn, dialect):
-        (action,) = planned_triggers(conn, dialect, config).changes
+    with reading(config) as db:
+        (action,) = planned_triggers(db, config).changes
     assert (action.kind, action.table) == ("replace", "public.person")
     assert action.reason == (
         "its triggers call proc_usr_1, made for the name that the table had: they log that name "
@@ -191,8 +191,8 @@ def test_on_sqlite_rows_of_the_old_name_are_sent_too(tmp_path: Path) -> None:
     install(configured(engine, tmp_path, {"table": "usr"}))
     execute(engine, "INSERT INTO usr VALUES (1, 'a')", "ALTER TABLE usr RENAME TO person")
     config = configured(engine, tmp_path, RENAMED)
-    with reading(config) as (conn, dialect):
-        (action,) = planned_triggers(conn, dialect, config).changes
+    with reading(config) as db:
+        (action,) = planned_triggers(db, config).changes
     assert action.reason.startswith("its triggers tgr_usr_d_1, tgr_usr_i_1, ")
     assert action.reason.endswith(
         "were made for the name that the table had: they log that name until then"

@@ -386,8 +386,8 @@ def of_log(
 
 
 def plan_of(config: Config) -> TriggerPlan:
-    with reading(config) as (conn, dialect):
-        return planned_triggers(conn, dialect, config)
+    with reading(config) as db:
+        return planned_triggers(db, config)
 
 
 @pytest.mark.parametrize("move", MOVES)
@@ -407,9 +407,9 @@ def test_triggers_whose_log_was_moved_are_named_and_replaced_and_writes_pass_aga
     watches = {"table": "usr"}, {"table": "part", "capture": "row"}
     config = of_log(database, tmp_path, schema, log, *watches)
     install(config)
-    with transaction(config) as (conn, dialect):
-        planned = planned_triggers(conn, dialect, config)
-        dialect.triggers.record(conn, find_log(conn, dialect, config).table, planned)
+    with transaction(config) as db:
+        planned = planned_triggers(db, config)
+        db.dialect.triggers.record(db.connection, find_log(db, config).table, planned)
     names = tuple(triggers_of(database))
     execute(database, *moved)
     config = of_log(database, tmp_path, *now, *watches)
@@ -486,8 +486,8 @@ def test_drop_takes_away_the_triggers_of_a_log_whose_schema_was_renamed(
     install(of_log(database, tmp_path, "hr", "hr.eventlog", {"table": "usr"}))
     execute(database, "ALTER SCHEMA hr RENAME TO people")
     config = of_log(database, tmp_path, "people", "people.eventlog")
-    with transaction(config) as (conn, dialect):
-        dialect.triggers.drop(conn, LogTable("people", "eventlog", LogRow._fields))
+    with transaction(config) as db:
+        db.dialect.triggers.drop(db.connection, LogTable("people", "eventlog", LogRow._fields))
     execute(database, "INSERT INTO people.usr VALUES (1, 'a')")
     assert triggers_of(database) == []
 
@@ -793,8 +793,8 @@ def test_a_view_whose_base_lacks_a_column_is_an_error_of_doctor_and_in_the_statu
     assert ("watch_refused", "error", f"its triggers stay as they are: {words}") in {
         (one.code, one.severity, one.text) for one in examine(config, planned_triggers)
     }
-    with reading(config) as (conn, dialect):
-        assert differences(conn, dialect, config).refused == (words,)
+    with reading(config) as db:
+        assert differences(db, config).refused == (words,)
 
 
 def test_apply_never_makes_a_session_that_uses_two_tables_the_victim_of_a_deadlock(

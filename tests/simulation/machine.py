@@ -490,7 +490,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
             world,
             trigger_plan.plan_triggers,
             _TRIGGERS,
-            lambda conn, _, config, found: (conn, (config.watches, config.format, found)),
+            lambda log, config: (log.connection, (config.watches, config.format, log.table)),
         )
         put(trigger_plan, "plan_triggers", plan_once)
         put(triggers, "plan_triggers", plan_once)

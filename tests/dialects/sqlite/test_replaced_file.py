@@ -65,8 +65,8 @@ def file(tmp_path: Path) -> Path:
     with engine.begin() as conn:
         conn.exec_driver_sql("CREATE TABLE usr (idu INTEGER PRIMARY KEY, fname TEXT)")
     migrations.upgrade(engine, log_table="eventlog")
-    with transaction(config(path)) as (conn, dialect):
-        dialect.triggers.apply(conn, planned_triggers(conn, dialect, config(path)), LOCK_TIMEOUT)
+    with transaction(config(path)) as db:
+        db.dialect.triggers.apply(db.connection, planned_triggers(db, config(path)), LOCK_TIMEOUT)
     return path
 
 
