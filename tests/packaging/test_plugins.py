@@ -17,6 +17,8 @@ import environments
 import pytest
 from documents import ROOT
 
+pytestmark = pytest.mark.xdist_group("plugins")  # one environment for all
+
 PLUGINS = ROOT / "examples" / "plugins"
 SIZE = 150
 """Lines that each package has at most, with its tests."""

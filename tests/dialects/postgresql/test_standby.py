@@ -18,6 +18,8 @@ from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log
 
+pytestmark = pytest.mark.xdist_group("standby")  # one server for all
+
 CONFIG = """
 [database]
 schema_name = "hr"
