@@ -247,7 +247,7 @@ def read_map(path: Path) -> Mapping[str, Any]:
         kind = "TOML" if path.suffix == ".toml" else "JSON (TOML is for names that end in .toml)"
         raise ConfigError(f"{path} is not {kind}: {error}") from None
     if not isinstance(value, dict):
-        raise ConfigError(f"{path} is no object of options")
+        raise ConfigError(f"{path} is not an object of options")
     return value
 
 
@@ -273,7 +273,7 @@ def read_options(map: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     for name in ("reader", "writer"):
         side = map.get(name, {})
         if not isinstance(side, Mapping):
-            raise ConfigError(f"member {name!r} of the map is no object of options")
+            raise ConfigError(f"member {name!r} of the map is not an object of options")
         sides[name] = _with_catalog({**of_both, **side})
     return sides
 

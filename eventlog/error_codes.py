@@ -17,7 +17,7 @@ ROW_CODES: Final[Mapping[str, str]] = {
     "missing_column": "column_name is empty in a row that is about a column",
     "missing_table": "table_name is empty",
     "receiver": "the receiver answered *error* or *fatal*, and the message is its own",
-    "unknown_column": "column_name is no attribute of the class",
+    "unknown_column": "column_name is not an attribute of the class",
     "unknown_table": "table_name is neither a class nor a child table of one",
 }
 """Causes of codes that ``RowError`` is raised with."""
@@ -39,7 +39,7 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
     ),
     "decode": "Text that is not of the configured charset",
     "duplicate_begin": "A transaction that begins while one with its id is open",
-    "framing": "Bytes that are no record of a stream",
+    "framing": "Bytes that are not a record of a stream",
     "orphan_record": 'A record of a transaction that did not begin, with `orphans = "raise"`',
     "row_length": "A payload that is shorter or longer than its columns",
     "schema_mismatch": "A table description (TABSCHEM) whose columns disagree with its own counts",
@@ -50,7 +50,7 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
     "unknown_type": "A column of a type that the stream's format does not have",
     # Linter queues
     "bad_column_value": (
-        "A value that its column cannot hold: text for a number, DATA that is no hex digits"
+        "A value that its column cannot hold: text for a number, DATA that is not hex digits"
     ),
     "bad_length": "LEN1 or LEN2 that is negative, too great or beyond DATA",
     "bad_oper_date": "An OPER_DATE that is neither six bytes nor twelve hex digits",
@@ -61,7 +61,7 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
     # Qlik tables and messages
     "bad_avro": "Bytes that do not match their Avro schema, or a schema that cannot be read",
     "bad_magic": "A message envelope that does not begin with the magic `atMSG`",
-    "bad_mask": "A mask text with a character that is no hex digit",
+    "bad_mask": "A mask text with a character that is not a hex digit",
     "bad_message_value": "A value in a message that does not fit its column's type",
     "bad_metadata": "A metadata message that lacks a part which data messages need",
     "bad_sequence": "A change_seq that is not 35 digits beginning with a date and time",
@@ -94,7 +94,7 @@ CURES: Final[Mapping[str, str]] = {
     "database_away": "Wait: a publisher connects again by itself. Run any other command again.",
     "error": "Do what the message says.",
     "fatal_answer": (
-        "Mend what the receiver names, `eventlog requeue` the rows of status F, and start the "
+        "Fix what the receiver names, `eventlog requeue` the rows of status F, and start the "
         "publisher again."
     ),
     "kafka_away": (
@@ -145,7 +145,7 @@ CURES: Final[Mapping[str, str]] = {
     ),
     "missing_column": "Correct what writes the log. Export a queue with all its columns.",
     "missing_table": "Correct what writes the log.",
-    "receiver": "Mend what the receiver names, then `eventlog requeue`.",
+    "receiver": "Fix what the receiver names, then `eventlog requeue`.",
     "unknown_column": (
         "Take the column into the watch (`columns`, `exclude`) and `eventlog requeue` the row, "
         "or correct what writes the log."

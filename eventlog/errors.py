@@ -102,7 +102,7 @@ class BadTableKey(RowError):
 
 
 class BadValue(RowError):
-    """Text in a row of the log that is no value of its column's type (spec/xds.md 6.1)."""
+    """Text in a row of the log that is not a value of its column's type (spec/xds.md 6.1)."""
 
     code = "bad_value"
 

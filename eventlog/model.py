@@ -147,7 +147,7 @@ class AttributeSteps(NamedTuple):
     """An attribute of an event with its steps in order. For an add it has one ``Op.ADD`` step.
 
     ``value_type`` is the XDS type of its values: string, int, state, octet, time or dn. A value of
-    type time that is no number of seconds is a string: the text of a special time (spec/xds.md
+    type time that is not a number of seconds is a string: the text of a special time (spec/xds.md
     6.3).
     """
 
@@ -494,7 +494,7 @@ _STATUSES_OF_AN_EVENT: Final = 16
 
 
 def most_statuses(event_ids: Collection[str]) -> int:
-    """Return the most statuses of an answer to an envelope of ``event_ids``: with more it is no
+    """Return the most statuses of an answer to an envelope of ``event_ids``: with more it is not an
     answer (spec/event-log.md 8.4).
     """
     return _STATUSES_OF_AN_EVENT * max(1, len(event_ids))

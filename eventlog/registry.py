@@ -246,7 +246,7 @@ def as_plugin_errors() -> Iterator[None]:
     of eventlog, and files that cannot be opened, say enough by themselves.
 
     It stands inside of what explains exceptions otherwise: an sqlite3.Error of somebody's source is
-    no error of the database that holds the log.
+    not an error of the database that holds the log.
     """
     try:
         yield
@@ -320,7 +320,7 @@ def _misfit(group: str, name: str, found: Any) -> str:
     if group == FORMATS and not isinstance(found, Format):
         return f"it is a {type(found).__name__}, and no object of eventlog.changes.format.Format"
     if group in _BASES and not (isinstance(found, type) and issubclass(found, _at(_BASES[group]))):
-        return f"it is no class that extends {_BASES[group].replace(':', '.')}"
+        return f"it is not a class that extends {_BASES[group].replace(':', '.')}"
     if (own := getattr(found, "name", None)) != name:
         return f"it says that its name is {own!r}"
     if group in _BASES and not is_dataclass(getattr(found, "options", None)):

@@ -39,7 +39,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turn the links of the tree into those of the site; of a link to a file that is no page the
+    """Turn the links of the tree into those of the site; of a link to a file that is not a page the
     text stays.
     """
     uri = page.file.src_uri

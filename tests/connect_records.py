@@ -98,7 +98,7 @@ def _check(schema: Any, value: Any, place: str) -> None:
     if value is None:
         assert schema["optional"], f"{place} is null and not optional"
         return
-    assert WORDS[schema["type"]](value), f"{place}: {value!r} is no {schema['type']}"
+    assert WORDS[schema["type"]](value), f"{place}: {value!r} is not {schema['type']}"
     if schema["type"] == "struct":
         fields = {field["field"]: field for field in schema["fields"]}
         assert value.keys() <= fields.keys(), f"{place}: fields without a schema"

@@ -70,5 +70,5 @@ def cluster() -> Iterator[Cluster]:
 
 
 def quiet_clients() -> None:
-    """What librdkafka says of brokers that are gone is no news here."""
+    """What librdkafka says of brokers that are gone is not news here."""
     logging.getLogger("eventlog.kafka").setLevel(logging.CRITICAL)

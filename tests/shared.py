@@ -84,7 +84,7 @@ def validate(document: bytes | str) -> None:
     """
     schema = _schema()
     if not schema.validate(parse_document(document)):
-        # The first line alone says which alternative did not fit, which is no help; the innermost
+        # The first line alone says which alternative did not fit, which is not help; the innermost
         # element comes next.
         said = [
             error for error in schema.error_log if not error.message.startswith("failed to compare")
@@ -150,7 +150,7 @@ def statuses(database: sa.Engine, log: str = "eventlog") -> dict[int, str]:
 
 
 def copied_log(file: Path, target: Path) -> Path:
-    """A copy of a SQLite file with a log, which does not know what file it stood in: it is no copy
+    """A copy of a SQLite file with a log, which does not know what file it stood in: it is not a copy
     that was put back, and its event-ids carry no epoch.
     """
     shutil.copy(file, target)

@@ -120,7 +120,7 @@ def loads(line: str | bytes) -> Change:
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise FormatError(f"the line is no JSON: {error}") from None
+        raise FormatError(f"the line is not JSON: {error}") from None
     return from_json(value)
 
 
@@ -185,7 +185,7 @@ def value_from_json(value: Any) -> Value:
     if isinstance(value, dict):
         if value.keys() != {"hex"}:
             raise ValueError(
-                f"an object of {', '.join(value) or 'nothing'} is no value: "
+                f"an object of {', '.join(value) or 'nothing'} is not a value: "
                 'bytes are {"hex": ...}'
             )
         return bytes.fromhex(value["hex"])
@@ -200,12 +200,12 @@ def member(value: Mapping[str, Any], name: str, kind: type[Of]) -> Of | None:
     part = value.get(name)
     if part is None or (isinstance(part, kind) and (kind is bool or not isinstance(part, bool))):
         return part
-    raise TypeError(f"{name} is {part!r:.60}, which is no {kind.__name__}")
+    raise TypeError(f"{name} is {part!r:.60}, which is not of type {kind.__name__}")
 
 
 def _key_part(part: Any) -> tuple[str, Value]:
     if not isinstance(part, list) or len(part) != 2 or not isinstance(part[0], str):
-        raise TypeError(f"{part!r} is no [column, value] of a key")
+        raise TypeError(f"{part!r} is not a [column, value] of a key")
     return part[0], value_from_json(part[1])
 
 
@@ -284,7 +284,7 @@ def read_catalog(path: Path) -> Mapping[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"the catalog {path} is not JSON: {error}") from None
     if not isinstance(value, dict) or not isinstance(value.get("database", value), dict):
-        raise ConfigError(f"the catalog {path} is no JSON object")
+        raise ConfigError(f"the catalog {path} is not a JSON object")
     content: Mapping[str, Any] = value.get("database", value)
     return content
 

@@ -166,7 +166,7 @@ def keys_of(option: Any, catalog: Catalog | None) -> ExistingKeys | None:
 def _keys(table: str, keys: Any, catalog: Catalog | None) -> list[Key]:
     if not isinstance(keys, list | tuple):
         raise ConfigError(
-            f'the keys of {table!r} in existing_keys are no list, such as [{{"id": 7}}]'
+            f'the keys of {table!r} in existing_keys are not a list, such as [{{"id": 7}}]'
         )
     return [_key(table, key, catalog) for key in keys]
 
@@ -174,7 +174,8 @@ def _keys(table: str, keys: Any, catalog: Catalog | None) -> list[Key]:
 def _key(table: str, key: Any, catalog: Catalog | None) -> Key:
     if not isinstance(key, Mapping):
         raise ConfigError(
-            f'a key of {table!r} in existing_keys is no object of its columns, such as {{"id": 7}}'
+            f"a key of {table!r} in existing_keys is not an object of its columns, such as "
+            '{"id": 7}'
         )
     object_class = class_of(catalog, table)
     types = (

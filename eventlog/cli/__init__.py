@@ -141,7 +141,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "triggers plan": {
         "eventlog triggers plan": "what apply would do, and what to know before",
-        "eventlog triggers plan --check": "exit code 1 if something is to be done",
+        "eventlog triggers plan --check": "exit code 1 if there is something to do",
     },
     "triggers apply": {
         "eventlog triggers apply": "bring the triggers to what is declared",
@@ -395,7 +395,7 @@ DONE, FAILED, USAGE, FATAL, INTERRUPTED = 0, 1, 2, 3, 130
 def _settings(assignments: Sequence[str], **named: str | None) -> dict[str, str]:
     """Return the flags as ``section.key`` -> text.
 
-    Raises ConfigError for a ``--set`` that is no assignment.
+    Raises ConfigError for a ``--set`` that is not an assignment.
     """
     flags: dict[str, str] = {}
     for assignment in assignments:

@@ -49,7 +49,7 @@ class _Size(click.ParamType[int]):
             return value
         match = _SIZE.fullmatch(str(value).strip())
         if match is None:
-            self.fail(f"{value!r} is no size; write it as 64MiB or 1GiB", param, ctx)
+            self.fail(f"{value!r} is not a size; write it as 64MiB or 1GiB", param, ctx)
         return int(match[1]) * _UNITS[match[2].upper()]
 
 
@@ -297,7 +297,9 @@ def read_options(map: Mapping[str, Any], file_format: str) -> Mapping[str, Any]:
     """
     chosen = map.get("writer", {}) if "writer" in map or "reader" in map else map
     if not isinstance(chosen, Mapping):
-        raise ConfigError(f"member 'writer' of the map is no object of options of {file_format}")
+        raise ConfigError(
+            f"member 'writer' of the map is not an object of options of {file_format}"
+        )
     return chosen
 
 

@@ -425,7 +425,7 @@ def _pipe() -> str | None:
         path = f"/dev/fd/{number}"
         is_pipe = stat.S_ISFIFO(os.fstat(number).st_mode)
         return path if is_pipe and os.access(path, os.R_OK) else None
-    except OSError:  # standard input is no file at all
+    except OSError:  # standard input is not a file at all
         return None
 
 

@@ -69,7 +69,9 @@ class RowOrObject(click.ParamType[int | str]):
             return value
         if not re.fullmatch("0*[1-9][0-9]{0,17}", value, re.ASCII):
             self.fail(
-                f"{value!r} is no record_id, and no event-id of an object in a snapshot", param, ctx
+                f"{value!r} is neither a record_id nor an event-id of an object in a snapshot",
+                param,
+                ctx,
             )
         return int(value)
 

@@ -244,7 +244,7 @@ def parse_ids(text: str) -> list[tuple[int, int]]:
         match = re.fullmatch(r"\s*([0-9]{1,18})\s*(?:-\s*([0-9]{1,18})\s*)?", part, re.ASCII)
         if match is None or int(match[2] or match[1]) < int(match[1]):
             raise ConfigError(
-                f"--ids {text}: {part.strip()!r} is no record_id and no range of them; "
+                f"--ids {text}: {part.strip()!r} is not a record_id or a range of them; "
                 "write 1,2,5-9"
             )
         ranges.append((int(match[1]), int(match[2] or match[1])))

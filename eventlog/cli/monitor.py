@@ -120,9 +120,9 @@ def top(
     the newest envelopes.
 
     The publisher's monitor knows all of it. The database alone knows the queue and what is in
-    flight, of a followed source what lies behind its position. If standard output is no terminal,
-    it prints one look and ends. For programs there are `eventlog status --json` and the monitor's
-    /metrics, in place of a --json here.
+    flight, of a followed source what lies behind its position. If standard output is not a
+    terminal, it prints one look and ends. For programs there are `eventlog status --json` and the
+    monitor's /metrics, in place of a --json here.
     """
     config = context.config(source__type=source)
     if from_database or (url := _monitor_url(config, url)) is None:

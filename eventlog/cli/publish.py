@@ -265,7 +265,7 @@ def _traced(config: Config) -> Iterator[tuple[Observer, _OpenSink]]:
 
             observer = stack.enter_context(tracing(config))
         except ModuleNotFoundError as error:
-            # This is no error, since an operator may set the variables for a whole cluster.
+            # This is not an error, since an operator may set the variables for a whole cluster.
             _log.warning(
                 "no traces: %s is missing; pip install 'eventlog-publisher[otel]'", error.name
             )

@@ -154,7 +154,7 @@ def resync(
 
     The publisher then sends each object as it is at that time. Each batch is a transaction that
     also holds the position. After a stop or a kill --resume goes on from there and leaves nothing
-    out. The exit code is 1 if a line of FILE is no key of the class, or a key has no object.
+    out. The exit code is 1 if a line of FILE is not a key of the class, or a key has no object.
 
     --deleted looks in the table for the keys that the log has rows of. For each one that is gone
     and not logged as deleted, such as those of a dropped partition, it writes a row of type 4; so
@@ -260,7 +260,7 @@ def class_of(catalog: Catalog, name: str) -> ObjectClass:
     name_of_log = catalog.log_name(name)
     if name_of_log is None:
         classes = ", ".join(sorted(cls.name for cls in catalog.classes)) or "none"
-        raise ConfigError(f"{name!r} is no class; the classes are: {classes}")
+        raise ConfigError(f"{name!r} is not a class; the classes are: {classes}")
     if name_of_log.child is not None:
         owner = name_of_log.object_class.name
         raise ConfigError(

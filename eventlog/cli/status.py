@@ -376,7 +376,7 @@ def doctor(
     rows.
 
     A finding is an error (changes are lost, or nothing is published), a warning (something needs
-    mending) or an info (good to know). Errors and warnings give exit code 1.
+    fixing) or an info (good to know). Errors and warnings give exit code 1.
     """
     config = context.config()
     if receiver:

@@ -90,7 +90,7 @@ def triggers() -> None:
 @triggers.command()
 @sql_option
 @json_option
-@click.option("--check", is_flag=True, help="End with exit code 1 if something is to be done.")
+@click.option("--check", is_flag=True, help="End with exit code 1 if there is something to do.")
 @click.pass_obj
 def plan(context: CommandContext, as_sql: bool, as_json: bool, check: bool) -> int:
     """Show what `triggers apply` would do, table by table, and why; nothing is changed.
@@ -194,7 +194,7 @@ def _refuse_lacking(planned: TriggerPlan) -> None:
 
 def _print_json(planned: TriggerPlan) -> None:
     due = [{"command": one.command, "reason": one.reason} for one in batches.due_for(planned.gaps)]
-    # What is recorded of a table is no part of the plan.
+    # What is recorded of a table is not part of the plan.
     told = asdict(replace(planned, captured=()))
     del told["captured"]
     print_json({**told, "changes": len(planned.changes), "due": due})

@@ -33,7 +33,7 @@ def change_of(
     eventlog.
 
     Text stays text; JSON and arrays become the text of the database if the catalogue knows their
-    columns. Raises FormatError for a value that is no CloudEvent, or whose data break
+    columns. Raises FormatError for a value that is not a CloudEvent, or whose data break
     spec/cloudevents.md 4.
     """
     if not isinstance(event, dict):
@@ -103,7 +103,7 @@ def _operation(data: Mapping[str, Any]) -> tuple[ChangeOp, str]:
     if not isinstance(operation, str) or operation not in _OPS:
         raise FormatError(f"operation {shown(repr(operation))} is none of {', '.join(_OPS)}")
     if not isinstance(table, str):
-        raise FormatError(f"class is {shown(repr(table))}, which is no text")
+        raise FormatError(f"class is {shown(repr(table))}, which is not text")
     return _OPS[operation], table
 
 
@@ -128,7 +128,7 @@ def _cells(data: Mapping[str, Any], name: str) -> Mapping[str, Mapping[str, Any]
     for column, cell in cells.items():
         if not isinstance(cell, dict):
             raise FormatError(
-                f'{name}: {shown(column)} is no object such as {{"old": 1, "new": 2}}'
+                f'{name}: {shown(column)} is not an object such as {{"old": 1, "new": 2}}'
             )
     return cells
 

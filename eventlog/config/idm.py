@@ -318,8 +318,8 @@ def _is_known(name: str) -> bool:
 
 
 def _is_of_the_tool(name: str, element: _Element, section: str, value: str) -> bool:
-    """Return True for an entry that is no parameter: it stands outside of the driver's sections, or
-    only folds the form of the administration tool.
+    """Return True for an entry that is not a parameter: it stands outside of the driver's sections,
+    or only folds the form of the administration tool.
     """
     if section == "subscriber" or name in _NOT_TAKEN or _is_known(name):
         return False

@@ -45,7 +45,7 @@ def _parse_times(value: Any) -> tuple[datetime.time, ...]:
 def _parse_column_map(value: Any) -> Mapping[str, str]:
     real = {str(name).lower(): parse_name(column) for name, column in OBJECT.parse(value).items()}
     if unknown := sorted(set(real) - set(LogRow._fields)):
-        raise ValueError(f"{unknown[0]} is no standard name")
+        raise ValueError(f"{unknown[0]} is not a standard name")
     if missing := [name for name in LogRow._fields if name not in real]:
         raise ValueError(f"{missing[0]} is missing")
     if len({column.lower() for column in real.values()}) < len(real):

@@ -175,7 +175,7 @@ class _Errors(list[ConfigError]):
         return False
 
     def without(self, read: Iterable[T | ConfigError]) -> list[T]:
-        """Return what is no error, and take the errors."""
+        """Return what is not an error, and take the errors."""
         found = []
         for one in read:
             if isinstance(one, ConfigError):

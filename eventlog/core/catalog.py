@@ -306,7 +306,7 @@ def build_catalog(
 
     ``tables`` lists exactly the tables and views that are classes; None = all with a key. With
     ``emit_keys`` key columns are written, so their values are checked like others. ``exclude``
-    holds, by table, column names that are no attributes (spec/triggers.md 1). ``ignore`` holds
+    holds, by table, column names that are not attributes (spec/triggers.md 1). ``ignore`` holds
     tables to leave out, such as the log itself. ``refused`` holds names that must not become
     classes, with the reason.
 
@@ -474,7 +474,7 @@ def _parents(
 
 
 def missing_table(database: Database, name: str) -> str:
-    """Explain why a name in the configuration is no table or view, and how to correct it."""
+    """Explain why a name in the configuration is not a table or view, and how to correct it."""
     partition = match_name(name, database.partitions)
     if partition is None:
         near = get_close_matches(name, [table.name for table in database.tables], n=1)
@@ -528,8 +528,8 @@ def value_column(table: Table, owner: Table) -> Column | None:
 
 
 def _no_child(table: Table, parents: Mapping[str, Table]) -> str | None:
-    """Return why a table is no child table although its first foreign key suggests it, None if it
-    does not suggest it.
+    """Return why a table is not a child table although its first foreign key suggests it, None if
+    it does not suggest it.
     """
     first = table.foreign_keys[0] if table.foreign_keys else None
     owner = None if first is None else parents.get(first.table)
@@ -713,7 +713,7 @@ class _Builder:
         for name in self.exclude.get(table.name, ()):
             match = match_name(name, names)
             if match is None:
-                raise ConfigError(f"excluded column {name!r} is no column of {table.name!r}")
+                raise ConfigError(f"excluded column {name!r} is not a column of {table.name!r}")
             if (
                 match in (column.name for column in key_columns(table))
                 and table.name in self.parents

@@ -269,7 +269,8 @@ class _Table:
         if attribute is None:
             name = self._log_name.object_class.name
             raise RowError(
-                "unknown_column", f"column_name {column_name!r} is no attribute of class {name!r}"
+                "unknown_column",
+                f"column_name {column_name!r} is not an attribute of class {name!r}",
             )
         self.attributes[column_name] = attribute
         return attribute

@@ -23,7 +23,7 @@ def new_epoch(now: datetime) -> str:
 def raised_at(epoch: str) -> datetime | None:
     """Return when an epoch was drawn, None for the empty one.
 
-    Raises ValueError for a text that is no epoch.
+    Raises ValueError for a text that is not an epoch.
     """
     return datetime.strptime(epoch[:14], _SECOND).replace(tzinfo=UTC) if epoch else None
 

@@ -58,7 +58,7 @@ def escaped_json_bytes(value: Any) -> bytes:
 def _fragment(value: Any) -> orjson.Fragment:
     if isinstance(value, JsonText):
         return orjson.Fragment(value.text)
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")
 
 
 def _plain_text(value: Any, string: Callable[[str], str]) -> str:

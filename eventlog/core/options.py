@@ -345,9 +345,9 @@ def _parse_zone(value: Any) -> str:
 def _parse_charset(value: Any) -> str:
     try:
         "".encode(value)
-    except (LookupError, TypeError, ValueError):  # hex and similar codecs are no character sets
+    except (LookupError, TypeError, ValueError):  # hex and similar codecs are not character sets
         raise ConfigError(
-            f"{value!r} is no character set; use a name such as utf-8 or gb18030"
+            f"{value!r} is not a character set; use a name such as utf-8 or gb18030"
         ) from None
     return str(value)
 

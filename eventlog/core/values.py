@@ -287,7 +287,7 @@ def check_unicode(text: str) -> None:
     match = _HALF_PAIR.search(text)
     if match is not None:
         raise BadValue(
-            f"{shown(text)} is no text: half a surrogate pair, U+{ord(match[0]):04X}, at "
+            f"{shown(text)} is not text: half a surrogate pair, U+{ord(match[0]):04X}, at "
             f"{match.start()}"
         )
 
@@ -306,7 +306,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
     """Return the function that turns log text of a column into the text that XDS has (spec/xds.md
     6.1, 6.3, 8).
 
-    The function raises BadValue for text that is no value of the type and, if ``characters`` is
+    The function raises BadValue for text that is not a value of the type and, if ``characters`` is
     ``xml``, BadXmlChar for a character that XML 1.0 cannot hold. Raises ConfigError for an unknown
     option value.
     """
@@ -337,7 +337,7 @@ def converter(type: ColumnType, options: ValueOptions) -> Converter:
 def key_normalizer(type: ColumnType) -> Converter:
     """Return the function that returns the normal form of a key value (spec/event-log.md 4.3).
 
-    It raises BadValue for text that is no value of the type, also for types whose text stays
+    It raises BadValue for text that is not a value of the type, also for types whose text stays
     unchanged. Characters are checked elsewhere (spec/event-log.md 5).
     """
     match type.kind:

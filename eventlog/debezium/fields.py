@@ -180,7 +180,7 @@ def decoder_of(schema: Mapping[str, Any]) -> Decode:
     if decode is None:
         decode = _BY_TYPE.get(type) if isinstance(type, str) else None
     if decode is None:
-        raise ValueError(f"{shown(str(type))} is no type of Connect")
+        raise ValueError(f"{shown(str(type))} is not a type of Connect")
     return decode
 
 

@@ -45,8 +45,8 @@ def read(source: str, options: ReadOptions, report: Report) -> Iterator[Change]:
     """Yield the changes of a file, or of the files of a directory in the order of their names
     (``ReadOptions``).
 
-    A line that cannot be read is reported and skipped. Tombstones and events that are no change of
-    a row are counted.
+    A line that cannot be read is reported and skipped. Tombstones and events that are not a change
+    of a row are counted.
     """
     reader = _EnvelopeReader(options, catalog_of(options.catalog), report.pass_over)
 
@@ -99,8 +99,8 @@ class _EnvelopeReader:
         self._typed: dict[ObjectClass, dict[str, Decode]] = {}
 
     def change(self, key: Any, value: Any) -> Change | None:
-        """Return the change of a record, None for a tombstone and for an event that is no change of
-        a row.
+        """Return the change of a record, None for a tombstone and for an event that is not a change
+        of a row.
 
         Raises FormatError.
         """
@@ -345,8 +345,8 @@ def _extras(source: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _record_ids(extras: Mapping[str, Any]) -> Sequence[int] | None:
-    """Return the record_ids of a change, None if what has the name is no list of numbers: anybody
-    may write a file.
+    """Return the record_ids of a change, None if what has the name is not a list of numbers:
+    anybody may write a file.
     """
     told = extras.get("record_ids")
     is_list = isinstance(told, list | tuple) and all(type(one) is int for one in told)

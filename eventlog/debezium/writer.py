@@ -460,7 +460,7 @@ class _TableRecords:
             return None
         for name in row:
             if name not in self.fields:
-                message = f"{name!r} is no column of {self._what}, as the catalog has it"
+                message = f"{name!r} is not a column of {self._what}, as the catalog has it"
                 raise NotExpressible(message, f"{self._what}.{name}")
         return {
             name: self._unavailable(name) if name in unknown else self._encoded(name, row[name])

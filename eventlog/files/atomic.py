@@ -61,7 +61,7 @@ def whole_path(target: str) -> Iterator[Path]:
     # The path that a link such as /dev/stdout leads to may be no name of a file.
     if _is_special(Path(target)):
         raise ConfigError(
-            f"{target} is no regular file, which this format needs: name a file to write"
+            f"{target} is not a regular file, which this format needs: name a file to write"
         )
     temporary = _beside(path)
     try:

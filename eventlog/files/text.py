@@ -198,7 +198,7 @@ def parsed_lines(
 # --- secrets --------------------------------------------------------------------------------------
 
 REFERENCE: Final = re.compile(r"env:(?P<variable>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/.+)")
-"""A reference to a secret, in a setting that is no secret itself."""
+"""A reference to a secret, in a setting that is not a secret itself."""
 
 
 def secret_variable(name: str, environ: Mapping[str, str]) -> str | None:

@@ -61,7 +61,7 @@ class Token(NamedTuple):
         except (ValueError, TypeError):
             pass
         raise ConfigError(
-            f"restart {value!r} is no token; it looks like {Token(0xB01746018, None).to_json()}"
+            f"restart {value!r} is not a token; it looks like {Token(0xB01746018, None).to_json()}"
         )
 
     def to_json(self) -> dict[str, str | None]:
@@ -103,9 +103,9 @@ def _parse_labels(value: Any) -> Mapping[int, str]:
         try:
             number = int(label)
         except (ValueError, TypeError):
-            raise ValueError(f"{label!r} is no number") from None
+            raise ValueError(f"{label!r} is not a number") from None
         if not 0 <= number < 1 << 32:
-            raise ValueError(f"label {label} is no unsigned number of 4 bytes")
+            raise ValueError(f"label {label} is not an unsigned number of 4 bytes")
         labels[number] = STRING.parse(name)
     return labels
 

@@ -153,7 +153,9 @@ def decimal_writer(precision: int, scale: int | None) -> Callable[[Decimal], byt
     def write(value: Decimal) -> bytes:
         sign, number, exponent = value.as_tuple()
         if not isinstance(exponent, int):
-            raise NotExpressible(f"{value} is no number that {spelled} holds", code="value_range")
+            raise NotExpressible(
+                f"{value} is not a number that {spelled} holds", code="value_range"
+            )
         digits = "".join(map(str, number)).lstrip("0")
         exponent += len(digits) - len(digits := digits.rstrip("0"))
         if not digits:
@@ -440,7 +442,7 @@ def fields_of(value: Value, qualifier: Qualifier) -> Fields:
         fraction = f"{getattr(value, 'microsecond', 0):06}"[: qualifier.fraction]
         return Fields(False, tuple(getattr(value, name, 0) for name in names), fraction)
     raise NotExpressible(
-        f"{value!r} is no {qualifier}; write it as text of that form", code="value_range"
+        f"{value!r} is not {qualifier}; write it as text of that form", code="value_range"
     )
 
 

@@ -78,7 +78,7 @@ class Framer:
 
     def feed(self, data: bytes | bytearray | memoryview) -> Iterator[Frame]:
         """Yield the records that are complete with ``data``. Raises FormatError at bytes that are
-        no record.
+        not a record.
 
         Records that the caller leaves in the iterator come with the next ``feed``.
         """
@@ -168,7 +168,7 @@ def at_offset(error: _Error, offset: int) -> _Error:
 
 
 def framing_error(offset: int, problem: str) -> FormatError:
-    """Return the error of bytes that are no record (spec/gbase-cdc.md 2); the record begins at
+    """Return the error of bytes that are not a record (spec/gbase-cdc.md 2); the record begins at
     ``offset``.
     """
     error = FormatError(f"{problem}; is this a CDC stream, read from its start?", code="framing")

@@ -163,7 +163,7 @@ def _refused(value: Value, what: str) -> NotExpressible:
             return NotExpressible(f"several values of one attribute cannot be written as {what}")
         case _:
             return NotExpressible(
-                f"{shown(value if isinstance(value, str) else repr(value))} is no {what}",
+                f"{shown(value if isinstance(value, str) else repr(value))} is not {what}",
                 code="value_range",
             )
 

@@ -137,11 +137,11 @@ def stripped(value: Any) -> str:
             value = value.decode()
         except UnicodeDecodeError as error:
             raise FormatError(
-                f"a CHAR column holds bytes that are no UTF-8: {error}", code="bad_column_value"
+                f"a CHAR column holds bytes that are not UTF-8: {error}", code="bad_column_value"
             ) from None
     if not isinstance(value, str):
         raise FormatError(
-            f"a CHAR column holds {value!r:.60}, which is no text", code="bad_column_value"
+            f"a CHAR column holds {value!r:.60}, which is not text", code="bad_column_value"
         )
     return value.rstrip(" \0")
 
@@ -158,7 +158,7 @@ def data_bytes(value: Any) -> bytes:
             return bytes.fromhex(value)
         except ValueError as error:
             raise FormatError(
-                f"DATA given as text is no hex digits: {error}", code="bad_column_value"
+                f"DATA given as text is not hex digits: {error}", code="bad_column_value"
             ) from None
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value)
@@ -179,7 +179,7 @@ def integer(name: str, value: Any) -> int:
     except (TypeError, ValueError, OverflowError):
         pass
     raise FormatError(
-        f"column {name} holds {value!r:.60}, which is no whole number", code="bad_column_value"
+        f"column {name} holds {value!r:.60}, which is not a whole number", code="bad_column_value"
     )
 
 
@@ -333,7 +333,7 @@ def _dispatch_rows(values: Iterable[tuple[Any, ...]], where: Where | None) -> It
 
 def _unchecked_integer(value: Any) -> Any:
     """Return the number of a column that only some operations read, or the text of a value that is
-    no number.
+    not a number.
 
     NULL may be given as empty text. The operation decides whether the column counts.
     """
@@ -477,7 +477,7 @@ def attrs_of_option(option: Any) -> dict[int, TableAttrs]:
     """
     if not isinstance(option, Mapping):
         raise ConfigError(
-            "dispatch_attrs is no object of lists of columns by the number of the table"
+            "dispatch_attrs is not an object of lists of columns by the number of the table"
         )
     tables = {}
     for tabnum, columns in option.items():

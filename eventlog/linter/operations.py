@@ -71,12 +71,12 @@ def check_code(row: DispatchRow, table: TypTable) -> None:
         return
     if typ not in table.ends:
         raise FormatError(
-            f"{where(row)}: TYP {typ} is no operation of the table {table.name!r}",
+            f"{where(row)}: TYP {typ} is not an operation of the table {table.name!r}",
             code="unknown_operation",
         )
     if table is PROSE and (len1 > 0 or len2 > 0):
         raise FormatError(
-            f"{where(row)}: TYP {typ} with data is no operation of the table 'prose'",
+            f"{where(row)}: TYP {typ} with data is not an operation of the table 'prose'",
             code="unknown_operation",
         )
     if len1 < 0 or len2 < 0:
@@ -155,7 +155,7 @@ def _check_lengths(row: DispatchRow, len1: int, len2: int, table: TypTable) -> N
         return
     if table is PROSE and typ == 4 and not len1 and not len2:
         raise FormatError(
-            f"{where(row)}: TYP 4 without data is no CLEAR BLOB; is typ_table prose right here?",
+            f"{where(row)}: TYP 4 without data is not a CLEAR BLOB; is typ_table prose right here?",
             code="typ_contradiction",
         )
     if not len1 or bool(len2) is not (typ == UPDATE):
@@ -244,7 +244,7 @@ def table_number(row: DispatchRow) -> int:
     """Return the TABNUM_SRC of an operation. Raises FormatError."""
     if not isinstance(row.tabnum_src, int):
         raise FormatError(
-            f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is no whole number",
+            f"{where(row)}: TABNUM_SRC is {row.tabnum_src}, which is not a whole number",
             code="bad_column_value",
         )
     return row.tabnum_src

@@ -482,7 +482,7 @@ class QueueReader:
         if self._options.blob_operations == "raise":
             row = of_blobs[0]
             raise NotExpressible(
-                f"{where(row)}: the BLOB operation TYP {row.typ} is no change of a row; "
+                f"{where(row)}: the BLOB operation TYP {row.typ} is not a change of a row; "
                 "set blob_operations to skip to leave such operations out"
             )
         for _ in of_blobs:

@@ -260,7 +260,7 @@ def _row(values: Sequence[Any]) -> LogRow:
         raise ValueError("it has no record_id")
     number = _number("record_id", record_id)
     if not 0 < number <= _HIGHEST:
-        raise ValueError(f"record_id {shown(str(record_id))} is no positive number of 8 bytes")
+        raise ValueError(f"record_id {shown(str(record_id))} is not a positive number of 8 bytes")
     return LogRow(
         number,
         "" if status is None else str(status),
@@ -274,7 +274,7 @@ def _number(column: str, value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise ValueError(f"{column} is no number: {shown(str(value))}") from None
+        raise ValueError(f"{column} is not a number: {shown(str(value))}") from None
 
 
 def _text(value: Any) -> str | None:
@@ -282,7 +282,7 @@ def _text(value: Any) -> str | None:
         return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise TypeError(f"{reprlib.repr(value)} is no text")
+    raise TypeError(f"{reprlib.repr(value)} is not text")
 
 
 def write_rows(rows: Iterable[LogRow], target: str, file_format: str) -> None:
@@ -337,7 +337,9 @@ def is_url(text: str) -> bool:
     if not separator:
         return False
     if not scheme.replace("+", "").isalnum():
-        raise ConfigError(f"{scheme}:// is no database URL: write postgresql://user@host/database")
+        raise ConfigError(
+            f"{scheme}:// is not a database URL: write postgresql://user@host/database"
+        )
     return True
 
 

@@ -164,7 +164,7 @@ def _changes(before: Catalog, now: Catalog) -> Iterator[str]:
         new = classes.pop(old.name, None)
         if new is None:
             if old.name not in now.unavailable:
-                yield f"{old.name} is no class any more"
+                yield f"{old.name} is not a class any more"
             continue
         yield from _changes_of_class(old, new, now.no_children)
     yield from (f"{name} is a class now" for name in classes)
@@ -179,7 +179,7 @@ def _changes_of_class(
         if table not in tables:
             why = f": {no_children[table]}" if table in no_children else ""
             yield (
-                f"{table} is no child table of {old.name} any more{why}; "
+                f"{table} is not a child table of {old.name} any more{why}; "
                 "its values are not captured"
             )
             continue

@@ -117,7 +117,7 @@ def declared_tables(config: Config, database: Database, log: LogTable) -> Declar
         named |= set(choice.tables)  # the first watch that matches a table gets it
         warnings += (
             (
-                f"{name} matches the watch {watch.name} and has no primary key: it is no class, "
+                f"{name} matches the watch {watch.name} and has no primary key: it is not a class, "
                 "and nothing of it is captured; exclude_tables takes it out"
             )
             for name in choice.without_key
@@ -297,7 +297,7 @@ def wanted_classes(config: Config, catalog: Catalog) -> frozenset[str] | None:
     found = {name: match_name(name, names) for name in wanted}
     if unknown := [name for name, match in found.items() if match is None]:
         raise ConfigError(
-            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is no class that the "
+            f"{config.sources['source.classes']}: {first_of(unknown, 3)} is not a class that the "
             f"configuration names; there are {first_of(sorted(names), 10)}"
         )
     return frozenset(match for match in found.values() if match is not None)

@@ -226,7 +226,7 @@ class Reports:
 
 
 def stream_summary(counters: Counters) -> str:
-    """Return a summary of the work on a source that is no log, for people."""
+    """Return a summary of the work on a source that is not a log, for people."""
     return (
         f"{number_of(counters.rows_read, 'change')} read, "
         f"{number_of(counters.events_sent, 'event')} in "

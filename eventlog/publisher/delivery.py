@@ -455,7 +455,7 @@ def _settle(envelope: int, judged: Judged[E], answer: Answer, sending: Sending[E
         return ended
     sent_id = judged.retried[0].sent_id
     message = answer.verdict(sent_id).message
-    again = f"event {sent_id} is to be sent again later"
+    again = f"event {sent_id} must be sent again later"
     return ended._replace(
         result=FlightResult.RETRY,
         reason=f"{again} ({message})" if message else again,

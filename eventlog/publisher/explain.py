@@ -237,8 +237,8 @@ def explain_object(context: Context, event_id: str, seconds: int = _SECONDS) -> 
     context.log.dialect.begin_reading(context.log.connection, seconds)
     if not context.ledger.consumer or not is_of_snapshot(event_id):
         raise LogTableError(
-            f"{event_id} is no event-id of an object in the snapshot of a consumer: these begin "
-            "with 'snapshot.', and --consumer says whose it is"
+            f"{event_id} is not an event-id of an object in the snapshot of a consumer: these "
+            "begin with 'snapshot.', and --consumer says whose it is"
         )
     notes: list[str] = []
     errors = _errors(context, event_id, notes)

@@ -176,7 +176,7 @@ def measure_queue(
 
 
 def event_age(event_time: str | None, clock: datetime) -> float | None:
-    """Return the seconds from an event_time, a text, to the log's clock; None if the text is no
+    """Return the seconds from an event_time, a text, to the log's clock; None if the text is not a
     usual time.
     """
     try:

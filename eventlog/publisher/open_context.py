@@ -157,7 +157,7 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
     reasons = differing(known, server) or differing(used.server, server)
     if used.flight and (flight := next_flight(log)) <= used.flight:
         reasons.append(f"flight number {flight} lies behind {used.flight}, which was used before")
-    # Deleted rows are no sign of it.
+    # Deleted rows are not a sign of it.
     if used.record_id and not context.options.delete_from_log:
         _, newest = extent(log) or (0, used.record_id)
         if newest < used.record_id:

@@ -54,7 +54,7 @@ def _in_places(column: QlikColumn) -> Callable[[Decimal], Decimal]:
             exact = Decimal("NaN")
         if not exact.is_finite():
             raise NotExpressible(
-                f"{number} of column {column.name!r} is no NUMERIC({column.precision}, "
+                f"{number} of column {column.name!r} is not NUMERIC({column.precision}, "
                 f"{column.scale})",
                 code="value_range",
             )
@@ -232,7 +232,7 @@ def from_bytes(schema: str, data: bytes) -> dict[str, Any]:
         MemoryError,
     ) as error:
         raise FormatError(
-            f"{len(data)} bytes are no Avro of their schema: {type(error).__name__}: {error}",
+            f"{len(data)} bytes are not Avro of their schema: {type(error).__name__}: {error}",
             code="bad_avro",
         ) from None
     if buffer.tell() != len(data):

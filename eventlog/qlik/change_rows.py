@@ -313,9 +313,8 @@ def header_text(header: str | None, value: Any) -> str | None:
     if header == "change_mask":
         raise masks.no_mask(value)
     if header == "timestamp" or isinstance(value, dict | list):
-        raise FormatError(
-            f"{shown(str(value))} is no {'timestamp' if header == 'timestamp' else 'single value'}"
-        )
+        wanted = "timestamp" if header == "timestamp" else "single value"
+        raise FormatError(f"{shown(str(value))} is not a {wanted}")
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

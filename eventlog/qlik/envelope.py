@@ -19,7 +19,7 @@ from eventlog.qlik.message_tables import WriteOptions
 
 
 class BadEnvelope(FormatError):
-    """A record that is no Qlik message, with or without an envelope (spec/qlik.md 5.1, 5.7)."""
+    """A record that is not a Qlik message, with or without an envelope (spec/qlik.md 5.1, 5.7)."""
 
     code = "bad_envelope"
 
@@ -168,7 +168,7 @@ def split(data: bytes) -> tuple[int, bytes]:
     """
     if len(data) < _PREFIX_LENGTH or data[0]:
         raise FormatError(
-            f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is no prefix of a registry: "
+            f"{data[:_PREFIX_LENGTH].hex(' ').upper()} is not a prefix of a registry: "
             "00 and four bytes"
         )
     return int.from_bytes(data[1:_PREFIX_LENGTH], "big"), data[_PREFIX_LENGTH:]

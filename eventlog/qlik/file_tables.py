@@ -196,7 +196,7 @@ def table_entries(source: Path, suffix: str) -> list[Path]:
         return [source]
     if source.is_file():
         raise FormatError(
-            f"{source} is no file of a change table: its name does not end in {suffix}"
+            f"{source} is not a file of a change table: its name does not end in {suffix}"
         )
     return [entry for entry in sorted(source.iterdir()) if is_table(entry, suffix)]
 
@@ -393,7 +393,7 @@ class FileStore:
                 return WriterState(str(saved["prefix"]), int(saved["number"]))
             except (OSError, ValueError, KeyError, TypeError) as error:
                 raise FormatError(
-                    f"{path} is no state of a writer: {error!r}; restore it or remove it"
+                    f"{path} is not a state of a writer: {error!r}; restore it or remove it"
                 ) from None
         context = reading(self._read_options, (), Report(strict=True))
         rows = (

@@ -211,7 +211,7 @@ def parse_text(text: str | None) -> int:
         digits = text
     if digits:
         raise FormatError(
-            f"mask {shown(text)} is no hex text; it may hold 0-9, A-F and a leading 0x only",
+            f"mask {shown(text)} is not a hex text; it may hold 0-9, A-F and a leading 0x only",
             code="bad_mask",
         )
     return 0
@@ -283,7 +283,7 @@ def entry_of(row: Mapping[str, Any]) -> DdlEntry:
     except FormatError as error:
         raise with_location(error, what) from None
     if not isinstance(document, Mapping):
-        raise FormatError(f"{what} is no JSON object")
+        raise FormatError(f"{what} is not a JSON object")
     try:
         return DdlEntry(
             sequence.check(str(fields["CHANGE_SEQ"])),
@@ -359,7 +359,7 @@ def _columns_of(entry: DdlEntry) -> Mapping[str, Mapping[str, Any]]:
         if not isinstance(new_name, str) or whole_number(ordinal, 9) is None:
             raise FormatError(
                 f"DETAILS of {entry.table_name!r} at {entry.change_seq} has a column whose "
-                "columnNewName is no text or whose ordinal is no number: "
+                "columnNewName is not text or whose ordinal is not a number: "
                 f"{shown(str(dict(column)))}"
             )
     return columns

@@ -185,7 +185,8 @@ def _hex(data: bytes) -> str:
 def read_lines(path: Path, refuse: Callable[[FormatError], None]) -> Iterator[Message]:
     """Return the records of a file, or of the files of a directory in the order of their names.
 
-    A line that is no record goes to ``refuse``. Raises FormatError for a file that cannot be read.
+    A line that is not a record goes to ``refuse``. Raises FormatError for a file that cannot be
+    read.
     """
     return (message for _, message in _placed_lines(path, refuse))
 

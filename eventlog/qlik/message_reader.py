@@ -499,7 +499,7 @@ def _counter(value: Any) -> int | None:
         value = int(value)
     number = None if isinstance(value, bool) else whole_number(value, 20)
     if number is None or not 0 <= number <= _LARGEST_COUNTER:
-        raise BadEnvelope(f"transactionEventCounter {shown(str(value))} is no number of events")
+        raise BadEnvelope(f"transactionEventCounter {shown(str(value))} is not a number of events")
     return number
 
 
@@ -518,7 +518,7 @@ def _moment(text: str | None, names: tuple[str | None, str]) -> datetime | None:
         moment = read_moment(text)
     except (ValueError, OverflowError):
         raise BadEnvelope(
-            f"timestamp {shown(text)} of a message of {names[1]!r} is no date and time"
+            f"timestamp {shown(text)} of a message of {names[1]!r} is not a date and time"
         ) from None
     return None if moment == EPOCH else moment.replace(tzinfo=UTC)
 

@@ -48,7 +48,7 @@ def _parse_properties(value: Any) -> Mapping[str, Any]:
     properties: Mapping[str, Any] = OBJECT.parse(value)
     for name, one in properties.items():
         if not isinstance(name, str) or not isinstance(one, str | int | float):
-            raise ValueError(f"property {name!r} is no text, number or truth value")  # noqa: TRY004
+            raise ValueError(f"property {name!r} is not a text, number or truth value")  # noqa: TRY004
     return properties
 
 
@@ -499,7 +499,7 @@ def read_file_metadata(content: bytes) -> tuple[int, tuple[QlikColumn, ...]]:
         ) from None
     if not all(isinstance(column.name, str) for column in columns):
         raise FormatError(
-            "metadata of a data file name a column with something that is no text",
+            "metadata of a data file name a column with something that is not text",
             code="bad_metadata",
         )
     return version, tuple(columns)
@@ -511,7 +511,7 @@ _MOST_DIGITS: Final = 18
 def _number(value: Any) -> int:
     number = whole_number(int(value) if isinstance(value, str) else value, _MOST_DIGITS)
     if number is None:
-        raise ValueError(f"{shown(str(value))} is no number of {_MOST_DIGITS} digits at most")
+        raise ValueError(f"{shown(str(value))} is not a number of {_MOST_DIGITS} digits at most")
     return number
 
 

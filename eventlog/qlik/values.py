@@ -190,7 +190,7 @@ def value_reader(column: QlikColumn) -> Callable[[Any], Value]:
             result: Value = read(value)
         except _UNREADABLE:
             raise FormatError(
-                f"{shown(str(value))} is no {column.type}, the type of column {column.name!r}",
+                f"{shown(str(value))} is not {column.type}, the type of column {column.name!r}",
                 code="bad_message_value",
             ) from None
         return result
@@ -228,7 +228,8 @@ def plain_value(value: Any) -> Value:
         return naive_utc(value)
     if isinstance(value, Mapping | list):
         raise FormatError(
-            f"{shown(str(value))} is no value of a column: it is nested", code="bad_message_value"
+            f"{shown(str(value))} is not a value of a column: it is nested",
+            code="bad_message_value",
         )
     plain: Value = value
     return plain
@@ -280,7 +281,7 @@ def writer(column: QlikColumn, write: Convert) -> Convert:
             return read(value)
         except _UNREADABLE:
             raise NotExpressible(
-                f"{shown(str(value))} of column {column.name!r} is no {column.type}",
+                f"{shown(str(value))} of column {column.name!r} is not {column.type}",
                 code="value_range",
             ) from None
 
@@ -534,7 +535,7 @@ def _arrow_decimal(column: QlikColumn) -> Convert:
         number = write_any(value)
         if not number.is_finite():
             raise NotExpressible(
-                f"{number} of column {column.name!r} is no number, which Parquet's decimals are",
+                f"{number} of column {column.name!r} is not a number, which Parquet's decimals are",
                 code="value_range",
             )
         return number

@@ -79,7 +79,7 @@ def captures(format: str, source: str, options: Mapping[str, Any]) -> list[Captu
     """Return the captures of a file or directory, by name. ``options`` are the options of the
     format's reader.
 
-    Raises ConfigError if there is none, if two have one name, or for a source that is no file.
+    Raises ConfigError if there is none, if two have one name, or for a source that is not a file.
     """
     place = Path(source)
     if "://" in source:
@@ -168,7 +168,7 @@ def _continuing(files: Sequence[Path], beside: tuple[Path, ...]) -> Iterator[Cap
 
 
 def _stem(file: Path) -> str:
-    """Return the name without its suffix. Digits alone are no suffix: ``capture.1``."""
+    """Return the name without its suffix. Digits alone are not a suffix: ``capture.1``."""
     return file.name if file.suffix[1:].isdecimal() else file.stem
 
 

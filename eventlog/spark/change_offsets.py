@@ -37,7 +37,7 @@ class Offset(NamedTuple):
 
 
 def offset_of(value: Mapping[str, Any]) -> Offset:
-    """Return the offset of its JSON form. Raises ConfigError for a value that is no offset."""
+    """Return the offset of its JSON form. Raises ConfigError for a value that is not an offset."""
     try:
         return Offset(
             str(value["epoch"]),

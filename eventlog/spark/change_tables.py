@@ -89,7 +89,7 @@ def _reading(options: Mapping[str, Any] | None) -> Reading:
 def _found(source: str, context: Reading) -> list[FoundTable]:
     suffix, place = context.options.suffix, Path(source)
     if not place.is_dir():
-        raise FormatError(f"{source} is no directory of change tables")
+        raise FormatError(f"{source} is not a directory of change tables")
     tables = []
     for entry in file_tables.table_entries(place, suffix):
         stored_schema, table = file_tables.table_names(entry, suffix)

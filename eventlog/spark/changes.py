@@ -286,8 +286,8 @@ class ChangesDataSource(DataSource):
         found = {one.name: one for one in catalog.classes}
         if checked.class_name not in found:
             raise ConfigError(
-                f"options of format {FORMAT}: class = {checked.class_name!r} is no class that the "
-                f"configuration names: there are {', '.join(sorted(found))}"
+                f"options of format {FORMAT}: class = {checked.class_name!r} is not a class that "
+                f"the configuration names: there are {', '.join(sorted(found))}"
             )
         return schema_of(columns_of(found[checked.class_name]), with_document=checked.with_document)
 

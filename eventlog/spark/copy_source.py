@@ -234,7 +234,9 @@ def _canonical(object_class: ObjectClass, texts: Mapping[str, str]) -> str:
 
 
 def _class_named(context: Context, name: str) -> ObjectClass:
-    """Return the class of this name. Raises ConfigError if there is none, or if it is no table."""
+    """Return the class of this name. Raises ConfigError if there is none, or if it is not a
+    table.
+    """
     classes = {one.name: one for one in context.catalog.classes}
     if name not in classes:
         raise ConfigError(

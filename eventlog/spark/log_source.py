@@ -214,7 +214,7 @@ class _LogReader(DataSourceReader):
         self.status = self.options.get("status")
         if self.status is not None and not is_letter(self.status):
             raise ConfigError(
-                f"option status = {self.status!r} of format eventlog is no letter, such as N"
+                f"option status = {self.status!r} of format eventlog is not a letter, such as N"
             )
         self.first, self.last = self._integer("first", 1), self._integer("last", LAST_ID)
 
@@ -224,7 +224,7 @@ class _LogReader(DataSourceReader):
             return default if text is None else int(text)
         except ValueError:
             raise ConfigError(
-                f"option {name} = {text!r} of format eventlog is no integer"
+                f"option {name} = {text!r} of format eventlog is not an integer"
             ) from None
 
     def partitions(self) -> Sequence[InputPartition]:

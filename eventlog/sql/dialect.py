@@ -612,12 +612,12 @@ class Dialect(SqlDatabase):
         """Return SQL that selects rows of this status letter, as a literal, so that the queue's
         index serves; None = any.
 
-        Raises ConfigError for a status that is no letter.
+        Raises ConfigError for a status that is not a letter.
         """
         if status is None:
             return "1 = 1"
         if not is_letter(status):
-            raise ConfigError(f"status {status!r} is no letter: use N, S, W, E or F")
+            raise ConfigError(f"status {status!r} is not a letter: use N, S, W, E or F")
         return f"{self.quote(log.column('status'))} = '{status}'"
 
     def part_statement(
@@ -766,6 +766,6 @@ def _array(field: pa.Field, values: Sequence[Any]) -> pa.Array:
 
     if field.name != "event_time":
         return pa.array(values, field.type)
-    # Infinity is no timestamp.
+    # Infinity is not a timestamp.
     texts = [text if text is None or text[:1].isdigit() else None for text in values]
     return pa.array(texts, pa.string()).cast(field.type)

@@ -91,7 +91,7 @@ def _check(directory: Path) -> None:
     is_empty = directory.is_dir() and not any(directory.iterdir())
     if directory.exists() and not is_empty and not (directory / "PG_VERSION").is_file():
         raise ConfigError(
-            f"{directory} is no PostgreSQL: name a directory that is one, is empty, "
+            f"{directory} is not a PostgreSQL: name a directory that is one, is empty, "
             "or is not there yet"
         )
 

@@ -228,7 +228,7 @@ def _first_part(text: str, name: str) -> tuple[str, str]:
 
 def _bad_name(name: str) -> ConfigError:
     return ConfigError(
-        f'log_table {name!r} is no table name: write table, schema.table or "Schema"."Table"'
+        f'log_table {name!r} is not a table name: write table, schema.table or "Schema"."Table"'
     )
 
 
@@ -476,7 +476,7 @@ def _mapped(column_map: Mapping[str, str], by_name: Collection[str]) -> dict[str
     for name in real_names:
         if name not in LogRow._fields:
             raise ConfigError(
-                f"column_map names {name!r}, which is no column of the log: "
+                f"column_map names {name!r}, which is not a column of the log: "
                 f"{', '.join(LogRow._fields)}"
             )
     columns: dict[str, str] = {}

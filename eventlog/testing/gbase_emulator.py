@@ -368,7 +368,8 @@ class CdcServer:
     def has_data(self, session: int) -> bool:
         """Return True if a read would return more than a TIMEOUT record.
 
-        This is no call of the interface. Callers use it that drive both the server and the reader.
+        This is not a call of the interface. Callers use it that drive both the server and the
+        reader.
         """
         return self._sessions[session].has_data()
 
@@ -515,7 +516,7 @@ class _Session:
 
 # --- as a DB-API connection -----------------------------------------------------------------------
 
-# The calls that a statement makes. ``cdc_read`` is no statement: the transport reads a session.
+# The calls that a statement makes. ``cdc_read`` is not a statement: the transport reads a session.
 _CALL: Final = re.compile(r"EXECUTE FUNCTION (cdc_(?!read\()[a-z_]+)\(([?, ]*)\)")
 
 

@@ -284,7 +284,7 @@ def _utf16(raw: bytes) -> str:
 
 def _date(raw: bytes) -> datetime:
     if not raw.isdigit() or raw[8:10] > b"23":
-        raise ValueError(f"{raw!r} is no time YYYYMMDDhhmmsscc")
+        raise ValueError(f"{raw!r} is not a time YYYYMMDDhhmmsscc")
     text = raw.decode("ascii")
     return datetime.fromisoformat(f"{text[:8]}T{text[8:14]}.{text[14:]}")
 
@@ -353,7 +353,7 @@ def _to_decimal(value: Decimal | int) -> bytes:
         raise TypeError
     number = Decimal(value)
     if not number.is_finite():
-        raise ValueError("it is no number")
+        raise ValueError("it is not a number")
     if number and number.adjusted() >= 20:
         raise ValueError("it has more than 20 digits before the point")
     scaled = number.scaleb(_DECIMALS, Context(prec=max(40, len(number.as_tuple().digits))))

@@ -33,13 +33,13 @@ _PIECE: Final = 64 * 1024
 
 _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
-"""The most bytes read of a response that is no answer, and characters shown of it."""
+"""The most bytes read of a response that is not an answer, and characters shown of it."""
 
 
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
 """OpenSSL's codes for a certificate of another host or address (X509_V_ERR_..._MISMATCH)."""
 _NO_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE"})
-"""OpenSSL's reasons if what came is no record of TLS."""
+"""OpenSSL's reasons if what came is not a record of TLS."""
 _TLS_ALERT: Final = "\x15\x03"
 
 
@@ -246,7 +246,7 @@ class HttpClient:
         except http.client.IncompleteRead:
             why = "the connection ended in the middle of the answer"
         except http.client.HTTPException as error:
-            in_short = "what came is no HTTP response"
+            in_short = "what came is not an HTTP response"
             if isinstance(error, http.client.BadStatusLine) and str(error).startswith(_TLS_ALERT):
                 in_short += ", but an alert of TLS, as a port for https:// sends it"
             why = f"{in_short}: {self.clean(f'{type(error).__name__}: {error}')}"
@@ -275,7 +275,9 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise ConfigError(f"{place} is no URL; one like https://receiver/xds is needed") from None
+        raise ConfigError(
+            f"{place} is not a URL; one like https://receiver/xds is needed"
+        ) from None
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ConfigError(f"{place} must be a URL like https://receiver/xds")
     if parts.username is not None or parts.password is not None:
@@ -283,7 +285,7 @@ def _target(url: str, place: str) -> tuple[str, int, str, bool]:
     try:
         parts.hostname.encode("idna")
     except UnicodeError:
-        raise ConfigError(f"{place}: {parts.hostname} is no host name") from None
+        raise ConfigError(f"{place}: {parts.hostname} is not a host name") from None
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if any(not "!" <= c <= "~" for c in path):
         raise ConfigError(

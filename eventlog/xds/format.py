@@ -79,7 +79,7 @@ class Document:
     """The content of one envelope.
 
     ``heartbeat`` is True if it contains a heartbeat status (spec/xds.md 7). ``others`` are the
-    names of the other elements of the input in order. They are no changes (spec/change-model.md
+    names of the other elements of the input in order. They are not changes (spec/change-model.md
     3.2); the caller reports that they were skipped.
     """
 
@@ -481,7 +481,7 @@ class XdsFormat(Format):
         their names.
 
         A file holds one document, or one for each line. A document or event that cannot be read is
-        reported and skipped; elements that are no changes are counted as ``other_elements``.
+        reported and skipped; elements that are not changes are counted as ``other_elements``.
         """
         values = options.values()
         catalog = options.classes(values)
@@ -564,9 +564,9 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
 
     ``limit`` is in bytes. The message of a verdict is the whole text of its status without blanks
     at both ends; of several equally bad statuses it comes from the first that has a text. Every
-    other element of the answer is counted as ignored. Raises ReceiverAway if the body is no answer:
-    empty, not well-formed, with a DOCTYPE, larger than ``limit``, or an nds without output. Then no
-    row may be marked.
+    other element of the answer is counted as ignored. Raises ReceiverAway if the body is not an
+    answer: empty, not well-formed, with a DOCTYPE, larger than ``limit``, or an nds without output.
+    Then no row may be marked.
     """
     if not body.strip():
         why = "the receiver's answer is empty: nds with output needed"
@@ -579,7 +579,7 @@ def read_answer(body: bytes | str, event_ids: Collection[str], limit: int = ANSW
     outputs = root.findall("output")
     if root.tag != "nds" or not outputs:
         what = "nds without output" if root.tag == "nds" else f"root element {root.tag}"
-        why = "the receiver's answer is no XDS answer"
+        why = "the receiver's answer is not an XDS answer"
         raise ReceiverAway(f"{why}: {what}", why)
 
     most = most_statuses(event_ids)

@@ -68,7 +68,7 @@ def known_members(
     """The object itself. Raises AssertionError that names a member that is not known, or is
     missing.
     """
-    assert isinstance(value, dict), f"{what} is no object: {value!r}"
+    assert isinstance(value, dict), f"{what} is not an object: {value!r}"
     unknown = sorted(set(value) - set(needed) - set(optional))
     assert not unknown, f"{what} has the member {unknown[0]!r}, which this harness does not know"
     missing = sorted(set(needed) - set(value))

@@ -1,4 +1,4 @@
-"""Migrations where DDL is no part of a transaction, as on Oracle: what breaks off stays, and the
+"""Migrations where DDL is not part of a transaction, as on Oracle: what breaks off stays, and the
 next run ends it.
 
 On a real database that commits every statement by itself: SQLite in autocommit, with guards of its

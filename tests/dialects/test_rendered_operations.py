@@ -113,7 +113,9 @@ def rerun(operation: MigrateOperation) -> MigrateOperation:
 
 
 def test_an_argument_that_is_unknown_is_named() -> None:
-    with pytest.raises(TriggerError, match=r"watch_table\('usr'\): 'stile' is no argument of it"):
+    with pytest.raises(
+        TriggerError, match=r"watch_table\('usr'\): 'stile' is not an argument of it"
+    ):
         from_literals("usr", {"stile": "field"})
     with pytest.raises(
         TriggerError, match="watch usr: style 'fields' is not one of field, remove_all, field_query"

@@ -404,7 +404,7 @@ def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.E
     execute(log, ROW.format(1, "Jim"))
     assert consume(configuration(log)) == [
         "1"
-    ]  # it is no flight of the publisher: both rows in one event
+    ]  # it is not a flight of the publisher: both rows in one event
     sent: list[Document] = []
     assert consume(consumer(log), lambda document: sent.append(document)) == ["1", "2"]
     assert [[len(event.attributes) for event in document.events] for document in sent] == [[1], [1]]
@@ -468,7 +468,7 @@ def test_only_the_classes_asked_for_are_sent(log: sa.Engine, tmp_path: Path) -> 
     )
     assert consume(consumer(log, source__classes="ITEM")) == ["2"]
     assert the_set(log) == (3, [])
-    with pytest.raises(ConfigError, match="nothing is no class"):
+    with pytest.raises(ConfigError, match="nothing is not a class"):
         consume(consumer(log, "other", source__classes="nothing"))
 
 

@@ -334,13 +334,13 @@ BROKEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         {"exclude": ["nick"]},
         "ALTER TABLE usr RENAME nick TO alias",
         "ALTER TABLE usr RENAME alias TO nick",
-        "watch usr, exclude: 'nick' is no attribute of the class; it has id, name, age, alias",
+        "watch usr, exclude: 'nick' is not an attribute of the class; it has id, name, age, alias",
     ),
     "a named column is dropped": (
         {"columns": ["name", "age"]},
         "ALTER TABLE usr DROP age",
         "ALTER TABLE usr ADD age integer",
-        "watch usr, columns: 'age' is no attribute of the class; it has id, name, nick",
+        "watch usr, columns: 'age' is not an attribute of the class; it has id, name, nick",
     ),
 }
 

@@ -228,7 +228,7 @@ def test_refused_keys_are_a_clear_error_that_shows_none(store: Store) -> None:
     ("options", "environ", "message"),
     [
         ({}, {}, r"objects needs sink\.location"),
-        ({"location": "/a/path"}, {}, r"it is no URI such as s3://bucket/prefix"),
+        ({"location": "/a/path"}, {}, r"it is not a URI such as s3://bucket/prefix"),
         (
             {"location": "s3://A:b@bucket/x"},
             {},

@@ -741,7 +741,7 @@ def change_types(database: sa.Engine, directory: Path, capture: str, types: Sequ
     for place, kind in enumerate(types):
         execute(database, f"CREATE TABLE v{place} (id integer PRIMARY KEY, v {kind})")
         tables[f"v{place}"] = ("v", kind)
-        with suppress(sa.exc.ProgrammingError):  # a type without order is no key
+        with suppress(sa.exc.ProgrammingError):  # a type without order is not a key
             execute(database, f"CREATE TABLE k{place} (id {kind} PRIMARY KEY, v integer)")
             tables[f"k{place}"] = ("id", kind)
     watched(database, directory, *({"table": table, "capture": capture} for table in tables))

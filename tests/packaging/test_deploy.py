@@ -274,7 +274,7 @@ def test_the_probes_ask_the_monitor_for_its_two_words(tmp_path: Path) -> None:
         name: container[name]["httpGet"]["path"] for name in container if name.endswith("Probe")
     }
     assert paths == {
-        "startupProbe": "/livez",  # a database that is away at the start is no reason to kill it
+        "startupProbe": "/livez",  # a database that is away at the start is not a reason to kill it
         "livenessProbe": "/livez",
         "readinessProbe": "/readyz",
     }

@@ -461,7 +461,7 @@ class Auditor:
         unheeded = {_MULTIPLE, "mark"} if self._world.refuses_values else set()
         is_away = application.hidden
         wanted = {key: _values(values, unheeded) for key, values in application.objects().items()}
-        # A receiver keeps what it has of a column that is gone: DDL is no event.
+        # A receiver keeps what it has of a column that is gone: DDL is not an event.
         there = {
             key: {
                 name: texts

@@ -123,7 +123,7 @@ def plan_of(seed: int) -> Plan:
 
 
 def _draw_burst(chance: Random, seed: int) -> int:
-    """Return the most objects of a burst: thousands in some of the plans that are no plans of CI."""
+    """Return the most objects of a burst: thousands in some of the plans that are not plans of CI."""
     return chance.choice([60] * 7 + [100] + ([200, 200, 1000, 3000] if seed > _OF_CI else []))
 
 

@@ -187,7 +187,9 @@ def _try_mutations(named: str, most: int) -> int:
             if failure is not None and _failure(plan) is not None:
                 failure = None
             if failure is not None:
-                assert not _OF_THE_FAULT.search(failure), f"{name} is no fault but fails: {failure}"
+                assert not _OF_THE_FAULT.search(failure), (
+                    f"{name} is not a fault but fails: {failure}"
+                )
                 found = f"{number:4} seed {plan['seed']}: {failure[:90]}"
                 break
         else:

@@ -173,7 +173,7 @@ def test_with_a_class_images_are_structs_of_its_types(log: sa.Engine, config: st
     ("options", "said"),
     [
         ({"clas": "usr"}, "clas is not known; the nearest known one is class"),
-        ({"class": "nobody"}, "class = 'nobody' is no class that the configuration names"),
+        ({"class": "nobody"}, "class = 'nobody' is not a class that the configuration names"),
         (
             {"starting": "soon"},
             'starting = "soon" is not allowed; legal: earliest | latest | a record_id',

@@ -209,7 +209,7 @@ def test_an_excluded_column_is_no_attribute() -> None:
 @pytest.mark.parametrize(
     ("excluded", "message"),
     [
-        ("nothing", "excluded column 'nothing' is no column of 'usr'"),
+        ("nothing", "excluded column 'nothing' is not a column of 'usr'"),
         ("IDU", "key column 'idu' of 'usr' cannot"),
     ],
 )

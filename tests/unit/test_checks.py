@@ -208,7 +208,7 @@ def test_the_other_syntaxes_cut_the_fraction_of_a_time_of_day_alone(time_syntax:
 def test_the_message_of_a_bad_row_names_what_was_wrong(kind: int) -> None:
     checked = check_rows(queue_rows([row(5, kind, column="nothing")]), CATALOG, None)
     assert checked.bad[0].record_id == 5
-    assert "'nothing' is no attribute of class 'usr'" in checked.bad[0].message
+    assert "'nothing' is not an attribute of class 'usr'" in checked.bad[0].message
 
 
 NOT_USED = [

@@ -247,7 +247,7 @@ def test_no_message_repeats_the_password_of_a_url(run: Run, command: tuple[str, 
         (
             (*CONVERT, "xds", "--strict", "bad.jsonl", "out"),
             1,
-            "bad.jsonl, line 1: the line is no JSON",
+            "bad.jsonl, line 1: the line is not JSON",
         ),
         ((*CONVERT, "eventlog", "in.jsonl", "out.txt"), 2, "file_format = jsonl | csv | parquet"),
         ((*CONVERT, "qlik-change-table", "in.jsonl", "-"), 2, "written to several files"),

@@ -340,7 +340,7 @@ def test_all_refusals_of_a_plan_are_said_at_once(run: Run) -> None:
     lines = err.splitlines()
     for part in (
         "'idu' is a key column",
-        "'nothing' is no attribute of the class",
+        "'nothing' is not an attribute of the class",
         "there is no table or view 'nobody'",
         "'usr_phone' cannot be a class: it has no primary key",
         "there is no base table 'nowhere'",

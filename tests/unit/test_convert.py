@@ -305,7 +305,7 @@ def test_without_report_counters_of_columns_are_added_up(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("lines", "error", "part"),
     [
-        (line() + "\nnonsense", FormatError, "in.jsonl, line 2: the line is no JSON"),
+        (line() + "\nnonsense", FormatError, "in.jsonl, line 2: the line is not JSON"),
         (line() + "\n" + line("TRUNCATE"), NotExpressible, "existing_keys"),
         (
             line() + "\n" + line(after=None, extras={"query_back": "row"}),

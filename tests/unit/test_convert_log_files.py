@@ -1,4 +1,4 @@
-"""Event log rows in files: where their columns stand, what is NULL, what is no row
+"""Event log rows in files: where their columns stand, what is NULL, what is not a row
 (spec/event-log.md 1).
 """
 
@@ -188,11 +188,11 @@ def test_a_directory_is_read_in_the_order_of_its_names(tmp_path: Path) -> None:
         ("log.jsonl", "[" * 100_000, "line 1: no JSON"),
         ("log.jsonl", "7", "a row is a JSON object"),
         ("log.jsonl", '{"record_id": null, "event_type": 1}', "line 1: it has no record_id"),
-        ("log.jsonl", '{"record_id": "x", "event_type": 1}', "line 1: record_id is no number"),
+        ("log.jsonl", '{"record_id": "x", "event_type": 1}', "line 1: record_id is not a number"),
         (
             "log.jsonl",
             '{"record_id": 1, "event_type": 1, "status": "N", "table_key": {}}',
-            "line 1: {} is no text",
+            "line 1: {} is not text",
         ),
         ("log.csv", f"{CSV}\n1,N", "line 2: 2 fields, the first line names 10"),
         ("log.csv", f'{CSV}\n1,N"x",4,,,,,,,""', "a quote"),
@@ -323,7 +323,7 @@ def test_a_record_id_that_is_none_or_stands_twice_costs_its_row_alone(tmp_path: 
     assert [change.position for change in changes(path, report)] == ["1", "2"]
     assert report.counters == {"format": 3}
     assert "record_id 1 stands twice" in report.problems[0]
-    assert "record_id '-1' is no positive number of 8 bytes" in report.problems[1]
+    assert "record_id '-1' is not a positive number of 8 bytes" in report.problems[1]
 
 
 @pytest.mark.parametrize(

@@ -466,7 +466,7 @@ def test_what_needs_a_regular_file_does_not_take_the_place_of_a_device(run: Run)
         "in.jsonl",
         "/dev/null",
     )
-    needed = "is no regular file, which this format needs: name a file to write [config]\n"
+    needed = "is not a regular file, which this format needs: name a file to write [config]\n"
     assert (code, err) == (2, f"eventlog: /dev/null {needed}")
     reading, writing = os.pipe()
     pipe = f"/dev/fd/{writing}"

@@ -22,8 +22,8 @@ SQLITE = load_dialect("sqlite")
     ("place", "part"),
     [
         ("", "names no directory"),
-        ("mine", "mine is no PostgreSQL: name a directory"),
-        ("mine/notes.txt", "notes.txt is no PostgreSQL"),
+        ("mine", "mine is not a PostgreSQL: name a directory"),
+        ("mine/notes.txt", "notes.txt is not a PostgreSQL"),
         ("nowhere/pg", "there is no directory nowhere"),
     ],
 )

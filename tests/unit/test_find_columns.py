@@ -175,7 +175,7 @@ def test_a_table_with_nine_columns_is_refused() -> None:
         ({"column_sort": "natural"}, "column_sort 'natural' is unknown"),
         (
             {"column_map": {"recordid": "rid"}},
-            "column_map names 'recordid', which is no column of the log",
+            "column_map names 'recordid', which is not a column of the log",
         ),
     ],
 )
@@ -211,7 +211,7 @@ def test_a_name_splits_into_schema_and_table(text: str, parts: tuple[str | None,
     "text", ["", ".", "a.", ".a", "a.b.c", '"a', '""', '"a"b', '"a"."b"."c"', "a\0"]
 )
 def test_what_is_no_name_is_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="is no table name"):
+    with pytest.raises(ConfigError, match="is not a table name"):
         split_name(text)
 
 

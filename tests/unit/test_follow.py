@@ -1,4 +1,4 @@
-"""Following a source that is no log: what each answer does to an event and to the position
+"""Following a source that is not a log: what each answer does to an event and to the position
 (spec/event-log.md 8.4).
 """
 

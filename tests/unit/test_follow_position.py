@@ -1,4 +1,4 @@
-"""Following a source that is no log: how a source is read, and what is kept of its position."""
+"""Following a source that is not a log: how a source is read, and what is kept of its position."""
 
 from __future__ import annotations
 

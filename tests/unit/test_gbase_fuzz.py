@@ -30,7 +30,7 @@ LIMITS = ReadOptions(max_record=1 << 16, max_open_bytes=1 << 16)
 
 
 def read(data: bytes, piece: int = 1 << 16) -> list[Change]:
-    """The changes before the first error; an error that is no FormatError fails the test."""
+    """The changes before the first error; an error that is not a FormatError fails the test."""
     reader = StreamReader(LIMITS)
     changes = []
     with contextlib.closing(reader), contextlib.suppress(FormatError):

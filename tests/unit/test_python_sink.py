@@ -58,7 +58,7 @@ def test_event_ids_that_were_not_sent_are_named(returned: object) -> None:
     [
         ("", "hr:receive: the receiver's answer is empty"),
         ("OK", "hr:receive: the receiver's answer cannot be read"),
-        (b"<html/>", "hr:receive: the receiver's answer is no XDS answer"),
+        (b"<html/>", "hr:receive: the receiver's answer is not an XDS answer"),
         ("\ud800", "hr:receive: the receiver's answer cannot be read"),
         (True, "hr:receive returned bool: None, str, bytes or Answer needed"),
         ({}, "hr:receive returned dict"),

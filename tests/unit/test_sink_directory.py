@@ -120,7 +120,7 @@ def test_a_directory_that_cannot_be_made_is_a_clear_error(tmp_path: Path) -> Non
             claim(place, OURS, never)
 
 
-# Sources that are no log: their flights are numbered with their position.
+# Sources that are not a log: their flights are numbered with their position.
 
 
 @pytest.fixture

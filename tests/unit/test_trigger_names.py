@@ -137,9 +137,9 @@ def test_what_is_excluded_is_not_logged(
         (WatchedTable("usr", exclude=("idu",)), "exclude: 'idu' is a key column"),
         (
             WatchedTable("usr", exclude=("name",)),
-            "exclude: 'name' is no attribute of the class; it has idu, fname, lname",
+            "exclude: 'name' is not an attribute of the class; it has idu, fname, lname",
         ),
-        (WatchedTable("usr", columns=("name",)), "columns: 'name' is no attribute"),
+        (WatchedTable("usr", columns=("name",)), "columns: 'name' is not an attribute"),
     ],
 )
 def test_names_that_fit_nothing_are_refused(watch: WatchedTable, message: str) -> None:

@@ -81,7 +81,7 @@ def test_a_name_with_wildcards_is_a_name_if_there_is_such_a_table() -> None:
 
 def test_child_tables_stay_with_their_class() -> None:
     assert choose([USR, PHONE], "*").tables == ("usr",)
-    assert choose([USR, PHONE], "usr_*").tables == ("usr_phone",)  # its owner is no class here
+    assert choose([USR, PHONE], "usr_*").tables == ("usr_phone",)  # its owner is not a class here
     assert choose([USR, PHONE], "*", "usr_phone").tables == (
         "usr",
         "usr_phone",

@@ -293,7 +293,7 @@ def application(monitor: Monitor, host: str) -> ASGIApp:
             return await one_at_a_time(methodcaller("explain", text))
         if not _RECORD_ID.fullmatch(text):
             return JSONResponse(
-                {"error": "this is no record_id: digits, 18 at most"}, 400, _HEADERS
+                {"error": "this is not a record_id: digits, 18 at most"}, 400, _HEADERS
             )
         return await one_at_a_time(methodcaller("explain", int(text)))
 
@@ -551,7 +551,7 @@ def serving(monitor: Monitor, connections: Connections | None = None) -> Iterato
             "EVENTLOG_MONITOR_TOKEN or EVENTLOG_MONITOR_TOKEN_FILE, or listen on 127.0.0.1"
         )
     if settings.certificate is not None and not settings.certificate.is_file():
-        raise ConfigError(f"monitor.certificate {settings.certificate} is no file")
+        raise ConfigError(f"monitor.certificate {settings.certificate} is not a file")
     listener = _listener(address, settings)
     if listener is None:
         yield address

@@ -29,7 +29,7 @@ _ANSWERS_TOLD: Final = 10
 
 _COUNTERS: Final = [
     "rows_published",
-    *(one.name for one in fields(Counters) if one.compare),  # the others are no numbers
+    *(one.name for one in fields(Counters) if one.compare),  # the others are not numbers
 ]
 
 EMPTY: Final[Mapping[str, Any]] = dict.fromkeys(

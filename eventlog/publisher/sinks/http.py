@@ -2,7 +2,7 @@
 
 The answer is read from an XDS document, from the status alone, or from JSON with a result for each
 event. Any other response means that the receiver is away: no connection, a time-out, a body that is
-cut off or too large, any status that is no verdict on events (redirects are not followed). It is
+cut off or too large, any status that is not a verdict on events (redirects are not followed). It is
 suspicious if the document may be the cause.
 
 No ``Idempotency-Key`` is sent: an envelope is sent again under its old numbers with its remaining

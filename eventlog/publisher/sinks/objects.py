@@ -49,7 +49,7 @@ _HAS_KEYS: Final = re.compile(
 def _parse_location(value: Any) -> str:
     location: str = TEXT.parse(value)
     if "://" not in location:
-        raise ValueError("it is no URI such as s3://bucket/prefix")
+        raise ValueError("it is not a URI such as s3://bucket/prefix")
     if _HAS_KEYS.search(location):
         raise ValueError(
             "keys do not belong here; set EVENTLOG_SINK_ACCESS_KEY and EVENTLOG_SINK_SECRET_KEY"
@@ -322,7 +322,8 @@ class _Store:
             self._is_local = self._fs.type_name == "local"
         if self._is_local:
             raise ConfigError(
-                f"sink.location {self.location} is no object store: sink type files writes files"
+                f"sink.location {self.location} is not an object store: sink type files writes "
+                "files"
             )
 
     def put(self, name: str, content: bytes) -> None:

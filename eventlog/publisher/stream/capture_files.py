@@ -223,7 +223,7 @@ class _Track:
         position, data, before = piece
         if not self._starts or self._starts[-1][1].file != position.file:
             self._starts.append((self._length, position))
-        self._known = before  # also for a mark if the first bytes of a file are no record
+        self._known = before  # also for a mark if the first bytes of a file are not a record
         yield from self._stream.changes(data)
         self._note(data)
         self._length += len(data)

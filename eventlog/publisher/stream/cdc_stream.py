@@ -54,7 +54,7 @@ class CdcStream:
                 )
             except (ConfigError, TypeError, KeyError):
                 raise BadToken(
-                    f"{token!r} is no position of a CDC stream: was it changed by hand?"
+                    f"{token!r} is not a position of a CDC stream: was it changed by hand?"
                 ) from None
         self.where: Callable[[int], str] | None = None
         self.is_idle = False

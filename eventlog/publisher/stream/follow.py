@@ -1,4 +1,4 @@
-"""Follow a source that is no log: read its changes, send their events, move its position by the
+"""Follow a source that is not a log: read its changes, send their events, move its position by the
 answers (spec/change-model.md 6).
 
 The promises are the ones of a log (spec/event-log.md 12): at least once, the events of an object in
@@ -280,7 +280,7 @@ class Run:
         return self._described.get((change.schema, change.table))
 
     def describe(self, schema: str | None, table: Table) -> None:
-        """Store the source's description of a table. A table without a key is no class."""
+        """Store the source's description of a table. A table without a key is not a class."""
         database = Database("", schema, (table,))
         classes = build_catalog(database, values=self.following.values).classes
         self._described.pop((schema, table.name), None)
@@ -474,7 +474,7 @@ class Run:
         change, catalog = read.change, self.following.catalog
         object_class = self.class_of(change)
         if change.key is None and change.op is not ChangeOp.TRUNCATE and object_class is None:
-            # This is no failure of the one change: the whole table would be skipped.
+            # This is not a failure of the one change: the whole table would be skipped.
             raise ConfigError(
                 f"{change.table!r} has no key, which names its rows: give its key columns by "
                 "source.catalog, or for a CDC stream by source.reader.keys"

@@ -50,7 +50,7 @@ def following(config: Config, counters: Counters, report: Report) -> Following:
     """Return the source that ``[source]`` names, ready to be followed. ``report`` gets the reader's
     counts.
 
-    Raises ConfigError for options that are missing, wrong, or not for a source that is no log.
+    Raises ConfigError for options that are missing, wrong, or not for a source that is not a log.
     """
     kind, source = _kind_of(config.source), source_of(config.source, report)
     _check_options(config)
@@ -236,7 +236,7 @@ _COUNTING: Final = frozenset({
     "retry_initial", "retry_max", "on_retry", "max_parked", "concurrency", "flight_rows",
     "mark_interval", "health_file",
 })  # fmt: skip
-"""The options of [publisher] that have an effect on a source that is no log."""
+"""The options of [publisher] that have an effect on a source that is not a log."""
 
 
 def _check_options(config: Config) -> None:

@@ -146,7 +146,7 @@ class Pending:
                 return
 
     def answer(self, verdict: Verdict, events: Sequence[PendingEvent]) -> None:
-        """Note the answer to events, which is no retry."""
+        """Note the answer to events, which is not a retry."""
         self.answered.append((verdict, events))
         for each in events:
             del self._in_air[each.number]

@@ -158,7 +158,7 @@ class TablePosition:
             self._token = None if row.token is None else json.loads(row.token)
         except ValueError:
             raise DatabaseError(
-                f"the position in {table.fullname} is no JSON; was it changed by hand?"
+                f"the position in {table.fullname} is not JSON; was it changed by hand?"
             ) from None
         return Saved(self._token, int(row.flight_no), row.numbered or "")
 

@@ -53,7 +53,7 @@ _NEW_METADATA: Final = 1.0
 
 _MOST_HELD: Final = 1000
 """The most messages of a topic that are held while none of them has a known schema. That many are
-no accident: the options are wrong.
+not an accident: the options are wrong.
 """
 
 
@@ -113,7 +113,9 @@ class Topics:
                 for number, offset in partitions.items()
             }
         except (AttributeError, ValueError, TypeError):
-            raise BadToken(f"{token!r} is no position of topics: was it changed by hand?") from None
+            raise BadToken(
+                f"{token!r} is not a position of topics: was it changed by hand?"
+            ) from None
         if offsets and not {topic for topic, _ in offsets} & set(self.topics):
             raise BadToken(
                 f"the position is of {', '.join(token)}, not of {', '.join(self.topics)}: name "

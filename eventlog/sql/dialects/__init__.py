@@ -14,7 +14,7 @@
 
 PostgreSQL, whose triggers call functions, has two more: ``compile`` makes the SQL of triggers and
 functions, ``installed`` reads the installed ones. Oracle has ``script``, which writes scripts for
-SQL*Plus, and ``address``, which turns a URL into the driver's arguments. ``mysql_family`` is no
+SQL*Plus, and ``address``, which turns a URL into the driver's arguments. ``mysql_family`` is not a
 database: it is what MariaDB and MySQL share, with the modules of one and ``cascades``, which finds
 the rows that foreign keys change without firing a trigger; ``mariadb`` and ``mysql`` say what
 differs. ``stepwise`` is the common part of all databases but PostgreSQL.

@@ -406,7 +406,7 @@ def judge_unreadable(
     tables: Answer, user: str, grants: Sequence[str], command: str
 ) -> Iterator[Finding]:
     """Judge tables that cannot be read back, with the columns that the user may not read.
-    ``grants`` mend it, and ``command`` prints all that the user needs.
+    ``grants`` fix it, and ``command`` prints all that the user needs.
     """
     if tables := list(tables):
         yield error(

@@ -208,7 +208,7 @@ def judge_storage(
 def judge_wake(missing: str | None, polling_interval: float, upgrade: str) -> Iterator[Finding]:
     """Judge whether a sleeping publisher is woken (spec/triggers.md 8).
 
-    ``missing`` is why no writer does it, ``upgrade`` the command that mends it.
+    ``missing`` is why no writer does it, ``upgrade`` the command that fixes it.
     """
     if missing is not None:
         yield warning(
@@ -262,13 +262,13 @@ def judge_classes(
 def _judge_key(
     table: Table, schema: str, quote: Callable[[str], str], *, is_listed: bool
 ) -> Iterator[Finding]:
-    """Judge a table or view without a key, which is no class: an error if it is configured."""
+    """Judge a table or view without a key, which is not a class: an error if it is configured."""
     if table.kind == "view":
         if is_listed and not key_columns(table):
             yield error(
                 "class_without_key",
-                f"view {table.name} has no column whose name begins with pk_: it is no class and "
-                "cannot be published",
+                f"view {table.name} has no column whose name begins with pk_: it is not a class "
+                "and cannot be published",
                 f"ALTER VIEW {schema}.{quote(table.name)} RENAME COLUMN ... TO pk_...",
             )
     elif not table.primary_key:
@@ -277,7 +277,7 @@ def _judge_key(
         finding = error if is_listed else info
         yield finding(
             "class_without_key",
-            f"table {table.name} has no primary key: it is no class, "
+            f"table {table.name} has no primary key: it is not a class, "
             "and its changes are not published",
             f"ALTER TABLE {schema}.{quote(table.name)} ADD PRIMARY KEY ({columns})",
         )

@@ -54,7 +54,7 @@ table's ``info``.
 """
 
 _INFO: Final = tuple(name for name in WATCH_OPTIONS if name != "base")
-"""The settings that a table's ``info`` may have; a view is no table of the models."""
+"""The settings that a table's ``info`` may have; a view is not a table of the models."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -172,7 +172,7 @@ def from_literals(table: str, arguments: _Literals) -> WatchDefinition:
         facts=others.pop("facts", {}),
     )
     if others:
-        raise TriggerError(f"watch_table({table!r}): {min(others)!r} is no argument of it")
+        raise TriggerError(f"watch_table({table!r}): {min(others)!r} is not an argument of it")
     return definition
 
 

@@ -92,7 +92,7 @@ class ClassTriggers(_Declared):
 
     @property
     def is_nullable(self) -> bool:
-        """True if rows without a key are possible; they are no objects."""
+        """True if rows without a key are possible; they are not objects."""
         return not {column.name for column in self.key} <= set(self.table.primary_key)
 
     @property
@@ -225,7 +225,7 @@ def declared_triggers(
             table = _watched_table(watch, database, tables)
             if table.kind == "table" and not table.primary_key:
                 warnings.append(
-                    f"{table.name} has no primary key: it is no class, "
+                    f"{table.name} has no primary key: it is not a class, "
                     "and nothing of it is captured"
                 )
                 continue

@@ -321,7 +321,7 @@ class MarkedTriggers(Triggers):
         return Installed(dict(found), own, former, lost)
 
     def _is_gone(self, conn: Connection, log: LogTable, name: str) -> bool:
-        """Return True if a marker names a log that is no table, in the schema of ``log``."""
+        """Return True if a marker names a log that is not a table, in the schema of ``log``."""
         empty = self.log_in_marker(replace(log, name=""))
         quote = empty[-1]
         written = name.removeprefix(empty[:-1]).removesuffix(quote).replace(2 * quote, quote)

@@ -73,7 +73,7 @@ def exclusions(
     ``catalog.build_catalog``.
 
     A column of a child table is under the child table's name. ``tables`` are the classes as in
-    ``build_catalog``, None = all tables with a key. Raises TriggerError for a name that is no
+    ``build_catalog``, None = all tables with a key. Raises TriggerError for a name that is not an
     attribute of the class and for a key column.
     """
     excluded: defaultdict[str, set[str]] = defaultdict(set)
@@ -154,7 +154,7 @@ def _named(
         if match is None:
             errors.append(
                 TriggerError(
-                    f"watch {watch.table}, {option}: {name!r} is no attribute of the class; it "
+                    f"watch {watch.table}, {option}: {name!r} is not an attribute of the class; it "
                     f"has {', '.join(known)}"
                 )
             )
@@ -193,7 +193,7 @@ class TableChoice:
     ``WatchedTable.exclude``.
     """
     without_key: tuple[str, ...] = ()
-    """The matching tables that are no classes, since they have no primary key."""
+    """The matching tables that are not classes, since they have no primary key."""
     refused: Mapping[str, ConfigError] = field(default_factory=dict)
     """The names and patterns that select no possible class, each with the reason."""
 
@@ -231,7 +231,7 @@ def choose_tables(
     def is_child(name: str) -> bool:
         if name not in decided:
             decided[name] = (
-                False  # of tables that refer to each other in a circle, the first is no child table
+                False  # of tables that refer to each other in a circle, the first is not a child
             )
             owner, _ = _owner(tables[name], tables)
             decided[name] = owner in classes and owner != name and not is_child(owner)

@@ -89,7 +89,7 @@ class GrowingFile:
         try:
             inode, place = int(token["inode"]), int(token["byte"])
         except (KeyError, TypeError, ValueError):
-            raise stream.BadToken(f"{token!r} is no position of the source jsonl-file") from None
+            raise stream.BadToken(f"{token!r} is not a position of the source jsonl-file") from None
         found = self._path.stat()
         if found.st_ino != inode or found.st_size < place:
             raise stream.SourceLost(f"{self._path} was replaced or cut since byte {place} was read")

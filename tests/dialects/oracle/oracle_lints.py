@@ -355,7 +355,7 @@ def numbers_are_no_conditions(_: str, found: list[Token]) -> Iterator[str]:
         elif word in _CLAUSES:
             following = words[place + 2] if place + 2 < len(words) else ""
             if re.match(r"[\d':]", words[place + 1]) and following in _ENDS_CONDITION:
-                yield f"{word} {words[place + 1]} is no condition"
+                yield f"{word} {words[place + 1]} is not a condition"
 
 
 def aliases_are_not_reserved(_: str, found: list[Token]) -> Iterator[str]:

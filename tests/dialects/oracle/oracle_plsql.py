@@ -1,7 +1,7 @@
 """An interpreter of the little PL/SQL that our triggers and functions are written in: what they
 would log.
 
-It knows what the templates use and nothing else, and it is no proof that Oracle does the same: it
+It knows what the templates use and nothing else, and it is not proof that Oracle does the same: it
 shows that the logic is right. NULL is None and so is ''; conditions have two values where the
 templates leave no room for the third.
 """

@@ -69,9 +69,9 @@ def test_old_in_a_trigger_for_insert_is_found() -> None:
         ("SELECT a IN (1, 2) AS b FROM t", "a condition as a column"),
         ("SELECT MAX(CASE WHEN a = 1 THEN b = 2 END) FROM t", "a condition as a column"),
         ("SELECT x FROM (SELECT NOT a IS NULL AS x FROM t) u", "a condition as a column"),
-        ("DELETE FROM t WHERE 0", "WHERE 0 is no condition"),
-        ("SELECT a FROM t WHERE a = 1 AND 1 ORDER BY a", "AND 1 is no condition"),
-        ("SELECT a FROM t WHERE :b OR a = 1", "WHERE :b is no condition"),
+        ("DELETE FROM t WHERE 0", "WHERE 0 is not a condition"),
+        ("SELECT a FROM t WHERE a = 1 AND 1 ORDER BY a", "AND 1 is not a condition"),
+        ("SELECT a FROM t WHERE :b OR a = 1", "WHERE :b is not a condition"),
         ("SELECT rows.a FROM (SELECT a FROM t) rows", "the alias ROWS is reserved"),
         ("SELECT a AS level FROM t", "the alias LEVEL is reserved"),
         (

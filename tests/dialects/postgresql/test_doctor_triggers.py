@@ -130,7 +130,7 @@ def test_rights_that_are_missing_come_with_their_grants(
     execute(examined, ";".join(finding["mend"][:-1]))
     _, found = doctor()
     assert "rights_read" not in found
-    # What a publisher's user need not be able to do is no fault.
+    # What a publisher's user need not be able to do is not a fault.
     assert found["rights_triggers"][0]["severity"] == "info"
     assert "triggers_not_compared" not in found
     assert doctor()[0] == 0

@@ -175,7 +175,7 @@ def test_triggers_of_partitions_come_and_go_with_them(sales: Watched) -> None:
         "drop", "public.sale_n", ('DROP TRIGGER "_tgr_sale_n_t_1" ON "public"."sale_n"',)
     )  # fmt: skip
     assert DIALECT.triggers.digests(sales.conn, sales.log) == installed
-    # Left there or taken away, it is no obstacle to the partition's coming back.
+    # Left there or taken away, it is not an obstacle to the partition's coming back.
     run(sales.conn, "SAVEPOINT s")
     sales.watch(WatchedTable("sale"))
     for _ in range(2):

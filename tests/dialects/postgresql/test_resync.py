@@ -105,7 +105,10 @@ class TestWholeClass:
 
     @pytest.mark.parametrize(
         ("name", "part"),
-        [("nobody", "'nobody' is no class"), ("usr_phone", "'usr_phone' is a child table of usr")],
+        [
+            ("nobody", "'nobody' is not a class"),
+            ("usr_phone", "'usr_phone' is a child table of usr"),
+        ],
     )
     @pytest.mark.usefixtures("hr")
     def test_what_is_no_class_is_refused(self, run: Run, name: str, part: str) -> None:

@@ -262,14 +262,14 @@ def test_a_row_that_failed_is_shown_with_its_error_lines(home: sa.Engine, show: 
         home,
         "INSERT INTO hr.eventlog_error (record_id, error_time, code, message) VALUES (1, "
         "'2024-01-01', 'receiver', 'first'), (1, '2024-01-02', 'receiver', 'no such user'), (2, "
-        "'2024-01-01', 'unknown_column', 'gone is no attribute'), (3, '2024-01-01', 'receiver', "
+        "'2024-01-01', 'unknown_column', 'gone is not an attribute'), (3, '2024-01-01', 'receiver', "
         "'broken')",
     )
     found = show(1)
     assert [line["message"] for line in found["errors"]] == ["first", "no such user"]
     assert found["state"].startswith("the receiver answered error: no such user")
     assert show(2)["state"].startswith(
-        "bad (unknown_column): gone is no attribute; not tried again"
+        "bad (unknown_column): gone is not an attribute; not tried again"
     )
     assert show(2)["source"] is None
     assert show(3)["state"].startswith("the receiver answered fatal: broken")

@@ -275,7 +275,7 @@ def test_what_is_not_captured_is_said(usr: Watched) -> None:
         ([WatchedTable("keyed")], ["usr"], "keyed is not among the classes"),
         ([WatchedTable("usr"), WatchedTable("USR")], ["usr"], "usr is watched twice"),
         ([WatchedTable("usr", exclude=("idu",))], ["usr"], "'idu' is a key column"),
-        ([WatchedTable("usr", columns=("age",))], ["usr"], "'age' is no attribute"),
+        ([WatchedTable("usr", columns=("age",))], ["usr"], "'age' is not an attribute"),
     ],
 )
 def test_watches_that_cannot_be_are_refused(

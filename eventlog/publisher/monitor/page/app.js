@@ -204,7 +204,7 @@ function showStatus(status) {
     ["last progress", `${seconds(status.progress_seconds)} ago`],
   ];
   if (done.rows_requeued) tiles.splice(7, 0, ["of these put back since", count(done.rows_requeued)]);
-  // Objects of a snapshot are no rows: their answers are counted alone.
+  // Objects of a snapshot are not rows: their answers are counted alone.
   const failed = done.rows_error + done.rows_fatal + done.rows_bad + done.answers_error + done.answers_fatal;
   if (failed !== failedSeen && status.queue_rows !== null) askErrors(failed);
   if (status.oldest_writer_seconds !== null) tiles.push([`oldest open writer${status.oldest_writer ? `, ${status.oldest_writer}` : ""}`, seconds(status.oldest_writer_seconds)]);

@@ -2,7 +2,7 @@
 
 record_ids are AUTO_INCREMENT: each row draws one when it is logged, and a restart keeps the
 counter. The comment of the source of flight numbers distinguishes this log from all others
-(spec/triggers.md 7.4, spec/event-log.md 10). This package is no database of its own: ``mariadb``
+(spec/triggers.md 7.4, spec/event-log.md 10). This package is not a database of its own: ``mariadb``
 and ``mysql`` extend its classes.
 """
 
@@ -102,7 +102,8 @@ class Family(FamilySessions, FamilyObjects):
         if field in ("record_id", "event_type"):
             if column_type is None or column_type.bits:
                 return column
-            # DECIMAL, which the driver gives as such: a number that is no BIGINT is no event type
+            # DECIMAL, which the driver gives as such: a number that is not a BIGINT is not an
+            # event type
             is_short = f"{column} BETWEEN {-self.last_record_id} AND {self.last_record_id}"
             return (
                 f"CASE WHEN {is_short} THEN CAST({column} AS SIGNED) "

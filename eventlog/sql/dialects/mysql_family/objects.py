@@ -309,7 +309,7 @@ def _selected(column: Column, ref: str, *, is_key: bool) -> str:
 
 
 def _sure(read: Callable[[str], object]) -> Callable[[str], object]:
-    """Return a reader that raises NoSuchValue for a text that is no value."""
+    """Return a reader that raises NoSuchValue for a text that is not a value."""
 
     def reader(text: str) -> object:
         try:

@@ -365,7 +365,7 @@ def _scn(snapshot: str) -> str:
     """
     if _SCN.fullmatch(snapshot) is None:
         raise DatabaseError(
-            f"{snapshot!r} is no system change number: give what `export_snapshot` returned"
+            f"{snapshot!r} is not a system change number: give what `export_snapshot` returned"
         )
     return snapshot
 

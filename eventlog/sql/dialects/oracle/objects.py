@@ -430,7 +430,7 @@ def _number(text: str) -> int | Decimal:
 
 def _character(text: str) -> str:
     if not text or len(text.encode()) > _MOST_BYTES:
-        raise NoSuchValue  # the empty text is NULL, which is no key
+        raise NoSuchValue  # the empty text is NULL, which is not a key
     return text
 
 

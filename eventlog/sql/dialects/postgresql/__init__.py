@@ -4,7 +4,7 @@ The log's statements run for every published row, on a table whose statistics ar
 of it is long done, and its few rows N come and go faster than ANALYZE. So the planner is given an
 index and no other choice (spec/event-log.md 8.1, 8.4).
 
-A row whose status is no letter would never be read. The queue's index refuses such a row
+A row whose status is not a letter would never be read. The queue's index refuses such a row
 (spec/triggers.md 7): beside the rows N it checks the status of every other row. A CHECK would be
 read from the catalogue and compiled for each statement that writes the log, which costs the writer
 3 to 4 us. Each statement maintains the index anyway, and a row N costs it nothing more.
@@ -138,7 +138,8 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
             return f"{column}::text"
         if column_type is not None and column_type.bits:
             return column
-        # numeric, which is wider than bigint and has NaN: a number outside bigint is no event type
+        # numeric, which is wider than bigint and has NaN: a number outside bigint is not an event
+        # type
         bounds = f"{column} BETWEEN {-_LAST} AND {_LAST}"
         return f"CASE WHEN {bounds} THEN {column}::bigint WHEN {column} IS NOT NULL THEN 0 END"
 
@@ -376,11 +377,11 @@ def _adopt(snapshot: str) -> str:
     """Return the statement that adopts a snapshot, the first one of a transaction of isolation
     level ``_ISOLATION``.
 
-    Raises DatabaseError for a text that is no name of a snapshot.
+    Raises DatabaseError for a text that is not a name of a snapshot.
     """
     if _SNAPSHOT.fullmatch(snapshot) is None:
         raise DatabaseError(
-            f"{snapshot!r} is no name of a snapshot: give what pg_export_snapshot() returned"
+            f"{snapshot!r} is not a name of a snapshot: give what pg_export_snapshot() returned"
         )
     return f"SET TRANSACTION SNAPSHOT '{snapshot}'"
 

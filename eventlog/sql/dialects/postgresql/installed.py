@@ -40,7 +40,7 @@ def marker_of(log: LogTable, digest: str, columns: Mapping[str, str] | None = No
 
 
 def log_of(marker: str | None) -> str | None:
-    """Return the log that a comment names, as SQL; None if it is no comment of eventlog's."""
+    """Return the log that a comment names, as SQL; None if it is not a comment of eventlog's."""
     if marker is None or not (beginning := MARKER.match(marker)):
         return None
     rest = marker[beginning.end() :]
@@ -251,7 +251,7 @@ def _digest(marker: str) -> str:
 
 
 def _gone(conn: Connection, logs: Collection[str]) -> set[str]:
-    """Return those of these logs, as SQL, that are no tables of the database."""
+    """Return those of these logs, as SQL, that are not tables of the database."""
     if not logs:
         return set()
     return set(logs) - set(conn.execute(sql("logs"), {"names": sorted(logs)}).scalars())
@@ -267,7 +267,7 @@ def _former_functions(
     """Return the trigger functions, by oid, that were made for the log under a former name
     (spec/triggers.md 9.3).
 
-    ``written`` has the log that each function writes, as SQL, and ``gone`` the logs that are no
+    ``written`` has the log that each function writes, as SQL, and ``gone`` the logs that are not
     tables. On a table with triggers that write the log under its present name there is none.
     """
     functions: defaultdict[TableName, set[int]] = defaultdict(set)

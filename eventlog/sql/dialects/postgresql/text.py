@@ -43,7 +43,7 @@ def quote_function(log: LogTable) -> str:
 def relation(schema: str | None, table: Table) -> str:
     """Return the rows of a table or view as SQL, without the rows of tables that inherit from it.
 
-    Inherited rows are no objects of the class: its triggers do not see them, and its key does not
+    Inherited rows are not objects of the class: its triggers do not see them, and its key does not
     cover them. A partitioned table has rows in its partitions alone.
     """
     only = "ONLY " if table.kind == "table" and not table.partitioned else ""
@@ -111,7 +111,7 @@ def text_of_now(column: Column, ref: str) -> str:
 
     The session must have ``TEXT_SETTINGS``. The table may have changed since it was read. A time
     shows by its own form whether it has a time of day and a zone. The server refuses a column that
-    is no text any more, since only texts have a collation (spec/event-log.md 5.3).
+    is not text any more, since only texts have a collation (spec/event-log.md 5.3).
     """
     match column.type.kind:
         case Kind.DATE | Kind.TIMESTAMP | Kind.TIMESTAMPTZ:

@@ -14,7 +14,7 @@ MAX_IDENTIFIER: Final = 10_000
 
 
 def strftime(arguments: str) -> str:
-    """Return SQL of a time in the form of event_time; NULL for a value that is no time."""
+    """Return SQL of a time in the form of event_time; NULL for a value that is not a time."""
     return f"strftime('%Y-%m-%d %H:%M:%f', {arguments})"
 
 
