@@ -37,7 +37,7 @@ import psutil
 import psycopg
 import sqlalchemy as sa
 
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log

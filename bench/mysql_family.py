@@ -30,7 +30,7 @@ import sqlalchemy as sa
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import mysql_servers
 
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.log_table import locate_log

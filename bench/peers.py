@@ -38,7 +38,7 @@ import common
 import sqlalchemy as sa
 from peer_clients import WINDOW
 
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import locate_log

@@ -21,7 +21,8 @@ from eventlog.changes.json_form import database_from_json
 from eventlog.changes.publishing import EventWriter, Publishing
 from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
 from eventlog.cloudevents.publish import CloudEventWriter
-from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.checks import check_rows
 from eventlog.core.events import EventOptions, build_event
 from eventlog.core.fold import fold

@@ -318,7 +318,9 @@ def _loaded(group: str, entry: EntryPoint) -> Any:
 def _misfit(group: str, name: str, found: Any) -> str:
     """Return why an object is nothing of its group, empty if it is."""
     if group == FORMATS and not isinstance(found, Format):
-        return f"it is a {type(found).__name__}, and no object of eventlog.changes.format.Format"
+        return (
+            f"it is a {type(found).__name__}, and not an object of eventlog.changes.format.Format"
+        )
     if group in _BASES and not (isinstance(found, type) and issubclass(found, _at(_BASES[group]))):
         return f"it is not a class that extends {_BASES[group].replace(':', '.')}"
     if (own := getattr(found, "name", None)) != name:

@@ -16,15 +16,8 @@ from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 from eventlog.changes.keys import class_of_change
-from eventlog.core.catalog import (
-    Catalog,
-    Column,
-    Database,
-    ForeignKey,
-    Table,
-    build_catalog,
-    complete_catalog,
-)
+from eventlog.core.catalog import Catalog, Column, Database, ForeignKey, Table
+from eventlog.core.catalog_builder import build_catalog, complete_catalog
 from eventlog.core.moments import aware_utc, without_zeros
 from eventlog.core.options import (
     REQUIRED,

@@ -173,7 +173,7 @@ def _tables_to_watch(
 
 def _child_tables(database: Database, name: str, seen: Collection[str]) -> dict[str, str]:
     """Return the child tables of a class that are not seen yet, each with its column of values."""
-    from eventlog.core.catalog import value_column
+    from eventlog.core.catalog_builder import value_column
 
     parent = next(table for table in database.tables if table.name == name)
     return {

@@ -22,7 +22,8 @@ from eventlog.changes.keys import (
     with_key,
 )
 from eventlog.changes.losses import Loss
-from eventlog.core.catalog import Catalog, Database, ObjectClass, build_catalog, complete_catalog
+from eventlog.core.catalog import Catalog, Database, ObjectClass
+from eventlog.core.catalog_builder import build_catalog, complete_catalog
 from eventlog.core.clock import utc_now
 from eventlog.core.moments import time_zone_named
 from eventlog.core.options import STYLES, parse_options

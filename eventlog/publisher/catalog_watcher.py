@@ -18,12 +18,7 @@ from typing import Final
 
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.core.catalog import (
-    Attribute,
-    Catalog,
-    LogName,
-    ObjectClass,
-)
+from eventlog.core.catalog import Attribute, Catalog, LogName, ObjectClass
 from eventlog.core.clock import monotonic
 from eventlog.errors import (
     EventlogError,

@@ -12,13 +12,8 @@ from typing import NamedTuple
 from eventlog.config.load import Config
 from eventlog.config.publishing import value_options
 from eventlog.config.settings import WatchSettings
-from eventlog.core.catalog import (
-    Catalog,
-    Database,
-    build_catalog,
-    complete_catalog,
-    match_name,
-)
+from eventlog.core.catalog import Catalog, Database, match_name
+from eventlog.core.catalog_builder import build_catalog, complete_catalog
 from eventlog.core.options import same_fields
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (

@@ -367,8 +367,8 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
     """Yield the keys of rows with these table_names, each with the record_id of its last row, in
     the order of that number.
 
-    Only keys whose last row is not a delete and lies behind ``after`` are included. A delete that is
-    E or F is none: the receiver has not got it. The log is read once, whatever the number of
+    Only keys whose last row is not a delete and lies behind ``after`` are included. A delete that
+    is E or F is none: the receiver has not got it. The log is read once, whatever the number of
     keys.
     """
     record_id, key = column_of(log.table, "record_id"), column_of(log.table, "table_key")

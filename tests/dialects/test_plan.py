@@ -335,7 +335,7 @@ def test_watches_that_cannot_be_are_refused(usr_platform: Platform) -> None:
     for watch, words in [
         ({"table": "nobody"}, "no table or view|no such table"),
         ({**USR, "exclude": ["idu"]}, "key column"),
-        ({**USR, "exclude": ["nothing"]}, "no attribute"),
+        ({**USR, "exclude": ["nothing"]}, "not an attribute"),
     ]:
         with pytest.raises((TriggerError, ConfigError), match=words):
             usr_platform.plan(watch)

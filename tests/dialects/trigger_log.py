@@ -10,7 +10,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.errors import TriggerError
 from eventlog.model import LogRow
 from eventlog.sql import migrations

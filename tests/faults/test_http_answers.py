@@ -77,7 +77,7 @@ def test_body_without_length_ends_with_the_connection() -> None:
         (reply(410), "answers 410 Gone"),
         (reply(422), "answers 422 Unprocessable"),
         (reply(200, b"OK"), "answer cannot be read: line 1: not well-formed"),
-        (reply(200, b"<html><body>welcome</body></html>"), "no XDS answer: root element html"),
+        (reply(200, b"<html><body>welcome</body></html>"), "not an XDS answer: root element html"),
         (reply(200, b"<!DOCTYPE nds>" + answer()), "a DOCTYPE is not accepted"),
         (reply(200, answer()[:-9]), "not well-formed"),
         (
@@ -114,13 +114,13 @@ def test_response_that_is_no_answer_means_that_the_receiver_is_away(
             "ended in the middle of the answer",
         ),
         ([b"HTTP/1.1 200 OK\r\n\r\n" + WARNING[:-10], CUT], "not well-formed"),
-        ([b"220 mail.example.com ESMTP\r\n", CUT], "no HTTP response: BadStatusLine"),
-        ([b"\x15\x03\x01\x00\x02\x02\x16", CUT], "no HTTP response, but an alert of TLS"),
+        ([b"220 mail.example.com ESMTP\r\n", CUT], "not an HTTP response: BadStatusLine"),
+        ([b"\x15\x03\x01\x00\x02\x02\x16", CUT], "not an HTTP response, but an alert of TLS"),
         (
             [b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 200, CUT],
-            "no HTTP response: HTTPException: got more than 100",
+            "not an HTTP response: HTTPException: got more than 100",
         ),
-        ([b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, CUT], "no HTTP response: LineTooLong"),
+        ([b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000, CUT], "not an HTTP response: LineTooLong"),
     ],
 )
 def test_connection_that_is_cut_or_speaks_otherwise_means_that_the_receiver_is_away(
@@ -362,7 +362,7 @@ def test_other_status_means_that_the_receiver_is_away_and_names_the_likely_mista
         ([CUT], "closed the connection without an answer"),
         ([reply(200, b"0123456789")[:-5], CUT], "ended in the middle of the answer"),
         ([chunked(b"ok")[:-6], CUT], "ended in the middle of the answer"),
-        ([b"220 mail.example.com ESMTP\r\n", CUT], "no HTTP response"),
+        ([b"220 mail.example.com ESMTP\r\n", CUT], "not an HTTP response"),
         ([reply(200, b"x" * 2000)], "more than 1000 bytes"),
     ],
 )

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eventlog.changes.json_form import database_from_json
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.checks import CheckedRow
 from eventlog.core.events import ids_of
 from eventlog.core.fold import Group, RowFolder, fold

@@ -292,7 +292,7 @@ def test_rows_are_as_they_are_stored_and_the_live_view_takes_them(
 def test_what_is_no_directory_of_change_tables_is_named(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    with pytest.raises(FormatError, match="no directory of change tables"):
+    with pytest.raises(FormatError, match="not a directory of change tables"):
         read_change_table(spark, str(tmp_path / "nowhere"))
     with pytest.raises(FormatError, match="names end in __ct"):
         read_change_table(spark, str(tmp_path))

@@ -89,13 +89,13 @@ def test_missing_members_are_none_and_unknown_ones_ignored() -> None:
 @pytest.mark.parametrize(
     ("line", "part"),
     [
-        ("", "no JSON"),
-        ("[" * 100_000, "no JSON"),
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
         ("7", "JSON object"),
         ("{}", "name of its table"),
         ('{"table":"t","op":"UPSERT"}', "none of INSERT"),
         ('{"table":"t","op":"DELETE","key":"id"}', "key is 'id', which is not of type list"),
-        ('{"table":"t","op":"DELETE","key":["id"]}', "no [column, value]"),
+        ('{"table":"t","op":"DELETE","key":["id"]}', "not a [column, value]"),
         ('{"table":"t","op":"INSERT","after":[]}', "after is [], which is not of type dict"),
         ('{"table":"t","op":"INSERT","after":{"a":{"b":1}}}', "an object of b is not a value"),
         ('{"table":"t","op":"INSERT","after":{"a":{"hex":"0"}}}', "cannot be read"),

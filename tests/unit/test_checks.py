@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from samples import CATALOG, USR, catalog, database, row, table
 
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.checks import CheckedRow, check_rows
 from eventlog.core.events import ids_of
 from eventlog.core.values import ValueOptions

@@ -37,7 +37,7 @@ from eventlog.cloudevents.values import (
     text_converter,
 )
 from eventlog.config.load import Config, load
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.event_ids import snapshot_id
 from eventlog.core.events import Outgoing
 from eventlog.core.json_bytes import escaped_json_bytes, json_bytes
@@ -261,7 +261,7 @@ def test_events_of_others_are_counted_and_passed_over(tmp_path: Path) -> None:
         ),  # type: ignore[dict-item]
         (
             {**EVENT, "data": {**EVENT["data"], "columns": {"a": 1}}},
-            'no object such as {"old": 1, "new": 2}',
+            'not an object such as {"old": 1, "new": 2}',
         ),  # type: ignore[dict-item]
         ({**EVENT, "time": "2024-05-10T12:00:00"}, "says no zone"),
         ({**EVENT, "time": "noon"}, "event '12' cannot be read"),

@@ -172,7 +172,7 @@ def test_a_map_file_is_toml_or_json(tmp_path: Path, name: str, content: str) -> 
     [
         ("map.toml", "{", "is not TOML"),
         ("map.json", "schema = 1", "is not JSON"),
-        ("map.json", "[]", "no object of options"),
+        ("map.json", "[]", "not an object of options"),
     ],
 )
 def test_a_map_file_that_is_none_is_named(
@@ -188,7 +188,7 @@ def test_a_map_file_that_is_none_is_named(
     [
         ("xds", {"reader": {}, "writter": {}}, "do you mean writer"),
         ("xds", {"reader": {}, "labels": {}}, "put it into reader or writer"),
-        ("xds", {"reader": [], "writer": {}}, "no object of options"),
+        ("xds", {"reader": [], "writer": {}}, "not an object of options"),
         (
             "xds",
             {"catalogue": ITEM},
@@ -203,7 +203,7 @@ def test_a_map_file_that_is_none_is_named(
         ("xds", {"writer": {"indent": "2"}}, "the xds writer: indent = .2. is not allowed"),
         ("eventlog", {"writer": {"time_zone": "Mars"}}, "time_zone = .Mars. is not allowed"),
         ("xds", {"writer": {"existing_keys": ["item"]}}, "existing_keys is an object"),
-        ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "no object of its columns"),
+        ("xds", {"writer": {"existing_keys": {"item": [1]}}}, "not an object of its columns"),
         ("eventlog", {"writer": {"style": "fields"}}, 'style = "fields" is not allowed'),
         ("eventlog", {"writer": {"file_format": "xlsx"}}, 'file_format = "xlsx" is not allowed'),
         (

@@ -124,7 +124,7 @@ BAD_KEY = b'{"record_id":3,"status":"N","event_type":4,"table_name":"item","tabl
 BAD_ASSOCIATION = b"""<nds><input>
 <delete class-name="item" event-id="5"><association>(</association></delete></input></nds>"""
 BROKEN: list[tuple[str, str, Break, list[str]]] = [
-    ("jsonl", "in.jsonl", line(2, b"nonsense"), ["in.jsonl, line 2: ", "no JSON"]),
+    ("jsonl", "in.jsonl", line(2, b"nonsense"), ["in.jsonl, line 2: ", "not JSON"]),
     (
         "jsonl",
         "in.jsonl",
@@ -294,7 +294,7 @@ def test_a_message_names_the_file_and_the_place(
 @pytest.mark.parametrize(
     ("format", "name", "data", "part"),
     [
-        ("jsonl", "standard input, line 1: ", b"nonsense\n", "no JSON"),
+        ("jsonl", "standard input, line 1: ", b"nonsense\n", "not JSON"),
         ("xds", "standard input, line 1: ", b"<nds>", "not well-formed"),
         (
             "gbase",

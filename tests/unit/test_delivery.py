@@ -19,7 +19,7 @@ from fake_publisher import (
 from samples import database, row, table
 
 from eventlog.changes.publishing import Need
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document, Level, Verdict
 from eventlog.publisher.context import Counters, summary

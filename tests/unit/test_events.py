@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from samples import CATALOG, catalog, database, good, row, table, view
 
-from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.events import (
     CurrentRow,
     EventOptions,

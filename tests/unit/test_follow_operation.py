@@ -395,19 +395,19 @@ def test_a_place_that_cannot_be_written_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("source", "token", "message"),
     [
-        ({}, "0000000b01746018", "no position of a CDC stream"),
-        ({}, {"restart": "xyz", "commit": None}, "no position of a CDC stream"),
+        ({}, "0000000b01746018", "not a position of a CDC stream"),
+        ({}, {"restart": "xyz", "commit": None}, "not a position of a CDC stream"),
         ({}, {"restart": "1", "commit": "1", "capture": {}}, "names no place in a capture"),
         ({"type": "linter", "url": "sqlite:///q.db"}, {"restart": None}, "none of order_by syslog"),
         (
             {"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]},
             ["t"],
-            "no position of topics",
+            "not a position of topics",
         ),
         (
             {"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]},
             {"t": {"x": 1}},
-            "no position of topics",
+            "not a position of topics",
         ),
         (
             {"type": "qlik-messages", "brokers": "b:1", "topics": ["t"]},

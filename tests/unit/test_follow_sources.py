@@ -312,7 +312,7 @@ def test_a_position_that_is_no_json_is_refused(engine: sa.Engine) -> None:
         position.save(Saved({}, 1))
         with engine.begin() as connection:
             connection.execute(sa.text("UPDATE eventlog_position SET token = '{'"))
-        with pytest.raises(DatabaseError, match="no JSON"):
+        with pytest.raises(DatabaseError, match="not JSON"):
             position.load()
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from samples import CATALOG, database, good, row, table
 
-from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.events import CurrentRow, apply_precedence
 from eventlog.core.fold import fold
 from eventlog.core.typed import value_reader

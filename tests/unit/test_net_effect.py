@@ -19,7 +19,7 @@ from eventlog.changes.events import event_to_change, outgoing_reader
 from eventlog.changes.publishing import Publishing
 from eventlog.cloudevents.options import PublishOptions as CloudEventsOptions
 from eventlog.cloudevents.publish import CloudEventWriter
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.events import EventOptions, Outgoing, build_event, public_event
 from eventlog.core.fold import Group, fold
 from eventlog.core.values import ValueOptions

@@ -19,7 +19,8 @@ from eventlog.changes.publishing import Publishing, time_reader
 from eventlog.config.load import load
 from eventlog.config.publishing import value_options
 from eventlog.core import table_key
-from eventlog.core.catalog import Catalog, build_catalog
+from eventlog.core.catalog import Catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.checks import check_rows
 from eventlog.core.events import EventOptions, Outgoing, build_event, public_event
 from eventlog.core.fold import fold

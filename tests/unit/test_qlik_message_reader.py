@@ -440,7 +440,7 @@ def test_integers_are_read_within_the_range_of_their_column(type: str) -> None:
 )
 def test_a_numeric_whose_exponent_is_out_of_all_reason_is_refused(number: str) -> None:
     data = f'{{"data":{{"numeric":{number}}},"headers":{json.dumps(INSERT)}}}'.encode()
-    with refused("bad_message_value", match="no NUMERIC"):
+    with refused("bad_message_value", match="not NUMERIC"):
         read(data, schema="app", table="item", columns=number_columns("NUMERIC"))
 
 

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventlog.core.catalog import Column, Database, ForeignKey, ObjectClass, Table, build_catalog
+from eventlog.core.catalog import Column, Database, ForeignKey, ObjectClass, Table
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ColumnType, Kind, parse_type
 from eventlog.errors import TriggerError
 from eventlog.model import EventType

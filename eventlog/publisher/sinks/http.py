@@ -368,7 +368,7 @@ def read_results(body: bytes, event_ids: Collection[str], clean: Callable[[str],
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        what = "no JSON" if body.strip() else "empty"
+        what = "not JSON" if body.strip() else "empty"
         raise _no_answer(f"the receiver's answer is {what}: {_NEEDED}") from None
     results = answer.get("results") if isinstance(answer, dict) else None
     if not isinstance(results, list):

@@ -22,7 +22,8 @@ from eventlog.changes.images import with_zones
 from eventlog.changes.keys import class_of_change, old_and_new_key, with_key
 from eventlog.changes.publishing import EventWriter
 from eventlog.changes.to_events import association_text, change_to_events
-from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, build_catalog
+from eventlog.core.catalog import Catalog, Database, ObjectClass, Table
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.clock import executor, monotonic
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (

@@ -24,7 +24,8 @@ from eventlog.config.publishing import (
 )
 from eventlog.config.settings import PublisherSettings, SourceSettings
 from eventlog.conversion import in_own_options
-from eventlog.core.catalog import Catalog, build_catalog, complete_catalog
+from eventlog.core.catalog import Catalog
+from eventlog.core.catalog_builder import build_catalog, complete_catalog
 from eventlog.core.options import options_of, toml
 from eventlog.errors import ConfigError, EventlogError
 from eventlog.publisher.context import Counters

@@ -8,7 +8,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from typing import Any, Final
 
-from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, key_columns, match_name
+from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, match_name
+from eventlog.core.catalog_builder import key_columns
 from eventlog.core.checks import BadRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of

@@ -25,7 +25,8 @@ from alembic.util import CommandError
 from sqlalchemy import Connection
 from sqlalchemy.exc import SQLAlchemyError
 
-from eventlog.core.catalog import Database, build_catalog
+from eventlog.core.catalog import Database
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.errors import EventlogError, LogTableError, TriggerError
 from eventlog.sql import migrations
 from eventlog.sql.connection import load_dialect

@@ -23,15 +23,8 @@ from alembic.operations import MigrateOperation, Operations
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection
 
-from eventlog.core.catalog import (
-    Column,
-    Database,
-    ForeignKey,
-    Table,
-    build_catalog,
-    complete_catalog,
-    match_name,
-)
+from eventlog.core.catalog import Column, Database, ForeignKey, Table, match_name
+from eventlog.core.catalog_builder import build_catalog, complete_catalog
 from eventlog.core.options import STYLES
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError, TriggerError

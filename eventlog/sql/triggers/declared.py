@@ -12,15 +12,8 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from eventlog.core.catalog import (
-    Catalog,
-    Column,
-    Database,
-    ObjectClass,
-    Table,
-    match_name,
-    missing_table,
-)
+from eventlog.core.catalog import Catalog, Column, Database, ObjectClass, Table, match_name
+from eventlog.core.catalog_builder import missing_table
 from eventlog.core.options import STYLES
 from eventlog.errors import EventlogError, TriggerError
 from eventlog.model import EventType

@@ -9,14 +9,8 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Final, Literal
 
-from eventlog.core.catalog import (
-    Database,
-    Table,
-    key_columns,
-    match_name,
-    missing_table,
-    value_column,
-)
+from eventlog.core.catalog import Database, Table, match_name
+from eventlog.core.catalog_builder import key_columns, missing_table, value_column
 from eventlog.errors import ConfigError, TriggerError, together
 from eventlog.model import LogRow
 from eventlog.sql.log_table import LogTable

@@ -17,8 +17,8 @@ from eventlog.core.catalog import (
     ForeignKey,
     ObjectClass,
     Table,
-    build_catalog,
 )
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations

@@ -11,7 +11,8 @@ import pytest
 from captured_statements import conn
 from oracle_catalogue import DATABASE, LOG, WATCHES, column, number, table, text, triggers_of
 
-from eventlog.core.catalog import Column, Table, build_catalog
+from eventlog.core.catalog import Column, Table
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import DatabaseError, TriggerError
 from eventlog.sql.connection import load_dialect

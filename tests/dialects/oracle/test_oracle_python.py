@@ -19,7 +19,8 @@ from oracle_catalogue import DATABASE, LOG, attributes_of, class_of, column
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.sql import quoted_name
 
-from eventlog.core.catalog import Column, ForeignKey, build_catalog
+from eventlog.core.catalog import Column, ForeignKey
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
 from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError
 from eventlog.model import TIMED_FIELDS, EventType, LogRow

@@ -8,7 +8,8 @@ import sqlalchemy as sa
 from shared import Objects, apply_event, execute, opened_log
 
 from eventlog.cli.resync import fingerprint
-from eventlog.core.catalog import ObjectClass, build_catalog
+from eventlog.core.catalog import ObjectClass
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.model import EventType, LogRow
 from eventlog.sql import migrations
 from eventlog.sql import resync as batches

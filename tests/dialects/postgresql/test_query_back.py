@@ -8,7 +8,8 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy import Connection, Engine
 
-from eventlog.core.catalog import ObjectClass, build_catalog
+from eventlog.core.catalog import ObjectClass
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.table_key import key_text
 from eventlog.sql.connection import connect
 from eventlog.sql.dialect import CurrentRow

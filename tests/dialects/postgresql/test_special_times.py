@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from shared import PlainSink
 
 from eventlog.config.load import load
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.table_key import quote
 from eventlog.model import Answer, Document, Event, Op
 from eventlog.publisher.context import Counters

@@ -19,7 +19,7 @@ from sqlalchemy import make_url
 
 from eventlog.cli import run
 from eventlog.cli.context import transaction
-from eventlog.core.catalog import build_catalog
+from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, LogTableError, TriggerError
 from eventlog.publisher.context import Counters
