@@ -24,8 +24,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     # loadgroup), except those with a group of their own, which start a Java of their own or none. A
     # time limit that strikes in a call of Java leaves its answer unread, and every later call gets
     # the answer before its own: it is far off.
+    here = f"{Path(__file__).parent}/"
     for item in items:
-        if Path(__file__).parent in item.path.parents:
+        if str(item.path).startswith(here):
             if item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group("spark"))
             if item.get_closest_marker("timeout") is None:

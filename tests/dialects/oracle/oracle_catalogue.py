@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 
 from eventlog.core.catalog import (
     Attribute,
@@ -264,6 +265,7 @@ def triggers_of(to: LogTable, watch: WatchedTable) -> tuple[str, ...]:
     return tuple(trigger.statement for one in compiled for trigger in one.triggers)
 
 
+@cache
 def cases() -> Cases:
     """All cases, by name."""
     reflect = {

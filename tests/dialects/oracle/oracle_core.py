@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -327,6 +327,7 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
     return None
 
 
+@cache
 def core_cases(version: str) -> Cases:
     """The statements of each module that a server of this version is sent."""
     found: dict[str, tuple[str, ...]] = {}
