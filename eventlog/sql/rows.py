@@ -676,8 +676,11 @@ def pop_told(log: OpenLog) -> list[tuple[int, int]]:
     """Return the rows that ``tell_requeued`` has told of, as ranges, and delete its lines."""
     inflight = _inflight(log.table)
     log.dialect.choose_plans(log.connection)  # as the window behind it
+    # Once the table is analyzed, PostgreSQL's planner searches the end of the index at each poll,
+    # over all dead entries there. The value of a subquery it does not know.
+    zero = sa.select(sa.literal(0)).scalar_subquery()
     lines = log.connection.execute(
-        sa.select(inflight.c.flight_no, inflight.c.composition).where(inflight.c.flight_no < 0)
+        sa.select(inflight.c.flight_no, inflight.c.composition).where(inflight.c.flight_no < zero)
     ).all()
     told: list[tuple[int, int]] = []
     for flight_no, composition in lines:
