@@ -158,7 +158,9 @@ def new_database(postgres_url: str, _postgres_admin: sa.Connection) -> Iterator[
     def made(template: str = "") -> Iterator[sa.Engine]:
         name = f"eventlog_test_{os.getpid()}_{next(_numbers)}"
         _postgres_admin.execute(
-            sa.text(f"CREATE DATABASE {name} TEMPLATE {template or empty} ENCODING 'UTF8' {strategy}")
+            sa.text(
+                f"CREATE DATABASE {name} TEMPLATE {template or empty} ENCODING 'UTF8' {strategy}"
+            )
         )
         engine = sa.create_engine(sa.make_url(postgres_url).set(database=name))
         try:

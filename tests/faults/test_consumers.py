@@ -60,9 +60,7 @@ from eventlog.sql.open_log import OpenLog
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
     """The class ``usr`` and its log, on each database that can have consumers."""
     if request.param == "postgresql":
-        engine = request.getfixturevalue("database")
-        make_log(engine)
-        yield engine
+        yield request.getfixturevalue("pg_log")
         return
     engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}")
     execute(engine, "CREATE TABLE usr (idu integer PRIMARY KEY, fname text)")
@@ -72,15 +70,15 @@ def log(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[sa.Engine]:
 
 
 @pytest.fixture
-def pg_log(database: sa.Engine) -> sa.Engine:
-    make_log(database)
-    return database
+def pg_log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_log) as engine:
+        yield engine
 
 
 @pytest.fixture
-def writer(database: sa.Engine) -> Iterator[Callable[[], psycopg.Connection[Any]]]:
+def writer(pg_log: sa.Engine) -> Iterator[Callable[[], psycopg.Connection[Any]]]:
     with ExitStack() as stack:
-        yield lambda: stack.enter_context(session(database))
+        yield lambda: stack.enter_context(session(pg_log))
 
 
 ROW = "INSERT INTO eventlog (event_type, table_name, table_key, column_name, new_value) VALUES (1, 'usr', 'idu={}', 'fname', '{}')"

@@ -32,11 +32,16 @@ FROM generate_series(1, {0}) AS n"""
 
 
 @pytest.fixture
-def log(database: sa.Engine) -> sa.Engine:
-    make_log(database)
-    for (name,) in fetch(database, TABLES):  # autovacuum reads blocks, too
-        execute(database, f"ALTER TABLE {name} SET (autovacuum_enabled = off)")
-    return database
+def log(filled_database: Any) -> Iterator[sa.Engine]:
+    with filled_database(make_unattended_log) as engine:
+        yield engine
+
+
+def make_unattended_log(engine: sa.Engine) -> None:
+    """A log without autovacuum, which reads blocks, too."""
+    make_log(engine)
+    for (name,) in fetch(engine, TABLES):
+        execute(engine, f"ALTER TABLE {name} SET (autovacuum_enabled = off)")
 
 
 @pytest.fixture
