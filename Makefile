@@ -55,7 +55,7 @@ docs-serve: setup
 test: export PYTHONDONTWRITEBYTECODE :=
 test: setup
 	@$(MAKE) --no-print-directory --jobs 2 lint docs compiled
-	$(BIN)/pytest -m "not soak" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
+	EVENTLOG_TEST_SITE=site $(BIN)/pytest -m "not soak" -n $(WORKERS) --dist loadgroup $(PYTEST_ARGS)
 
 # The tests and what they import, for all workers, while mypy has the other core. If it fails, a worker says why.
 compiled: setup
