@@ -34,6 +34,8 @@ _PIECE: Final = 64 * 1024
 _EXCERPT_BYTES: Final = 4096
 EXCERPT: Final = 200
 """The most bytes read of a response that is not an answer, and characters shown of it."""
+_BEFORE_TEXT: Final = b"\0 \t\r\n\v\f\xef\xbb\xbf\xfe\xff"
+"""White space and the bytes of byte order marks, in UTF-8 and in UTF-16."""
 
 
 _OF_ANOTHER_NAME: Final = frozenset({62, 64})
@@ -136,7 +138,7 @@ class HttpClient:
                     content = self._read(response)
                     reusable = connection.sock is not None
                 else:
-                    content = self._excerpt(response)
+                    content = _read_beginning(response)
             finally:
                 response.close()
                 if reusable:
@@ -150,21 +152,20 @@ class HttpClient:
         while (connection := self._pop_idle()) is not None:
             connection.close()
 
-    def _excerpt(self, response: http.client.HTTPResponse) -> bytes:
-        """Return the beginning of a body, which does not end in a part of a secret."""
-        try:
-            content = response.read(_EXCERPT_BYTES)
-        except (OSError, http.client.HTTPException):
-            return b""
-        if len(content) < _EXCERPT_BYTES:
-            return content
-        cut = (
-            size
-            for secret in map(str.encode, self._secrets)
-            for size in range(1, len(secret))
-            if content.endswith(secret[:size])
-        )
-        return content[: len(content) - max(cut, default=0)]
+    def excerpt(self, body: bytes) -> str:
+        """Return the beginning of a body for a message, as ``clean`` does. It does not end in a
+        part of a secret.
+        """
+        content = beginning(body)
+        if len(body) >= _EXCERPT_BYTES:  # it was cut here, or when it was read
+            cut = (
+                size
+                for secret in map(str.encode, self._secrets)
+                for size in range(1, len(secret))
+                if content.endswith(secret[:size])
+            )
+            content = content[: len(content) - max(cut, default=0)]
+        return self.clean(content.decode("utf-8", "replace"))
 
     def clean(self, text: str, most: int = EXCERPT) -> str:
         """Return text from outside on one line of at most ``most`` characters, without control
@@ -257,6 +258,20 @@ class HttpClient:
         else:
             return
         raise HttpFailed(why, in_short, is_sent=is_sent) from None
+
+
+def beginning(body: bytes) -> bytes:
+    """Return the first bytes of a body without the white space and the byte order mark before
+    them. Zero bytes are removed, so that ASCII in UTF-16 can be read as well.
+    """
+    return body.lstrip(_BEFORE_TEXT)[:_EXCERPT_BYTES].replace(b"\0", b"")
+
+
+def _read_beginning(response: http.client.HTTPResponse) -> bytes:
+    try:
+        return response.read(_EXCERPT_BYTES)
+    except (OSError, http.client.HTTPException):
+        return b""
 
 
 def _hint(section: str, option: str) -> str:

@@ -6,14 +6,17 @@ from __future__ import annotations
 
 import contextlib
 import ssl
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import flask
 import pytest
 import trustme
 from receiver import Receiver, Script, answer, status
+from werkzeug.serving import make_server
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document
@@ -57,6 +60,20 @@ def away(script: Script, **options: Any) -> str:
 def chunked(*pieces: bytes) -> bytes:
     head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
     return head + b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in (*pieces, b""))
+
+
+@contextlib.contextmanager
+def served(app: flask.Flask) -> Iterator[str]:
+    """The URL at which an application of Flask answers while the block runs."""
+    server = make_server("127.0.0.1", 0, app, threaded=True)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @cache

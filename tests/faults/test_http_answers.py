@@ -5,15 +5,26 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 
+import flask
 import pytest
-from http_sinks import PATIENCE, WARNING, answered, away, chunked, document, http_sink, sink_to
+from http_sinks import (
+    PATIENCE,
+    WARNING,
+    answered,
+    away,
+    chunked,
+    document,
+    http_sink,
+    served,
+    sink_to,
+)
 from receiver import CUT, Receiver, Request, Script, answer, reply, status
 
 from eventlog.config.load import load
@@ -77,7 +88,7 @@ def test_body_without_length_ends_with_the_connection() -> None:
         (reply(410), "answers 410 Gone"),
         (reply(422), "answers 422 Unprocessable"),
         (reply(200, b"OK"), "answer cannot be read: line 1: not well-formed"),
-        (reply(200, b"<html><body>welcome</body></html>"), "not an XDS answer: root element html"),
+        (reply(200, b"<p>welcome</p>"), "not an XDS answer: root element p"),
         (reply(200, b"<!DOCTYPE nds>" + answer()), "a DOCTYPE is not accepted"),
         (reply(200, answer()[:-9]), "not well-formed"),
         (
@@ -267,49 +278,12 @@ def test_date_without_the_clock_of_the_receiver_is_measured_by_ours() -> None:
         reply(201, b"{}"),
         reply(202),
         b"HTTP/1.1 204 No Content\r\n\r\n",
-        reply(200, b"<html>welcome</html>"),
         reply(200, answer(status("fatal"))),
         reply(200, b"\x00\xff" * 100),
     ],
 )
 def test_status_2xx_is_success_whatever_the_body_says(response: bytes) -> None:
     assert answered(lambda _: response, form="status") == Answer()
-
-
-LOGIN = reply(200, b"<html>log in</html>", "Content-Type: text/html; charset=utf-8")
-
-
-def test_answer_of_another_media_type_than_expected_means_that_the_receiver_is_away() -> None:
-    message = away(lambda _: LOGIN, form="status", expect_type="application/json")
-    assert "sink.expect_type): text/html; charset=utf-8" in message
-    untyped = reply(200, b"ok")
-    assert message.partition(":")[2] != away(
-        lambda _: untyped, form="status", expect_type="application/json"
-    )
-
-
-@pytest.mark.parametrize(
-    "response",
-    [
-        reply(200, b"{}", "Content-Type: Application/JSON; charset=utf-8"),
-        b"HTTP/1.1 204 No Content\r\n\r\n",
-        reply(200),
-    ],
-)
-def test_answer_of_the_expected_media_type_or_without_a_body_counts(response: bytes) -> None:
-    with (
-        Receiver(lambda _: response) as receiver,
-        sink_to(receiver, form="status", expect_type="application/json") as sink,
-    ):
-        assert sink.send(document()) == Answer()
-
-
-def test_first_page_of_html_is_a_warning_that_names_the_option(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with Receiver(lambda _: LOGIN) as receiver, sink_to(receiver, form="status") as sink:
-        assert [sink.send(document()) for _ in range(2)] == [Answer(), Answer()]
-    assert [line.getMessage().count("sink.expect_type") for line in caplog.records] == [1]
 
 
 @pytest.mark.parametrize("form", ["status", "json"])
@@ -540,5 +514,137 @@ def test_receiver_without_a_connection_is_not_suspicious() -> None:
     assert not caught.value.is_suspicious
 
 
-def test_answer_of_another_media_type_is_not_suspicious() -> None:
+# --- pages in place of an answer ------------------------------------------------------------------
+
+LOGIN = (
+    b"HTTP/1.1 200 OK\r\nServer: nginx/1.22.1\r\nDate: Mon, 23 Nov 2026 23:26:44 GMT\r\n"
+    b"Content-Type: text/html\r\nContent-Length: 124\r\n"
+    b"Last-Modified: Mon, 23 Nov 2026 23:26:43 GMT\r\nConnection: keep-alive\r\n"
+    b'ETag: "6b04cbb3-7c"\r\nAccept-Ranges: bytes\r\n\r\n'
+    b"\n<!DOCTYPE html>\n<html>\n<head><title>Log in</title></head>\n"
+    b'<body><form method="post" action="/login"></form></body>\n</html>\n'
+)
+"""What nginx 1.22.1 answers to a POST under ``error_page 401 =200 /login.html``."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_login_page_of_a_proxy_is_a_suspicious_failure(form: str) -> None:
+    assert is_suspicious(lambda _: LOGIN, form)
+    message = away(lambda _: LOGIN, form=form)
+    assert "check sink.url and the credentials: text/html: <!DOCTYPE html>" in message
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<!doctype html><p>welcome",
+        b"<!DocType\thtml>",
+        b"<HTML lang=en>welcome</HTML>",
+        b" \t\r\n\f<html>",
+        b"\xef\xbb\xbf\n<html>",
+        "\ufeff<html>".encode("utf-16"),
+        "\ufeff<!DOCTYPE html>".encode("utf-16-be"),
+        b" " * 100_000 + b"<html>",
+        b"<html>" + b"x" * 100_000,
+    ],
+    ids=range(9),
+)
+def test_body_that_begins_as_a_page_is_a_suspicious_failure_whatever_its_type(
+    form: str, body: bytes
+) -> None:
+    page = reply(200, body, "Content-Type: application/json")
+    assert is_suspicious(lambda _: page, form)
+    message = away(lambda _: page, form=form)
+    assert "a page of HTML" in message
+    assert len(message) < 500
+
+
+@pytest.mark.parametrize(
+    "body", [b"ok", b"<p>ok</p>", b"see <html>", b"<!-- <html> -->", b'"<!doctype html>"', b""]
+)
+def test_another_body_of_type_html_is_an_answer(body: bytes) -> None:
+    plain = reply(200, body, "Content-Type: text/html; charset=utf-8")
+    assert answered(lambda _: plain, form="status") == Answer()
+
+
+def test_reason_without_the_words_of_the_receiver_has_no_part_of_the_page() -> None:
+    with (
+        Receiver(lambda _: LOGIN) as receiver,
+        sink_to(receiver, form="status") as sink,
+        pytest.raises(ReceiverAway) as caught,
+    ):
+        sink.send(document())
+    assert caught.value.in_short.endswith(
+        "page of HTML, as a proxy does that asks for a login; check sink.url and the credentials"
+    )
+
+
+def test_secrets_in_a_page_are_not_shown() -> None:
+    page = reply(200, b"<html>t0ken-of-ours<p>" + b"x" * 300)
+    assert "<html>***<p>xxx" in away(lambda _: page, form="status", token="t0ken-of-ours")
+
+
+def test_first_answer_of_type_html_is_a_warning_that_names_the_option(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    plain = reply(200, b"ok", "Content-Type: text/html; charset=utf-8")
+    with Receiver(lambda _: plain) as receiver, sink_to(receiver, form="status") as sink:
+        assert [sink.send(document()) for _ in range(2)] == [Answer(), Answer()]
+    assert [line.getMessage().count("sink.expect_type") for line in caplog.records] == [1]
+
+
+def test_flask_answers_ok_in_html_and_its_pages_are_none() -> None:
+    """Flask's default media type is ``text/html``, whatever a view returns."""
+    app = flask.Flask("receiver")
+    views: dict[str, Callable[[], Any]] = {
+        "ok": lambda: "ok",
+        "nothing": lambda: ("", 204),
+        "json": lambda: {"results": []},
+        "page": lambda: flask.render_template_string("<!doctype html>{{ t }}", t="Hi"),
+    }
+    for name, view in views.items():
+        app.add_url_rule(f"/{name}", name, view, methods=["POST"])
+    with served(app) as url:
+        for form, path in (("status", "/ok"), ("status", "/nothing"), ("json", "/json")):
+            with closing(http_sink(f"{url}{path}", form=form)) as sink:
+                assert sink.send(document()) == Answer()
+        for form in FORMS:
+            with (
+                closing(http_sink(f"{url}/page", form=form)) as sink,
+                pytest.raises(ReceiverAway, match=r"html; charset=utf-8: <!doctype html>") as page,
+            ):
+                sink.send(document())
+            assert page.value.is_suspicious
+
+
+def test_answer_of_another_media_type_than_expected_means_that_the_receiver_is_away() -> None:
+    message = away(lambda _: LOGIN, form="status", expect_type="application/json")
+    assert "sink.expect_type): text/html" in message
+    untyped = reply(200, b"ok")
+    assert message.partition(":")[2] != away(
+        lambda _: untyped, form="status", expect_type="application/json"
+    )
+
+
+def test_expected_media_type_decides_before_the_body() -> None:
     assert not is_suspicious(lambda _: LOGIN, expect_type="application/json")
+    assert is_suspicious(lambda _: LOGIN, expect_type="text/html")
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        reply(200, b"{}", "Content-Type: Application/JSON; charset=utf-8"),
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+        # Flask sends its default type with a 204, too.
+        b"HTTP/1.1 204 No Content\r\nContent-Type: text/html; charset=utf-8\r\n\r\n",
+        reply(200),
+    ],
+)
+def test_answer_of_the_expected_media_type_or_without_a_body_counts(response: bytes) -> None:
+    with (
+        Receiver(lambda _: response) as receiver,
+        sink_to(receiver, form="status", expect_type="application/json") as sink,
+    ):
+        assert sink.send(document()) == Answer()

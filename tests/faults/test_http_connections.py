@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
+import flask
 import pytest
 from http_sinks import (
     PATIENCE,
@@ -23,6 +24,7 @@ from http_sinks import (
     chunked,
     document,
     http_sink,
+    served,
     server_context,
     sink_to,
 )
@@ -300,7 +302,7 @@ def test_a_token_that_is_cut_off_with_the_body_is_not_shown_in_part() -> None:
     with Receiver(lambda _: reply(422, next(bodies))) as receiver:
         client = HttpClient(receiver.url, timeout=9, max_answer_bytes=9999, secrets=(token,))
         with closing(client):
-            shown = {client.clean(client.request("POST", {}, b"").body.decode()) for _ in sizes}
+            shown = {client.excerpt(client.request("POST", {}, b"").body) for _ in sizes}
     assert shown == {"", "***"}
 
 
@@ -375,6 +377,44 @@ def test_a_receiver_is_tried_without_a_document() -> None:
     with Receiver() as receiver:
         told = HttpSink.try_out(HttpOptions(url=receiver.url), opening)
         assert receiver.requests == []
-    assert told.startswith(f"{receiver.url} answers OPTIONS by 501; whether it takes")
+    assert told is not None
+    assert told.startswith(f"{receiver.url} answers OPTIONS by 501, text/html;charset=utf-8: <!DOC")
+    assert told.endswith("; whether it takes the credentials is not known")
     with pytest.raises(ReceiverAway, match="Connection refused"):
         HttpSink.try_out(HttpOptions(url=receiver.url), opening)
+
+
+@pytest.mark.parametrize(
+    ("body", "shown"),
+    [("ok\n", ", text/plain: ok"), ("", "")],
+)
+def test_trying_a_receiver_shows_the_type_and_the_beginning_of_its_answer(
+    body: str, shown: str
+) -> None:
+    opening = Opening(format_named("xds"), sys.stdout)
+    app = flask.Flask("receiver")
+    app.route("/", methods=["OPTIONS"])(lambda: (body, {"Content-Type": "text/plain"}))
+    with served(app) as url:
+        told = HttpSink.try_out(HttpOptions(url=url), opening)
+    assert told == f"{url} answers OPTIONS by 200{shown}"
+
+
+def test_trying_a_receiver_behind_a_login_page_fails() -> None:
+    opening = Opening(format_named("xds"), sys.stdout)
+    app = flask.Flask("proxy")
+    app.route("/", methods=["OPTIONS"])(lambda: "<!doctype html>\n<title>Log in</title>")
+    with (
+        served(app) as url,
+        pytest.raises(ReceiverAway, match=r"a page of HTML, .*: <!doctype html> <title>Log in"),
+    ):
+        HttpSink.try_out(HttpOptions(url=url), opening)
+
+
+def test_trying_a_receiver_of_flask_shows_what_is_allowed() -> None:
+    opening = Opening(format_named("xds"), sys.stdout)
+    app = flask.Flask("receiver")
+    app.post("/xds")(lambda: "ok")
+    with served(app) as url:
+        told = HttpSink.try_out(HttpOptions(url=f"{url}/xds"), opening)
+    assert told is not None
+    assert told.endswith(("allowed: OPTIONS, POST", "allowed: POST, OPTIONS"))

@@ -83,6 +83,14 @@ _ADVICE: Final = {
 }
 
 
+_PAGE: Final = re.compile(rb"<!doctype\s+html|<html", re.IGNORECASE)
+"""The beginning of a page of HTML."""
+
+_IS_PAGE: Final = (
+    "the receiver answers with a page of HTML, as a proxy does that asks for a login; check "
+    "sink.url and the credentials"
+)
+
 _MEDIA_TYPE: Final = re.compile("[!#$%&'*+.^_`|~0-9A-Za-z-]+/[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
@@ -205,7 +213,7 @@ class HttpSink(Sink):
         self._form = answer
         self._limit = settings.max_answer_bytes
         self._expected = settings.expect_type
-        self._warns_of_pages = settings.expect_type is None
+        self._warns_of_html = settings.expect_type is None
         self._client = HttpClient(
             settings.url,
             timeout=settings.timeout,
@@ -255,20 +263,24 @@ class HttpSink(Sink):
     def _ask_for_options(self) -> str:
         shown, clean = self._client.shown, self._client.clean
         try:
-            status, headers, _ = self._client.request("OPTIONS", self._headers, b"")
+            response = self._client.request("OPTIONS", self._headers, b"")
+            status, headers, _ = response
+            if 200 <= status <= 299:
+                self._refuse_page(response)
         except self._failures as error:
             raise ReceiverAway(f"{shown}: {clean(str(error), 1000)}") from None
         if status in (401, 403, 404):
             raise ReceiverAway(f"{shown}: it answers OPTIONS by {status}: {_ADVICE[status]}")
         allowed = f", allowed: {clean(headers['Allow'], 100)}" if "Allow" in headers else ""
         known = "" if 200 <= status <= 299 else "; whether it takes the credentials is not known"
-        return f"{shown} answers OPTIONS by {status}{allowed}{known}"
+        answer = ", ".join([f"{shown} answers OPTIONS by {status}", *self._content(response)])
+        return f"{answer}{allowed}{known}"
 
     def _answer(self, response: Response, event_ids: Collection[str]) -> Answer:
         """Return the answer in a response. Raises ReceiverAway for a response without one."""
         status, headers, body = response
         if 200 <= status <= 299:
-            self._check_type(response)
+            self._check_content(response)
             if self._form == "status":
                 return Answer()
             try:
@@ -304,32 +316,47 @@ class HttpSink(Sink):
         advised = "; ".join([in_short, *filter(None, [_ADVICE.get(status)])])
         raise ReceiverAway(why, advised, is_suspicious=is_suspicious)
 
-    def _check_type(self, response: Response) -> None:
-        """Raise ReceiverAway if an answer 2xx is of another media type than ``expect_type``; an
-        answer without a body has no type.
+    def _check_content(self, response: Response) -> None:
+        """Raise ReceiverAway if a body under a status 2xx is of another media type than
+        ``expect_type``, or a page of HTML; an answer without a body has no type.
 
-        Without the option the first page of HTML is a warning: a proxy's login page has a status
-        2xx, too.
+        Without the option the first answer of type HTML is a warning: it is the type of a proxy's
+        pages, and also what some frameworks say of any text.
         """
-        told = response.headers.get("Content-Type", "")
-        if not told and not response.body:
+        if not response.body:
             return
+        told = response.headers.get("Content-Type", "")
         media_type = told.partition(";")[0].strip().lower()
-        if self._expected is not None:
-            if media_type != self._expected:
-                what = f"of another media type than {self._expected} (sink.expect_type)"
-                shown = self._client.clean(told, 100) or "none"
-                raise ReceiverAway(
-                    f"the receiver's answer is {what}: {shown}", f"the receiver's answer is {what}"
-                )
-        elif self._warns_of_pages and media_type == "text/html":
-            self._warns_of_pages = False
+        if self._expected not in (None, media_type):
+            what = f"of another media type than {self._expected} (sink.expect_type)"
+            shown = self._client.clean(told, 100) or "none"
+            raise ReceiverAway(
+                f"the receiver's answer is {what}: {shown}", f"the receiver's answer is {what}"
+            )
+        self._refuse_page(response)
+        if self._warns_of_html and media_type == "text/html":
+            self._warns_of_html = False
             _log.warning(
-                "%s answers with a page of HTML, as the login page of a proxy: if the receiver "
-                "answers in another media type, name it in sink.expect_type, so that no page "
-                "counts as an answer",
+                "%s answers in text/html, as proxies do that stand before a receiver: name the "
+                "media type of the receiver's answers in sink.expect_type",
                 self._client.shown,
             )
+
+    def _refuse_page(self, response: Response) -> None:
+        """Raise ReceiverAway, as suspicious, if the body begins as a page of HTML, whatever its
+        type: pages come from proxies with a status 2xx, too.
+        """
+        from eventlog.transport.http import beginning
+
+        if _PAGE.match(beginning(response.body)) is not None:
+            why = ": ".join([_IS_PAGE, *self._content(response)])
+            raise ReceiverAway(why, _IS_PAGE, is_suspicious=True)
+
+    def _content(self, response: Response) -> Iterator[str]:
+        """Yield the media type and the beginning of a body as one text, nothing without a body."""
+        if response.body:
+            told = self._client.clean(response.headers.get("Content-Type", ""), 100)
+            yield f"{told or 'no type'}: {self._client.excerpt(response.body)}"
 
     def _refusal(self, response: Response, in_short: str) -> str:
         """Return the reason in a response with a status other than 2xx, on one line that begins
@@ -349,7 +376,7 @@ class HttpSink(Sink):
             parts.append(_ADVICE[status])
         if (after := headers.get("Retry-After")) is not None:
             parts.append(f"Retry-After: {clean(after, 40)}")
-        if excerpt := clean(body.decode("utf-8", "replace")):
+        if excerpt := self._client.excerpt(body):
             parts.append(excerpt)
         return "; ".join(parts)
 
