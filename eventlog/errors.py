@@ -286,16 +286,18 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
-_NEVER_BY_CHANCE: Final = 16
-"""The length from which on a secret is never part of another word by chance."""
+_REPLACED_ANYWHERE: Final = 4
+"""The length from which on a secret is replaced in the middle of a word, too."""
 
 
 def without_secrets(text: str, secrets: Iterable[str]) -> str:
-    """Return a text without these secrets. A short secret is replaced only as a whole word:
-    ``***lisher`` would reveal it.
+    """Return a text without these secrets.
+
+    A secret of one to three characters is replaced only as a whole word: it is part of other words
+    by chance, and ``***lisher`` would reveal it.
     """
-    for secret in filter(None, secrets):
-        if len(secret) >= _NEVER_BY_CHANCE:
+    for secret in sorted(filter(None, secrets), key=len, reverse=True):
+        if len(secret) >= _REPLACED_ANYWHERE:
             text = text.replace(secret, "***")
             continue
         before = r"(?<!\w)" if secret[0].isalnum() else ""

@@ -309,14 +309,16 @@ def describe(url: URL) -> str:
 
 def reason_of(error: BaseException, url: URL) -> str:
     """Return the text of a driver's error on one line, without the password of the URL."""
-    reason = " ".join(str(error).split())
-    return without_secrets(reason, [str(url.password)]) if url.password else reason
+    secrets = [str(url.password)] if url.password else []
+    return " ".join(without_secrets(str(error), secrets).split())
 
 
 def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
     reason = reason_of(error, url)
+    # A password may be a word of the driver, such as ``pass``.
+    told = " ".join(str(error).split())
     for sign, advice in dialect.connect_advice.items():
-        if sign in reason:
+        if sign in told:
             advice = advice.replace("{secret}", secret)
             return DatabaseError(f"cannot connect to {describe(url)}: {reason}; {advice}")
     if "server" in dialect.capabilities:

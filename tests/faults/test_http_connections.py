@@ -418,3 +418,19 @@ def test_trying_a_receiver_of_flask_shows_what_is_allowed() -> None:
         told = HttpSink.try_out(HttpOptions(url=f"{url}/xds"), opening)
     assert told is not None
     assert told.endswith(("allowed: OPTIONS, POST", "allowed: POST, OPTIONS"))
+
+
+def test_a_short_token_is_not_shown_where_it_stands_behind_a_letter() -> None:
+    body = b"\x1b[2Jt0ken"
+    with (
+        Receiver(lambda _: reply(500, body)) as receiver,
+        sink_to(receiver, token="t0ken") as sink,
+        pytest.raises(ReceiverAway, match=r"Error; .\[2J\*\*\*$"),
+    ):
+        sink.send(document())
+
+
+def test_a_token_of_one_character_is_sent() -> None:
+    with Receiver() as receiver, sink_to(receiver, token="x") as sink:
+        sink.send(document())
+    assert [request.headers["Authorization"] for request in receiver.requests] == ["Bearer x"]

@@ -84,12 +84,31 @@ def test_what_can_be_seen_is_left_as_it_is() -> None:
         ('password "pub" is wrong for publisher', "pub", 'password "***" is wrong for publisher'),
         ("postgresql://u:p%b@h", "p%b", "postgresql://u:***@h"),
         ("user=u password=-x- host", "-x-", "user=u password=*** host"),
-        ("xyS3cretS3cretS3cret99", "S3cretS3cretS3cret", "xy***99"),
         ("a text", "", "a text"),
     ],
 )
-def test_a_secret_is_replaced_as_a_whole_word(text: str, secret: str, shown: str) -> None:
+def test_a_secret_of_up_to_three_characters_is_replaced_as_a_whole_word(
+    text: str, secret: str, shown: str
+) -> None:
     assert without_secrets(text, [secret]) == shown
+
+
+@pytest.mark.parametrize("secret", ["S3cr", "S3cretS3cretS3c", "S3cretS3cretS3cret"])
+def test_a_longer_secret_is_replaced_wherever_it_stands(secret: str) -> None:
+    assert without_secrets(f"xy{secret}99 \x1b[2J{secret} {secret}", [secret]) == (
+        "xy***99 \x1b[2J*** ***"
+    )
+
+
+def test_a_secret_that_contains_another_one_is_replaced_whole() -> None:
+    assert without_secrets("is S3cret-and-more right", ["S3cret", "S3cret-and-more"]) == (
+        "is *** right"
+    )
+
+
+def test_a_password_with_several_blanks_is_replaced_in_a_drivers_reason() -> None:
+    url = make_url("postgresql://u@h/d").set(password="two  blanks")
+    assert reason_of(RuntimeError("invalid\nvalue two  blanks"), url) == "invalid value ***"
 
 
 def test_a_drivers_reason_does_not_tell_a_short_password() -> None:
