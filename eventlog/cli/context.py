@@ -317,18 +317,29 @@ def result(
 
     Characters that its encoding lacks are escaped.
     """
-    click.secho(_encodable(message) + end, fg=colour, bold=bold, nl=False)
+    _write(_encodable(message) + end, fg=colour, bold=bold)
 
 
-def print_json(value: Any) -> None:
-    """Write a result for programs: JSON on standard output.
+def _write(text: str, *, err: bool = False, **style: Any) -> None:
+    """Write text to a standard stream, with the style if that is a terminal.
+
+    The text itself is never changed: ``click`` would remove ANSI sequences on the way into a pipe,
+    so that a name in SQL or JSON would become another one.
+    """
+    stream = sys.stderr if err else sys.stdout
+    shown = click.style(text, **style) if any(style.values()) and stream.isatty() else text
+    click.echo(shown, nl=False, err=err, color=True)
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Write a result for programs: JSON on standard output, on one line if ``indent`` is None.
 
     Dates become ISO texts, other objects their text.
     """
-    text = json.dumps(value, ensure_ascii=False, indent=2, default=_plain)
+    text = json.dumps(value, ensure_ascii=False, indent=indent, default=_plain)
     if _encodable(text) != text:
-        text = json.dumps(value, indent=2, default=_plain)
-    click.echo(text)
+        text = json.dumps(value, indent=indent, default=_plain)
+    _write(f"{text}\n")
 
 
 def _plain(value: object) -> object:
@@ -346,7 +357,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[object]], *, err: boo
         text = "  ".join(
             cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)
         ).rstrip()
-        click.secho(text if err else _encodable(text), err=err, bold=number == 0)
+        _write(f"{text if err else _encodable(text)}\n", err=err, bold=number == 0)
 
 
 def _encodable(text: str) -> str:

@@ -9,8 +9,14 @@ from eventlog.cli.context import CommandContext, json_option, print_json, readin
 from eventlog.publisher.grants import PURPOSES, grants_for
 
 
+def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> str:
+    if not role.strip():
+        raise click.BadParameter("the name is empty; name the role that needs the rights")
+    return role
+
+
 @click.command(cls=Command)
-@click.argument("role")
+@click.argument("role", callback=_named)
 @click.option(
     "--for",
     "purpose",

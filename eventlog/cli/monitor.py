@@ -20,6 +20,7 @@ from eventlog.cli.context import (
     error_line,
     json_option,
     note,
+    print_json,
     reading,
     result,
     source_option,
@@ -333,7 +334,7 @@ def tail(
     read = read_monitor(url, config.monitor.token)
     for sent in _followed(read, lines, interval if follow else None):
         if as_json:
-            click.echo(json.dumps(sent, ensure_ascii=False))
+            print_json(sent, indent=None)
         else:
             level = sent["level"]
             result(_line(sent), colour=None if level == "success" else _LEVELS[level])

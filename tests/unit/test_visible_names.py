@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from sqlalchemy import make_url
 
 from eventlog.cli import cli
-from eventlog.cli.context import configure_logging
+from eventlog.cli.context import configure_logging, print_json, result
 from eventlog.config.load import load
 from eventlog.config.settings import LogSettings
 from eventlog.core.options import toml
@@ -72,6 +72,14 @@ def test_toml_writes_what_cannot_be_seen_as_escapes() -> None:
 
 def test_what_can_be_seen_is_left_as_it_is() -> None:
     assert visible("Größe 表 😀 \\u0041") == "Größe 表 😀 \\u0041"
+
+
+def test_a_result_into_a_pipe_is_not_changed(capsys: pytest.CaptureFixture[str]) -> None:
+    result('GRANT SELECT ON "plain\x1b[31m"', colour="red")
+    print_json({"name": "plain\x1b[31m"})
+    assert capsys.readouterr().out == (
+        'GRANT SELECT ON "plain\x1b[31m"\n{\n  "name": "plain\\u001b[31m"\n}\n'
+    )
 
 
 # --- secrets --------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from examinations import CONFIG, GOOD, Doctor, rows
-from shared import execute
+from shared import execute, fetch
 
 from eventlog import cli
 
@@ -278,3 +278,44 @@ def test_the_grants_that_are_printed_are_all_that_a_role_needs(
     assert lacks() == set()
     assert cli.run(["--quiet", "publish", "--once"]) == 0
     assert cli.run(["--quiet", "consumers", "reset", "search", "--yes"]) == 0
+
+
+COLOURED = "\x1b[31m"
+"""The beginning of red text in a terminal: a part of a name here."""
+
+
+def test_grants_into_a_pipe_name_a_table_and_a_role_with_control_characters(
+    examined: sa.Engine, nobody: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    execute(
+        examined,
+        "CREATE TABLE hr.plain (id integer PRIMARY KEY)",
+        f'CREATE TABLE hr."plain{COLOURED}" (id integer PRIMARY KEY)',
+        f'CREATE ROLE "{nobody}{COLOURED}"',
+    )
+    Path("eventlog.toml").write_text(
+        CONFIG.replace('"usr"', '"plain\\u001b[31m"') + '[format]\ntype = "cloudevents"\n'
+    )
+    owner = examined.url.render_as_string(hide_password=False)
+    try:
+        assert cli.run(["--database-url", owner, "grants", f"{nobody}{COLOURED}"]) == 0
+        execute(examined, capfd.readouterr().out)
+        granted = fetch(
+            examined,
+            "SELECT grantee, table_name FROM information_schema.role_table_grants "
+            "WHERE table_name LIKE 'plain%' AND grantee LIKE 'nobody%'",
+        )
+        assert granted == [(f"{nobody}{COLOURED}", f"plain{COLOURED}")]
+    finally:
+        owned = f'"{nobody}{COLOURED}"'
+        execute(examined, f"DROP OWNED BY {owned}; DROP ROLE {owned}")
+
+
+@pytest.mark.parametrize("role", ["", " "])
+def test_grants_to_a_role_without_a_name_are_refused(
+    examined: sa.Engine, role: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.run(["grants", role]) == 2
+    output = capfd.readouterr()
+    assert output.out == ""
+    assert "ROLE" in output.err
