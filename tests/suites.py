@@ -40,7 +40,11 @@ def suite(name: str, purpose: str, packages: str) -> Path:
                 "mmdebstrap", "--quiet", "--variant=minbase", f"--include={packages}", *stale,
                 name, str(begun), MIRROR,
             ]  # fmt: skip
-            made = subprocess.run(command, capture_output=True, text=True, check=False)
+            # mmdebstrap holds the lock too: it goes on if this process is killed, and whoever comes
+            # then waits for its end, and makes the folder from the beginning.
+            made = subprocess.run(
+                command, capture_output=True, text=True, check=False, pass_fds=[lock.fileno()]
+            )
             if made.returncode:
                 _give_up(f"Debian {name} cannot be had: {made.stderr.strip()[-300:]}")
             begun.rename(root)

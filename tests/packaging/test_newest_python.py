@@ -27,7 +27,8 @@ cp --dereference /etc/resolv.conf etc/resolv.conf
 cp /etc/ssl/certs/ca-certificates.crt etc/ssl/certs/ca-certificates.crt
 exec chroot . sh -euc '
     cd /mnt
-    [ -d /opt/tests ] || python3 -m venv /opt/tests
+    # A run that was killed leaves an environment without its last file.
+    [ -e /opt/tests/made ] || { python3 -m venv --clear /opt/tests && touch /opt/tests/made; }
     PATH=/opt/tests/bin:$PATH
     pip install --quiet --editable ".[dev]"
     exec python -m pytest -q -n 2 --dist loadgroup -m "not soak" -p no:cacheprovider \\
