@@ -72,7 +72,7 @@ MARIADB_11_8: Final = Build(
     "mariadb",
     *_INSTALL_MARIADB,
     ("mariadbd",),
-    suite=("trixie", "mariadb-server-core"),
+    suite=("trixie", "mariadb-server-core,mariadb-client-core"),
 )
 MYSQL: Final = Build(
     "mysql",

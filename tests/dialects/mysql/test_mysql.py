@@ -61,6 +61,26 @@ def in_session(platform: Platform, *statements: str) -> list[Logged]:
     return [(int(row.event_type or 0), str(row.table_key), *row[7:10]) for row in platform.rows()]
 
 
+def test_lock_tables_of_a_watched_table_keeps_others_off_the_log(
+    family_of_rows: Platform,
+) -> None:
+    family_of_rows.run("CREATE TABLE other (id int PRIMARY KEY)")
+    family_of_rows.apply(
+        family_of_rows.plan({"table": "dept"}, {"table": "emp"}, {"table": "other"})
+    )
+    with (
+        family_of_rows.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as locking,
+        family_of_rows.engine.connect() as writing,
+    ):
+        writing.exec_driver_sql("SET SESSION lock_wait_timeout = 1")
+        locking.exec_driver_sql("LOCK TABLES emp WRITE")
+        for statement in ("INSERT INTO other VALUES (1)", "SELECT count(*) FROM eventlog"):
+            with pytest.raises(sa.exc.OperationalError, match="1205"):
+                writing.exec_driver_sql(statement)
+        locking.exec_driver_sql("UNLOCK TABLES")
+        writing.exec_driver_sql("INSERT INTO other VALUES (1)")
+
+
 FIRED = "SET SESSION enable_cascade_triggers = ON"
 
 

@@ -20,6 +20,7 @@ from eventlog.errors import ConfigError
 from eventlog.sql import migrations
 from eventlog.sql.connection import connect, load_dialect
 from eventlog.sql.dialects.mysql_family import Family
+from eventlog.sql.dialects.mysql_family.session import error_code
 from eventlog.sql.doctor import HeldSnapshot, TableStorage, ask
 
 KEY = "k=1"
@@ -317,6 +318,63 @@ def test_what_fires_no_trigger_is_mended_by_resync(
     assert {str(row.table_key) for row in rows if row.event_type == 4} == gone
     assert {str(row.table_key) for row in rows if row.event_type != 4} >= there
     assert found() == []
+
+
+# --- LOCK TABLES ----------------------------------------------------------------------------------
+
+
+def under_lock_tables(family: Platform, *statements: str) -> int | None:
+    """Run statements on the table ``t`` that a session has locked, after another one has read the
+    log. Returns the code of the error that ends them.
+    """
+    family.run("SELECT count(*) FROM eventlog AS a, eventlog AS b, eventlog AS c")
+    with family.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as conn:
+        conn.exec_driver_sql("LOCK TABLES t WRITE")
+        try:
+            for statement in statements:
+                conn.exec_driver_sql(statement)
+        except sa.exc.OperationalError as error:
+            return error_code(error)
+        finally:
+            conn.exec_driver_sql("UNLOCK TABLES")
+    return None
+
+
+def test_a_write_under_lock_tables_is_logged_or_refused_as_the_plan_says(family: Platform) -> None:
+    """MariaDB takes tables from its cache as their last user has left them, and refuses a write by a
+    trigger when a second one of the log looks as if it were in use.
+    """
+    family.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
+    plan = family.watch("t")
+    refused = [said for said in plan.not_captured if "LOCK TABLES" in said]
+    assert len(refused) == (family.name == "mariadb")
+    for write in (
+        "INSERT INTO t VALUES (1, 1)",
+        "UPDATE t SET v = 2",
+        "REPLACE INTO t VALUES (1, 3)",
+        "DELETE FROM t",
+    ):
+        family.rows()
+        error = under_lock_tables(family, write)
+        assert error == (1442 if refused else None)
+        assert bool(family.rows()) == (error is None)
+        if error is not None:
+            family.run(write)
+            assert family.rows() != []
+
+
+def test_a_dump_is_loaded_into_a_watched_table_without_locks(family: Platform) -> None:
+    """As the text of ``mysqldump --no-create-info`` has it, with and without ``--skip-add-locks``."""
+    family.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
+    family.watch("t")
+    insert = "INSERT INTO t VALUES (1, 1), (2, 2)"
+    keys_off, keys_on = (f"/*!40000 ALTER TABLE t {word} KEYS */" for word in ("DISABLE", "ENABLE"))
+    with_locks = under_lock_tables(family, keys_off, insert, keys_on)
+    assert with_locks == (1442 if family.name == "mariadb" else None)
+    family.run("DELETE FROM t")
+    family.rows()
+    family.run(keys_off, insert, keys_on)
+    assert {str(row.table_key) for row in family.rows()} == {"k=1", "k=2"}
 
 
 # --- keys -----------------------------------------------------------------------------------------

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eventlog.sql.dialects.mysql_family.triggers import (
     FamilyTriggers,
     family_renderer,
     script_head,
 )
+from eventlog.sql.triggers.declared import TableTriggers
 
 
 class MariaDBTriggers(FamilyTriggers):
@@ -16,3 +19,11 @@ class MariaDBTriggers(FamilyTriggers):
     replaces = True
     script_head = script_head("mariadb")
     render = family_renderer(__package__)
+
+    def not_captured(self, declared: Sequence[TableTriggers]) -> tuple[str, ...]:
+        return (
+            *super().not_captured(declared),
+            "writes under LOCK TABLES of a watched table: the server refuses them with error 1442 "
+            "after any session has read the log; lock rows by SELECT ... FOR UPDATE in a "
+            "transaction instead",
+        )
