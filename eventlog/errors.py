@@ -164,7 +164,9 @@ class DatabaseAway(DatabaseError):
 
 
 class ServerAway(DatabaseAway):
-    """A database server that cannot be reached: a daemon waits for it at its start, too."""
+    """A database server that cannot be reached or fails for a while: a daemon waits for it at its
+    start, too.
+    """
 
 
 class TriggerError(EventlogError):

@@ -39,6 +39,7 @@ from eventlog.errors import ConfigError, DatabaseAway, DatabaseError, ServerAway
 from eventlog.sql import embedded
 from eventlog.sql.database import CHANGING_POOL, WRITES
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.log_table import INSUFFICIENT_PRIVILEGE
 
 SUPPORTED: Final = ("postgresql", "oracle", "sqlite", "mariadb", "mysql")
 """The databases, by the names of their packages below ``eventlog.sql.dialects``."""
@@ -158,8 +159,8 @@ def connect(
             ) from context.original_exception
         # An error of the socket, in the middle of a statement.
         if isinstance(context.original_exception, OSError):
-            raise DatabaseAway(
-                f"the database failed or is gone: {context.original_exception}"
+            raise _away(
+                dialect, f"the database failed or is gone: {context.original_exception}"
             ) from None
 
     return engine
@@ -314,25 +315,27 @@ def reason_of(error: BaseException, url: URL) -> str:
 
 
 def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str) -> DatabaseError:
-    reason = reason_of(error, url)
-    # A password may be a word of the driver, such as ``pass``.
-    told = " ".join(str(error).split())
-    for sign, advice in dialect.connect_advice.items():
-        if sign in told:
-            advice = advice.replace("{secret}", secret)
-            return DatabaseError(f"cannot connect to {describe(url)}: {reason}; {advice}")
+    refusal = dialect.refusal(error)
+    advice = (refusal.advice or _unreachable(dialect)).replace("{secret}", secret)
+    message = f"cannot connect to {describe(url)}: {reason_of(error, url)}; {advice}"
+    return _away(dialect, message) if refusal.passes else DatabaseError(message)
+
+
+def _unreachable(dialect: Dialect) -> str:
+    """Return the advice for a database that cannot be reached."""
     if "server" in dialect.capabilities:
-        return ServerAway(
-            f"cannot connect to {describe(url)}: {reason}; check host and port in the database "
-            "URL, and that the server runs and lets this machine in"
+        return (
+            "check host and port in the database URL, and that the server runs and lets this "
+            "machine in"
         )
-    return DatabaseAway(
-        f"cannot connect to {describe(url)}: {reason}; check the path in the database URL, and the "
-        "rights on the file and its directory"
-    )
+    return "check the path in the database URL, and the rights on the file and its directory"
 
 
-_INSUFFICIENT_PRIVILEGE: Final = "42501"
+def _away(dialect: Dialect, message: str) -> DatabaseAway:
+    """Return the error of a database that may work later."""
+    return (ServerAway if "server" in dialect.capabilities else DatabaseAway)(message)
+
+
 _READ_ONLY: Final = "25006"
 TO_THE_PRIMARY: Final = (
     "let the database URL lead to the primary (?target_session_attrs=read-write finds it among "
@@ -393,9 +396,9 @@ def _translated(
     # errors, too, and pass.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
-        return DatabaseAway(f"the database failed or is gone: {line}")
+        return _away(dialect, f"the database failed or is gone: {line}")
     sqlstate = getattr(error, "sqlstate", None)
-    advice = f"; {right_advice}" if sqlstate == _INSUFFICIENT_PRIVILEGE else ""
+    advice = f"; {right_advice}" if sqlstate == INSUFFICIENT_PRIVILEGE else ""
     if sqlstate == _READ_ONLY:
         advice = f"; this is a standby, or a session that may write nothing: {TO_THE_PRIMARY}"
     return DatabaseError(f"the database refused a statement: {line}{advice}")

@@ -107,6 +107,17 @@ class LockHolder(NamedTuple):
         return ", ".join(filter(None, parts))
 
 
+class Refusal(NamedTuple):
+    """A connection that failed: the advice for people, and whether it may succeed later.
+
+    ``advice`` None = nothing is known about the cause; ``{secret}`` in it stands for the place of
+    the password.
+    """
+
+    advice: str | None
+    passes: bool = False
+
+
 class Wake(Protocol):
     """The means by which a database wakes a sleeping publisher (spec/triggers.md 8).
     ``Dialect.wake`` is one.
@@ -173,8 +184,8 @@ class SqlDatabase(ABC):
     package: str = "eventlog-publisher"
     """The package to install for the driver."""
     connect_advice: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Advice by a part of the driver's message; ``{secret}`` in it stands for the place of the
-    password.
+    """The advice for each number of an error, as the driver's message has it, that only people can
+    change; ``{secret}`` stands for the place of the password.
     """
     refused_by: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Other causes than the database that refuse a statement, with the way out, by a part of the
@@ -230,6 +241,13 @@ class SqlDatabase(ABC):
 
     def prepare(self, url: URL) -> None:
         """Prepare a database for a log, before the first migration, outside of any transaction."""
+
+    def refusal(self, error: BaseException) -> Refusal:
+        """Return what the error of a failed connection means, by default by ``connect_advice``."""
+        advice = next(
+            (advice for sign, advice in self.connect_advice.items() if sign in str(error)), None
+        )
+        return Refusal(advice, passes=advice is None)
 
     def refuses(self, error: BaseException) -> bool:
         """Return True if an operational error of the driver is the statement's own fault, so that

@@ -23,6 +23,9 @@ from eventlog.model import LogRow
 if TYPE_CHECKING:
     from eventlog.sql.dialect import Dialect
 
+INSUFFICIENT_PRIVILEGE: Final = "42501"
+"""The SQLSTATE of a missing right."""
+
 
 @dataclass(frozen=True, slots=True)
 class LogTable:
@@ -279,7 +282,7 @@ def locate_log(
     try:
         columns = _columns(conn, dialect, inspector, schema, log_name)
     except sa.exc.DBAPIError as error:
-        if error.connection_invalidated:
+        if getattr(error.orig, "sqlstate", None) != INSUFFICIENT_PRIVILEGE:
             raise
         raise LogTableError(
             f"the columns of log table {log} cannot be read: {error.orig}; "

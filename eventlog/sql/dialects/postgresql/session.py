@@ -16,8 +16,9 @@ from typing import Any, ClassVar, Final
 from sqlalchemy import Connection, CursorResult, text
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.sql.database import CHANGING_POOL, LockHolder, Wake
+from eventlog.sql.database import CHANGING_POOL, LockHolder, Refusal, Wake
 from eventlog.sql.dialect import Dialect
+from eventlog.sql.dialects.postgresql.refusals import refusal_of
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, statements
@@ -29,7 +30,6 @@ _TIMELINE: Final = (
 
 A promotion and a recovery to a point in time raise it.
 """
-_USER_ADVICE: Final = "check the user in the URL, and {secret}"
 
 
 class PostgresSessions(Dialect):
@@ -44,16 +44,6 @@ class PostgresSessions(Dialect):
         # Statements here are short, and compiling one takes longer than running it.
         "SET jit = off",
     )
-    connect_advice: ClassVar = {
-        "password authentication failed": _USER_ADVICE,
-        "no password supplied": _USER_ADVICE,
-        "pg_hba.conf": "let this user in by a line in the server's pg_hba.conf, or correct the URL",
-        'role "': "create the user, or correct the URL",
-        # Not "the database system is starting up", which passes.
-        'database "': "create the database, or correct the URL",
-        "connection option": "correct the options behind ? in the URL",
-    }
-
     # PgBouncer's message in mode ``statement``, at the first transaction.
     refused_by: ClassVar = {"not allowed in statement pooling mode": CHANGING_POOL}
 
@@ -66,6 +56,9 @@ class PostgresSessions(Dialect):
             # be kept while the log grows.
             "prepare_threshold": None,
         }
+
+    def refusal(self, error: BaseException) -> Refusal:
+        return refusal_of(str(error))
 
     def begin_reading(self, conn: Connection, seconds: int) -> None:
         conn.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

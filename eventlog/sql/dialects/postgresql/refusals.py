@@ -1,0 +1,135 @@
+"""Refused connections: which of them may pass, and what to do about each (spec/event-log.md 12.1).
+
+libpq gives no SQLSTATE for a connection that fails, only text. So whole messages decide, in the
+words of PostgreSQL. Any other message, also one in another language, may pass.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from eventlog.sql.database import Refusal
+
+_USER: Final = "check the user in the URL, and {secret}"
+_LET_IN: Final = "let this user in by a line in the server's pg_hba.conf, or correct the URL"
+_OPTIONS: Final = "correct the options behind ? in the URL"
+_SLOTS: Final = "end sessions that nobody needs, or raise max_connections of the server"
+
+_LASTING: Final = {
+    "fe_sendauth: no password supplied": _USER,
+    '(password|Peer|certificate|GSSAPI|SSPI) authentication failed for user ".*"': _USER,
+    'no pg_hba.conf entry for host ".*", user ".*", database ".*".*': _LET_IN,
+    'pg_hba.conf rejects connection for host ".*", user ".*", database ".*".*': _LET_IN,
+    'role ".*" does not exist': "create the user, or correct the URL",
+    'role ".*" is not permitted to log in': (
+        "allow it by ALTER ROLE ... LOGIN, or correct the user in the URL"
+    ),
+    'database ".*" does not exist': "create the database, or correct the URL",
+    'permission denied for database ".*"': (
+        "grant the right by GRANT CONNECT ON DATABASE, or correct the URL"
+    ),
+    "server does not support SSL, but SSL was required": (
+        "switch TLS on at the server, or correct sslmode in the URL"
+    ),
+    'unrecognized configuration parameter ".*"': _OPTIONS,
+    'invalid value for parameter ".*": ".*"': _OPTIONS,
+    'permission denied to set parameter ".*"': _OPTIONS,
+    'parameter ".*" cannot be (changed|set) .*': _OPTIONS,
+    "invalid command-line argument for server process: .*": _OPTIONS,
+    # Written by libpq before it asks any server.
+    "invalid port number: .*": _OPTIONS,
+    'invalid "?\\w+"? value: ".*"': _OPTIONS,
+    'invalid integer value ".*" for connection option ".*"': _OPTIONS,
+    'invalid connection option ".*"': _OPTIONS,
+    'weak sslmode ".*" may not be used with .*': _OPTIONS,
+    'definition of service ".*" not found': _OPTIONS,
+    'service file ".*" not found': _OPTIONS,
+    'root certificate file ".*" does not exist': _OPTIONS,
+}
+"""Patterns of whole messages that only people can change, and the advice for each."""
+_PASSING: Final = {
+    'too many connections for role ".*"': (
+        "end sessions of this user, or raise its CONNECTION LIMIT"
+    ),
+    'too many connections for database ".*"': (
+        "end sessions of the database, or raise its CONNECTION LIMIT"
+    ),
+    "sorry, too many clients already": _SLOTS,
+    "remaining connection slots are reserved for .*": _SLOTS,
+    'database ".*" is not currently accepting connections': (
+        "wait until its maintenance ends, or allow it by ALTER DATABASE ... ALLOW_CONNECTIONS true"
+    ),
+    '(LDAP|RADIUS|PAM|BSD|Ident) authentication failed for user ".*"': (
+        f"check the server that checks it as well: it may be unavailable; else {_USER}"
+    ),
+}
+"""Patterns of whole messages that may pass, and the advice for each."""
+_REFUSALS: Final = [
+    *((re.compile(message), Refusal(advice)) for message, advice in _LASTING.items()),
+    *((re.compile(message), Refusal(advice, passes=True)) for message, advice in _PASSING.items()),
+]
+_UNKNOWN: Final = Refusal(None, passes=True)
+
+_SERVER: Final = (
+    r'connection to server (?:at ".*?"(?: \(.*?\))?, port \d+|on socket ".*?") failed: '
+)
+_MESSAGE: Final = re.compile(
+    rf"(?:connection (?:is bad|failed): )?(?P<server>{_SERVER})?(?:FATAL:\s+)?(?P<message>.*)"
+)
+_ATTEMPT: Final = re.compile(
+    r"^- (?P<host>host: .*?, port: .*?), hostaddr: (?:'.*?'|None): ", re.MULTILINE
+)
+_ATTEMPTS: Final = "All failures were:\n"
+
+
+def refusal_of(text: str) -> Refusal:
+    """Return what a failed connection means.
+
+    ``text`` is the message of psycopg. It has one attempt for each address of each host, and an
+    attempt has two messages if it was made with TLS and without.
+
+    An address refuses for good if all messages of its attempts do, a host if one of its addresses
+    does, and the URL if all of its hosts do: each host that is unavailable may accept later.
+    """
+    hosts: dict[str, list[Refusal]] = {}
+    for host, attempt in _attempts(text):
+        hosts.setdefault(host, []).append(_unless_one_passes(map(_refusal, _messages(attempt))))
+    return _unless_one_passes(
+        next((one for one in addresses if not one.passes), addresses[0])
+        for addresses in hosts.values()
+    )
+
+
+def _attempts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield each attempt with its host."""
+    _, is_list, listed = text.partition(_ATTEMPTS)
+    if not is_list:
+        yield "", text
+        return
+    starts = list(_ATTEMPT.finditer(listed))
+    ends = [*(match.start() for match in starts[1:]), len(listed)]
+    for match, end in zip(starts, ends, strict=False):
+        yield match["host"], listed[match.end() : end]
+
+
+def _messages(attempt: str) -> Iterator[str]:
+    """Yield the messages of an attempt, without the details and hints in further lines."""
+    for number, line in enumerate(attempt.splitlines()):
+        match = _MESSAGE.fullmatch(line)
+        if match is not None and (number == 0 or match["server"]):
+            yield match["message"]
+
+
+def _refusal(message: str) -> Refusal:
+    return next((refusal for pattern, refusal in _REFUSALS if pattern.fullmatch(message)), _UNKNOWN)
+
+
+def _unless_one_passes(refusals: Iterable[Refusal]) -> Refusal:
+    """Return the first of these refusals that passes, else the last; ``_UNKNOWN`` without any."""
+    last = _UNKNOWN
+    for last in refusals:
+        if last.passes:
+            break
+    return last
