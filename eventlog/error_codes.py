@@ -78,7 +78,8 @@ FORMAT_CODES: Final[Mapping[str, str]] = {
 CURES: Final[Mapping[str, str]] = {
     # eventlog as a whole
     "another_publisher": (
-        "Stop the other one, or wait until it ends; `eventlog status` says whether one runs."
+        "Stop the other one, or wait for it with `[publisher] standby = true`; `eventlog status` "
+        "shows whether one runs."
     ),
     "config": (
         "Correct the setting that the message names. `eventlog config` shows each setting and "

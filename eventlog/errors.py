@@ -17,6 +17,7 @@ A class of its own has an error that somebody catches by class. The other errors
      |    |    |__ NoLogTable  there is no log at all
      |    |__ AnotherPublisher the log is already being published
      |    |    |__ ConsumerRuns a consumer that runs already
+     |    |    |__ LostSession  the session that this publisher has lost still has its lock
      |    |__ DatabaseAway     the connection is lost, or the server asks to try again
      |         |__ ServerAway  the server cannot be reached
      |__ TriggerError          a watch that cannot be compiled or applied
@@ -155,6 +156,12 @@ class ConsumerRuns(AnotherPublisher):
     """
 
     code = "consumer_runs"
+
+
+class LostSession(AnotherPublisher):
+    """The session that this publisher has lost, which still has its lock (spec/event-log.md 12.2):
+    a daemon waits until the server ends it.
+    """
 
 
 class DatabaseAway(DatabaseError):

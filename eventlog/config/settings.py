@@ -173,6 +173,12 @@ class PublisherSettings:
         "bytes of values that a window keeps, and that a flight has at most",
     )
     mark_interval: float = option(1.0, number(0, 3600), "seconds between marks within a flight")
+    standby: bool = option(
+        False,
+        BOOLEAN,
+        "wait while another publisher has the lock, and take over when it ends; a consumer always "
+        "does",
+    )
     health_file: Path | None = option(
         None,
         PATH,

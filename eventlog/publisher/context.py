@@ -24,6 +24,7 @@ from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Level
 from eventlog.publisher.ledger import Ledger
 from eventlog.publisher.observer import SILENT, Measured, Observer
+from eventlog.sql.database import LockHolder
 from eventlog.sql.doctor import ask
 from eventlog.sql.open_log import OpenDatabase, OpenLog
 
@@ -291,13 +292,14 @@ class Used:
     """The numbers of a log that this process has used, over all its connections (spec/event-log.md
     7.4).
 
-    They are the highest flight number and record_id, and the server's last identification of
-    itself.
+    They are the highest flight number and record_id, the server's last identification of itself,
+    and the session that had the lock last.
     """
 
     flight: int = 0
     record_id: int = 0
     server: Mapping[str, str] = field(default_factory=dict)
+    holder: LockHolder | None = None
 
 
 @dataclass(frozen=True, slots=True)

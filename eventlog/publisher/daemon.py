@@ -24,6 +24,7 @@ from eventlog.config.load import Config, load
 from eventlog.config.publishing import refused_format
 from eventlog.core.clock import monotonic
 from eventlog.errors import (
+    AnotherPublisher,
     ConfigError,
     ConsumerRuns,
     DatabaseAway,
@@ -81,12 +82,14 @@ def publish(
     observer: Observer = SILENT,
     retry: tuple[float, float] = (1.0, 60.0),
     uncaptured: Uncaptured | None = None,
+    standby: bool = False,
 ) -> None:
     """Publish until ``stop`` is set. A lost database connection is opened again with a back-off,
     whose first and longest pauses are ``retry``, in seconds.
 
     ``observer`` is informed of the work. ``uncaptured`` compares the triggers with the declared
-    ones, None = nobody does. Raises FatalAnswer when the receiver answers fatal, AnotherPublisher
+    ones, None = nobody does. With ``standby`` it waits while another publisher has locked the log,
+    as a consumer always does. Raises FatalAnswer when the receiver answers fatal, AnotherPublisher
     when the log is locked, DatabaseError when the first connection fails.
     """
     stop = stop or StopRequest()
@@ -118,14 +121,8 @@ def publish(
             finally:
                 reports.warn_of_loopback(context, at_end=True)
 
-    def publish_or_stand_by(connected: Callable[[], bool]) -> None:
-        try:
-            publish_connected(connected)
-        except ConsumerRuns:
-            observer.progressed()  # a standby that sees the other process at work is well
-            raise
-
-    keep_connected(publish_or_stand_by, stop, (DatabaseAway,), *retry, observer)
+    stands_by_for = AnotherPublisher if standby else ConsumerRuns
+    keep_connected(publish_connected, stop, (DatabaseAway,), *retry, observer, stands_by_for)
 
 
 def publish_once(
@@ -539,6 +536,7 @@ class Publisher:
                     stop,
                     once=once,
                     observer=liveness,
+                    standby=config.publisher.standby,
                 )
             elif once:
                 with (
@@ -549,7 +547,8 @@ class Publisher:
             else:
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, self._used)
-                publish(opens, self._open_sink, stop, liveness, retry, uncaptured)
+                standby = config.publisher.standby
+                publish(opens, self._open_sink, stop, liveness, retry, uncaptured, standby)
 
     def _open_sink(self) -> Sink:
         if self._receive is None:

@@ -17,9 +17,10 @@ from typing import Any, Final, NamedTuple, Protocol
 
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
-from eventlog.errors import AnotherPublisher, ConsumerRuns
+from eventlog.errors import AnotherPublisher, ConsumerRuns, LostSession
 from eventlog.model import Status
 from eventlog.sql import consumers
+from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
@@ -73,10 +74,12 @@ class Ledger(Protocol):
     @property
     def statuses(self) -> frozenset[str]: ...
 
-    def lock(self) -> None:
+    def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
         """Lock this ledger until the session ends. Ends the transaction.
 
-        Raises AnotherPublisher.
+        ``lost`` is the session in which this process had the lock before. Returns the present one,
+        None if the database does not show it. Raises LostSession if ``lost`` has the lock, and
+        AnotherPublisher if another session has it.
         """
         ...
 
@@ -139,6 +142,13 @@ class Ledger(Protocol):
         ...
 
 
+def _lost_session(what: str, holder: LockHolder) -> LostSession:
+    return LostSession(
+        f"{what} is still locked by the session that this process lost ({holder}); the server has "
+        "not noticed yet that it is gone: wait, or end that session"
+    )
+
+
 # --- the publisher's ------------------------------------------------------------------------------
 
 _LEAST_REST: Final = 60.0
@@ -187,26 +197,27 @@ class StatusLedger:
     statuses = frozenset({Status.NEW.value})
     ranges = None
 
-    def lock(self) -> None:
-        is_ours = self.log.dialect.try_lock(self.log.connection, self.log.table)
-        self.log.commit()  # from here on the session writes
-        is_ours = is_ours and self.log.dialect.claim(self.log.connection, self.log.table)
-        holder = (
-            None if is_ours else self.log.dialect.lock_holder(self.log.connection, self.log.table)
-        )
-        self.log.commit()
-        self.locked = is_ours
-        if is_ours:
-            return
+    def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
+        log = self.log
+        is_ours = log.dialect.try_lock(log.connection, log.table)
+        log.commit()  # from here on the session writes
+        self.locked = is_ours and log.dialect.claim(log.connection, log.table)
+        holder = log.dialect.lock_holder(log.connection, log.table)
+        log.commit()
+        if self.locked:
+            return holder
+        if holder is not None and holder == lost:
+            raise _lost_session(f"the log {log}", holder)
         if holder is not None and holder.is_other:
             raise AnotherPublisher(
-                f"the log {self.log} is already being published, or another program keeps its "
+                f"the log {log} is already being published, or another program keeps its "
                 f"lock: {holder}; end that session, or let it give the lock back"
             )
-        who = "" if holder is None else f" by {holder}"
+        who = f"by {holder}" if holder else "(the database does not show by which session)"
         raise AnotherPublisher(
-            f"the log {self.log} is already being published{who}; stop the other publisher (or the "
-            "Spark job that marks), or give this one another log"
+            f"the log {log} is already being published {who}; stop the other publisher (or the "
+            "Spark job that marks), wait for it with [publisher] standby = true, or give this one "
+            "another log"
         )
 
     def check_rights(self, *, deletes: bool) -> None:
@@ -367,27 +378,23 @@ class SetLedger:
 
     statuses = frozenset(status.value for status in Status)
 
-    def lock(self) -> None:
-        is_ours = self.log.dialect.try_consumer_lock(
-            self.log.connection, self.log.table, self.consumer
-        )
-        holder = (
-            None
-            if is_ours
-            else self.log.dialect.consumer_holder(
-                self.log.connection, self.log.table, self.consumer
-            )
-        )
-        self.log.commit()  # from here on the session writes
+    def lock(self, lost: LockHolder | None = None) -> LockHolder | None:
+        log = self.log
+        is_ours = log.dialect.try_consumer_lock(log.connection, log.table, self.consumer)
+        holder = log.dialect.consumer_holder(log.connection, log.table, self.consumer)
+        log.commit()  # from here on the session writes
+        if not is_ours and holder is not None and holder == lost:
+            raise _lost_session(f"consumer {self.consumer!r} of the log {log}", holder)
         if not is_ours:
             who = "" if holder is None else f" ({holder})"
             raise ConsumerRuns(
-                f"consumer {self.consumer!r} of the log {self.log} runs already in another "
+                f"consumer {self.consumer!r} of the log {log} runs already in another "
                 f"process{who}: stop that one, or give this one another name"
             )
-        if consumers.read_consumer(self.log, self.consumer) is None:
-            consumers.register(self.log, self.consumer, self.begins)
-        self.log.commit()
+        if consumers.read_consumer(log, self.consumer) is None:
+            consumers.register(log, self.consumer, self.begins)
+        log.commit()
+        return holder
 
     def check_rights(self, *, deletes: bool) -> None:
         consumers.check_possible(self.log)

@@ -58,11 +58,12 @@ def open_context(config: Config, counters: Counters, used: Used | None = None) -
             )
         context.log.dialect.begin_publishing(context.log.connection)
         server = context.log.dialect.server_parts(context.log.connection, context.log.table)
-        context.ledger.lock()
+        used = used or Used()
+        used.holder = context.ledger.lock(used.holder)
         refuse_pooling(
             context.log.connection, context.log.dialect, describe(connection_url(config.database))
         )
-        context = replace(context, used=used or Used())
+        context = replace(context, used=used)
         yield under_epoch(context, settle_epoch(context, server))
 
 

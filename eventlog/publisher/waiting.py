@@ -23,6 +23,7 @@ from eventlog.errors import (
     ConsumerRuns,
     DatabaseError,
     EventlogError,
+    LostSession,
     ReceiverAway,
     ServerAway,
 )
@@ -53,8 +54,8 @@ _TOLD_EVERY: Final = 60.0
 """Seconds between two lines that the first connection has not been made yet."""
 
 _LOCK_PATIENCE: Final = 60.0
-"""Seconds that a publisher which lost its connection waits until the server notices the loss and
-frees the lock.
+"""Seconds that a publisher which lost its connection waits for a lock that another session has: a
+job that marks, a publisher that ends, or its own lost session where the database does not show it.
 """
 
 _SLICE: Final = 0.2
@@ -341,6 +342,7 @@ def keep_connected(
     initial: float,
     maximum: float,
     observer: Observer,
+    stands_by_for: type[AnotherPublisher] = ConsumerRuns,
 ) -> None:
     """Call ``work``, which connects and works, until it returns or ``stop`` is set; a lost
     connection is opened again.
@@ -348,18 +350,20 @@ def keep_connected(
     ``work`` receives a function that it calls whenever it is connected, and that returns True the
     first time. ``away`` are the errors of a lost connection. Before the first connection a database
     server that cannot be reached is waited for, and the other errors are raised. ``initial`` and
-    ``maximum`` are the back-off in seconds. ``observer`` is informed of each connection. Raises
-    AnotherPublisher if another publisher has locked the log or the position; while another process
-    works as the same consumer, it waits for that one's end.
+    ``maximum`` are the back-off in seconds. ``observer`` is informed of each connection.
+
+    While the lock belongs to the session that was lost, or to another process as ``stands_by_for``
+    names it, this process waits for it. Raises AnotherPublisher if any other session has it.
     """
-    attempts, was_connected, is_connected, is_locked_out = 0, False, False, False
+    attempts, was_connected, is_connected = 0, False, False
     lost_at: float | None = None
     told_at: float | None = None
+    locked_out = ""  # why this process waits for the lock, as it was logged
 
     def connected() -> bool:
-        nonlocal attempts, was_connected, is_connected, is_locked_out, lost_at
+        nonlocal attempts, was_connected, is_connected, locked_out, lost_at
         is_first, was_connected = not was_connected, True
-        attempts, is_locked_out, lost_at = 0, False, None
+        attempts, locked_out, lost_at = 0, "", None
         if not is_connected:
             is_connected = True
             observer.connected(again=not is_first)
@@ -370,28 +374,20 @@ def keep_connected(
         is_connected, who = False, WaitFor.DATABASE
         try:
             work(connected)
-        except ConsumerRuns as runs:
-            why = f"{runs}; waiting as its standby until that one ends"
-            if not is_locked_out:
-                is_locked_out = True
-                _log.info("%s", why)
-            attempts = 0
-        except AnotherPublisher:
-            # The server may not have noticed yet that the former session is gone.
-            if lost_at is None or monotonic() - lost_at > _LOCK_PATIENCE:
+        except AnotherPublisher as other:
+            if isinstance(other, LostSession):
+                why, level, attempts = str(other), logging.WARNING, 0
+            elif isinstance(other, stands_by_for):
+                why = f"{other}; waiting as its standby until that one ends"
+                level, attempts = logging.INFO, 0
+                observer.progressed()  # a standby that sees the other process at work is well
+            elif lost_at is not None and monotonic() - lost_at <= _LOCK_PATIENCE:
+                why, level = f"{other}; trying again for {_LOCK_PATIENCE:g} s", logging.WARNING
+            else:
                 raise
-            why = (
-                "the log is still locked by the session that was lost: the server has not noticed "
-                "yet that it is gone"
-            )
-            if not is_locked_out:
-                is_locked_out = True
-                _log.warning(
-                    "%s; trying again for %g s",
-                    why,
-                    _LOCK_PATIENCE,
-                    extra={"code": AnotherPublisher.code},
-                )
+            if why != locked_out:
+                locked_out = why
+                _log.log(level, "%s", why, extra={"code": other.code})
         except away as error:
             why = str(error)
             if was_connected:

@@ -120,7 +120,10 @@ def connect(
             # first, which would log a traceback if the server is gone.
             pool_reset_on_return=None,
             hide_parameters=True,
-            connect_args=dict(dialect.connect_args(connect_timeout)),
+            connect_args={
+                **_unless_given(parsed, dialect.keepalive_args()),
+                **dialect.connect_args(connect_timeout),
+            },
             **dialect.engine_options,
         )
     except (ImportError, NoSuchModuleError) as error:
@@ -164,6 +167,11 @@ def connect(
             ) from None
 
     return engine
+
+
+def _unless_given(url: URL, arguments: Mapping[str, object]) -> dict[str, object]:
+    """Return the driver arguments that the URL does not have."""
+    return {name: value for name, value in arguments.items() if name not in url.query}
 
 
 def connect_any(url: str) -> Engine:

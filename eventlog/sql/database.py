@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
@@ -84,9 +84,29 @@ CAPABILITIES: Final[Mapping[str, str]] = {
 _ALL_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
+class Keepalive(NamedTuple):
+    """The times by which one end of a TCP connection notices that the other is gone, in seconds."""
+
+    idle: int
+    """The silence until the first probe."""
+    interval: int
+    """The time between two probes."""
+    probes: int
+    """The number of probes without an answer after which the connection is lost."""
+
+    @property
+    def milliseconds(self) -> int:
+        """The longest time in milliseconds that sent bytes may stay without an acknowledgement."""
+        return 1000 * (self.idle + self.interval * self.probes)
+
+
+KEEPALIVE: Final = Keepalive(idle=10, interval=5, probes=3)
+"""The times of our sessions: a silent loss is noticed after 25 seconds (spec/event-log.md 12.2)."""
+
+
 class LockHolder(NamedTuple):
-    """The session that has locked a log, as far as the database tells: its number, its user,
-    application and address, empty if they are not told.
+    """The session that has locked a log, as far as the database shows it: its number, its user,
+    application and address, each empty if it is not shown, and the time when the session began.
 
     ``is_other`` says that its application is neither eventlog nor that of this session.
     """
@@ -95,6 +115,7 @@ class LockHolder(NamedTuple):
     user: str = ""
     application: str = ""
     address: str = ""
+    since: datetime | None = None
     is_other: bool = False
 
     def __str__(self) -> str:
@@ -103,6 +124,7 @@ class LockHolder(NamedTuple):
             f"user {self.user}" if self.user else "",
             f"application {self.application!r}" if self.application else "",
             f"from {self.address}" if self.address else "",
+            f"since {self.since.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if self.since else "",
         ]
         return ", ".join(filter(None, parts))
 
@@ -212,6 +234,12 @@ class SqlDatabase(ABC):
     @abstractmethod
     def connect_args(self, timeout: int) -> Mapping[str, object]:
         """Return the driver arguments for connecting within ``timeout`` seconds."""
+
+    def keepalive_args(self) -> Mapping[str, object]:
+        """Return the driver arguments by which this end of a connection notices that the server's
+        host is gone. Options of the URL go first.
+        """
+        return {}
 
     def driver_arguments(self, url: URL) -> Mapping[str, object] | None:
         """Return the driver arguments for a URL that replace SQLAlchemy's; None = these are

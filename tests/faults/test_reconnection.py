@@ -34,6 +34,7 @@ from eventlog.errors import (
     ConsumerRuns,
     DatabaseAway,
     DatabaseError,
+    LostSession,
     ServerAway,
 )
 from eventlog.publisher import waiting
@@ -121,24 +122,53 @@ def test_a_connection_that_is_lost_while_the_log_is_read_is_no_lack_of_rights(
     assert "grant" not in str(raised.value).lower()
 
 
-def test_the_wait_for_the_lock_of_the_own_lost_session_is_said_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
-    outcomes: list[Exception | None] = [
-        DatabaseAway("gone"), AnotherPublisher("held"), AnotherPublisher("held"), None
-    ]  # fmt: skip
+def keep(outcomes: list[Exception | None], **more: Any) -> None:
+    """Work with these outcomes, one after the other: errors before it is connected, except for a
+    lost connection, and None for an end.
+    """
 
     def work(connected: Callable[[], bool]) -> None:
         outcome = outcomes.pop(0)
-        if not isinstance(outcome, AnotherPublisher):
+        if outcome is None or type(outcome) is DatabaseAway:
             connected()
         if outcome is not None:
             raise outcome
 
-    keep_connected(work, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT)
+    keep_connected(work, StopRequest(), (DatabaseAway,), 1.0, 60.0, SILENT, **more)
     assert not outcomes
-    assert caplog.text.count("still locked by the session that was lost") == 1
+
+
+def test_whoever_has_the_lock_after_a_connection_was_lost_is_named_once_each(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
+    lost, other = LostSession("still locked by session 7"), AnotherPublisher("by session 8")
+    keep([DatabaseAway("gone"), lost, lost, other, other, None])
+    assert caplog.text.count("still locked by session 7") == 1
+    assert caplog.text.count("by session 8; trying again for 60 s") == 1
+
+
+def test_the_own_lost_session_is_waited_for_as_long_as_it_takes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
+    now = iter(range(0, 100_000, 1000))
+    monkeypatch.setattr(waiting, "monotonic", lambda: float(next(now)))
+    keep([DatabaseAway("gone"), LostSession("by session 7"), LostSession("by session 7"), None])
+    with pytest.raises(AnotherPublisher, match="by session 8"):
+        keep([DatabaseAway("gone"), AnotherPublisher("by session 8")])
+
+
+def test_a_publisher_that_is_a_standby_waits_for_any_other_one(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(waiting, "back_off", lambda *_: 0.0)
+    held = AnotherPublisher("by session 8")
+    keep([held, held, None], stands_by_for=AnotherPublisher)
+    assert caplog.text.count("by session 8; waiting as its standby until that one ends") == 1
+    with pytest.raises(AnotherPublisher):
+        keep([held])
 
 
 def test_a_standby_waits_for_a_server_that_is_away_at_the_start_and_then_for_its_turn(

@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +25,25 @@ from shared import PATIENCE, execute, fetch, statuses, url_of, wait_until
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 
 from eventlog.config.load import Config, load
-from eventlog.errors import AnotherPublisher, DatabaseAway, FatalAnswer, ReceiverAway
+from eventlog.errors import (
+    AnotherPublisher,
+    DatabaseAway,
+    FatalAnswer,
+    LostSession,
+    ReceiverAway,
+)
 from eventlog.model import Answer, Document, Level, Verdict
+from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.daemon import publish, publish_once
 from eventlog.publisher.flight import decode
+from eventlog.publisher.open_context import open_context
+from eventlog.publisher.waiting import StopRequest
 from eventlog.sql import embedded
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, name text)"
 EVENTLOG = Path(sys.executable).with_name("eventlog")
 FAST = {"retry_initial": 0.01, "retry_max": 0.02}
+QUICK = (0.05, 0.05)
 
 
 def installed(database: sa.Engine, directory: Path, **settings: dict[str, Any]) -> Config:
@@ -298,6 +311,88 @@ def test_a_second_publisher_has_one_clear_line_and_exit_code_1(
         ended = command(tmp_path, "publish", "--once")
     assert ended.returncode == 1
     assert ended.stderr.strip().splitlines()[-1].count("is already being published") == 1
+
+
+def test_a_standby_takes_over_when_the_other_publisher_ends(
+    database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    config = installed(database, tmp_path)
+    sink = Collecting()
+    stop = StopRequest()
+
+    def stand_by() -> None:
+        publish(lambda: opened(config), lambda: sink, stop, retry=QUICK, standby=True)
+
+    standing = threading.Thread(target=stand_by)
+    with opened(config) as first:
+        standing.start()
+        wait_until(lambda: "waiting as its standby" in caplog.text, "it waits")
+        insert(database, 1)
+        assert sink.event_ids == []
+        held_by = f"by session {first.log.dialect.session_id(first.log.connection)}, user postgres"
+        first.log.commit()
+        assert held_by in caplog.text
+        assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", caplog.text)
+    wait_until(lambda: sink.event_ids == ["1"], "it takes over")
+    stop.set()
+    standing.join(PATIENCE)
+    stop.close()
+    assert not standing.is_alive()
+
+
+def test_a_publisher_whose_lost_session_has_the_lock_still_says_so(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    config = installed(database, tmp_path)
+    used = Used()
+    with open_context(config, Counters(), used):
+        with (
+            pytest.raises(LostSession, match="still locked by the session that this process lost"),
+            open_context(config, Counters(), used),
+        ):
+            pass
+        with (
+            pytest.raises(AnotherPublisher, match=r"already being published by session \d+"),
+            open_context(config, Counters(), Used()),
+        ):
+            pass
+
+
+def test_a_publisher_names_the_one_that_has_taken_over(
+    database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = installed(database, tmp_path)
+    used, stop = Used(), StopRequest()
+    ended, taken = threading.Event(), threading.Event()
+
+    @contextmanager
+    def connect() -> Iterator[Context]:
+        if ended.is_set():
+            taken.wait(PATIENCE)
+        with open_context(config, Counters(), used) as context:
+            yield context
+
+    def serve() -> None:
+        publish(connect, Collecting, stop, retry=QUICK)
+
+    serving = threading.Thread(target=serve)
+    serving.start()
+    insert(database, 1)
+    wait_until(lambda: is_drained(database), "it publishes")
+    ended.set()
+    fetch(database, f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {PUBLISHERS}")
+    with opened(config) as second:
+        session = second.log.dialect.session_id(second.log.connection)
+        second.log.commit()
+        taken.set()
+        wait_until(
+            lambda: f"is already being published by session {session}, " in caplog.text, "it tells"
+        )
+    assert "that this process lost" not in caplog.text
+    stop.set()
+    serving.join(PATIENCE)
+    stop.close()
 
 
 # --- lost sessions --------------------------------------------------------------------------------

@@ -27,7 +27,9 @@ from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.clock import executor, monotonic
 from eventlog.core.values import ValueOptions
 from eventlog.errors import (
+    AnotherPublisher,
     ConfigError,
+    ConsumerRuns,
     DatabaseAway,
     EventlogError,
     FatalAnswer,
@@ -94,12 +96,14 @@ def follow(
     *,
     once: bool = False,
     observer: Observer = SILENT,
+    standby: bool = False,
 ) -> None:
     """Publish the source until ``stop`` is set or it ends; with ``once`` up to its present end.
 
     A source or a position that fails is opened again with a back-off, from the last saved position.
-    ``observer`` is informed of the work. Raises FatalAnswer, AnotherPublisher, and the errors of
-    the source except SourceAway and DatabaseAway. These two are raised if nothing has been read
+    ``observer`` is informed of the work. With ``standby`` it waits while another publisher has
+    locked the position, except with ``once``. Raises FatalAnswer, AnotherPublisher, and the errors
+    of the source except SourceAway and DatabaseAway. These two are raised if nothing has been read
     yet, except for a database server that cannot be reached, and with ``once``. With ``once`` it
     raises ReceiverAway if events are left.
     """
@@ -123,7 +127,9 @@ def follow(
             run.finish()
 
     away = () if once else (SourceAway, DatabaseAway)
-    keep_connected(follow_connected, stop, away, options.retry_initial, options.retry_max, observer)
+    stands_by_for = AnotherPublisher if standby and not once else ConsumerRuns
+    retry = options.retry_initial, options.retry_max
+    keep_connected(follow_connected, stop, away, *retry, observer, stands_by_for)
 
 
 # --- sending and saving ---------------------------------------------------------------------------

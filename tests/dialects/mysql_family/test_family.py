@@ -4,10 +4,15 @@ docs/mysql.md).
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import shutil
+import socket
 import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import mysql_servers
@@ -641,3 +646,50 @@ def test_the_oldest_reader_is_told_to_who_has_the_right_and_the_size_of_the_log_
         assert (one.pid, one.user, one.state, one.mend) == (pid, "app", "sleep", f"KILL {pid}")
         assert (one.seconds or 0) >= 0
         assert one.transactions >= 0
+
+
+@contextmanager
+def over_tcp(path: str) -> Iterator[int]:
+    """A port that leads to a server's socket, for one connection."""
+
+    def forward(source: socket.socket, target: socket.socket) -> None:
+        while data := source.recv(65536):
+            target.sendall(data)
+        with contextlib.suppress(OSError):
+            target.shutdown(socket.SHUT_WR)
+
+    def serve() -> None:
+        client = listening.accept()[0]
+        with client, socket.socket(socket.AF_UNIX) as server:
+            server.connect(path)
+            back = threading.Thread(target=forward, args=(server, client))
+            back.start()
+            forward(client, server)
+            back.join()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        yield listening.getsockname()[1]
+        serving.join()
+
+
+def test_a_session_over_tcp_notices_after_25_seconds_that_the_server_is_gone(
+    family: Platform,
+) -> None:
+    url = family.engine.url
+    with over_tcp(str(url.query["unix_socket"])) as port:
+        tcp = url.difference_update_query(["unix_socket"]).set(host="127.0.0.1", port=port)
+        with connect(tcp).connect() as conn:
+            end: socket.socket = conn.connection.driver_connection._sock  # type: ignore[union-attr]
+            found = [
+                end.getsockopt(socket.IPPROTO_TCP, option)
+                for option in (
+                    socket.TCP_KEEPIDLE,
+                    socket.TCP_KEEPINTVL,
+                    socket.TCP_KEEPCNT,
+                    socket.TCP_USER_TIMEOUT,
+                )
+            ]
+            assert end.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+    assert found == [10, 5, 3, 25_000]

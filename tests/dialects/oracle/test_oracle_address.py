@@ -122,7 +122,7 @@ def test_a_session_is_made_with_our_own_arguments_beside() -> None:
     ):
         assert server.arguments == {
             "user": "ann", "password": "s", "host": "db", "port": 1522, "service_name": "HR",
-            "protocol": "tcps", "tcp_connect_timeout": 10, "expire_time": 2, "stmtcachesize": 200,
+            "protocol": "tcps", "tcp_connect_timeout": 10, "expire_time": 1, "stmtcachesize": 200,
         }  # fmt: skip
         assert server.sessions[0].module == "eventlog"
 

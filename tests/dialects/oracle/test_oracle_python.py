@@ -22,7 +22,7 @@ from sqlalchemy.sql import quoted_name
 from eventlog.core.catalog import Column, ForeignKey
 from eventlog.core.catalog_builder import build_catalog
 from eventlog.core.values import ColumnType, Kind, ValueOptions, converter
-from eventlog.errors import BadValue, ConfigError, DatabaseAway, DatabaseError
+from eventlog.errors import BadValue, ConfigError, DatabaseError, ServerAway
 from eventlog.model import TIMED_FIELDS, EventType, LogRow
 from eventlog.sql.connection import as_database_errors, connect, dialect_of, load_dialect
 from eventlog.sql.dialect import NoSuchValue, arrow_schema
@@ -241,7 +241,7 @@ def test_a_right_is_known_by_the_error_also_in_a_transaction_that_is_read_only(
     ],
 )
 def test_errors_that_pass_are_tried_again_and_others_are_not(error: Any, is_away: bool) -> None:
-    kind = DatabaseAway if is_away else DatabaseError
+    kind = ServerAway if is_away else DatabaseError
     with pytest.raises(DatabaseError) as caught, as_database_errors(conn()):
         raise oracledb.DatabaseError(error)
     assert type(caught.value) is kind
@@ -294,7 +294,7 @@ def test_a_publisher_does_not_wait_for_ever_for_an_answer() -> None:
     load_dialect("oracle").begin_publishing(recorder)
     assert recorder.connection.driver_connection.call_timeout == 600_000
     assert recorder.connection.driver_connection.action == "publish"
-    arguments = {"tcp_connect_timeout": 7, "expire_time": 2, "stmtcachesize": 200}
+    arguments = {"tcp_connect_timeout": 7, "expire_time": 1, "stmtcachesize": 200}
     assert load_dialect("oracle").connect_args(7) == arguments
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import re
+import socket
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from sqlalchemy.exc import DBAPIError
 
 from eventlog.errors import ConfigError
 from eventlog.sql.connection import load_dialect
-from eventlog.sql.database import LockHolder
+from eventlog.sql.database import KEEPALIVE, LockHolder
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mysql_family.text import USER, bindable, in_text, quote_identifier
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
@@ -154,6 +155,8 @@ class FamilySessions(Dialect):
         }
 
     def name_session(self, driver_connection: Any) -> None:
+        # PyMySQL has no option for it, and no other access to its socket.
+        _keep_alive(driver_connection._sock)
         self.check_server(str(driver_connection.get_server_info()))
 
     @abstractmethod
@@ -250,6 +253,22 @@ class FamilySessions(Dialect):
             for right in rights
             if not may_run(conn, _TRIED[right].format(**names))
         ]
+
+
+def _keep_alive(end: socket.socket) -> None:
+    """Let this end of a TCP connection notice that the server's host is gone."""
+    if end.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    options = {
+        "TCP_KEEPIDLE": KEEPALIVE.idle,
+        "TCP_KEEPINTVL": KEEPALIVE.interval,
+        "TCP_KEEPCNT": KEEPALIVE.probes,
+        "TCP_USER_TIMEOUT": KEEPALIVE.milliseconds,
+    }
+    end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in options.items():
+        if hasattr(socket, name):  # not on each system
+            end.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def begin_snapshot(conn: Connection) -> None:

@@ -24,8 +24,11 @@ from eventlog.sql.statements import literal, statements
 
 _ARRAY_SIZE: Final = 1000
 """The number of rows in one round trip."""
-_EXPIRE_MINUTES: Final = 2
-"""The minutes of silence after which the network is asked whether the server is still there."""
+_EXPIRE_MINUTES: Final = 1
+"""The minutes of silence after which the server's host is probed, at least 1.
+
+The driver gives up after ten probes, six seconds apart.
+"""
 _CALL_TIMEOUT: Final = 600
 """The seconds that a publisher waits for the answer to one call; without a limit a lost answer
 would block it for ever.

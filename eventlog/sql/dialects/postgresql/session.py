@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Final
 from sqlalchemy import Connection, CursorResult, text
 from sqlalchemy.exc import DBAPIError
 
-from eventlog.sql.database import CHANGING_POOL, LockHolder, Refusal, Wake
+from eventlog.sql.database import CHANGING_POOL, KEEPALIVE, LockHolder, Refusal, Wake
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.postgresql.refusals import refusal_of
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
@@ -31,6 +31,23 @@ _TIMELINE: Final = (
 A promotion and a recovery to a point in time raise it.
 """
 
+_SERVER_KEEPALIVE: Final = {
+    "tcp_keepalives_idle": KEEPALIVE.idle,
+    "tcp_keepalives_interval": KEEPALIVE.interval,
+    "tcp_keepalives_count": KEEPALIVE.probes,
+    "tcp_user_timeout": KEEPALIVE.milliseconds,
+}
+_SET_KEEPALIVE: Final = f"""
+    SELECT pg_catalog.set_config(wanted.name, wanted.value, false)
+    FROM (VALUES {", ".join(f"('{name}', '{value}')" for name, value in _SERVER_KEEPALIVE.items())})
+         AS wanted (name, value)
+    JOIN pg_catalog.pg_settings AS present USING (name)
+    WHERE present.source NOT IN ('client', 'user', 'database', 'database user', 'global')
+      AND pg_catalog.inet_client_addr() IS NOT NULL"""  # noqa: S608
+"""Lets the server notice that a publisher's host is gone, unless the URL, the role or the database
+has settings for it. A session of a Unix socket needs none.
+"""
+
 
 class PostgresSessions(Dialect):
     """Sessions, and the lock of the one publisher of a log (spec/event-log.md 12): an advisory
@@ -43,6 +60,7 @@ class PostgresSessions(Dialect):
         *(f"SET {name} = '{value}'" for name, value in TEXT_SETTINGS.items()),
         # Statements here are short, and compiling one takes longer than running it.
         "SET jit = off",
+        _SET_KEEPALIVE,
     )
     # PgBouncer's message in mode ``statement``, at the first transaction.
     refused_by: ClassVar = {"not allowed in statement pooling mode": CHANGING_POOL}
@@ -55,6 +73,15 @@ class PostgresSessions(Dialect):
             # No prepared statements: a statement reads one row or ten thousand, and its plan would
             # be kept while the log grows.
             "prepare_threshold": None,
+        }
+
+    def keepalive_args(self) -> dict[str, object]:
+        # libpq ignores them for a Unix socket.
+        return {
+            "keepalives_idle": KEEPALIVE.idle,
+            "keepalives_interval": KEEPALIVE.interval,
+            "keepalives_count": KEEPALIVE.probes,
+            "tcp_user_timeout": KEEPALIVE.milliseconds,
         }
 
     def refusal(self, error: BaseException) -> Refusal:
@@ -274,7 +301,7 @@ def _holder(locks: str) -> str:
     """Return the statement that tells the session which has one of these locks."""
     return f"""
     SELECT a.pid, coalesce(a.usename::text, ''), coalesce(a.application_name, ''),
-           coalesce(host(a.client_addr), ''),
+           coalesce(host(a.client_addr), ''), a.backend_start,
            coalesce(a.application_name, '')
                NOT IN ('eventlog', current_setting('application_name'))
     FROM pg_catalog.pg_stat_activity AS a
