@@ -165,13 +165,15 @@ def forget_files(path: Path) -> None:
 
 
 @contextmanager
-def running(followed: Following, position: OpenPosition, receiver: Receiver) -> Iterator[None]:
+def running(
+    followed: Following, position: OpenPosition, receiver: Receiver, *, standby: bool = False
+) -> Iterator[None]:
     """A publisher in a thread, which is told to stop at the end and has to have ended well."""
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            follow(followed, position, receiver.sink, receiver.stop)
+            follow(followed, position, receiver.sink, receiver.stop, standby=standby)
         except BaseException as error:
             errors.append(error)
 

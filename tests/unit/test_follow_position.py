@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,21 @@ def test_a_position_belongs_to_one_publisher_and_to_one_source(place: Path) -> N
         with pytest.raises(AnotherPublisher), position_at(place)():
             pass
     assert saved_at(place, "linter") == Saved()
+
+
+def test_a_standby_takes_over_a_position_when_its_publisher_ends(
+    stream: Stream, place: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    receiver = Receiver()
+    stream.insert(1)
+    with ExitStack() as stack:
+        with position_at(place)():
+            followed = following(files(stream.path))
+            stack.enter_context(running(followed, position_at(place), receiver, standby=True))
+            wait_until(lambda: "waiting as its standby" in caplog.text)
+            assert receiver.heard == []
+        wait_until(lambda: receiver.heard == ["add 1 new"])
 
 
 def test_the_position_does_not_go_back_while_a_capture_is_read_again(

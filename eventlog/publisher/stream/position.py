@@ -217,13 +217,17 @@ def position_table(url: str | sa.URL, name: str, source: str) -> Iterator[TableP
     try:
         with as_database_errors(engine), engine.connect() as connection:
             will_write(connection)
-            for table in source_tables:
-                table.create(connection, checkfirst=True)
+            for own in source_tables:
+                own.create(connection, checkfirst=True)
             connection.commit()
-            if not dialect.try_lock(connection, LogTable(position.schema, position.name, ())):
+            table = LogTable(position.schema, position.name, ())
+            if not dialect.try_lock(connection, table):
+                holder = dialect.lock_holder(connection, table)
+                who = f"by {holder}" if holder else "by another publisher"
                 raise AnotherPublisher(
-                    f"the position in {position.fullname} is another publisher's, which runs; "
-                    "stop it, or give this one another position_table"
+                    f"the position in {position.fullname} is locked {who}; stop that publisher, "
+                    "wait for it with [publisher] standby = true, or give this one another "
+                    "position_table"
                 )
             connection.commit()
             refuse_pooling(connection, dialect, describe(engine.url))
