@@ -249,6 +249,10 @@ CURES: Final[Mapping[str, str]] = {
         "Do what the message says of the capture; without --strict the others are converted all "
         "the same."
     ),
+    "columns_changed": (
+        "Start the query again with the same checkpoint, which takes the new types over; make the "
+        "DataFrame, or the table of the catalogue, again."
+    ),
     "copy_refused": (
         "Give a place where no table is, or the table that a live copy of this class has made. If "
         'the columns of the class have changed, give live_copy on_type_change="reload".'

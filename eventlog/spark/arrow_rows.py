@@ -5,7 +5,8 @@ A reader of the log imports this module and few others: what it does not need is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
@@ -37,7 +38,7 @@ def structs_of(
 ) -> pa.StructArray:
     """Return rows of a table as structs of columns. ``nulled`` is as in ``read_captures``.
 
-    Raises FormatError for a value that the type of its column cannot hold.
+    Raises FormatError for a value that would not be the same in the type of its column.
     """
     arrays, fields = [], []
     for field in columns.fields:
@@ -69,7 +70,8 @@ _REFUSED: Final = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
 
 
 def _array(values: Sequence[Value], kind: t.DataType, arrow_kind: pa.DataType) -> pa.Array:
-    return pa.array([_plain(value, kind) for value in values], arrow_kind)
+    convert = _converter(kind)
+    return pa.array([None if value is None else convert(value) for value in values], arrow_kind)
 
 
 def _without_special(value: Value, kind: t.DataType, nulled: Accumulator[int] | None) -> Value:
@@ -87,19 +89,86 @@ def _without_special(value: Value, kind: t.DataType, nulled: Accumulator[int] | 
     return None
 
 
-def _plain(value: Value, kind: t.DataType) -> Any:
-    """Return a value as Arrow takes it for a type of Spark."""
-    if value is None:
-        return None
+# --- values ---------------------------------------------------------------------------------------
+
+# Arrow cuts a value, or gives it another meaning, where it gets one of another kind than its type:
+# 1.75 becomes 1, a timestamp a date, and a time gets a zone or loses it. These are refused here.
+
+
+def _converter(kind: t.DataType) -> Callable[[Any], Any]:
+    """Return the function that gives a value, which is not NULL, as Arrow takes it for a type of
+    Spark. The function raises ValueError for a value that would not be the same.
+    """
     if isinstance(kind, t.ArrayType):
-        values = value if isinstance(value, tuple) and not isinstance(value, Lob) else (value,)
-        return [_plain(one, kind.elementType) for one in values]
-    if isinstance(value, Lob):
-        value = value.data
-    if isinstance(kind, t.StringType):
-        return value if isinstance(value, str) else to_text(value)
-    if isinstance(kind, t.DecimalType) and isinstance(value, int | str):
-        return Decimal(value)
-    if isinstance(kind, t.IntegralType | t.FractionalType) and isinstance(value, str):
-        return float(value) if isinstance(kind, t.FractionalType) else int(value)
+        of_member = _converter(kind.elementType)
+        return lambda value: [None if one is None else of_member(one) for one in values_of(value)]
+    for known, convert in _CONVERTERS:
+        if isinstance(kind, known):
+            return convert
+    return _bare
+
+
+def _bare(value: Any) -> Any:
+    return value.data if value.__class__ is Lob else value
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else to_text(_bare(value))
+
+
+def _decimal(value: Any) -> Any:
+    return Decimal(value) if isinstance(value, int | str) else value
+
+
+def _integer(value: Any) -> Any:
+    if isinstance(value, str):
+        return int(value)
+    if isinstance(value, Decimal | float) and value != int(value):
+        raise _changed(value)
     return value
+
+
+def _float(value: Any) -> Any:
+    return float(value) if isinstance(value, str) else value
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, datetime) and value == datetime.combine(value, time.min):
+        return value.date()
+    if value.__class__ is not date:
+        raise _changed(value)
+    return value
+
+
+def _moment(value: Any) -> datetime:
+    if not isinstance(value, datetime) or value.tzinfo is None:
+        raise _changed(value)
+    return value
+
+
+def _time_without_zone(value: Any) -> datetime:
+    if not isinstance(value, datetime) or value.tzinfo is not None:
+        raise _changed(value)
+    return value
+
+
+def _binary(value: Any) -> Any:
+    if isinstance(value, str):
+        raise _changed(value)
+    return _bare(value)
+
+
+def _changed(value: Any) -> ValueError:
+    return ValueError(f"{value!s:.40} would become another value")
+
+
+_CONVERTERS: Final[Sequence[tuple[type[t.DataType], Callable[[Any], Any]]]] = (
+    (t.StringType, _text),
+    (t.DecimalType, _decimal),
+    (t.IntegralType, _integer),
+    (t.FractionalType, _float),
+    (t.DateType, _date),
+    (t.TimestampType, _moment),
+    (t.TimestampNTZType, _time_without_zone),
+    (t.BinaryType, _binary),
+)

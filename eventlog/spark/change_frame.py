@@ -79,7 +79,8 @@ def read_captures(
     of the table, for structs in place of JSON; other columns of an image are left out. With
     ``strict`` an unreadable change fails the query, else it is skipped. ``nulled`` counts values
     that the types of a struct cannot hold and that become null: special times (spec/xds.md 6.3),
-    and NaN and infinity of decimals. The rows of a capture are in its order. Over a whole source,
+    and NaN and infinity of decimals. Any other value that would not be the same in its type fails
+    the query. The rows of a capture are in its order. Over a whole source,
     order by ``position`` (of an event log as a number) and, where needed, ``event_number``. Raises
     ConfigError; a query fails with FormatError.
     """

@@ -78,6 +78,12 @@ class OtherEpoch(DatabaseError):
     code = "other_epoch"
 
 
+class ColumnsChanged(DatabaseError):
+    """Columns of a class have other types than when a query with its structs began."""
+
+    code = "columns_changed"
+
+
 def read_config(file: str | None) -> Config:
     """Return this process's configuration: of the file, if it exists, and the environment."""
     path = None if file is None else Path(file)

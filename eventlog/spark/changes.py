@@ -24,7 +24,7 @@ from pyspark.sql.datasource import (
 )
 
 from eventlog.config.kinds import CONSUMER
-from eventlog.core.catalog import Attribute, ObjectClass
+from eventlog.core.catalog import Attribute, Catalog, ObjectClass
 from eventlog.core.clock import sleep
 from eventlog.core.events import CurrentRow, build_event, decide
 from eventlog.core.fold import Group, first_id
@@ -44,6 +44,7 @@ from eventlog.spark.change_log import (
     EARLIEST,
     LATEST,
     ChangeLog,
+    ColumnsChanged,
     Packed,
     RowReader,
     check_counted,
@@ -179,14 +180,47 @@ class _Part:
 
 
 def _partitions(
-    log: ChangeLog, options: ChangeOptions, start: Offset, end: Offset
+    log: ChangeLog, schema: t.StructType, options: ChangeOptions, start: Offset, end: Offset
 ) -> list[InputPartition]:
     parts = log.parts(start, end, options.partition_rows)
     if not parts:
         return []
-    _, _, packed = log.classes()
+    # After the end of the batch was found: a row logged under a later type is in no such batch.
+    _, catalog, packed = log.classes()
+    _check_columns(schema, options, catalog)
     rows = between(start.done, end.done)
     return [InputPartition(_Part(packed, rows, part, count)) for part, count in parts]
+
+
+def _struct_of(schema: t.StructType, options: ChangeOptions) -> t.StructType | None:
+    """Return the columns of the one class asked for; None if images are maps."""
+    if options.class_name is None:
+        return None
+    columns = schema["after"].dataType
+    assert isinstance(columns, t.StructType)
+    return columns
+
+
+def _check_columns(schema: t.StructType, options: ChangeOptions, catalog: Catalog) -> None:
+    """Raise ColumnsChanged if a column of the class asked for has another type than in its struct.
+
+    A new column is not in the struct, and one that was dropped is NULL there.
+    """
+    struct = _struct_of(schema, options)
+    now = next((one for one in catalog.classes if one.name == options.class_name), None)
+    if struct is None or now is None:
+        return
+    types = {field.name: field.dataType for field in columns_of(now).fields}
+    if changed := [
+        f"column {field.name} of {now.name} was {field.dataType.simpleString()} and is "
+        f"{types[field.name].simpleString()} now"
+        for field in struct.fields
+        if types.get(field.name, field.dataType) != field.dataType
+    ]:
+        raise ColumnsChanged(
+            f"{'; '.join(changed)}. Nothing of the batch was read. Start the query again with the "
+            "same checkpoint, or make the DataFrame again: it then has the new type"
+        )
 
 
 def _read(
@@ -196,8 +230,7 @@ def _read(
     tune_collector()
     task: _Part = partition.value
     classes, catalog = unpack(task.packed)
-    columns = schema["after"].dataType if options.class_name is not None else None
-    assert columns is None or isinstance(columns, t.StructType)
+    columns = _struct_of(schema, options)
     rows = Rows(classes, catalog, columns, with_document=options.with_document)
     settings = classes.options
     how = Folding(settings.fold_distance, settings.fold_span, task.rows[0][0], task.rows[-1][1])
@@ -322,7 +355,7 @@ class ChangesReader(DataSourceReader):
         )
         try:
             start = log.first()._replace(rows=0)
-            parts = _partitions(log, self._options, start, log.latest(start))
+            parts = _partitions(log, self._schema, options, start, log.latest(start))
         finally:
             log.close()
         return parts or [InputPartition(None)]
@@ -404,7 +437,7 @@ class ChangesStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the parts of a batch."""
-        return _partitions(self.log, self._options, offset_of(start), offset_of(end))
+        return _partitions(self.log, self._schema, self._options, offset_of(start), offset_of(end))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the events of a part."""

@@ -99,7 +99,7 @@ ITEM = t.StructType([
     t.StructField("id", t.IntegerType()),
     t.StructField("name", t.StringType()),
     t.StructField("price", t.DecimalType(9, 2)),
-    t.StructField("made", t.TimestampType()),
+    t.StructField("made", t.TimestampNTZType()),
 ])  # fmt: skip
 
 
