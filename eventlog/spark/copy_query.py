@@ -100,6 +100,8 @@ _SHARE: Final = 10
 """Writing takes at most one part of so many of the time, unless a trigger is given."""
 _CLEARED_WITHIN: Final = 10
 """Files are removed when a tenth of the time has passed for which they are kept."""
+_COUNTED_AT: Final = 10
+"""The number of commits after which small files are put together, if there are many."""
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class Cost:
     """The cost of a copy: how long its last commit took to write, and which files it has left.
 
     ``tables`` are the copy, and its history if it has one. ``share`` is the part of the time that
-    writing may take at most, None = any.
+    writing may take at most, None = any. ``merged`` counts the commits.
     """
 
     tables: Sequence[Target]
@@ -116,6 +118,7 @@ class Cost:
     began: float = 0.0
     seconds: float = 0.0
     cleared: float | None = None
+    merged: int = 0
 
     def written(self, put: Callable[[Callable[[], pa.Table]], bool], frame: DataFrame) -> bool:
         """Do a batch and remove what no reader needs any more; return True if it was merged."""
@@ -128,15 +131,24 @@ class Cost:
             return read
 
         is_merged = put(rows)
-        if is_merged and (
+        if is_merged:
+            self.merged += 1
+            self._tidy()
+        self.seconds = monotonic() - self.began - reading
+        return is_merged
+
+    def _tidy(self) -> None:
+        """Remove what no reader needs and put small files together, where it is time to."""
+        if (
             self.cleared is None
             or monotonic() - self.cleared >= self.keep.total_seconds() / _CLEARED_WITHIN
         ):
             for table in self.tables:
                 table.clear(self.keep)
             self.cleared = monotonic()
-        self.seconds = monotonic() - self.began - reading
-        return is_merged
+        elif self.merged % _COUNTED_AT == 0:
+            for table in self.tables:
+                table.compact()
 
     def rest(self, is_active: Callable[[], bool]) -> None:
         """Wait until the next commit may begin, or the query ends."""

@@ -160,7 +160,17 @@ class Target(Protocol):
         """Return the files of the table as it is now; None if there is no table."""
 
     def clear(self, keep: timedelta) -> None:
-        """Remove the files that no reader of the last ``keep`` needs."""
+        """Remove the files that no reader of the last ``keep`` needs; many small files become
+        one.
+        """
+
+    def compact(self) -> None:
+        """Put small files together by one commit, if there are many."""
+
+
+MANY_FILES: Final = 100
+"""The number of files from which on small ones are put together: batches of inserts leave one each.
+"""
 
 
 def plain_column(columns: Columns) -> str | None:

@@ -25,6 +25,7 @@ from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError
 from eventlog.spark.copy_target import (
     IS_GONE,
+    MANY_FILES,
     SETS,
     Batch,
     Held,
@@ -49,9 +50,6 @@ _PROPERTIES: Final = {
 """The properties of a new table: its log keeps a day, so that it does not grow with each commit."""
 _SEARCHED: Final[dict[str, float]] = {}
 """When this process has last searched a table for files of writers that were killed."""
-_MANY_FILES: Final = 100
-"""The number of files from which on small ones are put together: batches of inserts leave one each.
-"""
 _COMPACT_BYTES: Final = 64 * 2**20
 """The size in bytes of a file that is left as it is."""
 _NOTE: Final = "eventlog"
@@ -240,9 +238,7 @@ class DeltaCopy:
         is still to come.
         """
         hours = ceil(keep / timedelta(hours=1))
-        table = self._table()
-        if len(table.file_uris()) >= _MANY_FILES:
-            table.optimize.compact(target_size=_COMPACT_BYTES)
+        self.compact()
         self._table().vacuum(hours, dry_run=False, enforce_retention_duration=False)
         searched = _SEARCHED.get(self.uri)
         if searched is None or monotonic() - searched >= _DAY:
@@ -250,6 +246,12 @@ class DeltaCopy:
             self._table().vacuum(
                 max(hours, 24), dry_run=False, enforce_retention_duration=False, full=True
             )
+
+    def compact(self) -> None:
+        """Put small files together by one commit, if there are many."""
+        table = self._table()
+        if len(table.file_uris()) >= MANY_FILES:
+            table.optimize.compact(target_size=_COMPACT_BYTES)
 
     @property
     def _storage(self) -> dict[str, str] | None:

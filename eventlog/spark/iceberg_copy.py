@@ -32,6 +32,7 @@ from eventlog.spark.copy_target import (
     plain_column,
 )
 from eventlog.spark.copy_types import Columns, CopyRefused, Note, in_schema, note_of
+from eventlog.spark.iceberg_files import compact, expire, is_removing, remove_expired
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -197,25 +198,21 @@ class IcebergCopy:
         )
 
     def clear(self, keep: timedelta) -> None:
-        """Remove the snapshots and files that no reader of the last ``keep`` needs."""
-        table, before = self._table(), utc_now() - keep
-        snapshots = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
-        old = [one for one in snapshots[:-1] if one.timestamp_ms < before.timestamp() * 1000]
-        if not old:
-            return
-        kept = snapshots[len(old)]
-        expired = set[str]()
-        for one in old:
-            expired |= _files(table, one)
-            if one.manifest_list:
-                expired.add(one.manifest_list)
-        expire = table.maintenance.expire_snapshots()
-        for one in old:
-            expire = expire.by_id(one.snapshot_id)
-        expire.commit()
-        # The history is a line: what the oldest snapshot has not, no later one has.
-        for path in expired - _files(table, kept):
-            table.io.delete(path)
+        """Remove the snapshots and files that no reader of the last ``keep`` needs; many small
+        files become one. What a removal has left that was killed goes first.
+        """
+        self.compact()
+        table = self._table()
+        if is_removing(table):
+            remove_expired(table)
+            table = self._table()
+        if expire(table, utc_now() - keep):
+            remove_expired(self._table())
+
+    def compact(self) -> None:
+        """Put small files together by one commit, if there are many."""
+        table = self._table()
+        compact(table, _arrow_schema(table))
 
     def _made(self, content: str, schema: pa.Schema) -> Table:
         """Return the table; create it if it is missing."""
@@ -335,16 +332,6 @@ def _put(
         transaction.delete(touched)
     if rows:
         transaction.append(pa.Table.from_pylist(list(rows.values()), schema=schema))
-
-
-def _files(table: Table, snapshot: Any) -> set[str]:
-    """Return the manifests and the data files of a snapshot."""
-    found = set[str]()
-    for manifest in snapshot.manifests(table.io):
-        found.add(manifest.manifest_path)
-        for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True):
-            found.add(entry.data_file.file_path)
-    return found
 
 
 def _quiet() -> warnings.catch_warnings[None]:

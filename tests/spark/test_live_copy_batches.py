@@ -23,7 +23,7 @@ from eventlog.config.load import load
 from eventlog.core.ranges import RecordSet
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind
-from eventlog.spark import copy_query, delta_copy
+from eventlog.spark import copy_query, delta_copy, iceberg_copy, iceberg_files
 from eventlog.spark.copy_source import ClassSource, Loading
 from eventlog.spark.copy_target import Batch, LastWord, Target, last_words
 from eventlog.spark.copy_types import Columns, CopyRefused, Note
@@ -479,9 +479,12 @@ def test_files_that_no_reader_of_the_time_to_keep_needs_are_removed(
     put_batch(Source({}), copy, "query", 3, lambda: pytest.fail("the batch is done"))
 
 
-def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_copy, "_MANY_FILES", 4)
-    copy = delta_in(tmp_path)
+def test_many_small_files_become_one(
+    make: Callable[[Path], Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (delta_copy, iceberg_files):
+        monkeypatch.setattr(module, "MANY_FILES", 4)
+    copy = make(tmp_path)
     put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
     for number in range(1, 6):
         new = [row_of(number, "add", number, {A: "x"})]
@@ -492,11 +495,115 @@ def test_many_small_files_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyP
     put_batch(Source({}), copy, "query", 5, lambda: pytest.fail("the batch is done"))
 
 
+def insert_rows(copy: Any, numbers: range) -> None:
+    for number in numbers:
+        new = [row_of(number, "add", number, {A: "x"})]
+        put_batch(Source({}), copy, "query", number, partial(batch_of, new))
+
+
+def test_a_large_file_is_not_put_together_with_small_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy = iceberg_in(tmp_path)
+    rows = {-key: {A: str(key) * 9, PAY: None} for key in range(1, 5000)}
+    put_batch(Source(rows), copy, "query", 0, lambda: batch_of([]))
+    (large,) = tmp_path.rglob("*.parquet")
+    monkeypatch.setattr(iceberg_files, "MANY_FILES", 4)
+    monkeypatch.setattr(iceberg_files, "_SMALL_BYTES", large.stat().st_size)
+    insert_rows(copy, range(1, 6))
+    copy.clear(dt.timedelta(0))
+    assert files_in(tmp_path) == 2
+    assert large.exists()
+    assert len(held_by(copy)) == len(rows) + 5
+
+
+def referenced(copy: Any) -> set[str]:
+    """Return the data files, manifests and manifest lists of all snapshots that a table has."""
+    table = copy.catalog.load_table(copy.name)
+    found = set[str]()
+    for snapshot in table.snapshots():
+        found.add(snapshot.manifest_list)
+        for manifest in snapshot.manifests(table.io):
+            entries = manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+            found |= {manifest.manifest_path, *(one.data_file.file_path for one in entries)}
+    return {path.removeprefix("file://") for path in found}
+
+
+def stored(directory: Path) -> set[str]:
+    return {str(path) for ending in ("parquet", "avro") for path in directory.rglob(f"*.{ending}")}
+
+
+@pytest.mark.parametrize(
+    "steps", [range(1, 40, 4), pytest.param(range(1, 80), marks=pytest.mark.soak)]
+)
+def test_what_a_killed_removal_has_left_is_removed_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, steps: range
+) -> None:
+    come = []
+    for step in steps:
+        directory = tmp_path / str(step)
+        copy = iceberg_in(directory)
+        put_batch(Source({}), copy, "query", 0, lambda: batch_of([]))
+        insert_rows(copy, range(1, 4))
+        for number in (4, 5):
+            changed = [row_of(number, "modify", number - 3, {A: "y"})]
+            put_batch(Source({}), copy, "query", number, partial(batch_of, changed))
+        with monkeypatch.context() as patched:
+            kill_at(step, patched)
+            try:
+                copy.clear(dt.timedelta(0))
+                come.append(False)
+            except Killed:
+                come.append(True)
+        assert set(held_by(copy)) == {1, 2, 3}
+        insert_rows(copy, range(6, 8))
+        copy.clear(dt.timedelta(0))
+        # A killed commit leaves the manifest that it was to have, which no snapshot names.
+        left = stored(directory) - referenced(copy)
+        assert not left, (step, left)
+        assert set(held_by(copy)) == {1, 2, 3, 6, 7}
+    assert come[0]
+
+
+def test_a_reader_keeps_a_snapshot_that_was_the_newest_when_it_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copy, keep = iceberg_in(tmp_path), dt.timedelta(hours=1)
+    put_batch(Source({1: {A: "x", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
+    first = copy.catalog.load_table(copy.name).current_snapshot()
+    written = dt.datetime.fromtimestamp((first.timestamp_ms + 1) / 1000, dt.UTC)
+    changed = [row_of(1, "modify", 1, {A: "y"})]
+    put_batch(Source({}), copy, "query", 1, lambda: batch_of(changed))
+    # The first snapshot is older than ``keep``, and somebody may have begun to read it since.
+    monkeypatch.setattr(iceberg_copy, "utc_now", lambda: written + keep)
+    copy.clear(keep)
+    table = copy.catalog.load_table(copy.name)
+    (row,) = table.scan(snapshot_id=first.snapshot_id).to_arrow().to_pylist()
+    assert row[A] == "x"
+
+
+def test_a_snapshot_with_a_tag_stays(tmp_path: Path) -> None:
+    copy = iceberg_in(tmp_path)
+    put_batch(Source({1: {A: "x", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
+    table = copy.catalog.load_table(copy.name)
+    first = table.current_snapshot().snapshot_id
+    table.manage_snapshots().create_tag(first, "audit").commit()
+    for number in (1, 2):
+        changed = [row_of(number, "modify", 1, {A: str(number)})]
+        put_batch(Source({}), copy, "query", number, partial(batch_of, changed))
+    copy.clear(dt.timedelta(0))
+    table = copy.catalog.load_table(copy.name)
+    (row,) = table.scan(snapshot_id=first).to_arrow().to_pylist()
+    assert row[A] == "x"
+    assert files_in(tmp_path) == 2
+
+
 class Clock:
     """A clock in which a batch takes ``seconds`` to write, of a table that is cleared."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-        self.now, self.seconds, self.cleared = 0.0, seconds, list[float]()
+        self.now, self.seconds = 0.0, seconds
+        self.cleared, self.compacted = list[float](), list[float]()
         monkeypatch.setattr(copy_query, "monotonic", lambda: self.now)
         monkeypatch.setattr(copy_query, "sleep", self.sleep)
 
@@ -514,6 +621,9 @@ class Clock:
 
     def clear(self, _: dt.timedelta) -> None:
         self.cleared.append(self.now)
+
+    def compact(self) -> None:
+        self.compacted.append(self.now)
 
 
 def test_the_next_commit_waits_so_that_writing_takes_a_tenth_of_the_time(
@@ -545,3 +655,13 @@ def test_files_are_removed_after_a_tenth_of_the_time_to_keep_them(
     for _ in range(7):
         cost.written(clock.put, clock)
     assert clock.cleared == [10, 40, 70]
+
+
+def test_small_files_are_put_together_at_every_tenth_commit_between(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock: Any = Clock(monkeypatch, seconds=0)
+    cost = copy_query.Cost([clock], dt.timedelta(hours=1), share=None)
+    for _ in range(25):
+        cost.written(clock.put, clock)
+    assert (clock.cleared, clock.compacted) == ([1], [10, 20])

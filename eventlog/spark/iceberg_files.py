@@ -1,0 +1,141 @@
+"""The files of an Iceberg table that a live copy writes: which ones nobody needs any more, and many
+small ones as one.
+
+A commit that expires snapshots records their manifest lists in a property of the table. Their files
+are removed after it, the manifest lists last, and a further commit drops the property. If the
+driver is killed in between, the next removal finds the property and continues.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import datetime
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+
+from eventlog.spark.copy_target import MANY_FILES
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import ManifestFile
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
+
+_REMOVING: Final = "eventlog.removing"
+"""The property with the manifest lists of expired snapshots whose files may still exist."""
+_SMALL_BYTES: Final = 16 * 2**20
+"""The size in bytes from which on a file is never put together with others."""
+
+
+def is_removing(table: Table) -> bool:
+    """Return True if files of expired snapshots may still exist."""
+    return _REMOVING in table.properties
+
+
+def expire(table: Table, before: datetime) -> bool:
+    """Expire the snapshots that were replaced before a moment, and record them; return False if
+    there are none. A snapshot with a tag or a branch stays.
+    """
+    from pyiceberg.table.update.snapshot import ExpireSnapshots
+
+    snapshots = sorted(table.snapshots(), key=lambda one: one.sequence_number or 0)
+    named = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    old = [
+        one
+        for one, following in pairwise(snapshots)
+        # A reader may have begun with a snapshot for as long as it was the newest one.
+        if following.timestamp_ms < before.timestamp() * 1000 and one.snapshot_id not in named
+    ]
+    if not old:
+        return False
+    with table.transaction() as transaction:
+        with ExpireSnapshots(transaction) as expired:
+            for one in old:
+                expired.by_id(one.snapshot_id)
+        lists = [one.manifest_list for one in old if one.manifest_list]
+        transaction.set_properties({_REMOVING: json.dumps(lists)})
+    return True
+
+
+def remove_expired(table: Table) -> None:
+    """Remove the files of the expired snapshots that the table has recorded, except those that a
+    snapshot of the table needs. Files that are missing were removed before.
+    """
+    lists = json.loads(table.properties[_REMOVING])
+    kept = {one.manifest_path: one for root in _roots(table) for one in root.manifests(table.io)}
+    doomed = {
+        one.manifest_path: one
+        for path in lists
+        for one in _manifests_in(table, path)
+        if one.manifest_path not in kept
+    }
+    # A manifest is removed after its files, and a list after its manifests: what a killed removal
+    # has left can be found by what is still there.
+    _remove(table, _data_files(table, doomed.values()) - _data_files(table, kept.values()))
+    _remove(table, doomed)
+    _remove(table, lists)
+    with table.transaction() as transaction:
+        transaction.remove_properties(_REMOVING)
+
+
+def compact(table: Table, schema: pa.Schema) -> None:
+    """Write the rows of small files into one by one commit, if there are many of them.
+
+    ``schema`` has the columns of the table. The properties of the table stay as they are, and with
+    them the number of the last batch.
+    """
+    from pyiceberg.expressions import AlwaysTrue
+    from pyiceberg.io.pyarrow import ArrowScan
+
+    now = table.current_snapshot()
+    if now is None or now.summary is None:
+        return
+    if int(now.summary["total-data-files"] or 0) < MANY_FILES:
+        return
+    files = table.scan().plan_files()
+    small = [one for one in files if one.file.file_size_in_bytes < _SMALL_BYTES]
+    if len(small) < MANY_FILES:
+        return
+    scan = ArrowScan(table.metadata, table.io, table.schema(), AlwaysTrue())
+    rows = (part.cast(schema) for part in scan.to_record_batches(small))
+    with table.transaction() as transaction:
+        with transaction.update_snapshot().overwrite() as replaced:
+            for one in small:
+                replaced.delete_data_file(one.file)
+        transaction.append(pa.RecordBatchReader.from_batches(schema, rows))
+
+
+def _roots(table: Table) -> list[Snapshot]:
+    """Return the snapshots whose parent is expired. A file of an expired snapshot that no root has,
+    no snapshot has: each other one comes from a root.
+    """
+    there = {one.snapshot_id for one in table.snapshots()}
+    return [one for one in table.snapshots() if one.parent_snapshot_id not in there]
+
+
+def _manifests_in(table: Table, path: str) -> list[ManifestFile]:
+    """Return the manifests of a list; none if the list was removed."""
+    from pyiceberg.manifest import read_manifest_list
+
+    with suppress(FileNotFoundError):
+        return list(read_manifest_list(table.io.new_input(path)))
+    return []
+
+
+def _data_files(table: Table, manifests: Iterable[ManifestFile]) -> set[str]:
+    """Return the data files of manifests, of which some may have been removed."""
+    found = set[str]()
+    for one in manifests:
+        with suppress(FileNotFoundError):
+            entries = one.fetch_manifest_entry(table.io, discard_deleted=True)
+            found |= {entry.data_file.file_path for entry in entries}
+    return found
+
+
+def _remove(table: Table, paths: Iterable[str]) -> None:
+    for path in paths:
+        with suppress(FileNotFoundError):
+            table.io.delete(path)
