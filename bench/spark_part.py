@@ -28,7 +28,7 @@ from eventlog.spark import job as jobs
 from eventlog.spark.fold import Builder, read_parts
 from eventlog.spark.job import Job, Output
 from eventlog.spark.output import output_format
-from eventlog.spark.session import tune_collector
+from eventlog.spark.tasks import tune_collector
 from eventlog.sql.dialect import Part
 
 _PIECE = 1000

@@ -8,17 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
-from pyspark.accumulators import Accumulator
 from pyspark.sql import types as t
 
 from eventlog.core.moments import is_special
 from eventlog.core.typed import to_text, values_of
 from eventlog.errors import FormatError
 from eventlog.model import Lob, Row, Value
-from eventlog.spark.session import arrow_type
+from eventlog.spark.arrow_types import arrow_type
+
+if TYPE_CHECKING:
+    from pyspark.accumulators import Accumulator
 
 
 def arrays_of(columns: Mapping[str, Any], schema: pa.Schema) -> list[pa.Array]:

@@ -35,6 +35,7 @@ from eventlog.publisher.observer import JobProgress
 from eventlog.publisher.open_context import open_context
 from eventlog.qlik import sequence
 from eventlog.qlik.file_tables import STATE_FILE
+from eventlog.spark.contexts import context_of
 from eventlog.spark.directory import (
     MANIFEST,
     SUCCESS,
@@ -81,7 +82,6 @@ from eventlog.spark.session import (
     Progress,
     as_spark_failed,
     by_number,
-    context_of,
     cores_of,
     is_local,
     job_group,

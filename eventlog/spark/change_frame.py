@@ -19,9 +19,10 @@ from eventlog.conversion import in_own_options, read_options
 from eventlog.core.moments import aware_utc
 from eventlog.model import Change
 from eventlog.spark.arrow_rows import arrays_of, structs_of
+from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.captures import captures
-from eventlog.spark.session import arrow_schema, tune_collector
 from eventlog.spark.sorting import work_on
+from eventlog.spark.tasks import tune_collector
 
 _TEXTS: Final = t.ArrayType(t.StringType())
 _BATCH: Final = 1000

@@ -26,8 +26,8 @@ from eventlog.core.values import ColumnType, Kind
 from eventlog.model import Change, Operation, Value
 from eventlog.publisher.flight import Flight
 from eventlog.spark.arrow_rows import arrays_of, structs_of
+from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_log import Classes
-from eventlog.spark.session import arrow_schema
 
 _TEXTS: Final = t.MapType(t.StringType(), t.StringType())
 _XDS: Final = "xds"

@@ -44,8 +44,10 @@ from eventlog.qlik.file_tables import TableFiles
 from eventlog.qlik.masks import HISTORY_TABLE
 from eventlog.qlik.sequence import LENGTH, last_sequence_of
 from eventlog.qlik.stored_tables import Reading, ReadOptions, layout_of, reading, stored_row_reader
+from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_frame import SCHEMA, batches_of
-from eventlog.spark.session import READS_TIMES, arrow_schema, new_session, tune_collector
+from eventlog.spark.session import READS_TIMES, new_session
+from eventlog.spark.tasks import tune_collector
 
 _TOGETHER: Final = 10_000
 """The number of rows of whole objects that are brought up to date together."""

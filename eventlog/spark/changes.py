@@ -55,7 +55,7 @@ from eventlog.spark.change_offsets import Offset, offset_of
 from eventlog.spark.change_parts import Folding, groups_of_part
 from eventlog.spark.change_rows import Rows, columns_of, schema_of
 from eventlog.spark.log_source import PARTITION_ROWS, for_catalogue, of_source, options_for
-from eventlog.spark.session import tune_collector
+from eventlog.spark.tasks import tune_collector
 from eventlog.sql.open_log import OpenLog
 
 try:

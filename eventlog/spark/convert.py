@@ -50,8 +50,9 @@ from eventlog.spark.directory import (
     reopen,
     resume,
 )
-from eventlog.spark.session import as_spark_failed, open_session, shown, tune_collector
+from eventlog.spark.session import as_spark_failed, open_session, shown
 from eventlog.spark.sorting import Read, work_on
+from eventlog.spark.tasks import tune_collector
 
 
 class CaptureFailed(EventlogError):

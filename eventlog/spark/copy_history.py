@@ -19,6 +19,7 @@ from eventlog.core.moments import aware_utc
 from eventlog.errors import ConfigError
 from eventlog.model import Operation
 from eventlog.spark.arrow_rows import structs_of
+from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_rows import spark_type
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import (
@@ -40,7 +41,6 @@ from eventlog.spark.copy_types import (
     note_of,
     refused_changes,
 )
-from eventlog.spark.session import arrow_schema
 
 _SUFFIX: Final = "_history"
 LOAD: Final = "_load"

@@ -29,11 +29,11 @@ from eventlog.config.load import load
 from eventlog.core.clock import monotonic, sleep
 from eventlog.errors import ConfigError
 from eventlog.spark.changes import FORMAT, STATEMENT
+from eventlog.spark.contexts import context_of
 from eventlog.spark.copy_history import History
 from eventlog.spark.copy_source import ClassSource
 from eventlog.spark.copy_target import Batch, Held, Target, last_words
 from eventlog.spark.copy_types import CURE, CURE_OF_HISTORY, CopyRefused, refused_changes
-from eventlog.spark.session import context_of
 from eventlog.spark.sources import register
 
 if TYPE_CHECKING:

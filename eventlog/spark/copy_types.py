@@ -18,8 +18,8 @@ from eventlog.core.ranges import RecordSet, decode
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind, ValueOptions
 from eventlog.errors import ConfigError
+from eventlog.spark.arrow_types import arrow_schema
 from eventlog.spark.change_rows import spark_type
-from eventlog.spark.session import arrow_schema
 
 ReadText = Callable[[str], Any]
 

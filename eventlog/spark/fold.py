@@ -64,7 +64,7 @@ from eventlog.spark.job import (
     write_run,
 )
 from eventlog.spark.output import output_format
-from eventlog.spark.session import task_numbers, tune_collector
+from eventlog.spark.tasks import task_numbers, tune_collector
 from eventlog.sql.dialect import Part
 from eventlog.sql.windows import Window, counted_rows
 

@@ -34,8 +34,8 @@ from eventlog.qlik.message_files import (
 from eventlog.qlik.message_tables import ReadOptions, WriteOptions
 from eventlog.qlik.message_writer import MessageWriter
 from eventlog.spark.change_frame import SCHEMA, batches_of, change_of
-from eventlog.spark.session import task_numbers, tune_collector
 from eventlog.spark.sorting import numbered_tasks
+from eventlog.spark.tasks import task_numbers, tune_collector
 
 RECORDS: Final = t.StructType([
     t.StructField("topic", t.StringType()),

@@ -25,10 +25,11 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.cycle import recover
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.publisher.queue import build_events, read_window
+from eventlog.spark.contexts import context_of
 from eventlog.spark.directory import TEMPORARY, Directory
 from eventlog.spark.job import COMPRESSION
 from eventlog.spark.log_source import LAST_ID, LogLocation
-from eventlog.spark.session import SparkFailed, as_spark_failed, context_of, cores_of
+from eventlog.spark.session import SparkFailed, as_spark_failed, cores_of
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.dialect import Part
 from eventlog.xds.writer import write_outgoing

@@ -1,12 +1,12 @@
 """A SparkSession for a laptop or a cluster, its progress for users, and Spark's exceptions as
 errors of eventlog.
 
-All that differs between the versions of PySpark, 4.0 and later, is in this module.
+All that differs between the versions of PySpark, 4.0 and later, is in this module and in
+``arrow_types``.
 """
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import re
@@ -14,11 +14,9 @@ import shutil
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from importlib import resources
-from importlib.abc import MetaPathFinder
-from inspect import signature
 from io import TextIOBase
 from pathlib import Path
 from threading import Event, Thread
@@ -31,11 +29,11 @@ from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
-from pyspark.sql.pandas.types import to_arrow_schema, to_arrow_type
 
 from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError, EventlogError, number_of
 from eventlog.publisher.observer import JobProgress
+from eventlog.spark.contexts import context_of
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -50,11 +48,6 @@ that have been removed.
 
 READS_TIMES: Final = hasattr(t, "TimeType")
 """True if Spark has columns of a time of day, which it has since 4.1."""
-
-_IN_UTC: Final[dict[str, Any]] = (
-    {"timezone": "UTC"} if "timezone" in signature(to_arrow_type).parameters else {}
-)
-"""The argument that sets moments to UTC, which is needed since 4.2."""
 
 
 def new_session(running: SparkSession) -> SparkSession:
@@ -75,16 +68,6 @@ def by_number(frame: DataFrame, partitions: int, column: str) -> DataFrame:
     if hasattr(frame, "repartitionById"):
         return frame.repartitionById(partitions, column)
     return frame.repartition(partitions, column).sortWithinPartitions(column)
-
-
-def arrow_schema(schema: t.StructType) -> pa.Schema:
-    """Return a schema of Spark in the form of Arrow batches."""
-    return to_arrow_schema(schema, **_IN_UTC)
-
-
-def arrow_type(kind: t.DataType) -> pa.DataType:
-    """Return a type of Spark in the form of Arrow batches."""
-    return to_arrow_type(kind, **_IN_UTC)
 
 
 # --- a session ------------------------------------------------------------------------------------
@@ -120,25 +103,6 @@ def running_session() -> SparkSession | None:
         SparkSession.getActiveSession() or SparkSession._instantiatedSession
     )
     return running
-
-
-def context_of(spark: SparkSession) -> SparkContext | None:
-    """Return the context of a session; None if it has none (Spark Connect)."""
-    try:
-        return spark.sparkContext
-    except (PySparkException, AttributeError):
-        return None
-
-
-def worker_python(spark: SparkSession) -> tuple[str, str] | None:
-    """Return the Python that the workers of a session run, and what Spark puts on its path; None
-    if nobody knows (Spark Connect).
-    """
-    context: Any = context_of(spark)
-    if context is None:
-        return None
-    path = context._jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
-    return context.pythonExec, path
 
 
 _GROUP: Final = (
@@ -523,52 +487,3 @@ def _told(at: JobProgress, began: float) -> str:
         f"{at.share:.0%}{parts}, {at.rows:,} {at.name}{events}, {at.rows / seconds:,.0f} "
         f"{at.name}/s, {left}"
     )
-
-
-# --- in tasks -------------------------------------------------------------------------------------
-
-
-_SELDOM: Final = (1_000_000, 20, 100)
-
-
-def tune_collector() -> None:
-    """Let the garbage collector run rarely: rows and events are many, short-lived and without
-    cycles.
-
-    Spark collects after every task. Modules that a worker imported before its first task are not
-    examined again.
-    """
-    if gc.get_threshold() != _SELDOM:
-        if "pandas" not in sys.modules:
-            _use_arrow_without_pandas()
-        gc.set_threshold(*_SELDOM)
-        gc.freeze()
-
-
-class _WithoutPandas(MetaPathFinder):
-    """A finder that finds no pandas."""
-
-    @staticmethod
-    def find_spec(fullname: str, path: object = None, target: object = None) -> None:
-        if fullname == "pandas":
-            raise ModuleNotFoundError(fullname)
-
-
-def _use_arrow_without_pandas() -> None:
-    """Make Arrow's first array without pandas, which Arrow otherwise imports to test for a Series.
-
-    The import costs a worker 0.2 to 0.3 s of CPU (``bench/spark_hooks.py``). A function that uses
-    pandas still imports it.
-    """
-    finder = _WithoutPandas()
-    sys.meta_path.insert(0, finder)
-    try:
-        pa.array([])
-    finally:
-        sys.meta_path.remove(finder)
-
-
-def task_numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[int]:
-    """Yield the numbers of ``spark.range`` in the batches of a task."""
-    for batch in batches:
-        yield from batch.column(0).to_pylist()

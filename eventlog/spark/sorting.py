@@ -43,7 +43,8 @@ from eventlog.qlik.sequence import Waiting, count_events
 from eventlog.qlik.stored_tables import Reading, ReadOptions, reading
 from eventlog.registry import format_named
 from eventlog.spark.captures import Capture, files_of, read_capture, readable
-from eventlog.spark.session import by_number, task_numbers, tune_collector
+from eventlog.spark.session import by_number
+from eventlog.spark.tasks import task_numbers, tune_collector
 
 _MOST_TASKS: Final = 10_000
 

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from eventlog.errors import ConfigError
 from eventlog.spark.changes import ChangesDataSource
+from eventlog.spark.contexts import worker_python
 from eventlog.spark.log_source import log_source
-from eventlog.spark.session import worker_python
 
 
 def register(spark: SparkSession) -> None:

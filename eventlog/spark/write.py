@@ -49,7 +49,7 @@ from eventlog.spark.job import (
     unpack_numbered,
 )
 from eventlog.spark.output import OutputFormat, RenderSent, WriteSent, output_format
-from eventlog.spark.session import tune_collector
+from eventlog.spark.tasks import tune_collector
 
 REPORT_SCHEMA: Final = "report string"
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from backlog_job import log_rows, random_rows
+from backlog_page import skip_without_index
 from pyspark.sql import SparkSession
 
 from eventlog.errors import ConfigError
 from eventlog.spark import delta, live_copy, register, sources
-from eventlog.spark.session import worker_python
+from eventlog.spark.contexts import worker_python
 
 
 @pytest.fixture
@@ -85,6 +86,37 @@ def test_a_reader_of_the_log_loads_what_it_needs() -> None:
 
 
 # --- Spark Connect --------------------------------------------------------------------------------
+
+IMPORTS = "from eventlog.spark import register, sources; print(register.__module__)"
+
+
+def imported(program: str, **environment: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_register_needs_nothing_that_the_client_of_spark_connect_lacks() -> None:
+    without_java = "import sys; sys.modules |= dict.fromkeys(('py4j', 'pyspark.core')); "
+    assert imported(without_java + IMPORTS) == "eventlog.spark.sources"
+
+
+@pytest.mark.soak
+def test_register_is_there_with_the_client_of_spark_connect_alone(tmp_path: Path) -> None:
+    install = [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(tmp_path)]
+    done = subprocess.run([*install, "pyspark-client==4.*"], capture_output=True, text=True)
+    skip_without_index(done.stderr)
+    assert done.returncode == 0, done.stderr
+    whose = "import sys, pyspark; sys.modules['py4j'] = None; print(pyspark.__file__); "
+    said = imported(whose + IMPORTS, PYTHONPATH=str(tmp_path))
+    assert said.split() == [str(tmp_path / "pyspark" / "__init__.py"), "eventlog.spark.sources"]
+
 
 BY_CONNECT = """
 import sys

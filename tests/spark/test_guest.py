@@ -21,9 +21,11 @@ from shared import url_of
 from eventlog.errors import ConfigError
 from eventlog.spark import change_frame, change_tables, register
 from eventlog.spark.captures import captures
+from eventlog.spark.contexts import context_of
 from eventlog.spark.convert import convert as convert_captures
 from eventlog.spark.messages import read_messages, write_messages
-from eventlog.spark.session import context_of, open_session, running_session, tune_collector
+from eventlog.spark.session import open_session, running_session
+from eventlog.spark.tasks import tune_collector
 
 
 def settings_of(spark: SparkSession) -> dict[str, str]:

@@ -1,0 +1,32 @@
+"""The context of a session, and the Python of its workers. A session of Spark Connect has neither.
+This module also works with the client of Spark Connect alone, which has no Java.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+def context_of(spark: SparkSession) -> SparkContext | None:
+    """Return the context of a session; None if it has none (Spark Connect)."""
+    try:
+        return spark.sparkContext
+    except (PySparkException, AttributeError):
+        return None
+
+
+def worker_python(spark: SparkSession) -> tuple[str, str] | None:
+    """Return the Python that the workers of a session run, and what Spark puts on its path; None
+    if nobody knows (Spark Connect).
+    """
+    context: Any = context_of(spark)
+    if context is None:
+        return None
+    path = context._jvm.org.apache.spark.api.python.PythonUtils.sparkPythonPath()
+    return context.pythonExec, path
