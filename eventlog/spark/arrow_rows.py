@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, datetime, time
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -19,8 +19,12 @@ from eventlog.errors import FormatError
 from eventlog.model import Lob, Row, Value
 from eventlog.spark.arrow_types import arrow_type
 
-if TYPE_CHECKING:
-    from pyspark.accumulators import Accumulator
+
+class Counter(Protocol):
+    """A counter, such as an accumulator of Spark."""
+
+    def add(self, number: int, /) -> None:
+        """Count so many more."""
 
 
 def arrays_of(columns: Mapping[str, Any], schema: pa.Schema) -> list[pa.Array]:
@@ -36,7 +40,7 @@ def structs_of(
     images: Sequence[Row | None],
     columns: t.StructType,
     table: str | None,
-    nulled: Accumulator[int] | None = None,
+    nulled: Counter | None = None,
 ) -> pa.StructArray:
     """Return rows of a table as structs of columns. ``nulled`` is as in ``read_captures``.
 
@@ -64,7 +68,7 @@ def structs_of(
         arrays.append(array)
         fields.append(pa.field(field.name, kind, field.nullable))
     return pa.StructArray.from_arrays(
-        arrays, fields=fields, mask=pa.array([image is None for image in images])
+        arrays, fields=fields, mask=pa.array([image is None for image in images], pa.bool_())
     )
 
 
@@ -76,7 +80,7 @@ def _array(values: Sequence[Value], kind: t.DataType, arrow_kind: pa.DataType) -
     return pa.array([None if value is None else convert(value) for value in values], arrow_kind)
 
 
-def _without_special(value: Value, kind: t.DataType, nulled: Accumulator[int] | None) -> Value:
+def _without_special(value: Value, kind: t.DataType, nulled: Counter | None) -> Value:
     """Return the value, or NULL, which is counted, if the type of Spark has no such value."""
     if value is not None and isinstance(kind, t.ArrayType):
         return tuple(_without_special(one, kind.elementType, nulled) for one in values_of(value))

@@ -119,6 +119,14 @@ class History:
                 f"{'; '.join(refused)}. Nothing was written. To go on, {CURE_OF_HISTORY}"
             )
 
+    def begin(self, query: str) -> None:
+        """Bring the history into step with the copy, as ``keep_step``, if the copy has a batch of
+        the query: a log without changes brings no further batch. Raises CopyRefused.
+        """
+        copy = self.copy.number_done(query, self.source.content)
+        if copy is not None:
+            self.keep_step(query, copy)
+
     def keep_step(self, query: str, copy: Held) -> None:
         """Append the copy's rows as a load, unless the history has its load and its last batch.
 

@@ -12,6 +12,7 @@ the table has no batch: it loads the class anew.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -27,17 +28,19 @@ from pyspark.sql.functions import col
 
 from eventlog.config.load import load
 from eventlog.core.clock import monotonic, sleep
-from eventlog.errors import ConfigError
+from eventlog.errors import ConfigError, number_of
 from eventlog.spark.changes import FORMAT, STATEMENT
 from eventlog.spark.contexts import context_of
 from eventlog.spark.copy_history import History
 from eventlog.spark.copy_source import ClassSource
-from eventlog.spark.copy_target import Batch, Held, Target, last_words
+from eventlog.spark.copy_target import Batch, Held, Target, last_words, merge_source
 from eventlog.spark.copy_types import CURE, CURE_OF_HISTORY, CopyRefused, refused_changes
 from eventlog.spark.sources import register
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
+
+_log = logging.getLogger("eventlog.live_copy")
 
 REFUSE: Final = "refuse"
 RELOAD: Final = "reload"
@@ -77,7 +80,9 @@ def put_batch(
                 history.append(batch, told)
             words = last_words((one.key, one.word) for one in told)
             newest = pc.max(changes["commit_time"]).as_py()
-            copy.merge(batch, source.columns, held.note, words, newest)
+            changed = merge_source(source.columns, words)
+            copy.merge(batch, source.columns, held.note, changed, newest)
+            _warn_of_nulled(source, changed.nulled)
             return bool(words)
         if on_type_change != RELOAD:
             raise CopyRefused(
@@ -88,10 +93,26 @@ def put_batch(
     loading = source.loading()
     if history is not None:
         history.check(loading.note)
-    copy.load(batch, source.content, loading.columns.schema, loading.note, loading.rows)
+    copy.load(batch, source.content, loading)
+    _warn_of_nulled(source, loading.nulled.number)
     if history is not None:
         history.keep_step(batch.query, Held(batch.number, loading.note))
     return False
+
+
+def _warn_of_nulled(source: ClassSource, number: int) -> None:
+    """Log the first time that a copy has values as NULL which the table has not."""
+    if not number or source.has_warned:
+        return
+    source.has_warned = True
+    _log.warning(
+        "%s of %s %s NULL in its copy, whose types have no dates before Christ or after the year "
+        "9999, no infinite ones, and no NaN of a number with a size. Each commit counts such "
+        "values (nulled); this warning is logged once",
+        number_of(number, "value"),
+        source.class_name,
+        "is" if number == 1 else "are",
+    )
 
 
 # --- what it costs --------------------------------------------------------------------------------
@@ -218,13 +239,13 @@ def live_copy(
     changes = (
         spark.readStream.format(FORMAT).options(**given).load().where(col("class") == class_name)
     )
-    started: Future[StreamingQuery] = Future()
+    started: Future[str] = Future()
+    """The name under which the copy has the batches of the query."""
     tables = [copy] if kept is None else [copy, kept.table]
     cost = Cost(tables, keep, _SHARE if trigger is None else None)
 
     def put(frame: DataFrame, number: int) -> None:
-        query = started.result()
-        batch = Batch(f"eventlog {query.id}", number)
+        batch = Batch(started.result(), number)
 
         def put_rows(rows: Callable[[], pa.Table]) -> bool:
             return put_batch(source, copy, batch, rows, on_type_change, kept)
@@ -234,5 +255,13 @@ def live_copy(
 
     writer = changes.writeStream.foreachBatch(put).option("checkpointLocation", str(checkpoint))
     query = writer.trigger(**(trigger or {"processingTime": "1 second"})).start()
-    started.set_result(query)
+    name = f"eventlog {query.id}"
+    try:
+        if kept is not None:
+            kept.begin(name)
+    except BaseException as error:
+        started.set_exception(error)
+        query.stop()
+        raise
+    started.set_result(name)
     return query

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pyarrow as pa
 import sqlalchemy as sa
@@ -24,7 +24,7 @@ from eventlog.model import EventType, Operation, Row
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_unlocked
 from eventlog.spark.arrow_rows import structs_of
-from eventlog.spark.copy_target import GONE, Key, KeyedChange, LastWord
+from eventlog.spark.copy_target import GONE, Key, KeyedChange, LastWord, Loading, Nulled
 from eventlog.spark.copy_types import Columns, CopyRefused, Note, columns_of_class
 from eventlog.sql import consumers
 from eventlog.sql.connection import as_database_errors, connect, dialect_of
@@ -34,14 +34,6 @@ _READ: Final = ["position", "record_ids", "operation", "key", "after", "changed"
 """The columns of the stream that a merge reads; the first one gives the order."""
 _READ_AT_ONCE: Final = 5_000
 """The number of objects whose rows are read at a time."""
-
-
-class Loading(NamedTuple):
-    """A load of a copy: what it notes, the columns, and the rows."""
-
-    note: Note
-    columns: Columns
-    rows: Iterator[pa.RecordBatch]
 
 
 @dataclass(slots=True)
@@ -54,6 +46,8 @@ class ClassSource:
     config: Config
     class_name: str
     columns: Columns
+    has_warned: bool = False
+    """True if a warning of values that are NULL in the copy was logged."""
     _catalog: Catalog | None = None
     _fingerprint: str | None = None
 
@@ -63,7 +57,7 @@ class ClassSource:
         with open_unlocked(config, Counters()) as context:
             object_class = _class_named(context, class_name)
             columns = columns_of_class(object_class, value_options(config))
-            return cls(config, class_name, columns, context.catalog)
+            return cls(config, class_name, columns, _catalog=context.catalog)
 
     @property
     def content(self) -> str:
@@ -103,11 +97,12 @@ class ClassSource:
             # What is read from now on has the effect of these rows.
             loaded = consumers.first_set(context.log, consumers.NOW)
         note = Note(self.columns.key, dict(self.columns.declared), loaded)
-        return Loading(note, self.columns, self.objects())
+        nulled = Nulled()
+        return Loading(note, self.columns, self.objects(nulled), nulled)
 
-    def objects(self) -> Iterator[pa.RecordBatch]:
+    def objects(self, nulled: Nulled | None = None) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the class as they are now, in the order of their keys, each chunk by
-        its own statement.
+        its own statement. ``nulled`` counts values that the types of the copy do not have.
 
         Raises DatabaseError, also if the columns change meanwhile; BadValue.
         """
@@ -128,7 +123,7 @@ class ClassSource:
                 rows = list(self._rows_now(context, object_class, keys).values())
                 context.log.commit()
                 yield pa.RecordBatch.from_struct_array(
-                    structs_of(rows, self.columns.types, self.class_name)
+                    structs_of(rows, self.columns.types, self.class_name, nulled)
                 )
                 position = keys[-1]
             # A crash of the server must not take back what the copy has.

@@ -69,6 +69,30 @@ class Batch(NamedTuple):
     number: int
 
 
+class Nulled:
+    """The number of values that a copy has as NULL because their types have no such value: dates
+    before Christ or after the year 9999, infinite ones, and NaN of numbers with a size.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def add(self, number: int, /) -> None:
+        """Count so many more."""
+        self.number += number
+
+
+class Loading(NamedTuple):
+    """A load of a copy: its note, the columns, and the rows. ``nulled`` counts while these are
+    read.
+    """
+
+    note: Note
+    columns: Columns
+    rows: Iterator[pa.RecordBatch]
+    nulled: Nulled
+
+
 class Held(NamedTuple):
     """What a target holds of a query: the number of its last batch, and the note of the copy."""
 
@@ -110,26 +134,19 @@ class Target(Protocol):
         content.
         """
 
-    def load(
-        self,
-        batch: Batch,
-        content: str,
-        schema: pa.Schema,
-        note: Note,
-        rows: Iterable[pa.RecordBatch],
-    ) -> None:
-        """Replace the whole table by rows, as a batch; create it if it is missing."""
+    def load(self, batch: Batch, content: str, loading: Loading) -> None:
+        """Replace the whole table by a load, as a batch; create it if it is missing."""
 
     def merge(
         self,
         batch: Batch,
         columns: Columns,
         held: Note,
-        words: Mapping[Key, LastWord],
+        source: MergeSource,
         newest: datetime | None,
     ) -> None:
         """Bring the columns of the table to those of the class, each value the same, then merge the
-        last words on objects, as a batch.
+        rows of ``source``, as a batch.
 
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
@@ -196,22 +213,38 @@ def stored_keys(columns: Columns, keys: Sequence[Key]) -> list[Key]:
 
 # --- the rows of a merge --------------------------------------------------------------------------
 
-IS_GONE: Final = "is gone"
-SETS: Final = "sets "
-"""The prefix of the columns in a merge's source that say whether a column is set."""
 
-
-def merge_source(columns: Columns, words: Mapping[Key, LastWord]) -> pa.Table:
-    """Return the rows of a merge: the columns, for each column whether it is set, and whether the
-    object is deleted.
+class MergeSource(NamedTuple):
+    """The rows of a merge: the columns of the class, for each column whether it is set, and whether
+    the object is deleted. ``sets`` and ``is_gone`` are the names of these further columns.
     """
+
+    rows: pa.Table
+    sets: Mapping[str, str]
+    is_gone: str
+    nulled: int
+    """The number of values that are NULL because their types have no such value."""
+
+
+def merge_source(columns: Columns, words: Mapping[Key, LastWord]) -> MergeSource:
+    """Return the rows that merge the last words on objects."""
     rows = [
         {**word.values, **dict(zip(columns.key, key, strict=True))} for key, word in words.items()
     ]
-    table = pa.Table.from_struct_array(structs_of(rows, columns.types, "the copy"))
-    for name in columns.types.names:
+    nulled, names = Nulled(), columns.types.names
+    table = pa.Table.from_struct_array(structs_of(rows, columns.types, "the copy", nulled))
+    prefix = _unused_prefix(names)
+    sets, is_gone = {name: f"{prefix}sets {name}" for name in names}, f"{prefix}is gone"
+    for name, its_flag in sets.items():
         is_set = [word.is_whole or name in word.values for word in words.values()]
-        table = table.append_column(SETS + name, pa.array(is_set, pa.bool_()))
-    return table.append_column(
-        IS_GONE, pa.array([word.is_gone for word in words.values()], pa.bool_())
-    )
+        table = table.append_column(its_flag, pa.array(is_set, pa.bool_()))
+    flags = pa.array([word.is_gone for word in words.values()], pa.bool_())
+    return MergeSource(table.append_column(is_gone, flags), sets, is_gone, nulled.number)
+
+
+def _unused_prefix(names: Collection[str]) -> str:
+    """Return a prefix that no name has."""
+    prefix = "_"
+    while any(name.startswith(prefix) for name in names):
+        prefix += "_"
+    return prefix

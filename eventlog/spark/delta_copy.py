@@ -24,14 +24,11 @@ import pyarrow.compute as pc
 from eventlog.core.clock import monotonic
 from eventlog.errors import ConfigError
 from eventlog.spark.copy_target import (
-    IS_GONE,
     MANY_FILES,
-    SETS,
     Batch,
     Held,
-    Key,
-    LastWord,
-    merge_source,
+    Loading,
+    MergeSource,
 )
 from eventlog.spark.copy_types import Columns, CopyRefused, Note, in_schema, note_of
 
@@ -112,54 +109,50 @@ class DeltaCopy:
             return None
         return Held(number, note_of(_note_text(table)))
 
-    def load(
-        self,
-        batch: Batch,
-        content: str,
-        schema: pa.Schema,
-        note: Note,
-        rows: Iterable[pa.RecordBatch],
-    ) -> None:
-        """Replace the whole table by rows, as a batch; create it if it is missing."""
-        self._overwrite(_with_note(schema, note), rows, _numbered(batch), description=content)
+    def load(self, batch: Batch, content: str, loading: Loading) -> None:
+        """Replace the whole table by a load, as a batch; create it if it is missing."""
+        schema = _with_note(loading.columns.schema, loading.note)
+        self._overwrite(schema, loading.rows, _numbered(batch), description=content)
+        if loading.nulled.number:
+            # What a commit has beside its rows is fixed before they are read: a second one counts.
+            self._set_note(self._table(), loading.note, loading.nulled.number)
 
     def merge(
         self,
         batch: Batch,
         columns: Columns,
         held: Note,
-        words: Mapping[Key, LastWord],
+        source: MergeSource,
         newest: datetime | None,
     ) -> None:
         """Bring the columns of the table to those of the class, each value the same, then merge the
-        last words on objects, as a batch.
+        rows of ``source``, as a batch.
 
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
         """
         table = self._with_columns(columns.schema, held.after(columns))
-        if not words:
+        if not source.rows.num_rows:
             return  # the batch has no changes of this class, however often it comes
         names = [_quoted(column) for column in columns.types.names]
-        sets = {_quoted(column): _quoted(SETS + column) for column in columns.types.names}
+        sets = {_quoted(column): _quoted(flag) for column, flag in source.sets.items()}
+        is_gone = f"s.{_quoted(source.is_gone)}"
         (
             table.merge(
-                merge_source(columns, words),
+                source.rows,
                 " AND ".join(f"t.{column} = s.{column}" for column in map(_quoted, columns.key)),
                 source_alias="s",
                 target_alias="t",
-                commit_properties=_numbered(batch, newest),
+                commit_properties=_numbered(batch, newest, source.nulled),
             )
-            .when_matched_delete(f"s.{_quoted(IS_GONE)}")
+            .when_matched_delete(is_gone)
             .when_matched_update(
                 {
                     column: f"CASE WHEN s.{sets[column]} THEN s.{column} ELSE t.{column} END"
                     for column in names
                 }
             )
-            .when_not_matched_insert(
-                {column: f"s.{column}" for column in names}, f"NOT s.{_quoted(IS_GONE)}"
-            )
+            .when_not_matched_insert({column: f"s.{column}" for column in names}, f"NOT {is_gone}")
             .execute()
         )
 
@@ -284,10 +277,19 @@ class DeltaCopy:
             table.alter.add_columns(new)
             table = self._table()
         if _note_text(table) != note.as_text():
-            first = table.schema().fields[0].name
-            table.alter.set_column_metadata(first, {_NOTE: note.as_text()})
+            self._set_note(table, note)
             table = self._table()
         return table
+
+    def _set_note(self, table: DeltaTable, note: Note, nulled: int = 0) -> None:
+        """Give a table a note by a commit of its own, which counts the values that are NULL."""
+        from deltalake import CommitProperties
+
+        table.alter.set_column_metadata(
+            table.schema().fields[0].name,
+            {_NOTE: note.as_text()},
+            commit_properties=CommitProperties(custom_metadata=_counted(nulled)),
+        )
 
     def _overwrite(
         self,
@@ -351,13 +353,19 @@ def delta(uri: str | Path, **storage: str) -> DeltaCopy:
     return DeltaCopy(str(uri), storage)
 
 
-def _numbered(batch: Batch, newest: datetime | None = None) -> CommitProperties:
+def _numbered(batch: Batch, newest: datetime | None = None, nulled: int = 0) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
-    told = {"batch": str(batch.number)} | ({} if newest is None else {NEWEST: newest.isoformat()})
+    time = {} if newest is None else {NEWEST: newest.isoformat()}
     return CommitProperties(
-        custom_metadata=told, app_transactions=[Transaction(batch.query, batch.number)]
+        custom_metadata={"batch": str(batch.number), **time, **_counted(nulled)},
+        app_transactions=[Transaction(batch.query, batch.number)],
     )
+
+
+def _counted(nulled: int) -> dict[str, str]:
+    """Return the metadata of a commit that count the values which are NULL in the copy."""
+    return {"nulled": str(nulled)} if nulled else {}
 
 
 def _quoted(name: str) -> str:

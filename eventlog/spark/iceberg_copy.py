@@ -12,7 +12,7 @@ anew. Java has no part in it.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -22,13 +22,11 @@ import pyarrow as pa
 from eventlog.core.clock import utc_now
 from eventlog.errors import ConfigError
 from eventlog.spark.copy_target import (
-    IS_GONE,
-    SETS,
     Batch,
     Held,
     Key,
-    LastWord,
-    merge_source,
+    Loading,
+    MergeSource,
     plain_column,
 )
 from eventlog.spark.copy_types import Columns, CopyRefused, Note, in_schema, note_of
@@ -43,6 +41,10 @@ _NOTE: Final = "eventlog.note"
 _BATCH: Final = "eventlog.batch."
 """The prefix of the property with the number of a query's last batch."""
 _NEWEST: Final = "eventlog.newest_commit_time"
+_NULLED: Final = "eventlog.nulled"
+"""The property with the number of values that the last batch has as NULL because their types have
+no such value.
+"""
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -104,37 +106,32 @@ class IcebergCopy:
         number = properties.get(_BATCH + query)
         return None if number is None else Held(int(number), note_of(properties.get(_NOTE)))
 
-    def load(
-        self,
-        batch: Batch,
-        content: str,
-        schema: pa.Schema,
-        note: Note,
-        rows: Iterable[pa.RecordBatch],
-    ) -> None:
-        """Replace the whole table by rows, as a batch; create it if it is missing."""
+    def load(self, batch: Batch, content: str, loading: Loading) -> None:
+        """Replace the whole table by a load, as a batch; create it if it is missing."""
+        schema = loading.columns.schema
         table = self._made(content, schema)
         with table.transaction() as transaction:
-            _replace(transaction, table, schema, rows)
-            transaction.set_properties({**_done(batch), _NOTE: note.as_text()})
+            _replace(transaction, table, schema, loading.rows)
+            counted = {_NULLED: str(loading.nulled.number)}
+            transaction.set_properties({**_done(batch), **counted, _NOTE: loading.note.as_text()})
 
     def merge(
         self,
         batch: Batch,
         columns: Columns,
         held: Note,
-        words: Mapping[Key, LastWord],
+        source: MergeSource,
         newest: datetime | None,
     ) -> None:
         """Bring the columns of the table to those of the class, each value the same, then merge the
-        last words on objects, as a batch.
+        rows of ``source``, as a batch.
 
         ``held`` is the note that the table has. ``newest`` is the commit time of the batch's last
         change, if the log has it.
         """
         note = held.after(columns)
         table, own, new = self._widened(columns.schema, note)
-        if not words and not new.names and note == held:
+        if not source.rows.num_rows and not new.names and note == held:
             return
         if int(table.properties.get(_BATCH + batch.query, -1)) >= batch.number:
             return  # another driver of this query has written it
@@ -142,10 +139,11 @@ class IcebergCopy:
             if new.names:
                 with transaction.update_schema() as update:
                     update.union_by_name(new)
-            if words:
-                _put(transaction, table, columns, pa.schema([*own, *new]), words)
-                told = {} if newest is None else {_NEWEST: newest.isoformat()}
-                transaction.set_properties({**_done(batch), **told})
+            if source.rows.num_rows:
+                _put(transaction, table, columns, pa.schema([*own, *new]), source)
+                time = {} if newest is None else {_NEWEST: newest.isoformat()}
+                counted = {_NULLED: str(source.nulled)}
+                transaction.set_properties({**_done(batch), **counted, **time})
             transaction.set_properties({_NOTE: note.as_text()})
 
     def append(
@@ -310,23 +308,26 @@ def _put(
     table: Table,
     columns: Columns,
     schema: pa.Schema,
-    words: Mapping[Key, LastWord],
+    source: MergeSource,
 ) -> None:
-    """Merge the last words on objects into a table, which has the columns of ``schema``."""
+    """Merge rows into a table, which has the columns of ``schema``."""
     by = plain_column(columns)
-    source = merge_source(columns, words).to_pylist()
-    touched = _among(by, [row[by] for row in source] if by else ())
+    changed = source.rows.to_pylist()
+    touched = _among(by, [row[by] for row in changed] if by else ())
     rows: dict[Key, dict[str, Any]] = {
         tuple(row[name] for name in columns.key): row
         for row in table.scan(row_filter=touched).to_arrow().to_pylist()
     }
-    names = columns.types.names
-    for row in source:
+    for row in changed:
         key = tuple(row[name] for name in columns.key)
-        if row[IS_GONE]:
+        if row[source.is_gone]:
             rows.pop(key, None)
         else:
-            said = {name: row[name] for name in names if row[SETS + name] or name in columns.key}
+            said = {
+                name: row[name]
+                for name, flag in source.sets.items()
+                if row[flag] or name in columns.key
+            }
             rows[key] = {**rows.get(key, {}), **said}
     with _quiet():
         transaction.delete(touched)

@@ -24,8 +24,16 @@ from eventlog.core.ranges import RecordSet
 from eventlog.core.typed import value_reader
 from eventlog.core.values import ColumnType, Kind
 from eventlog.spark import copy_query, delta_copy, iceberg_copy, iceberg_files
-from eventlog.spark.copy_source import ClassSource, Loading
-from eventlog.spark.copy_target import Batch, LastWord, Target, last_words
+from eventlog.spark.copy_source import ClassSource
+from eventlog.spark.copy_target import (
+    Batch,
+    LastWord,
+    Loading,
+    Nulled,
+    Target,
+    last_words,
+    merge_source,
+)
 from eventlog.spark.copy_types import Columns, CopyRefused, Note
 from eventlog.spark.delta_copy import delta
 from eventlog.spark.iceberg_copy import IcebergCopy, iceberg
@@ -75,7 +83,7 @@ class Source(ClassSource):
         rows = [{"id": key, **row} for key, row in self.rows.items()]
         note = Note(self.columns.key, self.columns.declared, RecordSet(self.highest))
         batch = pa.RecordBatch.from_pylist(rows, schema=self.columns.schema)
-        return Loading(note, self.columns, iter([batch]))
+        return Loading(note, self.columns, iter([batch]), Nulled())
 
 
 def put_batch(
@@ -319,6 +327,19 @@ def test_a_commit_says_when_the_newest_of_its_changes_was_committed(tmp_path: Pa
     assert "newest_commit_time" not in first
 
 
+def test_columns_of_any_name_are_followed(make: Callable[[Path], Any], tmp_path: Path) -> None:
+    flags = [
+        (name, t.BooleanType(), ColumnType(Kind.BOOLEAN))
+        for name in ("is gone", "sets Pay", "_is gone", "__x")
+    ]
+    copy, named = make(tmp_path), [*NAMED, *flags]
+    row = {A: "x", PAY: Decimal(1), **{name: False for name, _, _ in flags}}
+    put_batch(Source({1: row}, named), copy, "query", 0, lambda: batch_of([]))
+    told = [row_of(1, "modify", 1, {name: "true" for name, _, _ in flags})]
+    put_batch(Source({}, named), copy, "query", 1, lambda: batch_of(told))
+    assert held_by(copy) == {1: row | {name: True for name, _, _ in flags}}
+
+
 @pytest.mark.parametrize("holds", ["live copy of other, by eventlog", None])
 def test_a_table_of_anything_else_is_refused_and_stays_as_it_is(
     tmp_path: Path, holds: str | None
@@ -451,7 +472,8 @@ def test_another_type_of_a_column_is_taken_over_by_an_iceberg_table(tmp_path: Pa
     held = copy.number_done("query", source.content)
     assert held is not None
     words = last_words((one.key, one.word) for one in source.changes(batch_of(told), RecordSet()))
-    copy.merge(Batch("query", 1), source.columns, held.note, words, None)
+    changed = merge_source(source.columns, words)
+    copy.merge(Batch("query", 1), source.columns, held.note, changed, None)
     assert held_by(copy) == {
         1: {A: "x", PAY: Decimal("1.2500")}, 2: {A: None, PAY: Decimal("1.2345")},
     }  # fmt: skip

@@ -246,6 +246,43 @@ def test_what_single_statements_did_is_told_apart_though_one_batch_has_them_all(
         assert comparable_rows({name: one[name] for name in rows[0]} for one in then) == rows
 
 
+@pytest.mark.skipif(not HAS_STREAMS, reason="streams need PySpark 4.2")
+def test_a_copy_that_gets_a_history_has_its_first_state_without_a_change(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path
+) -> None:
+    run(database, INSERT.format(first=1, last=5))
+    config, copy = installed(database, tmp_path), delta(tmp_path / "acct")
+    follow = partial(
+        live_copy, spark, config, "acct", copy, checkpoint=tmp_path / "checkpoint",
+        trigger={"availableNow": True},
+    )  # fmt: skip
+    follow().awaitTermination()
+    query = follow(history=True)
+    first = versions_of(spark, copy)
+    query.awaitTermination()
+    assert len(first) == 5
+    assert versions_of(spark, copy) == first
+
+
+def versions_of(spark: SparkSession, copy: Any) -> list[Any]:
+    rows = history(spark, copy).select("no", "valid_from", "valid_to").collect()
+    return sorted(tuple(row) for row in rows)
+
+
+def test_a_history_that_cannot_begin_ends_the_query_at_once(
+    spark: SparkSession, database: sa.Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config, copy = installed(database, tmp_path), delta(tmp_path / "acct")
+
+    def refuse(*_: object) -> None:
+        raise CopyRefused("another table stands there")
+
+    monkeypatch.setattr(History, "begin", refuse)
+    with pytest.raises(CopyRefused, match="another table"):
+        live_copy(spark, config, "acct", copy, checkpoint=tmp_path / "checkpoint", history=True)
+    assert not [one for one in spark.streams.active if one.isActive]
+
+
 @pytest.mark.parametrize("made", MADE)
 def test_a_row_is_whole_also_where_the_key_is_a_text_of_a_file_that_was_merged(
     tmp_path: Path, made: str

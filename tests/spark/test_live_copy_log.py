@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,10 @@ pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
 )
 
+from deltalake import DeltaTable
 from stream_engine import Engine, reader_of
 from test_live_copy import INSERT, assert_equal, installed, make_accounts, run
+from test_live_copy_batches import delta_in, iceberg_in
 
 from eventlog.config.load import load
 from eventlog.spark import delta
@@ -40,10 +43,12 @@ def accounts(filled_database: Any) -> Iterator[sa.Engine]:
     forget_connection()
 
 
-def copied(config: Path, directory: Path) -> Callable[[int, list[dict[str, Any]]], None]:
-    """Return a sink that brings the copy in ``directory`` to the state after each batch."""
+def copied(
+    config: Path, directory: Path, copy: Any = None
+) -> Callable[[int, list[dict[str, Any]]], None]:
+    """Return a sink that brings the copy, in ``directory``, to the state after each batch."""
     source = ClassSource.of(load(config, {}), "acct")
-    copy = delta(directory / "acct")
+    copy = copy or delta(directory / "acct")
 
     def put(number: int, rows: list[dict[str, Any]]) -> None:
         pairs = [
@@ -106,3 +111,44 @@ def test_no_crash_of_the_server_takes_back_what_a_copy_begins_with(
             written = writer.exec_driver_sql("SELECT pg_current_wal_insert_lsn()").scalar_one()
         flushed = f"SELECT pg_current_wal_flush_lsn() >= '{written}'"
         assert writer.exec_driver_sql(flushed).scalar_one()
+
+
+def nulled_in_delta(copy: Any) -> list[str | None]:
+    """Return the number that each commit with a batch, and each after a load, has."""
+    found = [commit.get("nulled") for commit in DeltaTable(copy.uri).history()]
+    return [one for one in reversed(found) if one is not None]
+
+
+def nulled_in_iceberg(copy: Any) -> list[str | None]:
+    return [copy.catalog.load_table(copy.name).properties.get("eventlog.nulled")]
+
+
+@pytest.mark.parametrize(
+    ("make", "nulled_in", "expected"),
+    [(delta_in, nulled_in_delta, ["3", "2"]), (iceberg_in, nulled_in_iceberg, ["2"])],
+)
+def test_values_that_a_copy_has_as_null_are_counted_and_warned_of_once(
+    accounts: sa.Engine,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    make: Callable[[Path], Any],
+    nulled_in: Callable[[Any], list[str | None]],
+    expected: list[str],
+) -> None:
+    run(
+        accounts,
+        INSERT.format(first=1, last=3),
+        "UPDATE acct SET born = '0044-03-15 BC', at = '12000-01-01', pay = 'NaN' WHERE no = 1",
+    )
+    config, copy = installed(accounts, tmp_path), make(tmp_path)
+    put = copied(config, tmp_path, copy)
+    engine = Engine(reader_of(config=config, starting="latest"), tmp_path / "query")
+    with caplog.at_level(logging.WARNING, "eventlog.live_copy"):
+        engine.step(put)
+        for statement in ("at = 'infinity', seen = '0044-03-15 BC'", "owner = 'x'"):
+            run(accounts, f"UPDATE acct SET {statement} WHERE no = 2")
+            engine.step(put)
+            if "at" in statement:
+                assert nulled_in(copy) == expected
+    (warning,) = [one.getMessage() for one in caplog.records if one.name == "eventlog.live_copy"]
+    assert warning.startswith("3 values of acct are NULL in its copy")

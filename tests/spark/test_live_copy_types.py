@@ -358,7 +358,7 @@ def test_a_class_that_changes_while_it_is_loaded_is_not_written(
             run(database, "ALTER TABLE one ALTER v TYPE numeric(10,2)")
 
     with pytest.raises(DatabaseError, match="columns of one have changed while the class"):
-        copy.load(Batch("query", 0), source.content, loading.columns.schema, loading.note, rows())
+        copy.load(Batch("query", 0), source.content, loading._replace(rows=rows()))
     assert copy.number_done("query", source.content) is None
 
 
