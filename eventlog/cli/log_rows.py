@@ -47,7 +47,7 @@ from eventlog.publisher.purge import extent_of, purge_batches, purge_error_lines
 from eventlog.publisher.skipping import skip as skip_event
 from eventlog.sql import rows
 from eventlog.sql.consumers import (
-    ConsumerLine,
+    lock_line,
     requeue_for,
     requeue_objects_for,
 )
@@ -110,8 +110,7 @@ def requeue(
     with reading(config) if dry else transaction(config) as db:
         log = find_log(db, config)
         if consumer is not None:
-            line = consumer_line(log, consumer)
-            done, event_ids = _send_again(log, line, ranges, event_ids, force=force, dry=dry)
+            done, event_ids = _send_again(log, consumer, ranges, event_ids, force=force, dry=dry)
             also = ""
             if event_ids:
                 also = f" and {number_of(len(event_ids), 'object')} of its snapshot"
@@ -181,20 +180,27 @@ def _refuse_together(
 
 def _send_again(
     log: OpenLog,
-    line: ConsumerLine,
+    consumer: str,
     ranges: list[tuple[int, int]] | None,
     event_ids: tuple[str, ...],
     *,
     force: bool,
     dry: bool,
 ) -> tuple[rows.Requeued, tuple[str, ...]]:
-    """Send the named rows and objects of the snapshot once more to a consumer, or all that were
-    refused for it. Returns the objects. Raises ConfigError for an object that was not refused.
+    """Send the named rows and objects of the snapshot again to a consumer, or all that were refused
+    for it. Returns the objects. Raises ConfigError for an unknown consumer, and for an object that
+    was not refused.
     """
-    failed_rows, failed_objects = refused(log, consumer=line.name)
+    if not dry:
+        lock_line(log, consumer)
+    failed_rows, failed_objects = refused(log, consumer=consumer)
+    # The order counts: the rows of a delivery that ends meanwhile are in the set that is read after
+    # its line.
+    in_flight = sent_ids(log, consumer)
+    line = consumer_line(log, consumer)
     if unknown := [one for one in event_ids if one not in failed_objects]:
         raise ConfigError(
-            f"--event-id {unknown[0]}: no such object was refused for consumer {line.name}"
+            f"--event-id {unknown[0]}: no such object was refused for consumer {consumer}"
         )
     if ranges is None and not event_ids:
         ranges, event_ids = to_ranges(sorted(failed_rows)), tuple(failed_objects)
@@ -203,7 +209,7 @@ def _send_again(
         line,
         ranges or [],
         failed=failed_rows,
-        in_flight=sent_ids(log, line.name),
+        in_flight=in_flight,
         force=force,
         dry=dry,
     )

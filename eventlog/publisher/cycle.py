@@ -109,7 +109,7 @@ def _run_cycle(session: Session) -> Delivered:
     if window.bad:
         session.check.before_bad()
     delivered = _send_window(session, window)
-    more = state.scan is not None or scan.is_begun
+    more = delivered.more or state.scan is not None or scan.is_begun
     return delivered if delivered.result is not FlightResult.DONE else delivered._replace(more=more)
 
 
@@ -181,10 +181,16 @@ def _send_window(session: Session, window: WindowResult) -> Delivered:
         context.counters.remark(remark)
     marks = _marks_without_group(context, window.bad, window.loopback)
     marks.add(Status.SUCCESS, window.passed)
+    more = False
     for built in built_flights(context, window, state.row_sizes, session.check):
         if session.is_stopping():
             state.scan = None
             return Delivered(FlightResult.STOPPED, "told to stop")
+        if context.ledger.is_requested():
+            # The requested rows may be earlier ones of objects of the next delivery.
+            state.scan = None
+            more = True
+            break
         prepared = _prepare(session, built, window.origins, marks)
         # Counted here and not where they are read:
         # a row that is deferred or not sent in the end is read again.
@@ -196,7 +202,7 @@ def _send_window(session: Session, window: WindowResult) -> Delivered:
                 return delivered
     marks.write(context)
     context.log.commit()
-    return Delivered(FlightResult.DONE)
+    return Delivered(FlightResult.DONE, more=more)
 
 
 def _next_window(

@@ -97,6 +97,12 @@ class Ledger(Protocol):
         """
         ...
 
+    def is_requested(self) -> bool:
+        """Return True if rows are to be sent again before the rest of the present window. No other
+        session requests this until the transaction ends.
+        """
+        ...
+
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         """Return a scan from the head on; None if there is nothing to do, or if a snapshot
         (``loading``) comes first.
@@ -236,6 +242,9 @@ class StatusLedger:
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         return None
+
+    def is_requested(self) -> bool:
+        return False
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         if self.followed is not None and monotonic() >= self.search_at:
@@ -414,6 +423,9 @@ class SetLedger:
 
     def loading(self) -> tuple[datetime, dict[str, Any]] | None:
         return consumers.loading(self.log, self.consumer)
+
+    def is_requested(self) -> bool:
+        return consumers.is_requested(self.log, self.consumer)
 
     def begin_scan(self, *, is_long: bool) -> QueueScan | None:
         again = consumers.pop_requeued(self.log, self.consumer)

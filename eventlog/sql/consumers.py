@@ -432,36 +432,62 @@ def _write_set(
 
 def pop_requeued(log: OpenLog, name: str) -> Again:
     """Return the consumer's request to send again, and clear it in its line."""
-    table = _consumers(log.table)
-    row = log.connection.execute(sa.select(table.c.requeued).where(table.c.name == name)).first()
-    if row is None:
-        raise _gone(log.table, name)
-    if row.requeued is None:
+    requested = _requested(log, name)
+    if requested is None:
         return Again()
+    table = _consumers(log.table)
     # A request that is made meanwhile stays for the next time.
     asked = (
         sa.update(table)
-        .where(table.c.name == name, table.c.requeued == row.requeued)
+        .where(table.c.name == name, table.c.requeued == requested)
         .values(requeued=None)
     )
-    return Again.decode(row.requeued) if log.connection.execute(asked).rowcount else Again()
+    return Again.decode(requested) if log.connection.execute(asked).rowcount else Again()
+
+
+def is_requested(log: OpenLog, name: str) -> bool:
+    """Return True if the consumer has a request to send again. No other session makes a request
+    until the transaction ends.
+    """
+    return _requested(log, name, is_locked=True) is not None
 
 
 def ask_again(log: OpenLog, name: str, ranges: Ranges, objects: Sequence[str] = ()) -> None:
     """Ask a consumer to send rows and objects again, in addition to earlier requests."""
-    table = _consumers(log.table)
-    line = log.connection.execute(
-        sa.select(table.c.requeued).where(table.c.name == name).with_for_update()
-    ).first()
-    if line is None:
-        raise _gone(log.table, name)
-    before = Again.decode(line.requeued)
+    before = Again.decode(_requested(log, name, is_locked=True))
     asked = RecordSet(0, before.rows)
     asked.add(ranges)
     again = Again(asked.spans, [*dict.fromkeys([*before.objects, *objects])])
+    table = _consumers(log.table)
     log.connection.execute(
         sa.update(table).where(table.c.name == name).values(requeued=again.encode())
     )
+
+
+def _requested(log: OpenLog, name: str, *, is_locked: bool = False) -> str | None:
+    """Return the column ``requeued`` of a consumer's line. With ``is_locked`` no other session
+    changes the line until the transaction ends.
+
+    Raises DatabaseError if the line was deleted.
+    """
+    table = _consumers(log.table)
+    statement = sa.select(table.c.requeued).where(table.c.name == name)
+    row = log.connection.execute(statement.with_for_update() if is_locked else statement).first()
+    if row is None:
+        raise _gone(log.table, name)
+    requested: str | None = row.requeued
+    return requested
+
+
+def lock_line(log: OpenLog, name: str) -> None:
+    """Lock the line of a consumer, if it has one, until the transaction ends: the consumer records
+    no delivery meanwhile (spec/event-log.md 13.4).
+    """
+    if has_table(log):
+        table = _consumers(log.table)
+        log.connection.execute(
+            sa.select(table.c.name).where(table.c.name == name).with_for_update()
+        )
 
 
 def loading(log: OpenLog, name: str) -> tuple[datetime, dict[str, Any]] | None:
@@ -510,9 +536,10 @@ def requeue_for(
 
     Refused are, unless ``force``, rows that ``judge`` finds stale, and rows of an insert that does
     not go as a whole: nothing is written to the log, so no row can become a modify. ``failed`` are
-    the rows that were refused for the consumer, ``in_flight`` those that are in flight for it. Rows
-    that are removed meanwhile are left out: who removes rows has read the lines of consumers
-    before, and does not know of what is asked for now.
+    the rows that were refused for the consumer, ``in_flight`` those that were in flight for it
+    before ``line`` was read. The caller has locked the line (``lock_line``). Rows that are removed
+    meanwhile are left out: who removes rows has read the lines of consumers before, and does not
+    know of what is asked for now.
     """
     chosen, asked_before = RecordSet(0, ids), RecordSet(0, line.requeued.rows)
 

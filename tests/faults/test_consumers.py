@@ -713,6 +713,51 @@ def test_a_row_that_would_bring_an_old_value_back_is_not_sent_once_more(
     assert consume(consumer(log)) == ["1"]
 
 
+def test_a_requeued_row_is_sent_before_a_later_row_of_its_object_that_was_only_read(
+    log: sa.Engine, command: Run
+) -> None:
+    write(log, 1, event_type=2)
+    consume(consumer(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    write(log, 2, 1, event_type=2)
+    codes: list[int] = []
+
+    def requeue(document: Document) -> None:
+        if not codes:  # row 3 was read together with row 2, and is not in flight yet
+            codes.append(command("requeue", "--consumer", "search")[0])
+
+    sent = consume(consumer(log), requeue, flight_rows=1, fold_distance=0)
+    assert sent == ["2", "1", "3"]
+    assert codes == [0]
+
+
+def test_a_row_that_is_done_while_a_requeue_reads_outdates_what_is_asked_for(
+    pg_log: sa.Engine, run: Run
+) -> None:
+    write(pg_log, 1, event_type=2)
+    consume(consumer(pg_log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    write(pg_log, 1, event_type=2)
+    codes: list[int] = []
+    waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'eventlog_error'::regclass"
+
+    def requeue() -> None:
+        command = ("requeue", "--consumer", "search")
+        codes.append(run("--database-url", url_of(pg_log), *command)[0])
+
+    with session(pg_log) as holder:
+        thread = threading.Thread(target=requeue)
+
+        def begin_requeue(document: Document) -> None:
+            holder.execute("LOCK TABLE eventlog_error")
+            thread.start()
+            wait_until(lambda: fetch(pg_log, waits))
+
+        assert consume(consumer(pg_log), begin_requeue) == ["2"]
+        holder.commit()
+        thread.join(PATIENCE)
+    assert codes == [1]
+    assert consume(consumer(pg_log)) == []
+
+
 def test_a_consumer_gets_once_more_what_no_later_row_outdates_and_inserts_as_a_whole(
     log: sa.Engine, command: Run
 ) -> None:
