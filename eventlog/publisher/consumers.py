@@ -34,6 +34,8 @@ class ConsumerStatus(NamedTuple):
     """The number of ranges in the consumer's set above ``done_up_to``."""
     done_up_to: int
     """The record_id up to which all rows are done."""
+    done_top: int
+    """The highest record_id of the consumer's set."""
     moved: datetime | None
     still_seconds: float
     """The time since the set last changed, or since the consumer was registered."""
@@ -76,6 +78,7 @@ def consumer_statuses(log: OpenLog, event_time_zone: str) -> list[ConsumerStatus
                 oldest_seconds=measured.oldest_seconds,
                 ranges=len(done.ranges),
                 done_up_to=done.floor,
+                done_top=done.top,
                 moved=line.moved,
                 still_seconds=still,
                 events_in_flight=sum(1 for flight in flights for _ in flight.events()),

@@ -58,7 +58,7 @@ from eventlog.sql.connection import (
     dialect_of,
     is_pooled,
 )
-from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
+from eventlog.sql.consumers import SNAPSHOT, check_possible, next_record_id, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import new_log, quoted, split_name
@@ -561,10 +561,12 @@ def _consumers(case: Case) -> Iterator[Finding]:
     """Judge consumers that stand still, and for which rows are kept (spec/event-log.md 13.4)."""
     zone, name = case.config.publisher.event_time_zone, case.consumer
     found = consumer_statuses(case.log, zone)
+    following = next_record_id(case.log) if found else None
     for one in found:
         yield from findings.judge_consumer(
             one.name, one.rows_behind, one.still_seconds, one.runs, case.limits
         )
+        yield from findings.judge_beyond(one.name, one.done_top, following)
     if name is None:
         return
     try:

@@ -10,6 +10,7 @@ No function commits: the caller decides what belongs to one transaction.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Container, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -44,6 +45,8 @@ from eventlog.sql.rows import (
     write_inflight,
 )
 from eventlog.sql.windows import Window
+
+_log = logging.getLogger("eventlog.publisher")
 
 COLUMNS: Final = ("name", "begun", "begins", "done", "recent", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer``."""
@@ -309,7 +312,7 @@ def register(log: OpenLog, name: str, begins: str) -> None:
     (spec/event-log.md 13.2, 13.4).
 
     ``begins`` is now, first, snapshot or a record_id. Raises ConfigError for a record_id that was
-    removed.
+    removed, or that lies above the next one.
     """
     log.dialect.lock_registering(log.connection, log.table)
     for former in read_lines_of_sets(log):  # its line was deleted by hand
@@ -349,13 +352,44 @@ def first_set(log: OpenLog, begins: str) -> RecordSet:
             return RecordSet(0, _visible(log))
         return RecordSet(highest)
     first = int(begins)
+    _check_begin(log, first)
+    return RecordSet(first - 1)
+
+
+def _check_begin(log: OpenLog, first: int) -> None:
+    """Raise ConfigError for a beginning at which the consumer would miss rows (spec/event-log.md
+    13.2).
+    """
     if (removed := read_removed(log)) >= first:
         raise ConfigError(
             f"begin = {first}: rows up to record_id {removed} were removed from the log {log}, so "
             'that a consumer that begins there would miss some; begin behind it, or with "first" '
             '(what the log still holds), or with "snapshot"'
         )
-    return RecordSet(first - 1)
+    following = next_record_id(log)
+    if following is None:
+        _log.warning(
+            "begin = %d cannot be compared with the record_ids of the log %s: it has no rows, and "
+            "this role cannot read the next number. The consumer does not see rows with smaller "
+            "numbers",
+            first,
+            log,
+        )
+    elif first > following:
+        raise ConfigError(
+            f"begin = {first}: the next record_id of the log {log} is {following}, so that a "
+            f"consumer that begins there would miss the rows up to {first - 1}; write "
+            f'{following} or a smaller number, or "now"'
+        )
+
+
+def next_record_id(log: OpenLog) -> int | None:
+    """Return the record_id that the next row gets: by the sequence, and never one that the log has
+    or had. None if neither the sequence nor any row tells it.
+    """
+    following = log.dialect.next_record_id(log.connection, log.table) or 0
+    given = max(read_removed(log), _highest(log))
+    return max(following, given + 1) if following or given else None
 
 
 def _highest(log: OpenLog) -> int:

@@ -375,6 +375,12 @@ class Dialect(SqlDatabase):
         """Return True if all of these transactions were open when the previous statement began."""
         return False
 
+    def next_record_id(self, conn: Connection, log: LogTable) -> int | None:
+        """Return the record_id that the next row of the log gets, without drawing it; None if the
+        database does not tell it, or not to this role.
+        """
+        return None
+
     # The current rows of many keys of one class (spec/event-log.md 7.2, spec/xds.md 4.3)
 
     @abstractmethod

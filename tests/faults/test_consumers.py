@@ -169,6 +169,40 @@ def test_a_begin_below_what_was_removed_is_refused(log: sa.Engine) -> None:
     assert consume(consumer(log, begin="3")) == ["3"]
 
 
+def test_a_begin_above_the_next_record_id_is_refused(log: sa.Engine) -> None:
+    write(log, 1, 2, 3)
+    with pytest.raises(ConfigError, match=r"begin = 5: the next record_id .* is 4"):
+        consume(consumer(log, begin="5"))
+    assert consume(consumer(log, begin="4")) == []
+    write(log, 4)
+    assert consume(consumer(log, begin="5")) == ["4"]  # counts for a new consumer alone
+
+
+def test_a_begin_counts_from_what_the_sequence_has_given_though_the_rows_are_gone(
+    log: sa.Engine,
+) -> None:
+    write(log, 1, 2, 3)
+    execute(log, "DELETE FROM eventlog")
+    assert consume(consumer(log, begin="4")) == []
+
+
+def test_where_the_next_record_id_is_unknown_a_begin_is_taken_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    engine = sa.create_engine(f"sqlite:///{tmp_path / 'app.db'}")
+    migrations.upgrade(engine, log_table="eventlog")
+    execute(
+        engine,
+        "DROP TABLE eventlog",
+        "CREATE TABLE eventlog (record_id integer PRIMARY KEY, status char(1) DEFAULT 'N', event_type "
+        "integer, event_time timestamp, perpetrator varchar(32), table_name varchar(64), table_key "
+        "varchar(4000), column_name varchar(64), old_value text, new_value text)",
+    )
+    assert consume(consumer(engine, begin="500")) == []
+    assert "begin = 500 cannot be compared" in caplog.text
+    engine.dispose()
+
+
 def test_what_was_open_when_a_consumer_began_now_is_sent_when_it_commits(
     pg_log: sa.Engine, writer: Callable[[], Any]
 ) -> None:
@@ -633,6 +667,35 @@ def test_consumers_are_listed_reset_and_dropped(log: sa.Engine, command: Run) ->
     assert fetch(log, "SELECT name FROM eventlog_consumer") == [("search",)]
     code, _, said = command("consumers", "drop", "audit", "--yes")
     assert (code, "has no consumer 'audit'; there is: search" in said) == (2, True)
+
+
+def test_a_reset_to_above_the_next_record_id_is_refused_and_changes_nothing(
+    log: sa.Engine, command: Run
+) -> None:
+    write(log, 1, 2)
+    consume(consumer(log))
+    code, _, said = command("consumers", "reset", "search", "--begin", "999999999", "--yes")
+    assert (code, "the next record_id of the log" in said) == (2, True)
+    assert the_set(log) == (2, [])
+
+
+def test_doctor_names_a_consumer_whose_set_lies_above_the_next_record_id(
+    log: sa.Engine, command: Run
+) -> None:
+    write(log, 1, 2)
+    consume(consumer(log))
+    assert "consumer_beyond" not in command("doctor", "--json")[1]
+    execute(log, "UPDATE eventlog_inflight SET composition = REPLACE(composition, '[2]', '[900]')")
+    assert the_set(log) == (900, [])
+    (finding,) = (
+        one
+        for one in json.loads(command("doctor", "--json")[1])["findings"]
+        if one["code"] == "consumer_beyond"
+    )
+    assert finding["severity"] == "error"
+    assert "consumer search" in finding["text"]
+    assert "up to 900" in finding["text"]
+    assert consume(consumer(log)) == []  # a start is not refused
 
 
 def test_what_was_refused_for_a_consumer_is_shown_and_put_back_for_it_alone(

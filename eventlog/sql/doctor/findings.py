@@ -570,6 +570,21 @@ def judge_consumer(
         )
 
 
+def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding]:
+    """Judge a consumer whose set reaches up to ``top``.
+
+    ``following`` is the record_id that the next row gets, None = unknown.
+    """
+    if following is not None and top >= following:
+        yield error(
+            "consumer_beyond",
+            f"consumer {name} counts all record_ids up to {top} as done, and neither the rows of "
+            f"the log nor its sequence have one above {following - 1}: the consumer does not see "
+            f"rows up to {top}",
+            f"eventlog consumers reset {name} --begin ... (docs/consumers.md: where it begins)",
+        )
+
+
 def judge_own_consumer(name: str, known: tuple[int, bool] | None) -> Iterator[Finding]:
     """Judge the configured consumer. ``known`` is its number of rows to do and whether it runs,
     None if it is not registered.

@@ -19,7 +19,8 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.sql.database import CHANGING_POOL, KEEPALIVE, LockHolder, Refusal, Wake
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.postgresql.refusals import refusal_of
-from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, literal
+from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, bindable, literal
+from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import qualified, quote_identifier, statements
 
@@ -205,6 +206,18 @@ class PostgresSessions(Dialect):
 
     def lock_removing(self, conn: Connection, log: LogTable) -> None:
         _removal_lock(conn, log, "pg_advisory_xact_lock_shared")
+
+    def next_record_id(self, conn: Connection, log: LogTable) -> int | None:
+        following: list[int] = []
+        for numbering in ask(conn, self, "numberings", Numbering, log):
+            if not _has_right(conn, "sequence", numbering.name, "SELECT"):
+                return None
+            number = f"last_value + CASE WHEN is_called THEN {int(numbering.increment)} ELSE 0 END"
+            sequence = bindable(numbering.name)
+            following.append(
+                int(conn.exec_driver_sql(f"SELECT {number} FROM {sequence}").scalar_one())  # noqa: S608 - quoted
+            )
+        return max(following, default=None)
 
     def missing_consumer_rights(self, conn: Connection, log: LogTable) -> list[str]:
         if log.schema is not None and not _has_right(conn, "schema", log.schema, "USAGE"):

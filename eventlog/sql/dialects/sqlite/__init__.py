@@ -23,6 +23,11 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Window
 
+_NEXT_RECORD_ID: Final = """
+    SELECT coalesce((SELECT seq FROM main.sqlite_sequence WHERE name = ?), 0) + 1
+    FROM main.sqlite_schema
+    WHERE type = 'table' AND name = ? AND upper(sql) LIKE '%AUTOINCREMENT%'"""
+
 
 class SQLite(SQLiteSessions, SQLiteObjects):
     """SQLite, through the driver in Python's standard library."""
@@ -106,6 +111,10 @@ class SQLite(SQLiteSessions, SQLiteObjects):
 
     def are_open(self, conn: Connection, writers: frozenset[str]) -> bool:
         return not writers
+
+    def next_record_id(self, conn: Connection, log: LogTable) -> int | None:
+        number = conn.exec_driver_sql(_NEXT_RECORD_ID, (log.name, log.name)).scalar()
+        return None if number is None else int(number)
 
     def part_field(self, log: LogTable, field: str) -> str:
         return (
