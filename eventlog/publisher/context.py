@@ -25,6 +25,7 @@ from eventlog.model import Level
 from eventlog.publisher.ledger import Ledger
 from eventlog.publisher.observer import SILENT, Measured, Observer
 from eventlog.sql.database import LockHolder
+from eventlog.publisher.published import Published
 from eventlog.sql.doctor import ask
 from eventlog.sql.open_log import OpenDatabase, OpenLog
 
@@ -294,10 +295,14 @@ class Used:
 
     They are the highest flight number and record_id, the server's last identification of itself,
     and the session that had the lock last.
+    They are the highest flight number, the published record_ids, and the server's last
+    identification of itself.
     """
 
     flight: int = 0
-    record_id: int = 0
+    published: Published = field(default_factory=Published)
+    given_again: str | None = None
+    """Why a record_id that was published may have been given a second time."""
     server: Mapping[str, str] = field(default_factory=dict)
     holder: LockHolder | None = None
 

@@ -23,7 +23,7 @@ from eventlog.core.clock import monotonic
 from eventlog.core.event_ids import raised_at, record_id_of
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
-from eventlog.errors import number_of
+from eventlog.errors import DatabaseAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, report_missing
 from eventlog.publisher.delivery import Delivered, FlightResult, deliver_flight
@@ -106,6 +106,7 @@ def _run_cycle(session: Session) -> Delivered:
     if window is None:
         context.log.commit()
         return Delivered(FlightResult.DONE, more=True)
+    _refuse_given_again(context, window)
     if window.bad:
         session.check.before_bad()
     delivered = _send_window(session, window)
@@ -144,8 +145,6 @@ def _scan_to_read(context: Context, state: State) -> QueueScan | DueScan | None:
         begin = begin_due_scan if context.options.handle_future_events else begin_scan
         scan = state.scan = begin(context, is_long=scan is not None)
         state.freed.clear()
-    if isinstance(scan, QueueScan) and scan.last is not None:
-        context.used.record_id = max(context.used.record_id, scan.last)
     if state.hold is not None and state.held is None:
         state.held = read_objects(context, state.hold)
     if state.held is not None and state.held.writers is None:
@@ -170,6 +169,19 @@ def _valid_window(context: Context, state: State, scan: QueueScan | DueScan) -> 
         state.scan = None
         return None
     return window
+
+
+def _refuse_given_again(context: Context, window: WindowResult) -> None:
+    """Raise DatabaseAway if a row of a window has a number that was published for another row: the
+    log gets a new epoch at the next connection (spec/event-log.md 7.4).
+    """
+    options, used = context.options, context.used
+    used.published.remember()
+    rows = chain.from_iterable(map(ids_of, window.groups))
+    zone = None if options.handle_future_events else options.event_time_zone
+    used.given_again = used.published.given_again(context.log, rows, zone)
+    if used.given_again is not None:
+        raise DatabaseAway(f"the log {context.log} gives numbers again: {used.given_again}")
 
 
 def _send_window(session: Session, window: WindowResult) -> Delivered:
@@ -328,6 +340,7 @@ def _deliver(session: Session, flight: Flight, line: InflightLine) -> Delivered:
     """Send the envelopes of a flight, and keep what is left of it."""
     context, state = session.context, session.state
     begun = monotonic()
+    context.used.published.add(max(max(event.ids) for event in flight.events()))
     documents = (
         sum(map(len, flight.envelopes.values()))
         if context.output.is_single

@@ -58,11 +58,12 @@ from eventlog.sql.connection import (
     dialect_of,
     is_pooled,
 )
-from eventlog.sql.consumers import SNAPSHOT, check_possible, next_record_id, read_consumer
+from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
 from eventlog.sql.log_table import new_log, quoted, split_name
 from eventlog.sql.open_log import OpenDatabase, OpenLog
+from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import refuse_large_ids
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
@@ -561,7 +562,7 @@ def _consumers(case: Case) -> Iterator[Finding]:
     """Judge consumers that stand still, and for which rows are kept (spec/event-log.md 13.4)."""
     zone, name = case.config.publisher.event_time_zone, case.consumer
     found = consumer_statuses(case.log, zone)
-    following = next_record_id(case.log) if found else None
+    following = next_unused(case.log) if found else None
     for one in found:
         yield from findings.judge_consumer(
             one.name, one.rows_behind, one.still_seconds, one.runs, case.limits

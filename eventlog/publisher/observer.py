@@ -171,7 +171,7 @@ def measure_queue(
     ledger = ledger or ledger_of(log)
     rows = count_undone(ledger, cap)
     head = log.read_window(ledger.undone(Window(1, None, 1))) if rows else []
-    clock = _moment(log.due_until(event_time_zone))
+    clock = moment_of(log.due_until(event_time_zone))
     return Measured(rows, cap, event_age(head[0].event_time, clock) if head else None, clock=clock)
 
 
@@ -180,12 +180,12 @@ def event_age(event_time: str | None, clock: datetime) -> float | None:
     usual time.
     """
     try:
-        return (clock - _moment(event_time or "")).total_seconds()
+        return (clock - moment_of(event_time or "")).total_seconds()
     except (ValueError, OverflowError):
         return None
 
 
-def _moment(text: str) -> datetime:
+def moment_of(text: str) -> datetime:
     """Parse a time of the log's clock, without its zone; fractions below microseconds are cut off.
 
     Raises ValueError.

@@ -22,6 +22,7 @@ from eventlog.publisher.configured_classes import captured_tables, read_catalog,
 from eventlog.publisher.context import Context, Counters, PublisherOptions, Used
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.output import event_writer
+from eventlog.publisher.published import lies_behind
 from eventlog.publisher.sinks import Owner
 from eventlog.registry import sink_named
 from eventlog.sql.connection import (
@@ -34,10 +35,19 @@ from eventlog.sql.connection import (
     refuse_pooling,
 )
 from eventlog.sql.dialect import Dialect
-from eventlog.sql.epoch import differing, pass_over, raise_epoch, read_epoch, write_epoch
+from eventlog.sql.epoch import (
+    differing,
+    forget_removed,
+    pass_over,
+    raise_epoch,
+    read_epoch,
+    read_removed,
+    write_epoch,
+)
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenDatabase, OpenLog
-from eventlog.sql.rows import extent, next_flight, read_sendings, refuse_large_ids
+from eventlog.sql.record_ids import next_given
+from eventlog.sql.rows import next_flight, read_sendings, refuse_large_ids
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -158,16 +168,21 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
     reasons = differing(known, server) or differing(used.server, server)
     if used.flight and (flight := next_flight(log)) <= used.flight:
         reasons.append(f"flight number {flight} lies behind {used.flight}, which was used before")
-    # Deleted rows are not a sign of it.
-    if used.record_id and not context.options.delete_from_log:
-        _, newest = extent(log) or (0, used.record_id)
-        if newest < used.record_id:
-            reasons.append(
-                f"record_id {newest} lies behind {used.record_id}, which was published before"
-            )
+    following, removed = next_given(log), read_removed(log)
+    if used.given_again is not None:
+        reasons.append(used.given_again)
+    elif following is not None and following <= used.published.highest:
+        reasons.append(lies_behind(following, used.published))
+    elif following is not None and following <= removed:
+        reasons.append(
+            f"the next record_id is {following}, and rows up to {removed} were removed before"
+        )
     if reasons:
         epoch, used.flight = raise_epoch(log, {**known, **server}, used.flight)
-        used.record_id = 0
+        used.published.forget()
+        used.given_again = None
+        if following is not None:
+            forget_removed(log, following)
         line = line._replace(epoch=epoch)
         _log.warning(
             "the log %s may have been put back to an earlier state: %s. New event-ids carry the "

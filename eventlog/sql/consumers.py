@@ -26,6 +26,7 @@ from eventlog.sql.doctor import Numbering, ask_log
 from eventlog.sql.epoch import read_removed
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.record_ids import next_unused
 from eventlog.sql.rows import (
     MOST_RANGES,
     ObjectRow,
@@ -366,7 +367,7 @@ def _check_begin(log: OpenLog, first: int) -> None:
             'that a consumer that begins there would miss some; begin behind it, or with "first" '
             '(what the log still holds), or with "snapshot"'
         )
-    following = next_record_id(log)
+    following = next_unused(log)
     if following is None:
         _log.warning(
             "begin = %d cannot be compared with the record_ids of the log %s: it has no rows, and "
@@ -381,15 +382,6 @@ def _check_begin(log: OpenLog, first: int) -> None:
             f"consumer that begins there would miss the rows up to {first - 1}; write "
             f'{following} or a smaller number, or "now"'
         )
-
-
-def next_record_id(log: OpenLog) -> int | None:
-    """Return the record_id that the next row gets: by the sequence, and never one that the log has
-    or had. None if neither the sequence nor any row tells it.
-    """
-    following = log.dialect.next_record_id(log.connection, log.table) or 0
-    given = max(read_removed(log), _highest(log))
-    return max(following, given + 1) if following or given else None
 
 
 def _highest(log: OpenLog) -> int:

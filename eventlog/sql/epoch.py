@@ -97,6 +97,13 @@ def note_removed(log: OpenLog, record_id: int) -> None:
     log.connection.execute(sa.update(epochs).where(is_higher).values(removed=record_id))
 
 
+def forget_removed(log: OpenLog, record_id: int) -> None:
+    """Note that rows from this record_id on are not the removed ones: their numbers come again."""
+    epochs = _epochs(log.table)
+    is_removed = epochs.c.removed >= record_id
+    log.connection.execute(sa.update(epochs).where(is_removed).values(removed=record_id - 1))
+
+
 def differing(known: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
     """Return the parts that both sides know and that differ, in words."""
     parts = sorted(known.keys() & told.keys())

@@ -155,8 +155,8 @@ def test_flights_of_a_consumer_leave_nothing_that_later_ones_walk_over(log: sa.E
         before = blocks(context, "eventlog_consumer")
         assert events(log, context, state, sink) < 60
         assert polls(context, state, sink) < 10
-        # A look at its line, an event and a poll each, whatever was sent.
-        looks = 3 * AT_ONCE + 2
+        # A look at its line, a delivery, an event and a poll each, whatever was sent.
+        looks = 4 * AT_ONCE + 2
         assert blocks(context, "eventlog_consumer") - before <= 2 * looks
 
 

@@ -23,10 +23,11 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Window
 
-_NEXT_RECORD_ID: Final = """
-    SELECT coalesce((SELECT seq FROM main.sqlite_sequence WHERE name = ?), 0) + 1
+_REMEMBERS_NUMBERS: Final = """
+    SELECT count(*)
     FROM main.sqlite_schema
     WHERE type = 'table' AND name = ? AND upper(sql) LIKE '%AUTOINCREMENT%'"""
+_LAST_NUMBER: Final = "SELECT max(seq) FROM main.sqlite_sequence WHERE name = ?"
 
 
 class SQLite(SQLiteSessions, SQLiteObjects):
@@ -113,8 +114,9 @@ class SQLite(SQLiteSessions, SQLiteObjects):
         return not writers
 
     def next_record_id(self, conn: Connection, log: LogTable) -> int | None:
-        number = conn.exec_driver_sql(_NEXT_RECORD_ID, (log.name, log.name)).scalar()
-        return None if number is None else int(number)
+        if not conn.exec_driver_sql(_REMEMBERS_NUMBERS, (log.name,)).scalar():
+            return None
+        return int(conn.exec_driver_sql(_LAST_NUMBER, (log.name,)).scalar() or 0) + 1
 
     def part_field(self, log: LogTable, field: str) -> str:
         return (

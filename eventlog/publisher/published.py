@@ -1,0 +1,96 @@
+"""The record_ids that this process has published, and rows that get one of them a second time
+(spec/event-log.md 7.4).
+
+A sequence that is set back gives numbers again, and an event-id would mean two sets of rows.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Final
+
+from eventlog.core.clock import monotonic
+from eventlog.core.ranges import to_ranges
+from eventlog.publisher.observer import event_age, moment_of
+from eventlog.sql.open_log import OpenLog
+
+_INTERVAL: Final = 1.0
+"""The least seconds between two remembered moments, and between two checks of the sequence."""
+_MOST_MOMENTS: Final = 1_000
+"""The most remembered moments."""
+
+
+@dataclass(slots=True)
+class Published:
+    """The highest published record_id, and the moments at which others were the highest."""
+
+    highest: int = 0
+    moments: list[tuple[int, float]] = field(default_factory=list)
+    """Record_ids with the times of ``monotonic`` at which they, and all lower ones, had been drawn,
+    both ascending.
+    """
+    checked: float = float("-inf")
+    """The time of the last check of the sequence."""
+
+    def add(self, record_id: int) -> None:
+        """Add a record_id that was published."""
+        self.highest = max(self.highest, record_id)
+        self.remember()
+
+    def remember(self) -> None:
+        """Remember that the highest record_id had been drawn by now."""
+        now = monotonic()
+        last, since = self.moments[-1] if self.moments else (0, float("-inf"))
+        if self.highest <= last or now < since + _INTERVAL:
+            return
+        if len(self.moments) == _MOST_MOMENTS:
+            del self.moments[::2]
+        self.moments.append((self.highest, now))
+
+    def forget(self) -> None:
+        """Forget all: the numbers come again under a new epoch."""
+        self.highest = 0
+        self.moments.clear()
+
+    def given_again(
+        self, log: OpenLog, record_ids: Iterable[int], event_time_zone: str | None
+    ) -> str | None:
+        """Return why one of these rows N may have a number that was published for another row, None
+        if none has. ``event_time_zone`` None = event_time is not the time of the change.
+        """
+        low = sorted(one for one in record_ids if one <= self.highest)
+        if not low:
+            return None
+        return self._by_sequence(log) or (
+            None if event_time_zone is None else self._by_time(log, low, event_time_zone)
+        )
+
+    def _by_sequence(self, log: OpenLog) -> str | None:
+        now = monotonic()
+        if now < self.checked + _INTERVAL:
+            return None
+        self.checked = now
+        following = log.dialect.next_record_id(log.connection, log.table)
+        return (
+            None if following is None or following > self.highest else lies_behind(following, self)
+        )
+
+    def _by_time(self, log: OpenLog, low: Sequence[int], event_time_zone: str) -> str | None:
+        """Find a row that is younger than the moment at which its number had been drawn."""
+        now, clock = monotonic(), moment_of(log.due_until(event_time_zone))
+        for record_id, event_time in log.read_columns(to_ranges(low), ("record_id", "event_time")):
+            place = bisect_left(self.moments, record_id, key=itemgetter(0))
+            age = event_age(event_time, clock)
+            if place == len(self.moments) or age is None:
+                continue
+            if 0 <= age < now - self.moments[place][1]:
+                return f"record_id {record_id} was published before its row was written"
+        return None
+
+
+def lies_behind(following: int, published: Published) -> str:
+    """Return that the next record_id is one that was published before, in words."""
+    return f"the next record_id is {following}, and {published.highest} was published before"

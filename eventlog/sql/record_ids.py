@@ -1,0 +1,39 @@
+"""The record_ids that a log gives: which one comes next, and whether it was given before
+(spec/event-log.md 7.4, 13.2).
+"""
+
+from __future__ import annotations
+
+from eventlog.sql.epoch import read_removed
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rows import extent
+
+
+def next_unused(log: OpenLog) -> int | None:
+    """Return the lowest record_id that the log has certainly not given yet; None if neither its
+    sequence nor a row tells it.
+    """
+    following = _of_sequence(log) or 0
+    given = _highest_given(log)
+    return max(following, given + 1) if following or given else None
+
+
+def next_given(log: OpenLog) -> int | None:
+    """Return the record_id that the next row gets: that of the sequence, or, where this role cannot
+    read it, the number behind all rows. None if nothing tells it.
+    """
+    following = _of_sequence(log)
+    if following is not None:
+        return following
+    given = _highest_given(log)
+    return given + 1 if given else None
+
+
+def _of_sequence(log: OpenLog) -> int | None:
+    return log.dialect.next_record_id(log.connection, log.table)
+
+
+def _highest_given(log: OpenLog) -> int:
+    """Return the highest record_id of the rows that the log has, or had when they were removed."""
+    _, highest = extent(log) or (0, 0)
+    return max(read_removed(log), highest)
