@@ -29,7 +29,7 @@ from eventlog.cli.context import (
 from eventlog.config.load import Config, connection_url
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, NoLogTable, first_of
 from eventlog.publisher.ledger import ledger_of
-from eventlog.publisher.open_context import find_log
+from eventlog.publisher.open_context import advice_for_consumers, find_log
 from eventlog.sql import migrations
 from eventlog.sql.connection import SUPPORTED, dialect_of
 from eventlog.sql.consumers import read_consumers
@@ -161,11 +161,12 @@ def raise_by_hand(context: CommandContext, as_json: bool) -> None:
             )
         line = read_epoch(log)
         epoch, _ = raise_epoch(log, {**line.server, **server})
+        advice = advice_for_consumers(log)
         db.connection.commit()
     if as_json:
         print_json({"log": str(log), "epoch": epoch, "before": line.epoch or None})
     elif not context.quiet:
-        result(f"log {log}: new event-ids carry the epoch {epoch}, as in 17.e{epoch}")
+        result(f"log {log}: new event-ids carry the epoch {epoch}, as in 17.e{epoch}{advice}")
 
 
 @db.command()

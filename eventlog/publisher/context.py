@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from datetime import time as day_time
 from itertools import islice
 from threading import Lock
@@ -303,6 +304,8 @@ class Used:
     published: Published = field(default_factory=Published)
     given_again: str | None = None
     """Why a record_id that was published may have been given a second time."""
+    begun: datetime | None = None
+    """The time when the consumer of this process was registered, UTC."""
     server: Mapping[str, str] = field(default_factory=dict)
     holder: LockHolder | None = None
 

@@ -24,6 +24,7 @@ from eventlog.config.publishing import chosen_format
 from eventlog.core.catalog import Catalog, Database, ObjectClass, match_name
 from eventlog.core.checks import check_rows
 from eventlog.core.clock import unix_time
+from eventlog.core.event_ids import raised_at
 from eventlog.errors import DatabaseError, EventlogError, LogTableError
 from eventlog.model import queue_rows
 from eventlog.publisher.configured_classes import (
@@ -61,6 +62,7 @@ from eventlog.sql.connection import (
 from eventlog.sql.consumers import SNAPSHOT, check_possible, read_consumer
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.doctor import Finding, Limits, findings
+from eventlog.sql.epoch import read_epoch
 from eventlog.sql.log_table import new_log, quoted, split_name
 from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.record_ids import next_unused
@@ -563,11 +565,13 @@ def _consumers(case: Case) -> Iterator[Finding]:
     zone, name = case.config.publisher.event_time_zone, case.consumer
     found = consumer_statuses(case.log, zone)
     following = next_unused(case.log) if found else None
+    raised = raised_at(read_epoch(case.log).epoch) if found else None
     for one in found:
         yield from findings.judge_consumer(
             one.name, one.rows_behind, one.still_seconds, one.runs, case.limits
         )
         yield from findings.judge_beyond(one.name, one.done_top, following)
+        yield from findings.judge_before_epoch(one.name, one.begun, raised)
     if name is None:
         return
     try:

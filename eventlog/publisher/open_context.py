@@ -34,6 +34,7 @@ from eventlog.sql.connection import (
     parse_url,
     refuse_pooling,
 )
+from eventlog.sql.consumers import begun_of, consumer_names
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import (
     differing,
@@ -165,18 +166,9 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
     log, used = context.log, context.used
     line = read_epoch(log, is_locked=True)
     known = line.server
+    following = next_given(log)
     reasons = differing(known, server) or differing(used.server, server)
-    if used.flight and (flight := next_flight(log)) <= used.flight:
-        reasons.append(f"flight number {flight} lies behind {used.flight}, which was used before")
-    following, removed = next_given(log), read_removed(log)
-    if used.given_again is not None:
-        reasons.append(used.given_again)
-    elif following is not None and following <= used.published.highest:
-        reasons.append(lies_behind(following, used.published))
-    elif following is not None and following <= removed:
-        reasons.append(
-            f"the next record_id is {following}, and rows up to {removed} were removed before"
-        )
+    reasons += _numbers_that_come_again(context, following)
     if reasons:
         epoch, used.flight = raise_epoch(log, {**known, **server}, used.flight)
         used.published.forget()
@@ -188,16 +180,71 @@ def settle_epoch(context: Context, server: Mapping[str, str]) -> str:
             "the log %s may have been put back to an earlier state: %s. New event-ids carry the "
             "epoch %s, so that none means two sets of rows. What was sent and is not known here "
             "any more comes again under another id, and what the database has lost stays with the "
-            "receiver: see docs/guarantees.md",
+            "receiver: see docs/guarantees.md%s",
             log,
             "; ".join(reasons),
             epoch,
+            advice_for_consumers(log),
         )
     elif known.items() < {**known, **server}.items():
         write_epoch(log, line._replace(server={**known, **server}), is_raise=False)
+    _compare_beginning(context, is_new_epoch=bool(reasons))
     log.commit()
     used.server = server
     return line.epoch
+
+
+def _numbers_that_come_again(context: Context, following: int | None) -> list[str]:
+    """Return which numbers of this process the log gives again, in words. ``following`` is the next
+    record_id, None = unknown.
+    """
+    log, used = context.log, context.used
+    found = []
+    if used.flight and (flight := next_flight(log)) <= used.flight:
+        found.append(f"flight number {flight} lies behind {used.flight}, which was used before")
+    if used.given_again is not None:
+        found.append(used.given_again)
+    elif following is not None and following <= used.published.highest:
+        found.append(lies_behind(following, used.published))
+    elif following is not None and following <= (removed := read_removed(log)):
+        found.append(
+            f"the next record_id is {following}, and rows up to {removed} were removed before"
+        )
+    return found
+
+
+def advice_for_consumers(log: OpenLog) -> str:
+    """Return what to do about the consumers of a log that was put back, as a sentence behind
+    another; empty if it has none.
+    """
+    if not (names := consumer_names(log)):
+        return ""
+    return (
+        f". The log has the consumers {', '.join(names)}: if one of them was registered or reset "
+        "in what the database has lost, empty its receiver and reset it "
+        "(docs/backup-and-restore.md)"
+    )
+
+
+def _compare_beginning(context: Context, *, is_new_epoch: bool) -> None:
+    """Warn if the log does not have the registration of its consumer that this process has seen
+    (spec/event-log.md 13.4).
+    """
+    name, used = context.ledger.consumer, context.used
+    begun = begun_of(context.log, name) if name else None
+    if begun is None:
+        return
+    if used.begun is not None and (begun < used.begun or (is_new_epoch and begun != used.begun)):
+        _log.warning(
+            "consumer %s of the log %s began at %s, and the database was put back to a state that "
+            "does not have this beginning: its receiver may lack data. Stop the consumer, empty "
+            "its receiver, and run `eventlog consumers reset %s --begin snapshot`",
+            name,
+            context.log,
+            used.begun.isoformat(" ", "seconds"),
+            name,
+        )
+    used.begun = begun
 
 
 def under_epoch(context: Context, epoch: str) -> Context:

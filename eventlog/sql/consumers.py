@@ -301,6 +301,20 @@ def done_by_consumers(log: OpenLog) -> dict[str, RecordSet]:
     return done
 
 
+def consumer_names(log: OpenLog) -> list[str]:
+    """Return the names of all consumers, sorted."""
+    if not has_table(log):
+        return []
+    name = _consumers(log.table).c.name
+    return [str(one) for one in log.connection.execute(sa.select(name).order_by(name)).scalars()]
+
+
+def begun_of(log: OpenLog, name: str) -> datetime | None:
+    """Return when a consumer was registered, UTC; None if it is not."""
+    line = _read_line(log, name)
+    return None if line is None else line.begun
+
+
 def has_consumers(log: OpenLog) -> bool:
     """Return True if any consumer is registered."""
     return (

@@ -37,13 +37,13 @@ from eventlog.core.ranges import RecordSet
 from eventlog.errors import ConfigError, ConsumerRuns, LogTableError, ReceiverAway
 from eventlog.model import Answer, Level, LogRow, Verdict
 from eventlog.publisher import daemon
-from eventlog.publisher.context import Context, Counters
+from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.cycle import dry_run, recover, run_cycle
 from eventlog.publisher.daemon import publish_once
 from eventlog.publisher.ledger import SetLedger, are_registered, count_undone
 from eventlog.publisher.liveness import liveness_of
 from eventlog.publisher.observer import Measured, Observer
-from eventlog.publisher.open_context import open_unlocked
+from eventlog.publisher.open_context import open_context, open_unlocked
 from eventlog.publisher.queue import WindowReader
 from eventlog.publisher.session import Session
 from eventlog.publisher.sinks import Document
@@ -936,6 +936,77 @@ def test_a_new_epoch_is_not_drawn_by_hand_while_a_consumer_runs(
     assert command("db", "new-epoch")[0] == 0
     (event_id,) = consume(consumer(log))
     assert event_id.startswith("1.e")
+
+
+# --- a log that was put back to an earlier state --------------------------------------------------
+
+
+def lines_of(log: sa.Engine) -> list[tuple[Any, ...]]:
+    """What a copy of the database has of its consumers."""
+    return fetch(log, "SELECT name, begun, begins, done FROM eventlog_consumer")
+
+
+def put_back(log: sa.Engine, lines: list[tuple[Any, ...]]) -> None:
+    """Give the log the consumers of an earlier state, on a server that says it is another one."""
+    execute(
+        log,
+        "DELETE FROM eventlog_consumer",
+        'UPDATE eventlog_epoch SET server = \'{"database": "x", "file": "x"}\'',
+    )
+    for name, begun, begins, done in lines:
+        execute(
+            log,
+            "INSERT INTO eventlog_consumer (name, begun, begins, done) VALUES "
+            f"('{name}', '{begun}', '{begins}', '{done}')",
+        )
+
+
+def test_a_new_epoch_names_the_consumers_and_so_does_doctor_until_they_are_reset(
+    log: sa.Engine, command: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    write(log, 1)
+    consume(consumer(log))
+    consume(consumer(log, "audit"))
+    execute(log, "UPDATE eventlog_consumer SET begun = '2020-01-01 00:00:00'")
+    assert "consumer_before_epoch" not in command("doctor")[1]
+    put_back(log, lines_of(log))
+    consume(configuration(log))
+    (warning,) = (text for text in caplog.messages if "New event-ids carry the epoch" in text)
+    assert "the consumers audit, search: if" in warning
+    told = json.loads(command("doctor", "--json")[1])["findings"]
+    named = [one["text"] for one in told if one["code"] == "consumer_before_epoch"]
+    assert ["consumer audit" in named[0], "consumer search" in named[1]] == [True, True]
+    execute(log, "UPDATE eventlog_epoch SET epoch = '2021' || SUBSTR(epoch, 5)")
+    command("consumers", "reset", "search", "--begin", "first", "--yes")
+    told = json.loads(command("doctor", "--json")[1])["findings"]
+    assert [one["text"].split()[1] for one in told if one["code"] == "consumer_before_epoch"] == [
+        "audit"
+    ]
+
+
+def test_an_epoch_that_is_drawn_by_hand_names_the_consumers(log: sa.Engine, command: Run) -> None:
+    consume(consumer(log))
+    assert "the consumers search: if" in command("db", "new-epoch")[1]
+
+
+@pytest.mark.parametrize("before", ["its reset", "its registration"])
+def test_a_consumer_that_remembers_a_later_beginning_warns_that_its_receiver_lacks_data(
+    log: sa.Engine, command: Run, caplog: pytest.LogCaptureFixture, before: str
+) -> None:
+    used = Used()
+    consume(consumer(log))
+    execute(log, "UPDATE eventlog_consumer SET begun = '2020-01-01 00:00:00'")
+    copy = lines_of(log) if before == "its reset" else []
+    command("consumers", "reset", "search", "--begin", "snapshot", "--yes")
+    execute(log, "UPDATE eventlog_consumer SET begun = '2021-01-01 00:00:00'")
+    with open_context(consumer(log), Counters(), used):
+        pass
+    put_back(log, copy)
+    for _ in range(2):
+        with open_context(consumer(log), Counters(), used):
+            pass
+    (warning,) = (text for text in caplog.messages if "its receiver may lack data" in text)
+    assert "eventlog consumers reset search --begin snapshot" in warning
 
 
 # --- what a consumer sees and what it does not ----------------------------------------------------

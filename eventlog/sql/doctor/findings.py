@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any, Final
 
 from eventlog.core.catalog import Catalog, Database, ObjectClass, Table, match_name
@@ -582,6 +583,21 @@ def judge_beyond(name: str, top: int, following: int | None) -> Iterator[Finding
             f"the log nor its sequence have one above {following - 1}: the consumer does not see "
             f"rows up to {top}",
             f"eventlog consumers reset {name} --begin ... (docs/consumers.md: where it begins)",
+        )
+
+
+def judge_before_epoch(name: str, begun: datetime, raised: datetime | None) -> Iterator[Finding]:
+    """Judge a consumer that was registered or reset at ``begun``.
+
+    ``raised`` is when the log got its epoch, None = it has none. Both are UTC.
+    """
+    if raised is not None and begun < raised.replace(tzinfo=None):
+        yield info(
+            "consumer_before_epoch",
+            f"consumer {name} began before the log got its epoch, at {raised:%Y-%m-%d %H:%M:%S} "
+            "UTC: if the database was put back then to a state from before a registration or a "
+            "reset of this consumer, its receiver lacks data",
+            f"if so, empty its receiver, and: eventlog consumers reset {name} --begin snapshot",
         )
 
 
