@@ -25,8 +25,8 @@ from eventlog.errors import EventlogError, first_of, number_of
 from eventlog.model import Level
 from eventlog.publisher.ledger import Ledger
 from eventlog.publisher.observer import SILENT, Measured, Observer
-from eventlog.sql.database import LockHolder
 from eventlog.publisher.published import Published
+from eventlog.sql.database import LockHolder
 from eventlog.sql.doctor import ask
 from eventlog.sql.open_log import OpenDatabase, OpenLog
 
