@@ -6,13 +6,11 @@ spec/xds.md 5 defines class, child table, attribute and association.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from eventlog.core.values import (
-    ColumnType,
-)
+from eventlog.core.values import ColumnType, parse_type
 from eventlog.errors import BadTableKey, EventlogError
 
 
@@ -64,6 +62,14 @@ class Table:
             if column.name == name:
                 return column
         raise KeyError(name)
+
+
+def table_of_types(name: str, types: Iterable[tuple[str, str]], key: Sequence[str]) -> Table:
+    """Return a table as a format describes it: ``types`` has the name of each column and of its
+    type, as ``parse_type`` reads it. Raises ConfigError for an unknown type.
+    """
+    columns = tuple(Column(column, parse_type(type_name)) for column, type_name in types)
+    return Table(name, "table", columns, tuple(key))
 
 
 @dataclass(frozen=True, slots=True)

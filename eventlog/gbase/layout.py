@@ -18,8 +18,7 @@ from datetime import date, datetime, time
 from typing import Final, NamedTuple
 
 from eventlog.changes.keys import Key
-from eventlog.core import catalog, values
-from eventlog.core.catalog import Table
+from eventlog.core.catalog import Table, table_of_types
 from eventlog.errors import ConfigError, FormatError, NotExpressible, shown, with_location
 from eventlog.gbase.options import ReadOptions
 from eventlog.gbase.packed import cuts_off, holds, parse_qualifier
@@ -523,11 +522,8 @@ def catalog_table(layout: Layout) -> Table:
     """Return a captured table as a catalogue describes it: its columns with the types of their
     values, and its key.
     """
-    columns = (
-        catalog.Column(column.name, values.parse_type(_type_name(column.type)))
-        for column in layout.columns
-    )
-    return Table(layout.table, "table", tuple(columns), layout.key)
+    types = ((column.name, _type_name(column.type)) for column in layout.columns)
+    return table_of_types(layout.table, types, layout.key)
 
 
 def _type_name(type: ColumnType) -> str:

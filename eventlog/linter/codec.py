@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final, Protocol, runtime_checkable
 
-from eventlog.core.catalog import Column, Table
-from eventlog.core.values import parse_type
+from eventlog.core.catalog import Table, table_of_types
 from eventlog.errors import ConfigError, FormatError, NotExpressible
 from eventlog.linter.dispatch_tables import ColumnAttrs, TableAttrs
 from eventlog.model import Lob, Value
@@ -128,8 +127,8 @@ def catalog_table(name: str, attrs: TableAttrs) -> Table:
     """Return a replicated table of this name as a catalogue describes it: columns with the types of
     their values, and key.
     """
-    columns = tuple(Column(column.name, parse_type(_type_name(column))) for column in attrs.columns)
-    return Table(name, "table", columns, attrs.key)
+    types = ((column.name, _type_name(column)) for column in attrs.columns)
+    return table_of_types(name, types, attrs.key)
 
 
 def _type_name(column: ColumnAttrs) -> str:

@@ -14,8 +14,8 @@ from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any, Final
 
-from eventlog.core.catalog import Column, Table
-from eventlog.core.values import ColumnType, Kind, parse_type
+from eventlog.core.catalog import Column, Table, table_of_types
+from eventlog.core.values import ColumnType, Kind
 from eventlog.errors import ConfigError
 from eventlog.model import Change, Lob, Value
 
@@ -177,8 +177,8 @@ _TYPE_NAMES: Final = {
 
 def catalog_table(name: str, columns: Sequence[QlikColumn]) -> Table:
     """Return a table of these columns as a catalogue has it."""
-    typed = tuple(Column(column.name, parse_type(_type_name(column))) for column in columns)
-    return Table(name, "table", typed, key_of(columns))
+    types = ((column.name, _type_name(column)) for column in columns)
+    return table_of_types(name, types, key_of(columns))
 
 
 def _type_name(column: QlikColumn) -> str:
