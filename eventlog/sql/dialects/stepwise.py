@@ -87,35 +87,6 @@ class StepwiseDialect(Dialect):
         binary value. Raises BadValue if the owner of a child table's rows cannot be determined.
         """
 
-    def placed_values(
-        self,
-        cls: ObjectClass,
-        keys: Sequence[tuple[Any, ...]],
-        chunks: Callable[[Sequence[tuple[Any, ...]]], Iterable[Sequence[tuple[Any, ...]]]],
-        read: Callable[[int, Mapping[str, Any]], Iterable[Sequence[Any]]],
-    ) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Yield the place of each row's key among ``keys``, and the row's values.
-
-        ``chunks`` cuts the keys into pieces, one for each statement. ``read`` gets the number of
-        keys in a piece and their binds, ``k0_0`` for the first column of the first key. It returns
-        rows that begin with the columns of the key.
-        """
-        readers = [self.key_column_reader(column) for column in cls.key]
-        places: dict[tuple[object, ...], list[int]] = {}
-        for place, key in enumerate(keys):
-            places.setdefault(key, []).append(place)
-        for chunk in chunks(list(places)):
-            binds = {
-                f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)
-            }
-            for row in read(len(chunk), binds):
-                key = tuple(
-                    reader(log_text(value) or "")
-                    for reader, value in zip(readers, row, strict=False)
-                )
-                for place in places.get(key, ()):
-                    yield place, row[len(readers) :]
-
     # Objects written into the log once more
 
     def write_batch(self, conn: Connection, walk: Walk, position: str | None, limit: int) -> Batch:
@@ -147,6 +118,58 @@ class StepwiseDialect(Dialect):
             for rows in part.only_own(self.fetch_chunks(conn, statement, {}, BATCH_ROWS)):
                 if rows:
                     yield arrow_batch(fields, rows)
+
+
+class KeyedDialect(StepwiseDialect):
+    """A database that reads the key of each row beside its values, and so finds out which of the
+    keys that it has asked for the row belongs to.
+    """
+
+    @abstractmethod
+    def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
+        """Yield the keys in pieces, one for each statement."""
+
+    @abstractmethod
+    def keyed_rows(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
+        size: int,
+        binds: Mapping[str, Any],
+    ) -> Iterable[Sequence[Any]]:
+        """Return rows as ``read_values`` reads them; each begins with the columns of its key.
+
+        ``size`` is the number of keys, ``binds`` has them: ``k0_0`` is the first column of the
+        first key.
+        """
+
+    def read_values(
+        self,
+        conn: Connection,
+        schema: str | None,
+        cls: ObjectClass,
+        child: ChildTable | None,
+        columns: tuple[Column, ...],
+        keys: Sequence[tuple[Any, ...]],
+    ) -> Iterator[tuple[int, Sequence[Any]]]:
+        readers = [self.key_column_reader(column) for column in cls.key]
+        places: dict[tuple[object, ...], list[int]] = {}
+        for place, key in enumerate(keys):
+            places.setdefault(key, []).append(place)
+        for chunk in self.key_chunks(list(places)):
+            binds = {
+                f"k{n}_{i}": value for n, key in enumerate(chunk) for i, value in enumerate(key)
+            }
+            for row in self.keyed_rows(conn, schema, cls, child, columns, len(chunk), binds):
+                key = tuple(
+                    reader(log_text(value) or "")
+                    for reader, value in zip(readers, row, strict=False)
+                )
+                for place in places.get(key, ()):
+                    yield place, row[len(readers) :]
 
 
 class _Unreadable(list[str | None]):

@@ -46,7 +46,7 @@ from eventlog.sql.dialects.mysql_family.text import (
     quote_identifier,
     value_text,
 )
-from eventlog.sql.dialects.stepwise import StepwiseDialect
+from eventlog.sql.dialects.stepwise import KeyedDialect
 from eventlog.sql.statements import by_relation, fetch, statements
 from eventlog.sql.windows import Walk
 
@@ -63,7 +63,7 @@ def _chunks(keys: Sequence[T]) -> Iterator[Sequence[T]]:
         yield keys[start : start + _KEYS]
 
 
-class FamilyObjects(StepwiseDialect):
+class FamilyObjects(KeyedDialect):
     """The tables and views of the database in the URL. The server's schemas are databases, and a
     class has none (spec/xds.md 5.1).
 
@@ -92,19 +92,20 @@ class FamilyObjects(StepwiseDialect):
 
     # Objects by their keys, and keys behind a position
 
-    def read_values(
+    def keyed_rows(
         self,
         conn: Connection,
         schema: str | None,
         cls: ObjectClass,
         child: ChildTable | None,
         columns: tuple[Column, ...],
-        keys: Sequence[tuple[Any, ...]],
-    ) -> Iterator[tuple[int, Sequence[Any]]]:
-        def read(size: int, binds: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
-            return fetch(conn, values_statement(cls, child, columns, size), binds)
+        size: int,
+        binds: Mapping[str, Any],
+    ) -> Iterable[Sequence[Any]]:
+        return fetch(conn, values_statement(cls, child, columns, size), binds)
 
-        return self.placed_values(cls, keys, _chunks, read)
+    def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
+        return _chunks(keys)
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:

@@ -24,6 +24,7 @@ from eventlog.sql.connection import load_dialect
 from eventlog.sql.database import KEEPALIVE, LockHolder
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.mysql_family.text import USER, bindable, in_text, quote_identifier
+from eventlog.sql.dialects.tried_rights import TriedRights
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch, qualified, statements
@@ -92,21 +93,6 @@ _PASSING: Final = frozenset(
     }
 )
 """The numbers of temporary errors."""
-_NO_RIGHT: Final = frozenset({1044, 1045, 1142, 1143, 1227, 1370})
-_OTHERWISE_REFUSED: Final = frozenset({1290, 1364, 1792})
-"""Errors that show that the user has the right: a column without a value, a transaction or a server
-that may write nothing.
-"""
-
-_TRIED: Final = {
-    "SELECT": "EXPLAIN SELECT 1 FROM {table} WHERE 1 = 0",
-    "INSERT": (
-        "EXPLAIN INSERT INTO {table} ({column}) SELECT NULL FROM (SELECT 1 AS one) AS nothing "
-        "WHERE 1 = 0"
-    ),
-    "UPDATE": "EXPLAIN UPDATE {table} SET {column} = NULL WHERE 1 = 0",
-    "DELETE": "EXPLAIN DELETE FROM {table} WHERE 1 = 0",
-}
 
 
 class FamilySessions(Dialect):
@@ -245,14 +231,8 @@ class FamilySessions(Dialect):
     def lacking(
         self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
     ) -> list[str]:
-        # EXPLAIN checks the rights of its statement and runs nothing; it also finds rights that
-        # come by roles.
         names = {"table": quote_identifier(table), "column": quote_identifier(column)}
-        return [
-            f"{right} on table {table}"
-            for right in rights
-            if not may_run(conn, _TRIED[right].format(**names))
-        ]
+        return _RIGHTS.lacking(conn, table, rights, names)
 
 
 def _keep_alive(end: socket.socket) -> None:
@@ -331,15 +311,23 @@ def error_code(error: DBAPIError) -> int:
     return 0 if error.orig is None else _code_of(error.orig)
 
 
-def may_run(conn: Connection, statement: str) -> bool:
-    """Return True if this session has the rights for a statement that changes nothing."""
-    try:
-        conn.exec_driver_sql(statement, execution_options={"no_parameters": True}).close()
-    except DBAPIError as error:
-        if error_code(error) not in _NO_RIGHT | _OTHERWISE_REFUSED:
-            raise
-        return error_code(error) in _OTHERWISE_REFUSED
-    return True
+_RIGHTS: Final = TriedRights(
+    # EXPLAIN checks the rights of its statement and runs nothing.
+    statements={
+        "SELECT": "EXPLAIN SELECT 1 FROM {table} WHERE 1 = 0",
+        "INSERT": (
+            "EXPLAIN INSERT INTO {table} ({column}) SELECT NULL FROM (SELECT 1 AS one) AS nothing "
+            "WHERE 1 = 0"
+        ),
+        "UPDATE": "EXPLAIN UPDATE {table} SET {column} = NULL WHERE 1 = 0",
+        "DELETE": "EXPLAIN DELETE FROM {table} WHERE 1 = 0",
+    },
+    no_right=frozenset({1044, 1045, 1142, 1143, 1227, 1370}),
+    # a column without a value, a transaction or a server that may write nothing
+    otherwise_refused=frozenset({1290, 1364, 1792}),
+    error_code=error_code,
+)
+may_run: Final = _RIGHTS.may_run
 
 
 def _family(conn: Connection) -> FamilySessions:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache, partial
 from itertools import groupby
@@ -51,7 +51,7 @@ from eventlog.sql.dialects.oracle.text import (
     spelled,
     value_text,
 )
-from eventlog.sql.dialects.stepwise import StepwiseDialect, log_text
+from eventlog.sql.dialects.stepwise import KeyedDialect, log_text
 from eventlog.sql.statements import missing_schema, statements
 from eventlog.sql.windows import Walk
 
@@ -61,7 +61,7 @@ _QUESTIONS: Final = ("columns", "keys", "unique_indexes", "foreign_keys")
 Rows = Sequence[tuple[Any, ...]]
 
 
-class OracleObjects(StepwiseDialect):
+class OracleObjects(KeyedDialect):
     """The tables and views of a schema. Columns of types without a text form are left out. Keys are
     bound as values that are equal for all spellings of one key.
     """
@@ -95,19 +95,20 @@ class OracleObjects(StepwiseDialect):
 
     # Objects by their keys, and keys behind a position
 
-    def read_values(
+    def keyed_rows(
         self,
         conn: Connection,
         schema: str | None,
         cls: ObjectClass,
         child: ChildTable | None,
         columns: tuple[Column, ...],
-        keys: Sequence[tuple[Any, ...]],
-    ) -> Iterator[tuple[int, Sequence[Any]]]:
-        def read(size: int, binds: Mapping[str, Any]) -> Iterable[Sequence[Any]]:
-            return fetch(conn, values_statement(schema, cls, child, columns, size), binds)
+        size: int,
+        binds: Mapping[str, Any],
+    ) -> Iterable[Sequence[Any]]:
+        return fetch(conn, values_statement(schema, cls, child, columns, size), binds)
 
-        return self.placed_values(cls, keys, chunks, read)
+    def key_chunks(self, keys: Sequence[tuple[Any, ...]]) -> Iterable[Sequence[tuple[Any, ...]]]:
+        return chunks(keys)
 
     def key_column_reader(self, column: Column) -> Callable[[str], object]:
         match column.type.kind:

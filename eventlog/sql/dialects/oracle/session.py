@@ -17,6 +17,7 @@ from eventlog.errors import DatabaseError
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.address import arguments_of
 from eventlog.sql.dialects.oracle.text import NUMBERS, qualified, quote_identifier
+from eventlog.sql.dialects.tried_rights import TriedRights
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import fetch as fetch_rows
@@ -119,13 +120,6 @@ WHERE OWNER = NVL(:owner, SYS_CONTEXT('USERENV', 'CURRENT_SCHEMA'))
   AND OBJECT_NAME = :flights AND OBJECT_TYPE = 'SEQUENCE'"""
 
 _INCARNATION: Final = "SELECT DBID, RESETLOGS_CHANGE# FROM V$DATABASE"
-
-_TRIED: Final = {
-    "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
-    "INSERT": "INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0",
-    "UPDATE": "UPDATE {table} SET {column} = {column} WHERE 1 = 0",
-    "DELETE": "DELETE FROM {table} WHERE 1 = 0",
-}
 
 
 class OracleSessions(Dialect):
@@ -270,14 +264,8 @@ class OracleSessions(Dialect):
     def lacking(
         self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
     ) -> list[str]:
-        # Each right is tried by a statement that changes nothing, since rights also come by roles
-        # and by system privileges.
         names = {"table": qualified(log.schema, table), "column": quote_identifier(column)}
-        return [
-            f"{right} on table {table}"
-            for right in rights
-            if not may_run(conn, _TRIED[right].format(**names))
-        ]
+        return _RIGHTS.lacking(conn, table, rights, names)
 
 
 # --- statements and errors ------------------------------------------------------------------------
@@ -344,22 +332,20 @@ def _own_types(conn: Connection) -> Iterator[None]:
         driver.outputtypehandler, dialect.arraysize = before
 
 
-# No such table (or no right to see it), no right, no sequence.
-_NO_RIGHT: Final = frozenset({942, 1031, 2289, 41900})
-# raised when the statement runs, after the check of its rights, as in a read-only transaction
-_READ_ONLY: Final = 1456
-
-
-def may_run(conn: Connection, statement: str) -> bool:
-    """Return True if this session has the rights to run a statement that changes nothing."""
-    try:
-        conn.exec_driver_sql(statement, execution_options={"no_parameters": True}).close()
-    except DBAPIError as error:
-        code = error_code(error)
-        if code not in _NO_RIGHT and code != _READ_ONLY:
-            raise
-        return code == _READ_ONLY
-    return True
+_RIGHTS: Final = TriedRights(
+    statements={
+        "SELECT": "SELECT 1 FROM {table} WHERE 1 = 0",
+        "INSERT": "INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0",
+        "UPDATE": "UPDATE {table} SET {column} = {column} WHERE 1 = 0",
+        "DELETE": "DELETE FROM {table} WHERE 1 = 0",
+    },
+    # no such table (or no right to see it), no right, no sequence
+    no_right=frozenset({942, 1031, 2289, 41900}),
+    # raised when the statement runs, after the check of its rights, as in a read-only transaction
+    otherwise_refused=frozenset({1456}),
+    error_code=error_code,
+)
+may_run: Final = _RIGHTS.may_run
 
 
 def current_user(conn: Connection) -> str:

@@ -1,0 +1,48 @@
+"""Rights that a database shows best by trying: they also come by roles and by system privileges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRights:
+    """How one database shows whether a session has a right: by statements that change nothing.
+
+    ``statements`` has one for each of SELECT, INSERT, UPDATE, DELETE, with ``{table}`` and
+    ``{column}``. ``no_right`` are the codes of errors for a missing right, ``otherwise_refused``
+    those of errors that come only after the rights were checked.
+    """
+
+    statements: Mapping[str, str]
+    no_right: frozenset[int]
+    otherwise_refused: frozenset[int]
+    error_code: Callable[[DBAPIError], int]
+
+    def may_run(self, conn: Connection, statement: str) -> bool:
+        """Return True if this session has the rights for a statement that changes nothing."""
+        try:
+            conn.exec_driver_sql(statement, execution_options={"no_parameters": True}).close()
+        except DBAPIError as error:
+            code = self.error_code(error)
+            if code not in self.no_right | self.otherwise_refused:
+                raise
+            return code in self.otherwise_refused
+        return True
+
+    def lacking(
+        self, conn: Connection, table: str, rights: Sequence[str], names: Mapping[str, str]
+    ) -> list[str]:
+        """Return the rights that this session lacks on a table, in words.
+
+        ``names`` has the quoted names of the table and of its column, as ``table`` and ``column``.
+        """
+        return [
+            f"{right} on table {table}"
+            for right in rights
+            if not self.may_run(conn, self.statements[right].format(**names))
+        ]
