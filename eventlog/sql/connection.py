@@ -162,7 +162,7 @@ def connect(
             ) from context.original_exception
         # An error of the socket, in the middle of a statement.
         if isinstance(context.original_exception, OSError):
-            raise _away(
+            raise _unavailable(
                 dialect, f"the database failed or is gone: {context.original_exception}"
             ) from None
 
@@ -326,7 +326,7 @@ def _not_connected(dialect: Dialect, url: URL, error: BaseException, secret: str
     refusal = dialect.refusal(error)
     advice = (refusal.advice or _unreachable(dialect)).replace("{secret}", secret)
     message = f"cannot connect to {describe(url)}: {reason_of(error, url)}; {advice}"
-    return _away(dialect, message) if refusal.passes else DatabaseError(message)
+    return _unavailable(dialect, message) if refusal.passes else DatabaseError(message)
 
 
 def _unreachable(dialect: Dialect) -> str:
@@ -339,7 +339,7 @@ def _unreachable(dialect: Dialect) -> str:
     return "check the path in the database URL, and the rights on the file and its directory"
 
 
-def _away(dialect: Dialect, message: str) -> DatabaseAway:
+def _unavailable(dialect: Dialect, message: str) -> DatabaseAway:
     """Return the error of a database that may work later."""
     return (ServerAway if "server" in dialect.capabilities else DatabaseAway)(message)
 
@@ -404,7 +404,7 @@ def _translated(
     # errors, too, and pass.
     is_operational = isinstance(error, driver.OperationalError | driver.InterfaceError)
     if invalidated or (is_operational and not dialect.refuses(error)) or dialect.passes(error):
-        return _away(dialect, f"the database failed or is gone: {line}")
+        return _unavailable(dialect, f"the database failed or is gone: {line}")
     sqlstate = getattr(error, "sqlstate", None)
     advice = f"; {right_advice}" if sqlstate == INSUFFICIENT_PRIVILEGE else ""
     if sqlstate == _READ_ONLY:

@@ -341,7 +341,7 @@ def test_a_standby_takes_over_when_the_other_publisher_ends(
         wait_until(lambda: is_drained(database), "the second one publishes")
 
 
-def test_a_publisher_whose_lost_session_has_the_lock_still_says_so(
+def test_a_publisher_whose_lost_session_still_has_the_lock_reports_it(
     database: sa.Engine, tmp_path: Path
 ) -> None:
     config = installed(database, tmp_path)
@@ -387,7 +387,8 @@ def test_a_publisher_names_the_one_that_has_taken_over(
         second.log.commit()
         taken.set()
         wait_until(
-            lambda: f"is already being published by session {session}, " in caplog.text, "it tells"
+            lambda: f"is already being published by session {session}, " in caplog.text,
+            "it names the holder",
         )
     assert "that this process lost" not in caplog.text
     stop.set()
