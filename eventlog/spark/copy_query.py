@@ -239,8 +239,7 @@ def live_copy(
     changes = (
         spark.readStream.format(FORMAT).options(**given).load().where(col("class") == class_name)
     )
-    started: Future[str] = Future()
-    """The name under which the copy has the batches of the query."""
+    started: Future[str] = Future()  # the name under which the copy has the query's batches
     tables = [copy] if kept is None else [copy, kept.table]
     cost = Cost(tables, keep, _SHARE if trigger is None else None)
 

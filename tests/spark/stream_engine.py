@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import sqlalchemy as sa
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from eventlog import cli
 from eventlog.spark.changes import ChangesDataSource
 
 
@@ -21,6 +23,17 @@ def reader_of(**options: object) -> Any:
     """The reader of a stream with these options."""
     source = ChangesDataSource({name: str(value) for name, value in options.items()})
     return source.streamReader(source.schema())
+
+
+def watched(database: sa.Engine, directory: Path, *tables: str) -> Path:
+    """Return the configuration of a database with a log, whose triggers watch tables."""
+    config = directory / "eventlog.toml"
+    url = database.url.render_as_string(hide_password=False)
+    watches = "".join(f'[[watch]]\ntable = "{table}"\n' for table in tables)
+    config.write_text(f'[database]\nurl = "{url}"\n{watches}')
+    for command in (["db", "upgrade"], ["triggers", "apply"]):
+        assert cli.run(["--config", str(config), "--quiet", *command]) == 0
+    return config
 
 
 class Engine:

@@ -15,7 +15,7 @@ pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
 )
 
-from stream_engine import Engine, reader_of, rows_of
+from stream_engine import Engine, reader_of, rows_of, watched
 
 from eventlog import cli
 from eventlog.spark.change_log import ColumnsChanged, forget_connection
@@ -52,12 +52,7 @@ def run(database: sa.Engine, *statements: str) -> None:
 @pytest.fixture
 def one(filled_database: Any, tmp_path: Path) -> Iterator[tuple[sa.Engine, Path]]:
     with filled_database(make_table) as database:
-        config = tmp_path / "eventlog.toml"
-        url = database.url.render_as_string(hide_password=False)
-        config.write_text(f'[database]\nurl = "{url}"\n[[watch]]\ntable = "one"\n')
-        for command in (["db", "upgrade"], ["triggers", "apply"]):
-            assert cli.run(["--config", str(config), "--quiet", *command]) == 0
-        yield database, config
+        yield database, watched(database, tmp_path, "one")
     forget_connection()
 
 

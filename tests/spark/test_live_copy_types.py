@@ -25,7 +25,7 @@ pytest.importorskip(
     "pyspark.sql.streaming.datasource", reason="a stream needs PySpark 4.2 or later"
 )
 
-from stream_engine import Engine, reader_of
+from stream_engine import Engine, reader_of, watched
 from test_live_copy import run
 from test_live_copy_batches import delta_in, iceberg_in
 from test_live_copy_batches import rows_of as rows_in
@@ -193,12 +193,7 @@ def outcomes(
     among = {name: AMONG[name] for name in names}
     with new_database() as database:
         make_tables(database, names)
-        config = place / "eventlog.toml"
-        url = database.url.render_as_string(hide_password=False)
-        watches = "".join(f'[[watch]]\ntable = "{name}"\n' for name in names)
-        config.write_text(f'[database]\nurl = "{url}"\n{watches}')
-        for command in (["db", "upgrade"], ["triggers", "apply"]):
-            assert cli.run(["--config", str(config), "--quiet", *command]) == 0
+        config = watched(database, place, *names)
         reader = reader_of(config=config, starting="latest", maxRowsPerBatch=12)
         followed = Followed(config, place, names, made, Engine(reader, place / "query"))
         for mode in MODES:
@@ -287,12 +282,7 @@ def make_one(engine: sa.Engine) -> None:
 @pytest.fixture
 def one(filled_database: Any, tmp_path: Path) -> Iterator[tuple[sa.Engine, Path]]:
     with filled_database(make_one) as database:
-        config = tmp_path / "eventlog.toml"
-        url = database.url.render_as_string(hide_password=False)
-        config.write_text(f'[database]\nurl = "{url}"\n[[watch]]\ntable = "one"\n')
-        for command in (["db", "upgrade"], ["triggers", "apply"]):
-            assert cli.run(["--config", str(config), "--quiet", *command]) == 0
-        yield database, config
+        yield database, watched(database, tmp_path, "one")
     forget_connection()
 
 
