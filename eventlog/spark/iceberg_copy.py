@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from eventlog.core.clock import utc_now
+from eventlog.core.clock import monotonic, utc_now
 from eventlog.errors import ConfigError
 from eventlog.spark.copy_target import (
     Batch,
@@ -30,7 +30,13 @@ from eventlog.spark.copy_target import (
     plain_column,
 )
 from eventlog.spark.copy_types import Columns, CopyRefused, Note, in_schema, note_of
-from eventlog.spark.iceberg_files import compact, expire, is_removing, remove_expired
+from eventlog.spark.iceberg_files import (
+    compact,
+    expire,
+    is_removing,
+    remove_abandoned,
+    remove_expired,
+)
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -45,6 +51,9 @@ _NULLED: Final = "eventlog.nulled"
 """The property with the number of values that the last batch has as NULL because their types have
 no such value.
 """
+_DAY: Final = timedelta(days=1)
+_SEARCHED: Final[dict[str, float]] = {}
+"""When this process has last searched a table for files of writers that were killed."""
 _PROPERTIES: Final = {
     "commit.retry.num-retries": "0",
     "write.metadata.delete-after-commit.enabled": "true",
@@ -198,6 +207,9 @@ class IcebergCopy:
     def clear(self, keep: timedelta) -> None:
         """Remove the snapshots and files that no reader of the last ``keep`` needs; many small
         files become one. What a removal has left that was killed goes first.
+
+        What a writer left that was killed goes after a day: a younger file may be of a commit that
+        is still to come.
         """
         self.compact()
         table = self._table()
@@ -206,6 +218,10 @@ class IcebergCopy:
             table = self._table()
         if expire(table, utc_now() - keep):
             remove_expired(self._table())
+        place, searched = table.location(), _SEARCHED.get(table.location())
+        if searched is None or monotonic() - searched >= _DAY.total_seconds():
+            _SEARCHED[place] = monotonic()
+            remove_abandoned(self._table(), utc_now() - max(keep, _DAY))
 
     def compact(self) -> None:
         """Put small files together by one commit, if there are many."""

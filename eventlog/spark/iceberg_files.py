@@ -3,7 +3,8 @@ small ones as one.
 
 A commit that expires snapshots records their manifest lists in a property of the table. Their files
 are removed after it, the manifest lists last, and a further commit drops the property. If the
-driver is killed in between, the next removal finds the property and continues.
+driver is killed in between, the next removal finds the property and continues. Files of a commit
+that was killed stand in no property: they are found in the folders of the table, after a day.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def remove_expired(table: Table) -> None:
     snapshot of the table needs. Files that are missing were removed before.
     """
     lists = json.loads(table.properties[_REMOVING])
-    kept = {one.manifest_path: one for root in _roots(table) for one in root.manifests(table.io)}
+    kept = _manifests(table, _ends(table))
     doomed = {
         one.manifest_path: one
         for path in lists
@@ -79,6 +80,46 @@ def remove_expired(table: Table) -> None:
     _remove(table, lists)
     with table.transaction() as transaction:
         transaction.remove_properties(_REMOVING)
+
+
+def remove_abandoned(table: Table, before: datetime) -> None:
+    """Remove the files of writers that were killed before their commit: data files and manifests
+    that were written before a moment and that no snapshot of the table has.
+
+    Nothing is removed if the files cannot be listed, or may stand beside those of other tables.
+    """
+    old = _files_before(table, before)
+    # Few manifests show that nearly all files are needed. Only for the others all are read.
+    for snapshots in (_ends(table), table.snapshots()):
+        if old:
+            manifests = _manifests(table, snapshots)
+            lists = [one.manifest_list for one in table.snapshots() if one.manifest_list]
+            for needed in (*lists, *manifests, *_data_files(table, manifests.values())):
+                old.pop(needed.rpartition("/")[2], None)
+    _remove(table, old.values())
+
+
+def _files_before(table: Table, moment: datetime) -> dict[str, str]:
+    """Return the data files and manifests in the folders of a table that are older than a moment.
+
+    They stand under their names, which are unique and have one spelling: other writers may spell
+    the location of a file in another way (``s3a://``).
+    """
+    from pyarrow.fs import FileSelector
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    io, place = table.io, table.location().rstrip("/")
+    shared = {"write.data.path", "write.metadata.path"} & table.properties.keys()
+    if shared or not isinstance(io, PyArrowFileIO):
+        return {}
+    found: dict[str, str] = {}
+    for folder in (f"{place}/data", f"{place}/metadata"):
+        scheme, netloc, path = io.parse_location(folder, io.properties)
+        selector = FileSelector(path, allow_not_found=True, recursive=True)
+        for one in io.fs_by_scheme(scheme, netloc).get_file_info(selector):
+            if one.extension in ("parquet", "avro") and one.mtime and one.mtime < moment:
+                found[one.base_name] = folder + one.path.removeprefix(path)
+    return found
 
 
 def compact(table: Table, schema: pa.Schema) -> None:
@@ -108,12 +149,23 @@ def compact(table: Table, schema: pa.Schema) -> None:
         transaction.append(pa.RecordBatchReader.from_batches(schema, rows))
 
 
-def _roots(table: Table) -> list[Snapshot]:
-    """Return the snapshots whose parent is expired. A file of an expired snapshot that no root has,
-    no snapshot has: each other one comes from a root.
+def _ends(table: Table) -> list[Snapshot]:
+    """Return the snapshots whose parent is expired, and those with a tag or a branch, whose child
+    may be. A file of an expired snapshot that none of these has, no snapshot has: from snapshot to
+    snapshot a file is inherited, and these stand where the expired ones end.
     """
     there = {one.snapshot_id for one in table.snapshots()}
-    return [one for one in table.snapshots() if one.parent_snapshot_id not in there]
+    named = {ref.snapshot_id for ref in table.metadata.refs.values()}
+    return [
+        one
+        for one in table.snapshots()
+        if one.parent_snapshot_id not in there or one.snapshot_id in named
+    ]
+
+
+def _manifests(table: Table, snapshots: Iterable[Snapshot]) -> dict[str, ManifestFile]:
+    """Return the manifests of snapshots by their paths."""
+    return {one.manifest_path: one for each in snapshots for one in each.manifests(table.io)}
 
 
 def _manifests_in(table: Table, path: str) -> list[ManifestFile]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from functools import partial
@@ -585,6 +586,52 @@ def test_what_a_killed_removal_has_left_is_removed_by_the_next_one(
         assert not left, (step, left)
         assert set(held_by(copy)) == {1, 2, 3, 6, 7}
     assert come[0]
+
+
+@pytest.mark.parametrize(("days", "is_left"), [(0, True), (3, False)])
+def test_files_of_a_commit_that_was_killed_are_removed_after_a_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, days: int, is_left: bool
+) -> None:
+    copy = iceberg_in(tmp_path)
+    put_batch(Source({1: {A: "x", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
+    with monkeypatch.context() as patched:
+        patched.setattr(type(copy.catalog), "commit_table", killed)
+        with pytest.raises(Killed):
+            insert_rows(copy, range(1, 2))
+    insert_rows(copy, range(1, 3))
+    assert stored(tmp_path) > referenced(copy)
+    for path in stored(tmp_path):
+        written = Path(path).stat().st_mtime - days * 86_400
+        os.utime(path, (written, written))
+    copy.clear(dt.timedelta(hours=1))
+    assert (stored(tmp_path) > referenced(copy)) is is_left
+    assert referenced(copy) <= stored(tmp_path)
+    assert set(held_by(copy)) == {1, 2}
+
+
+def killed(*_: object, **__: object) -> None:
+    raise Killed
+
+
+def test_files_stay_that_only_a_tag_needs(tmp_path: Path) -> None:
+    copy = iceberg_in(tmp_path)
+    put_batch(Source({1: {A: "0", PAY: None}}), copy, "query", 0, lambda: batch_of([]))
+    modify_row(copy, 1)
+    table = copy.catalog.load_table(copy.name)
+    # A merge makes two snapshots. The parent of the second one stays, too.
+    for number, snapshot in enumerate(table.snapshots()[-2:]):
+        table.manage_snapshots().create_tag(snapshot.snapshot_id, f"t{number}").commit()
+    insert_rows(copy, range(2, 3))
+    modify_row(copy, 3)
+    copy.clear(dt.timedelta(0))
+    table = copy.catalog.load_table(copy.name)
+    tagged = table.scan(snapshot_id=table.metadata.refs["t1"].snapshot_id)
+    assert [row[A] for row in tagged.to_arrow().to_pylist()] == ["1"]
+
+
+def modify_row(copy: Any, number: int) -> None:
+    changed = [row_of(number, "modify", 1, {A: str(number)})]
+    put_batch(Source({}), copy, "query", number, partial(batch_of, changed))
 
 
 def test_a_reader_keeps_a_snapshot_that_was_the_newest_when_it_began(
