@@ -10,7 +10,7 @@ that time. So are refused objects, when ``eventlog requeue`` asks for them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
@@ -121,7 +121,10 @@ def load_chunk(session: Session, loading: Loading) -> tuple[Delivered, bool]:
     """
     context = session.context
     if loading.left is None:
-        object_class = _class_to_read(context, loading)
+        other_keys = _keys_of_other_names(context, loading)
+        object_class = _class_to_read(context, loading, other_keys)
+        if loading.class_name in other_keys:
+            return _wait(context, loading, other_keys[loading.class_name])
         if object_class is None:
             return _without_class(context, loading)
         keys = _keys(context, loading, object_class)
@@ -151,11 +154,46 @@ def _save(context: Context, loading: Loading) -> None:
     context.observer.loads(loading.progress())
 
 
-def _class_to_read(context: Context, loading: Loading) -> ObjectClass | None:
-    """Return the next class to read; None if there is none, or if it is unavailable."""
+def _keys_of_other_names(context: Context, loading: Loading) -> dict[str, str]:
+    """Return the classes whose triggers log another key than the class has now, each with the
+    reason why it cannot be read (spec/event-log.md 13.3). It is asked before a class is begun.
+    """
+    classes = {cls.name: cls for cls in context.catalog.classes}
+    current = classes.get(loading.class_name or "")
+    if loading.position is not None and current is not None:
+        if current.has_key(loading.position):
+            return {}
+        # A key column was renamed, or another one is the key: the walk is another one, too.
+        _log.warning(
+            "the snapshot reads class %s from its beginning: its key has changed", current.name
+        )
+        loading.position, loading.objects = None, 0
+    reasons = {}
+    triggers = context.log.dialect.triggers
+    recorded = triggers.recorded_keys(context.log.connection, context.log.table, context.captured)
+    for name, logged in recorded.items():
+        found = context.catalog.log_name(name)
+        if found is None or found.child is not None:
+            continue
+        key = [column.name for column in found.object_class.key]
+        if sorted(key) != sorted(logged):
+            reasons[found.object_class.name] = (
+                f"its triggers log the key {', '.join(logged)}, and its key is {', '.join(key)} "
+                "now: set was_key in its [[watch]] and run `eventlog triggers apply`"
+            )
+    return reasons
+
+
+def _class_to_read(
+    context: Context, loading: Loading, waiting: Container[str]
+) -> ObjectClass | None:
+    """Return the next class to read; None if there is none, or if it is unavailable. ``waiting``
+    are classes that cannot be read yet.
+    """
     names = sorted(cls.name for cls in context.catalog.classes)
     if loading.again is None:
-        # Unavailable classes come last, so that no other class waits for them.
+        # Classes that wait come last, so that no other class waits for them.
+        names.sort(key=lambda name: name in waiting)
         names += sorted(context.catalog.unavailable)
         wanted = [name for name in names if context.wants(name) and name not in loading.done]
     else:
@@ -170,18 +208,20 @@ def _class_to_read(context: Context, loading: Loading) -> ObjectClass | None:
 def _without_class(context: Context, loading: Loading) -> tuple[Delivered, bool]:
     """Wait for an unavailable class, or end the snapshot."""
     if loading.class_name is not None:
-        context.log.commit()
-        why = (
-            f"the snapshot waits for class {loading.class_name}: "
-            f"{context.catalog.unavailable[loading.class_name]}"
-        )
-        return Delivered(FlightResult.RETRY, why, in_short=why), False
+        return _wait(context, loading, str(context.catalog.unavailable[loading.class_name]))
     if loading.again is None:
         _log.info("the snapshot has ended; classes: %s", ", ".join(loading.done) or "none")
     write_loaded(context.log, context.ledger.consumer, None)
     context.log.commit()
     context.observer.loads(None)
     return _MORE, True
+
+
+def _wait(context: Context, loading: Loading, reason: str) -> tuple[Delivered, bool]:
+    """Wait for a class that cannot be read yet."""
+    context.log.commit()
+    why = f"the snapshot waits for class {loading.class_name}: {reason}"
+    return Delivered(FlightResult.RETRY, why, in_short=why), False
 
 
 def _refuse_unknown(context: Context, again: list[str]) -> None:
@@ -228,12 +268,6 @@ def _keys(context: Context, loading: Loading, object_class: ObjectClass) -> Sequ
         return [_key_of(one, name) for one in loading.again if _class_of(one, names) == name][
             :_MOST_KEYS
         ]
-    if loading.position is not None and not object_class.has_key(loading.position):
-        # A key column was renamed, or another one is the key: the walk is another one, too.
-        _log.warning(
-            "the snapshot reads class %s from its beginning: its key has changed", object_class.name
-        )
-        loading.position, loading.objects = None, 0
     selection = Selection(object_class.name, EventType.INSERT_ROW_QUERY_BACK)
     walk = dialect.start_walk(
         conn, context.log.table, context.catalog.schema, object_class, selection

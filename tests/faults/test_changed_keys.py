@@ -16,6 +16,10 @@ from shared import Objects, apply_event, execute, fetch, statuses, url_of, wait_
 
 from eventlog.cli import cli
 from eventlog.config.load import Config, load
+from eventlog.publisher.context import Counters
+from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.open_context import open_context
+from eventlog.publisher.session import Session
 from eventlog.xds.format import read_events
 
 USR = "CREATE TABLE usr (id integer PRIMARY KEY, code text NOT NULL UNIQUE, name text)"
@@ -97,6 +101,39 @@ def test_after_the_recipe_the_receiver_has_each_object_once_by_the_new_key(
         for id, code, name in ((1, "a", "Jack"), (2, "b", "Jill"))
     }
     assert {key: values["name"] for key, values in replayed(sink.bodies).items()} == wanted
+
+
+def test_a_snapshot_waits_for_a_class_whose_triggers_still_log_another_key(
+    database: sa.Engine, tmp_path: Path
+) -> None:
+    """The triggers would log the delete of an object by a name that the snapshot does not have."""
+    execute(
+        database, USR, "CREATE TABLE zone (id integer PRIMARY KEY)", "INSERT INTO zone VALUES (7)"
+    )
+    install(configured(database, tmp_path))
+    command(tmp_path, "triggers", "apply")  # and records what it captures
+    execute(database, ROWS, "ALTER TABLE usr RENAME id TO no")
+    config = load(
+        write_config(
+            tmp_path,
+            url_of(database),
+            ({"table": "usr", "was_key": "id"}, {"table": "zone"}),
+            source={"type": "eventlog", "consumer": "search", "begin": "snapshot"},
+        ),
+        {},
+    )
+    sink = Collecting()
+    with open_context(config, Counters()) as context:
+        session = Session(context, recover(context), sink)
+        ends = [run_cycle(session) for _ in range(6)]
+        assert "class usr: its triggers log the key id, and its key is no" in ends[-1].reason
+        assert "eventlog triggers apply" in ends[-1].reason
+        assert set(replayed(sink.bodies)) == {"id=7"}, "no other class waits"
+        execute(database, "DELETE FROM usr WHERE no = 3")
+        command(tmp_path, "triggers", "apply")
+        for _ in range(6):
+            run_cycle(session)
+    assert set(replayed(sink.bodies)) == {"id=7", "no=1", "no=2"}
 
 
 def test_a_row_of_another_type_by_the_old_key_stays_bad(

@@ -39,6 +39,7 @@ from eventlog.sql.triggers.captured import (
     gaps_of_captured,
     has_table,
     read_captured,
+    recorded_keys,
     unlike_lines,
     write_captured,
 )
@@ -376,6 +377,14 @@ class Triggers(ABC):
             self.identities(conn, tables),
             former,
         )
+
+    def recorded_keys(
+        self, conn: Connection, log: LogTable, tables: Collection[str]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the keys of classes by which the triggers of these tables log objects, as the last
+        apply has recorded them; none if this session may not read the record.
+        """
+        return recorded_keys(self._lines(conn, log), tables)
 
     def _lines(self, conn: Connection, log: LogTable) -> tuple[CapturedTable, ...]:
         """Return what was captured by the lines of ``<log>_captured``; empty if there is no such

@@ -262,6 +262,16 @@ def unlike_lines(
     return tuple(words)
 
 
+def recorded_keys(
+    lines: Iterable[CapturedTable], tables: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """Return the keys of classes, by names in the log, by which the triggers of these tables log
+    objects.
+    """
+    own = (line.classes for line in lines if line.place[1] in tables)
+    return {one.name: one.key for one in chain.from_iterable(own) if one.key}
+
+
 def _line_of(now: CapturedTable, lines: Mapping[TableName, CapturedTable]) -> CapturedTable | None:
     """Return the line of a table: by its name, else by its number, else by a name that it had."""
     if now.place in lines:
