@@ -30,7 +30,7 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
-from eventlog.sql.rows import column_of
+from eventlog.sql.rows import column_of, errors_of
 from eventlog.sql.triggers.gaps import Gap
 from eventlog.sql.windows import Batch, Selection
 
@@ -368,11 +368,15 @@ def known(log: OpenLog, names: Sequence[str], after: int) -> Iterator[tuple[int,
     the order of that number.
 
     Only keys whose last row is not a delete and lies behind ``after`` are included. A delete that
-    is E or F is none: the receiver has not got it. The log is read once, whatever the number of
-    keys.
+    is E or F, or that was refused for a consumer, is none: a receiver has not got it. The log is
+    read once, whatever the number of keys.
     """
     record_id, key = column_of(log.table, "record_id"), column_of(log.table, "table_key")
-    has_failed = column_of(log.table, "status").in_([Status.ERROR, Status.FATAL])
+    errors = errors_of(log.table)
+    refused = sa.select(errors.c.record_id).where(errors.c.consumer.is_not(None))
+    has_failed = column_of(log.table, "status").in_([Status.ERROR, Status.FATAL]) | record_id.in_(
+        refused
+    )
     last = (
         sa.select(sa.func.max(record_id))
         .where(column_of(log.table, "table_name").in_(names), key.is_not(None), record_id > 0)

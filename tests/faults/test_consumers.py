@@ -1031,6 +1031,19 @@ def test_copies_and_rows_of_resync_are_new_rows_for_every_consumer(
     assert [consume(consumer(log, name)) for name in names] == [["4"], ["4"]]
 
 
+def test_resync_logs_a_delete_again_that_a_consumer_has_refused(
+    log: sa.Engine, command: Run
+) -> None:
+    delete = "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
+    execute(log, delete)
+    consume(configuration(log))
+    consume(consumer(log), lambda document: Answer(verdicts={"1": Verdict(Level.ERROR, "no")}))
+    assert command("resync", "usr", "--deleted")[0] == 0
+    assert consume(consumer(log)) == ["2"]
+    assert command("resync", "usr", "--deleted")[0] == 0
+    assert consume(consumer(log)) == []
+
+
 def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(
     log: sa.Engine, command: Run
 ) -> None:
