@@ -201,6 +201,7 @@ def _epochs() -> Mapping[str, Run]:
         ],
         "read_removed": lambda conn: epoch.read_removed(_log(conn)),
         "note_removed": lambda conn: epoch.note_removed(_log(conn), 17),
+        "forget_removed": lambda conn: epoch.forget_removed(_log(conn), 7),
         "write_epoch": lambda conn: epoch.write_epoch(_log(conn), line, is_raise=True),
         "raise_epoch": lambda conn: epoch.raise_epoch(_log(conn), {}),
         "pass_over": lambda conn: epoch.pass_over(_log(conn), 1),
