@@ -23,6 +23,7 @@ from eventlog.core.clock import executor, first_done, monotonic, wait_for_all
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import SUCCESS, Answer, Document, Level, Verdict
 from eventlog.publisher.context import Context, Counters, PublisherOptions
+from eventlog.publisher.flight import Tried
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
@@ -118,9 +119,9 @@ class Sending(Protocol[E]):
     @property
     def flight(self) -> int: ...
 
-    def tries(self, envelope: int) -> int | None:
-        """Return the number of recorded tries of an envelope that is a part of one that the
-        receiver has failed for; None for any other envelope.
+    def tried(self, envelope: int) -> Tried | None:
+        """Return the recorded tries of an envelope that is a part of one that the receiver has
+        failed for; None for any other envelope.
         """
         ...
 
@@ -242,7 +243,7 @@ def _send_halves(
     """
     parts = _halves(events)
     while parts and not halted():
-        part = _to_send_now(sending, parts.pop(0))
+        part = _to_send_now(sending, envelope, parts.pop(0))
         if not part:
             continue
         answer = _send(sending, envelope, part)
@@ -299,7 +300,7 @@ def _returned(
                     yield from _landed(in_air)
             if halted():
                 break
-            events = _to_send_now(sending, events)
+            events = _to_send_now(sending, number, events)
             if not events:
                 continue
             if threads is None:
@@ -316,14 +317,20 @@ def _is_probing(sending: Sending[E]) -> bool:
     return sending.suspects is not None and sending.suspects.is_probing
 
 
-def _to_send_now(sending: Sending[E], events: Sequence[E]) -> Sequence[E]:
-    """Return those events whose objects do not wait; none if the envelope itself has to."""
+def _to_send_now(sending: Sending[E], number: int, events: Sequence[E]) -> Sequence[E]:
+    """Return those events whose objects do not wait; none if the envelope itself has to. No event
+    of these objects is in the air: an object that begins to wait here waits for all its events.
+    """
     parking, suspects = sending.parking, sending.suspects
     if parking:
         events = [event for event in events if not parking.is_waiting(event.object_id)]
-    if events and suspects is not None and not suspects.chosen(events):
+    if not events or suspects is None:
+        return events
+    tried = sending.tried(number) if sending.options.park else None
+    if tried is not None and not suspects.may_try:
+        suspects.put_off(events, *tried)
         return ()
-    return events
+    return events if suspects.chosen(events) else ()
 
 
 def _landed(in_air: dict[Future[Answer | ReceiverAway], Envelope[E]]) -> Iterator[_Returned[E]]:
@@ -472,10 +479,10 @@ def _goes_on_without(
     suspects, options = sending.suspects, sending.options
     if suspects is None or not _is_suspicious(away, sending):
         return False
-    before = sending.tries(envelope)
-    if before is None:
+    tried = sending.tried(envelope)
+    if tried is None:
         return suspects.failed(events, away, options.suspect_after)
-    if why := suspects.tried(events, away, options.max_tries, before):
+    if why := suspects.tried(events, away, options.max_tries, tried.tries):
         _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
         sending.parking.release(events[0].object_id)
         given_up = [(Verdict(Level.ERROR, why), event) for event in events]

@@ -22,7 +22,7 @@ from eventlog.core.events import Fates, Outgoing
 from eventlog.model import SUCCESS, Answer, Status, Verdict
 from eventlog.publisher.context import Context, Counters, report_missing
 from eventlog.publisher.delivery import Answered, Judged, as_flushed, why_refused
-from eventlog.publisher.flight import NO_ORIGINS, Flight, encode, rest_of
+from eventlog.publisher.flight import NO_ORIGINS, Flight, Tried, encode, rest_of
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
@@ -193,25 +193,13 @@ class InflightLine:
             if idle := [event for event in events if event.operation is None]:
                 self._answer_idle(number, idle)
                 events = [event for event in events if event.operation is not None]
-            if self._puts_off(number, events):
-                continue
             if self._context.output.is_single:
                 yield from ((number, [event]) for event in events)
             elif events:
                 yield number, events
 
-    def tries(self, envelope: int) -> int | None:
-        tried = self._whole.suspects.get(envelope)
-        return None if tried is None else tried.tries
-
-    def _puts_off(self, envelope: int, events: Sequence[Outgoing]) -> bool:
-        """Return True if the envelope is a part that may not be tried now; its objects wait."""
-        tried, suspects = self._whole.suspects.get(envelope), self.suspects
-        if tried is None or suspects is None or suspects.may_try or not self.options.park:
-            return False
-        ready = [event for event in events if not self.parking.is_waiting(event.object_id)]
-        suspects.put_off(ready, *tried)
-        return True
+    def tried(self, envelope: int) -> Tried | None:
+        return self._whole.suspects.get(envelope)
 
     def _rebuilt(self, number: int, build: Callable[[Flight], Flight]) -> Sequence[Outgoing]:
         """Build an envelope of the recorded flight, and return its events of available classes."""

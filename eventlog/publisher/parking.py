@@ -36,9 +36,12 @@ class Parking(dict[K, Parked]):
     """The parked objects, in memory only: after a restart their events are sent first.
 
     An object waits until its back-off has passed and it is woken, and is released by an answer
-    without retry. Objects are woken only between cycles, so that no later event of an object
-    overtakes an unanswered one. Times are of one monotonic clock, in seconds. No object that the
-    receiver failed for is due before ``rests_until``.
+    without retry. Objects are woken only between cycles, and begin to wait only by the answer to
+    their own event or at the turn of the next one, never while an event is in the air. So an object
+    with an unsent recorded event is never free, and no later event overtakes an unanswered one.
+
+    Times are of one monotonic clock, in seconds. No object that the receiver failed for is due
+    before ``rests_until``.
     """
 
     def __init__(self, retry_initial: float, retry_max: float, random: Random = chance) -> None:
@@ -62,10 +65,6 @@ class Parking(dict[K, Parked]):
     def due_after(self, attempts: int, now: float) -> float:
         """Return when an object is due whose event was tried so many times."""
         return now + back_off(attempts, *self._back_off)
-
-    def let_suspects_wait(self) -> None:
-        """Let the objects that the receiver failed for wait until they are woken again."""
-        self._awake -= {one for one, parked in self.items() if parked.answers is not None}
 
     def release(self, object_id: K) -> None:
         """Release an object that was answered without retry."""

@@ -386,7 +386,7 @@ class _ChunkSending:
         """None: each failure of the receiver means that it is away."""
         return
 
-    def tries(self, envelope: int) -> None:
+    def tried(self, envelope: int) -> None:
         return
 
     def send(self, envelope: int, events: Sequence[Outgoing]) -> Answer:

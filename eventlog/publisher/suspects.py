@@ -132,7 +132,6 @@ class Suspects:
             return bool(self._accused)
         self._accused.append(_Accused(events, away, failures))
         self._set_aside(events, str(away))
-        self._parking.let_suspects_wait()
         if all(row.answers < self._answers for row in rows):
             self._park_accused()  # another one was answered since its first failure: it decides
         return True
@@ -159,7 +158,6 @@ class Suspects:
             self._park(events, away, 1, self._answers if answers is None else answers, tries)
         sent = frozenset(event.sent_id for event in events)
         self.apart.append(Apart(sent, str(away), is_tried=len(events) == 1))
-        self._parking.let_suspects_wait()
         return ""
 
     def put_off(self, events: Sequence[Sent], tries: int, answer: str) -> None:

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 
@@ -162,6 +163,50 @@ def test_with_several_in_the_air_all_others_arrive_too(
     receiver.culprits = ()
     fake.run(receiver, state)
     assert set(fake.statuses().values()) == {"S"}
+
+
+@dataclass
+class SlowFor(Failing):
+    """Answers a document of the event ``slow`` alone after the next other document that it answers,
+    or after half a second if no other one comes meanwhile.
+    """
+
+    slow: str = ""
+    _other: threading.Event = field(default_factory=threading.Event)
+
+    def send(self, document: Document) -> Answer:
+        if [*document.event_ids] == [self.slow]:
+            self._other.clear()
+            self._other.wait(0.5)
+            return super().send(document)
+        answer = super().send(document)
+        self._other.set()
+        return answer
+
+
+@pytest.mark.parametrize(
+    "flight_rows",
+    [
+        pytest.param(100, id="the later one comes from the queue"),
+        pytest.param(6, id="the later one was recorded in the next flight"),
+    ],
+)
+def test_a_later_event_does_not_overtake_one_that_was_passed_over_meanwhile(
+    new_world: NewWorld, flight_rows: int
+) -> None:
+    """Event 1 is in the air while the part with event 2 fails: event 5 of the same object stands
+    behind both.
+    """
+    rows = deletes("1", "2", "2", "3", "1", "4", "1", "5")
+    fake = new_world(rows, batch_size=2, concurrency=2, flight_rows=flight_rows)
+    receiver, state = SlowFor(culprits={"2"}, slow="1"), fake.start()
+    for _ in range(5):
+        fake.cycle(state, receiver)
+    fake.log([row(9, 4, "idu=1")])
+    for _ in range(4):
+        fake.cycle(state, receiver)
+    sent = [name for names in receiver.sent for name in names]
+    assert [name for name in sent if name in {"1", "5", "7", "9"}] == ["1", "5", "7", "9"]
 
 
 def test_a_later_event_of_an_object_in_the_envelope_gets_a_new_id_when_it_is_sent_apart(

@@ -253,7 +253,7 @@ class Run:
         """None: each failure of the receiver means that it is away."""
         return
 
-    def tries(self, envelope: int) -> None:
+    def tried(self, envelope: int) -> None:
         return
 
     def send(self, envelope: int, events: Sequence[PendingEvent]) -> Answer:
