@@ -163,7 +163,9 @@ _SHARE: Final = 100.0
 of durations of a search.
 """
 _MOST_FOUND: Final = 10_000
-"""The most rows that a search takes at once."""
+"""The most rows that a search takes out of the set. Where there may be more, the set is forgotten:
+an insert whose rows lie on both sides of the last one would be two events, and memory is bounded.
+"""
 
 
 def _rest(dialect: Dialect) -> float:
@@ -263,21 +265,20 @@ class StatusLedger:
         return QueueScan(1, last, followed.writers, passes=True)
 
     def _search(self, followed: FollowedSet) -> None:
-        """Search the log for done rows that are N: somebody has set them back by hand. The next
-        search follows at once if there may be more of them.
-        """
-        begun, found = monotonic(), list[int]()
+        """Search the log for done rows that are N: somebody has set them back by hand."""
+        begun = monotonic()
         highest = consumers.highest_row(self.log) or 0
-        if highest < self.highest:
+        window = replace(followed.rows, limit=_MOST_FOUND, gaps=tuple(followed.done.spans))
+        if (
             # Somebody has removed rows, or has put the database back: numbers may come again.
+            highest < self.highest
+            or len(found := consumers.shown_ids(self.log, window)) == _MOST_FOUND
+        ):
             self.recover()
         else:
-            window = replace(followed.rows, limit=_MOST_FOUND, gaps=tuple(followed.done.spans))
-            found = consumers.shown_ids(self.log, window)
             followed.discard(to_ranges(found))
         now, self.highest = monotonic(), highest
-        rest = max(_rest(self.log.dialect), _SHARE * (now - begun))
-        self.search_at = now if len(found) == _MOST_FOUND else now + rest
+        self.search_at = now + max(_rest(self.log.dialect), _SHARE * (now - begun))
 
     def rest(self, scan: QueueScan, next_first: int, past: int) -> QueueScan:
         # The writers of a set are some of those that were open when the scan began.

@@ -205,10 +205,11 @@ def test_a_publisher_that_runs_takes_what_is_requeued_at_once(
     assert fetch(log, "SELECT count(*) FROM eventlog_inflight") == [(0,)]
 
 
+@pytest.mark.parametrize("most_found", [2, 3])
 def test_rows_that_are_set_to_n_by_hand_are_found_by_a_search(
-    log: sa.Engine, monkeypatch: pytest.MonkeyPatch
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch, most_found: int
 ) -> None:
-    monkeypatch.setattr(ledger, "_MOST_FOUND", 1)
+    monkeypatch.setattr(ledger, "_MOST_FOUND", most_found)
     sink = Collecting()
     write(log, 1, 2, 3, event_type=2)
     with opened(configuration(log)) as context:
@@ -218,11 +219,29 @@ def test_rows_that_are_set_to_n_by_hand_are_found_by_a_search(
         drain(context, state, sink)
         assert sink.event_ids == ["1", "2", "3"]
         cast(StatusLedger, context.ledger).search_at = 0.0
-        for _ in range(3):  # each search takes one row here, the last finds none
-            drain(context, state, sink)
+        drain(context, state, sink)
         assert sink.event_ids == ["1", "2", "3", "2", "3"]
         # The next search is a minute away at least.
         assert cast(StatusLedger, context.ledger).search_at > monotonic() + 50
+
+
+def test_an_insert_stays_one_event_however_many_rows_are_set_to_n_by_hand(
+    log: sa.Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The receiver would take a second add for the whole object. Gaps of the set that are close
+    together are read as one, so the rest of the rows must be many.
+    """
+    monkeypatch.setattr(ledger, "_MOST_FOUND", 4)
+    sink = Collecting()
+    write(log, *(key for key in range(200) for _ in "abc"))
+    with opened(configuration(log)) as context:
+        state = recover(context)
+        drain(context, state, sink)
+        execute(log, "UPDATE eventlog SET status = 'N'")
+        cast(StatusLedger, context.ledger).search_at = 0.0
+        while "N" in statuses(log).values():
+            drain(context, state, sink)
+    assert sink.event_ids == [str(first) for first in range(1, 600, 3)] * 2
 
 
 def test_whoever_connects_anew_knows_nothing_and_reads_all(log: sa.Engine) -> None:
