@@ -1,0 +1,193 @@
+"""The auditor: what was committed, what each reader has sent, and what the database says at the end.
+
+It reads the log, the in-flight lines and the consumer's set with its own statements and its own code.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+from interleaved.server import CONSUMER
+from interleaved.writers import Change
+
+from eventlog.model import Level
+
+if TYPE_CHECKING:
+    from interleaved.world import World
+
+PUBLISHER = "publisher"
+_LOG = "SELECT record_id, status, table_key, new_value FROM eventlog ORDER BY record_id"
+_FLIGHTS = """
+    SELECT composition FROM eventlog_inflight
+    WHERE flight_no > 0 AND composition::json ->> 'set' IS NULL"""
+_SETS = """
+    SELECT composition::json ->> 'rows' FROM eventlog_inflight
+    WHERE flight_no > 0 AND composition::json ->> 'set' IS NOT NULL
+    UNION ALL
+    SELECT done FROM eventlog_consumer"""
+_ASKED = "SELECT requeued FROM eventlog_consumer WHERE name = %s"
+_IS_REGISTERED = "SELECT FROM eventlog_consumer WHERE name = %s"
+
+
+class Row(NamedTuple):
+    """A row of the log."""
+
+    record_id: int
+    status: str
+    change: Change
+
+
+@dataclass
+class Sent:
+    """What a reader has sent of one change."""
+
+    event_id: str
+    life: int
+    level: Level
+    times: int = 1
+    is_asked: bool = False
+    """True if it was refused and is to be sent again."""
+
+
+@dataclass
+class Reader:
+    """What the auditor knows of a reader."""
+
+    sent: dict[Change, Sent] = field(default_factory=dict)
+    newest: dict[int, int] = field(default_factory=dict)
+    """The highest position of a change of each object that was sent."""
+    begun_from: int = 0
+    begun_to: int = 0
+    """The numbers of commits before and after the reader found its beginning."""
+
+
+class Audit:
+    """The auditor of a schedule."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.committed: list[Change] = []
+        self._history: defaultdict[int, list[Change]] = defaultdict(list)
+        """The changes of each object in the order of their commits."""
+        self.readers: defaultdict[str, Reader] = defaultdict(Reader)
+
+    # --- what happens ---
+
+    def commits(self, changes: Sequence[Change]) -> None:
+        """Note the changes of a transaction that has committed."""
+        for change in changes:
+            self.committed.append(change)
+            self._history[change.key].append(change)
+
+    def begins(self, name: str) -> None:
+        """Note that a reader begins with what is committed from now on, unless it has begun."""
+        if self._world.control.execute(_IS_REGISTERED, (name,)).fetchone() is None:
+            self.readers[name].begun_from = len(self.committed)
+            self.readers[name].begun_to = -1
+
+    def has_begun(self, name: str) -> None:
+        if self.readers[name].begun_to < 0:
+            self.readers[name].begun_to = len(self.committed)
+
+    def receives(
+        self, name: str, life: int, event_id: str, changes: Sequence[Change], level: Level
+    ) -> None:
+        """Judge an event that a reader sends in one of its lives, and note its answer."""
+        reader = self.readers[name]
+        if not changes:
+            self._world.fail(f"{name} sends {event_id} without a change")
+        for change in changes:
+            if change not in self._history[change.key]:
+                self._world.fail(f"{name} sends {change}, which was not committed")
+                continue
+            place = self._history[change.key].index(change)
+            before = reader.sent.get(change)
+            if before is None:
+                if place < reader.newest.get(change.key, -1):
+                    self._world.fail(f"{name} sends {change} behind a later change of its object")
+                reader.newest[change.key] = max(place, reader.newest.get(change.key, -1))
+                reader.sent[change] = Sent(event_id, life, level)
+                continue
+            if not before.is_asked:
+                if before.life == life:
+                    self._world.fail(f"{name} sends {change} twice")
+                if before.event_id != event_id:
+                    self._world.fail(f"{name} sends {change} as {before.event_id} and as {event_id}")  # fmt: skip
+            reader.sent[change] = Sent(event_id, life, level, before.times + 1)
+
+    def requeued(self, name: str) -> None:
+        """Note what ``requeue`` has asked for. It has just committed."""
+        asked = self._asked_of_consumer() if name == CONSUMER else None
+        for row in self._rows():
+            sent = self.readers[name].sent.get(row.change)
+            if sent is None or sent.level is not Level.ERROR:
+                continue
+            if row.status == "N" if asked is None else row.record_id in asked:
+                sent.is_asked = True
+
+    # --- the end ---
+
+    def ends(self) -> None:
+        """Judge the end: all transactions have ended, and the readers have been at rest."""
+        rows = self._rows()
+        told = sorted(row.change for row in rows)
+        if told != sorted(self.committed):
+            self._world.fail(f"the log has {told}, committed were {sorted(self.committed)}")
+            return
+        for name in (PUBLISHER, CONSUMER):
+            self._all_sent(name)
+        if letters := [row for row in rows if row.status != self._letter_of(row)]:
+            self._world.fail(f"a row has another status than its answer: {letters[0]}")
+        if flights := self._world.control.execute(_FLIGHTS).fetchall():
+            self._world.fail(f"a delivery stays in flight: {flights[0][0][:200]}")
+        last = max((row.record_id for row in rows), default=0)
+        done = self._done_by_consumer()
+        if missing := [row.record_id for row in rows if row.record_id not in done]:
+            self._world.fail(f"the consumer's set lacks {missing}, and all has been sent")
+        if gaps := [number for number in range(1, last + 1) if number not in done]:
+            self._world.fail(f"gaps of the consumer's set stay open: {gaps}")
+
+    def _all_sent(self, name: str) -> None:
+        reader = self.readers[name]
+        for number, change in enumerate(self.committed):
+            sent = reader.sent.get(change)
+            if sent is None and number >= reader.begun_to:
+                self._world.fail(f"{name} has never sent {change}")
+            elif sent is not None and number < reader.begun_from:
+                self._world.fail(f"{name} has sent {change}, which is older than its beginning")
+            elif sent is not None and sent.is_asked:
+                self._world.fail(f"{name} has not sent {change} again, as requeue has asked")
+
+    def _letter_of(self, row: Row) -> str:
+        sent = self.readers[PUBLISHER].sent.get(row.change)
+        return "N" if sent is None else "E" if sent.level is Level.ERROR else "S"
+
+    # --- the database ---
+
+    def _rows(self) -> list[Row]:
+        found = self._world.control.execute(_LOG).fetchall()
+        return [
+            Row(record_id, status.strip(), Change(int(key.removeprefix("id=")), value))
+            for record_id, status, key, value in found
+        ]
+
+    def _asked_of_consumer(self) -> set[int]:
+        told = self._world.control.execute(_ASKED, (CONSUMER,)).fetchone()
+        if told is None or told[0] is None:
+            return set()
+        ranges = json.loads(told[0])["rows"]
+        return {number for first, last in ranges for number in range(first, last + 1)}
+
+    def _done_by_consumer(self) -> set[int]:
+        done: set[int] = set()
+        for (text,) in self._world.control.execute(_SETS).fetchall():
+            floor, *steps = json.loads(text)
+            done.update(range(1, floor + 1))
+            for distance, more in zip(steps[::2], steps[1::2], strict=True):
+                done.update(range(floor + distance, floor + distance + more + 1))
+                floor += distance + more
+        return done

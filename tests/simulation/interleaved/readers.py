@@ -1,0 +1,213 @@
+"""The publisher and a consumer, with their real code, and ``requeue``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from interleaved.server import CONSUMER
+from interleaved.stepping import Task
+from interleaved.writers import Change
+
+from eventlog.core.ranges import to_ranges
+from eventlog.model import Answer, Document, Event, Level, Op, Verdict
+from eventlog.publisher.explain import refused
+from eventlog.publisher.context import Context, Counters, Used
+from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.held_rows import sent_ids
+from eventlog.publisher.ledger import SetLedger, StatusLedger, ledger_of
+from eventlog.publisher.open_context import under_epoch
+from eventlog.publisher.session import Session
+from eventlog.sql.consumers import read_consumer, requeue_for
+from eventlog.sql.rows import requeue
+
+if TYPE_CHECKING:
+    from interleaved.world import World
+
+REST = "rest"
+"""The place of a reader that has found nothing more to do."""
+_IS_THERE = "SELECT FROM pg_stat_activity WHERE pid = %s"
+_MOST_POINTS = 500
+"""The most statements of a reader between two rests: more are a busy loop."""
+
+
+class Process:
+    """A process of ours on one session: it is started, runs some statements at a time, and can be
+    killed.
+    """
+
+    def __init__(self, name: str, kept: Context, world: World) -> None:
+        self.name, self.kept, self.world = name, kept, world
+        self.task: Task | None = None
+        self._pid = 0
+
+    def _start(self, run: Callable[[], None]) -> None:
+        driver: Any = self.kept.log.connection.connection.driver_connection
+        self._pid = driver.info.backend_pid
+        self.task = Task(self.name, run, self.world.stepper)
+
+    @property
+    def is_running(self) -> bool:
+        return self.task is not None
+
+    def run(self, points: int) -> None:
+        """Run so many statements, less if it comes to rest, waits for a lock, or ends."""
+        for _ in range(points):
+            if self.task is None:
+                return
+            before = self.task.at
+            self.task.resume()
+            self.world.tell(f"{self.name}: {before}")
+            self._ended()
+            if self.task is None or self.task.at == REST:
+                return
+            if self.task.is_blocked:
+                self.world.tell(f"{self.name} waits for another transaction")
+                return
+
+    def run_to_rest(self) -> None:
+        """Run to the next rest, or to the end."""
+        self.run(_MOST_POINTS)
+        if self.task is not None and self.task.at != REST and not self.task.is_blocked:
+            self.world.fail(f"{self.name} does not come to rest: it is at {self.task.at}")
+
+    def go_on(self) -> None:
+        """Let a statement end that has waited."""
+        if self.task is not None and self.task.is_blocked:
+            self.task.resume()
+            self._ended()
+
+    def _ended(self) -> None:
+        task = self.task
+        if task is not None and task.is_done:
+            self.task = None
+            if task.error is not None:
+                self.world.fail(f"{self.name} ended: {task.error!r}")
+
+    def kill(self) -> None:
+        """End the process where it is, and wait until the server has ended its session."""
+        if self.task is None:
+            return
+        self.world.tell(f"{self.name} is killed before {self.task.at}")
+        self.task.kill()
+        self.task = None
+        connection = self.kept.log.connection
+        if not connection.invalidated:
+            connection.invalidate()
+        connection.rollback()
+        while self.world.control.execute(_IS_THERE, (self._pid,)).fetchone():
+            pass
+
+    def leave(self) -> None:
+        """End the process at the end of a schedule. The session of one at rest stays."""
+        if self.task is not None and self.task.at == REST:
+            self.task.kill()
+            self.task = None
+        self.kill()
+
+
+class Reader(Process):
+    """The publisher, or the consumer: its cycles, one after the other."""
+
+    def __init__(
+        self, name: str, kept: Context, world: World, options: dict[str, Any], begins: str
+    ) -> None:
+        super().__init__(name, kept, world)
+        self._options, self.begins = options, begins
+        self.ledger: StatusLedger | SetLedger | None = None
+        self.lives = 0
+
+    def start(self) -> None:
+        if not self.is_running:
+            self.lives += 1
+            self._start(self._work)
+
+    def _work(self) -> None:
+        kept, log = self.kept, self.kept.log
+        log.dialect.begin_publishing(log.connection)
+        consumer = kept.ledger.consumer or None
+        ledger = ledger_of(log, consumer, self.begins, by_number=True)
+        assert isinstance(ledger, StatusLedger | SetLedger)
+        self.ledger = ledger
+        if self.begins == "now":
+            self.world.audit.begins(self.name)
+        ledger.lock()
+        self.world.audit.has_begun(self.name)
+        options = replace(kept.options, **self._options)
+        context = replace(kept, ledger=ledger, counters=Counters(), used=Used(), options=options)
+        context = under_epoch(context, "")
+        receiver = Receiver(self)
+        session = Session(context, recover(context), receiver)
+        while True:
+            if not run_cycle(session).more:
+                self.world.stepper.point(REST)
+                self.world.now += 0.7
+
+
+class Receiver:
+    """The receiver of a reader: it answers each event by a chance that the schedule has drawn."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader, self._world = reader, reader.world
+
+    def send(self, document: Document) -> Answer:
+        """Take a document. The reader may be killed before, and before it has the answer."""
+        self._world.stepper.point("send")
+        verdicts = {}
+        for event in document.events:
+            changes = changes_of(event)
+            level = self._world.answer(self._reader.name, changes)
+            if level is not Level.SUCCESS:
+                verdicts[event.event_id] = Verdict(level, "drawn")
+            self._world.tell(f"{self._reader.name} sends {event.event_id}: {_told(changes)}, {level.name.lower()}")  # fmt: skip
+            self._world.audit.receives(self._reader.name, self._reader.lives, event.event_id, changes, level)  # fmt: skip
+        self._world.stepper.point("answer")
+        return Answer(verdicts=verdicts)
+
+    def flush(self) -> dict[str, Verdict]:
+        return {}
+
+    def close(self) -> None:
+        """Nothing: it holds nothing."""
+
+
+def changes_of(event: Event) -> list[Change]:
+    """Return what an event says, change by change."""
+    key = int(event.association.partition(",")[0].removeprefix("id="))
+    return [
+        Change(key, value)
+        for attribute in event.attributes
+        for step in attribute.steps
+        if step.op is Op.ADD
+        for value in step.values
+    ]
+
+
+def _told(changes: Sequence[Change]) -> str:
+    return ", ".join(f"{change.key} = {change.value!r}" for change in changes)
+
+
+class Operator(Process):
+    """``eventlog requeue``, for the publisher or for the consumer."""
+
+    def start(self, reader: str) -> None:
+        if not self.is_running:
+            self._start(self._for_consumer if reader == CONSUMER else self._for_publisher)
+
+    def _for_publisher(self) -> None:
+        log = self.kept.log
+        done = requeue(log, ("E", "F"), in_flight=sent_ids(log))
+        log.commit()
+        self.world.tell(f"requeue: {done.set_back} rows")
+        self.world.audit.requeued("publisher")
+
+    def _for_consumer(self) -> None:
+        log = self.kept.log
+        if (line := read_consumer(log, CONSUMER)) is not None:
+            failed, _ = refused(log, consumer=CONSUMER)
+            asked = to_ranges(sorted(failed))
+            requeue_for(log, line, asked, failed=failed, in_flight=sent_ids(log, CONSUMER))
+        log.commit()
+        self.world.tell("requeue --consumer")
+        self.world.audit.requeued(CONSUMER)

@@ -1,0 +1,146 @@
+"""Schedules: who does what in which order, as data.
+
+A schedule is a JSON object: options of the readers, and steps ``[who, what, ...]``. Any step can be
+left out without changing what the others mean, so a schedule that fails shrinks by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+Schedule = dict[str, Any]
+Step = list[Any]
+
+_MOST_STEPS = 14
+_READERS = ("publisher", "cons")
+
+
+def schedule_of(seed: int) -> Schedule:
+    """Return the schedule of a seed."""
+    chance = Random(f"interleaved {seed}")
+    features = {one for one in ("prepared", "savepoints", "errors", "kills", "touches") if chance.random() < 0.4}  # fmt: skip
+    return {
+        "seed": seed,
+        "options": {
+            "query_limit": chance.choice([1, 2, 3, 10_000, 10_000]),
+            "batch_size": chance.choice([1, 2, 128]),
+            "flight_rows": chance.choice([1, 2, 10_000, 10_000]),
+            "fold_distance": chance.choice([0, 1000]),
+            "mark_interval": chance.choice([0.0, 10.0]),
+        },
+        "begins": chance.choice(["first", "now"]),
+        "errors": chance.choice([0.3, 0.8]) if "errors" in features else 0.0,
+        "running": [one for one in _READERS if chance.random() < 0.7],
+        "steps": _draw_steps(chance, features),
+    }
+
+
+def _draw_steps(chance: Random, features: set[str]) -> list[Step]:
+    draw = _Drawing(chance, features)
+    return [draw.step() for _ in range(chance.randint(4, _MOST_STEPS))]
+
+
+class _Drawing:
+    """What is known of a schedule while it is drawn: which transactions are open."""
+
+    def __init__(self, chance: Random, features: set[str]) -> None:
+        self._chance, self._features = chance, features
+        self._keys = chance.choice([1, 2, 3])
+        self._open: dict[str, int] = {}
+        """The writers with a transaction, with the last object that it has changed."""
+        self._saved: set[str] = set()
+        self._prepared = 0
+        self._weights = {
+            **{f"w{number}": chance.choice([1.0, 2.0, 3.0]) for number in range(1, chance.randint(1, 3) + 1)},
+            "publisher": chance.choice([0.0, 2.0, 4.0]),
+            "cons": chance.choice([0.0, 2.0, 4.0]),
+            "clock": 0.7,
+        }  # fmt: skip
+        if "errors" in features:
+            self._weights["requeue"] = 1.0
+
+    def step(self) -> Step:
+        weights = {**self._weights, "prepared": 2.0 * self._prepared}
+        (who,) = self._chance.choices(list(weights), list(weights.values()))
+        if who == "clock":
+            return [who, "on", 1.2]
+        if who == "prepared":
+            self._prepared -= 1
+            return [who, self._chance.choice(["commit", "commit", "rollback"])]
+        if who == "requeue":
+            if self._chance.random() < 0.5:
+                return [who, "start", self._chance.choice(_READERS)]
+            return [who, *self._amount()]
+        return self._of_reader(who) if who in _READERS else self._of_writer(who)
+
+    def _amount(self) -> Step:
+        """Draw how many statements a process runs."""
+        return self._chance.choice([["poll"], ["run", self._chance.choice([1, 1, 2, 3, 4, 6, 9])]])
+
+    def _of_reader(self, who: str) -> Step:
+        drawn = self._chance.random()
+        if drawn < 0.12:
+            return [who, "start"]
+        if drawn < 0.2 and "kills" in self._features:
+            return [who, "kill"]
+        return [who, *self._amount()]
+
+    def _of_writer(self, who: str) -> Step:
+        last = self._open.get(who)
+        if last is None and self._chance.random() < 0.25:
+            return [who, "write", self._chance.randint(1, self._keys)]
+        acts = {"update": 4.0}
+        if last is not None:
+            acts |= {"commit": 3.0, "rollback": 1.0}
+            if "savepoints" in self._features:
+                acts["back" if who in self._saved else "savepoint"] = 2.0
+            if "prepared" in self._features:
+                acts["prepare"] = 2.0
+        if "touches" in self._features:
+            acts["touch"] = 1.0
+        (act,) = self._chance.choices(list(acts), list(acts.values()))
+        if act == "update":
+            key = self._chance.randint(last or 1, self._keys)
+            self._open[who] = key
+            return [who, act, key]
+        if act == "touch":
+            self._open.setdefault(who, 1)
+        elif act == "savepoint":
+            self._saved.add(who)
+        elif act != "back":
+            self._open.pop(who, None)
+            self._saved.discard(who)
+            self._prepared += act == "prepare"
+        return [who, act]
+
+
+def shrink(schedule: Schedule, failure_of: Callable[[Schedule], str | None]) -> Schedule:
+    """Return a schedule without the steps and options that its failure does not need."""
+    wanted = _kind(failure_of(schedule))
+
+    def fails(other: Schedule) -> bool:
+        return _kind(failure_of(other)) == wanted
+
+    has_shrunk = True
+    while has_shrunk:
+        has_shrunk = False
+        for place in reversed(range(len(schedule["steps"]))):
+            steps = [*schedule["steps"]]
+            del steps[place]
+            if fails({**schedule, "steps": steps}):
+                schedule, has_shrunk = {**schedule, "steps": steps}, True
+    for name, plain in _PLAIN.items():
+        other = {**schedule, "options": {**schedule["options"], name: plain}}
+        if fails(other):
+            schedule = other
+    return schedule
+
+
+_PLAIN = {"query_limit": 10_000, "batch_size": 128, "flight_rows": 10_000, "fold_distance": 1000, "mark_interval": 10.0}  # fmt: skip
+
+
+def _kind(failure: str | None) -> str | None:
+    """Return a failure without its numbers and values."""
+    return None if failure is None else "".join(one for one in failure if not one.isdigit())[:40]

@@ -1,0 +1,185 @@
+"""Sessions that take turns: each task stops before each of its statements, and one task runs at a
+time.
+
+A task is a greenlet. Its sessions are connections of psycopg which hand control back before a
+statement is sent, and again while the server has the statement wait for a lock of another session,
+which the server itself reports (``pg_blocking_pids``). So a schedule is a function of its steps.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import sys
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+import psycopg
+from greenlet import getcurrent, greenlet
+
+_PATIENCE = 2
+"""Milliseconds after which a statement without an answer may wait for a lock."""
+_BLOCKED = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
+_WRITES = re.compile(
+    r'\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(?:"?public"?\.)?"?(?:eventlog_(\w+)|(eventlog)\b)'
+)
+_NO_POINTS = ("choose_plans", "usual_plans")
+"""Functions of the product whose statements read no data."""
+_PASSED_OVER = ("fetch", "fetch_pieces", "fetch_chunks", "fetchall", "wrapped")
+
+
+class Killed(BaseException):
+    """The process of the task was killed: nothing of it runs any more."""
+
+
+class Task:
+    """The work of one session."""
+
+    def __init__(self, name: str, run: Callable[[], None], stepper: Stepper) -> None:
+        self.name, self._run, self._stepper = name, run, stepper
+        self.at = "start"
+        """The statement or the place before which the task stands."""
+        self.is_blocked = self.is_done = self.is_killed = False
+        self.error: BaseException | None = None
+        self._blocking_pid = 0
+        self._greenlet = greenlet(self._main, stepper.main)
+
+    def _main(self) -> None:
+        try:
+            if not self.is_killed:
+                self._run()
+        except Killed:
+            pass
+        except BaseException as error:
+            self.error = error
+        self.is_done = True
+
+    def resume(self) -> None:
+        """Run to the next point, or until the task waits for a lock."""
+        stepper = self._stepper
+        if self.is_blocked and stepper.is_blocked(self._blocking_pid):
+            return
+        stepper.current = self
+        self._greenlet.switch()
+        stepper.current = None
+
+    def stop(self, at: str) -> None:
+        """Stand before a statement until the next turn."""
+        self.at = at
+        self._stepper.main.switch()
+        if self.is_killed:
+            raise Killed
+
+    def wait_for_lock(self, pid: int) -> None:
+        self.is_blocked, self._blocking_pid = True, pid
+        self._stepper.main.switch()
+        self.is_blocked = False
+
+    def kill(self) -> None:
+        """End the task where it stands."""
+        self.is_killed = True
+        while not self.is_done:
+            if self.is_blocked:
+                self._stepper.cancel(self._blocking_pid)
+            self.resume()
+
+
+class Stepper:
+    """All tasks of a schedule. ``control`` is a session that never waits."""
+
+    def __init__(self, control: psycopg.Connection[Any]) -> None:
+        self.control, self.main = control, getcurrent()
+        self.current: Task | None = None
+
+    def point(self, at: str | None = None) -> None:
+        """Hand control back; the place is found in the product's code if none is given."""
+        if self.current is None or self.current.is_killed:
+            return
+        if at is None and (at := _place()) is None:
+            return
+        self.current.stop(at)
+
+    def is_blocked(self, pid: int) -> bool:
+        row = self.control.execute(_BLOCKED, (pid,)).fetchone()
+        return bool(row and row[0])
+
+    def cancel(self, pid: int) -> None:
+        self.control.execute("SELECT pg_cancel_backend(%s)", (pid,))
+
+
+def _place() -> str | None:
+    """Return the innermost functions of the product that send the present statement: the one that
+    sends it, and its caller. None if the statement reads no data.
+    """
+    names: list[str] = []
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and len(names) < 2:
+        module = frame.f_globals.get("__name__", "")
+        name = frame.f_code.co_name
+        if module.startswith("eventlog.") and name not in _PASSED_OVER and not name.startswith("<"):
+            if name in _NO_POINTS:
+                return None
+            if not names or names[-1] != name:
+                names.append(name)
+        frame = frame.f_back
+    return " < ".join(names) or "statement"
+
+
+def sessions_of(stepper: Stepper) -> type[psycopg.Connection[Any]]:
+    """Return the class of sessions whose statements are points of the stepper."""
+
+    class Cursor(psycopg.Cursor[Any]):
+        def execute(self, query: Any, *args: Any, **kwargs: Any) -> Any:
+            self.connection.before(query)  # type: ignore[attr-defined]
+            return super().execute(query, *args, **kwargs)
+
+        def executemany(self, query: Any, *args: Any, **kwargs: Any) -> None:
+            self.connection.before(query)  # type: ignore[attr-defined]
+            super().executemany(query, *args, **kwargs)
+
+    class Session(psycopg.Connection[Any]):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.cursor_factory = Cursor
+            self._written: set[str] = set()
+            self.has_points = True
+
+        def before(self, query: Any) -> None:
+            if found := _WRITES.match(str(query)):
+                self._written.add(found[1] or "log")
+            if self.has_points and not str(query).startswith("RELEASE"):
+                stepper.point()
+
+        def commit(self) -> None:
+            if self._written:
+                # A commit of a transaction that has written nothing is nothing to others.
+                stepper.point(f"COMMIT {' '.join(sorted(self._written))}")
+                self._written.clear()
+            super().commit()
+
+        def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
+            task = stepper.current
+            if task is None:
+                return super().wait(gen, *args, **kwargs)
+            poll = select.poll()
+            try:
+                wants = next(gen)
+                while True:
+                    poll.register(self.pgconn.socket, _EVENTS[int(wants)])
+                    while not (ready := poll.poll(_PATIENCE)):
+                        if stepper.is_blocked(self.info.backend_pid):
+                            task.wait_for_lock(self.info.backend_pid)
+                    wants = gen.send(_ready(ready[0][1]))
+            except StopIteration as ended:
+                return ended.value
+
+    return Session
+
+
+_EVENTS = {1: select.POLLIN, 2: select.POLLOUT, 3: select.POLLIN | select.POLLOUT}
+
+
+def _ready(events: int) -> int:
+    readable = bool(events & ~select.POLLOUT)
+    return readable + 2 * bool(events & select.POLLOUT)

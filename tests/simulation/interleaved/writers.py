@@ -1,0 +1,171 @@
+"""A session of the application: transactions with savepoints, prepared ones, and one that only has
+the lock of who writes.
+
+A transaction changes objects in ascending order, so that two never wait for each other. A statement
+that waits for another transaction ends when that one has ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import psycopg
+from interleaved.stepping import Task
+from psycopg.pq import TransactionStatus
+
+if TYPE_CHECKING:
+    from interleaved.world import World
+
+_TOUCH = """
+    INSERT INTO eventlog (status, event_type, table_name, table_key)
+    SELECT 'N', 5, 'part', 'id=1' WHERE false"""
+
+
+class Change(NamedTuple):
+    """A value that an object has got. No other change has the same value."""
+
+    key: int
+    value: str
+
+
+class Writer:
+    """A session of the application."""
+
+    def __init__(self, name: str, session: psycopg.Connection[Any], world: World) -> None:
+        self.name, self._session, self._world = name, session, world
+        self._task: Task | None = None
+        self._then: Callable[[], None] = lambda: None
+        self._changes: list[Change] = []
+        self._saved: int | None = None
+        self.is_open = False
+        self._number = 0
+        self.prepared: dict[str, list[Change]] = {}
+        self._acts = {
+            "begin": self._begin,
+            "write": self._write,
+            "update": self._update,
+            "touch": self._touch,
+            "savepoint": self._savepoint,
+            "back": self._back,
+            "commit": self._commit,
+            "rollback": self._rollback,
+            "prepare": self._prepare,
+        }
+
+    @property
+    def is_waiting(self) -> bool:
+        """True if a statement waits for another transaction."""
+        return self._task is not None
+
+    def act(self, act: str, *given: Any) -> None:
+        """Run one statement. Nothing happens while the one before waits, or without its
+        transaction.
+        """
+        if self.is_waiting:
+            self._world.tell(f"{self.name} still waits")
+        else:
+            self._acts[act](*given)
+
+    def go_on(self) -> None:
+        """Let a statement end that has waited."""
+        if self._task is None:
+            return
+        self._task.resume()
+        if self._task.is_done:
+            task, self._task = self._task, None
+            if task.error is not None:
+                raise task.error
+            self._then()
+        elif not self._task.is_blocked:
+            raise AssertionError(f"{self.name} stands at {self._task.at}")
+
+    def _run(self, sql: str, told: str, then: Callable[[], None]) -> None:
+        task = Task(self.name, lambda: self._session.execute(sql), self._world.stepper)  # type: ignore[arg-type]
+        self._task, self._then = task, then
+        self._world.tell(f"{self.name} {told}")
+        self.go_on()
+        if self.is_waiting:
+            self._world.tell(f"{self.name} waits for another transaction")
+
+    # --- statements ---
+
+    def _begin(self) -> None:
+        if not self.is_open:
+            self._session.execute("BEGIN")
+            self.is_open, self._changes, self._saved = True, [], None
+
+    def _write(self, key: int) -> None:
+        """Change an object and commit, in one statement."""
+        if self.is_open:
+            return
+        change = self._world.new_change(key)
+        self._run(_update(change), f"commits {change.key} = {change.value!r}", lambda: self._world.audit.commits([change]))  # fmt: skip
+
+    def _update(self, key: int) -> None:
+        self._begin()
+        change = self._world.new_change(key)
+        self._run(_update(change), f"sets {change.key} = {change.value!r}", lambda: self._changes.append(change))  # fmt: skip
+
+    def _touch(self) -> None:
+        """Take the lock that an INSERT takes, and no number."""
+        self._begin()
+        self._run(_TOUCH, "writes no row", lambda: None)
+
+    def _savepoint(self) -> None:
+        if self.is_open and self._saved is None:
+            self._saved = len(self._changes)
+            self._run("SAVEPOINT s", "SAVEPOINT", lambda: None)
+
+    def _back(self) -> None:
+        """Roll back to the savepoint."""
+        if self.is_open and self._saved is not None:
+            del self._changes[self._saved :]
+            self._run("ROLLBACK TO SAVEPOINT s", "ROLLBACK TO SAVEPOINT", lambda: None)
+
+    def _commit(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._run("COMMIT", "COMMIT", lambda: self._world.audit.commits(self._changes))
+
+    def _rollback(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self._run("ROLLBACK", "ROLLBACK", lambda: None)
+
+    def _prepare(self) -> None:
+        if self.is_open:
+            self._number += 1
+            name = f"{self.name}-{self._number}"
+            self.is_open, self.prepared[name] = False, self._changes
+            self._run(f"PREPARE TRANSACTION '{name}'", f"PREPARE TRANSACTION {name}", lambda: None)
+
+    def end_prepared(self, *, commits: bool) -> None:
+        """End the oldest prepared transaction, from another session."""
+        if self.prepared:
+            name = next(iter(self.prepared))
+            changes = self.prepared.pop(name)
+            word = "COMMIT" if commits else "ROLLBACK"
+            self._world.tell(f"{word} PREPARED {name}")
+            self._world.control.execute(f"{word} PREPARED '{name}'")
+            if commits:
+                self._world.audit.commits(changes)
+
+    def end(self) -> None:
+        """End everything that can be ended now."""
+        while self.prepared:
+            self.end_prepared(commits=True)
+        if not self.is_waiting:
+            self._commit()
+
+    def leave(self) -> None:
+        """End what is open at the end of a schedule that has failed."""
+        if self._task is not None:
+            self._task.kill()
+            self._task = None
+        if self._session.info.transaction_status is not TransactionStatus.IDLE:
+            self._session.execute("ROLLBACK")
+
+
+def _update(change: Change) -> str:
+    return f"UPDATE part SET v = '{change.value}' WHERE id = {change.key}"
