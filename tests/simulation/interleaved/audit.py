@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -131,36 +131,42 @@ class Audit:
 
     # --- the end ---
 
-    def ends(self) -> None:
-        """Judge the end: all transactions have ended, and the readers have been at rest."""
+    def complaints(self) -> Iterator[str]:
+        """Yield what is wrong at the end: all transactions have ended, and the readers have been at
+        rest.
+        """
         rows = self._rows()
         told = sorted(row.change for row in rows)
         if told != sorted(self.committed):
-            self._world.fail(f"the log has {told}, committed were {sorted(self.committed)}")
+            yield f"the log has {told}, committed were {sorted(self.committed)}"
             return
         for name in (PUBLISHER, CONSUMER):
-            self._all_sent(name)
-        if letters := [row for row in rows if row.status != self._letter_of(row)]:
-            self._world.fail(f"a row has another status than its answer: {letters[0]}")
+            yield from self._unsent(name)
+        for row in rows:
+            if row.status != self._letter_of(row):
+                yield f"a row has another status than its answer: {row}"
         if flights := self._world.control.execute(_FLIGHTS).fetchall():
-            self._world.fail(f"a delivery stays in flight: {flights[0][0][:200]}")
+            yield f"a delivery stays in flight: {flights[0][0][:200]}"
         last = max((row.record_id for row in rows), default=0)
         done = self._done_by_consumer()
         if missing := [row.record_id for row in rows if row.record_id not in done]:
-            self._world.fail(f"the consumer's set lacks {missing}, and all has been sent")
+            yield f"the consumer's set lacks {missing}, and all has been sent"
         if gaps := [number for number in range(1, last + 1) if number not in done]:
-            self._world.fail(f"gaps of the consumer's set stay open: {gaps}")
+            yield f"gaps of the consumer's set stay open: {gaps}"
+        followed = self._world.readers[PUBLISHER].followed
+        if followed is not None and followed.floor < last:
+            yield f"gaps of the publisher's set stay open: {followed}, up to {last}"
 
-    def _all_sent(self, name: str) -> None:
+    def _unsent(self, name: str) -> Iterator[str]:
         reader = self.readers[name]
         for number, change in enumerate(self.committed):
             sent = reader.sent.get(change)
             if sent is None and number >= reader.begun_to:
-                self._world.fail(f"{name} has never sent {change}")
+                yield f"{name} has never sent {change}"
             elif sent is not None and number < reader.begun_from:
-                self._world.fail(f"{name} has sent {change}, which is older than its beginning")
+                yield f"{name} has sent {change}, which is older than its beginning"
             elif sent is not None and sent.is_asked:
-                self._world.fail(f"{name} has not sent {change} again, as requeue has asked")
+                yield f"{name} has not sent {change} again, as requeue has asked"
 
     def _letter_of(self, row: Row) -> str:
         sent = self.readers[PUBLISHER].sent.get(row.change)

@@ -10,7 +10,7 @@ from interleaved.server import CONSUMER
 from interleaved.stepping import Task
 from interleaved.writers import Change
 
-from eventlog.core.ranges import to_ranges
+from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.model import Answer, Document, Event, Level, Op, Verdict
 from eventlog.publisher.explain import refused
 from eventlog.publisher.context import Context, Counters, Used
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 REST = "rest"
 """The place of a reader that has found nothing more to do."""
+_SETTLED = "interleaved"
 _IS_THERE = "SELECT FROM pg_stat_activity WHERE pid = %s"
 _MOST_POINTS = 500
 """The most statements of a reader between two rests: more are a busy loop."""
@@ -50,6 +51,11 @@ class Process:
     @property
     def is_running(self) -> bool:
         return self.task is not None
+
+    @property
+    def place(self) -> str:
+        """The statement before which it stands."""
+        return "" if self.task is None else self.task.at
 
     def run(self, points: int) -> None:
         """Run so many statements, less if it comes to rest, waits for a lock, or ends."""
@@ -115,8 +121,14 @@ class Reader(Process):
     ) -> None:
         super().__init__(name, kept, world)
         self._options, self.begins = options, begins
-        self.ledger: StatusLedger | SetLedger | None = None
+        self._ledger: StatusLedger | SetLedger | None = None
         self.lives = 0
+
+    @property
+    def followed(self) -> RecordSet | None:
+        """The rows that are done, as the present process remembers them; None = it does not."""
+        ledger = self._ledger
+        return None if ledger is None or ledger.followed is None else ledger.followed.done
 
     def start(self) -> None:
         if not self.is_running:
@@ -125,11 +137,13 @@ class Reader(Process):
 
     def _work(self) -> None:
         kept, log = self.kept, self.kept.log
-        log.dialect.begin_publishing(log.connection)
+        if _SETTLED not in log.connection.info:  # a new session, after a kill
+            log.dialect.begin_publishing(log.connection)
+            log.connection.info[_SETTLED] = True
         consumer = kept.ledger.consumer or None
         ledger = ledger_of(log, consumer, self.begins, by_number=True)
         assert isinstance(ledger, StatusLedger | SetLedger)
-        self.ledger = ledger
+        self._ledger = ledger
         if self.begins == "now":
             self.world.audit.begins(self.name)
         ledger.lock()
@@ -142,7 +156,7 @@ class Reader(Process):
         while True:
             if not run_cycle(session).more:
                 self.world.stepper.point(REST)
-                self.world.now += 0.7
+                self.world.now += self.world.schedule["rest"]
 
 
 class Receiver:

@@ -20,7 +20,8 @@ _READERS = ("publisher", "cons")
 def schedule_of(seed: int) -> Schedule:
     """Return the schedule of a seed."""
     chance = Random(f"interleaved {seed}")
-    features = {one for one in ("prepared", "savepoints", "errors", "kills", "touches") if chance.random() < 0.4}  # fmt: skip
+    features = {name for name in _FEATURES if chance.random() < 0.4}
+    late = [name for name in _READERS if chance.random() < 0.2]
     return {
         "seed": seed,
         "options": {
@@ -31,76 +32,79 @@ def schedule_of(seed: int) -> Schedule:
             "mark_interval": chance.choice([0.0, 10.0]),
         },
         "begins": chance.choice(["first", "now"]),
+        "rest": chance.choice([0.1, 0.6, 1.1]),
         "errors": chance.choice([0.3, 0.8]) if "errors" in features else 0.0,
-        "running": [one for one in _READERS if chance.random() < 0.7],
-        "steps": _draw_steps(chance, features),
+        "running": [name for name in _READERS if name not in late],
+        "steps": _Drawing(chance, features, late).steps(),
     }
 
 
-def _draw_steps(chance: Random, features: set[str]) -> list[Step]:
-    draw = _Drawing(chance, features)
-    return [draw.step() for _ in range(chance.randint(4, _MOST_STEPS))]
+_FEATURES = ("prepared", "savepoints", "errors", "kills", "touches")
 
 
 class _Drawing:
-    """What is known of a schedule while it is drawn: which transactions are open."""
+    """What is known of a schedule while it is drawn: who runs, and which transactions are open."""
 
-    def __init__(self, chance: Random, features: set[str]) -> None:
-        self._chance, self._features = chance, features
+    def __init__(self, chance: Random, features: set[str], late: list[str]) -> None:
+        self._chance, self._features, self._late = chance, features, set(late)
         self._keys = chance.choice([1, 2, 3])
         self._open: dict[str, int] = {}
         """The writers with a transaction, with the last object that it has changed."""
         self._saved: set[str] = set()
         self._prepared = 0
+        self._requeues = False
+        writers = [f"w{number}" for number in range(1, chance.choice([2, 2, 3]) + 1)]
+        watched = chance.choice(_READERS)
         self._weights = {
-            **{f"w{number}": chance.choice([1.0, 2.0, 3.0]) for number in range(1, chance.randint(1, 3) + 1)},
-            "publisher": chance.choice([0.0, 2.0, 4.0]),
-            "cons": chance.choice([0.0, 2.0, 4.0]),
-            "clock": 0.7,
-        }  # fmt: skip
-        if "errors" in features:
-            self._weights["requeue"] = 1.0
+            **dict.fromkeys(writers, 1.0),
+            **{name: 2.0 if name == watched else chance.choice([0.0, 0.7]) for name in _READERS},
+            **({"requeue": 1.0} if "errors" in features else {}),
+        }
 
-    def step(self) -> Step:
-        weights = {**self._weights, "prepared": 2.0 * self._prepared}
+    def steps(self) -> list[Step]:
+        return [self._step() for _ in range(self._chance.randint(8, _MOST_STEPS))]
+
+    def _step(self) -> Step:
+        weights = {**self._weights, "prepared": 1.0 * self._prepared}
         (who,) = self._chance.choices(list(weights), list(weights.values()))
-        if who == "clock":
-            return [who, "on", 1.2]
         if who == "prepared":
             self._prepared -= 1
             return [who, self._chance.choice(["commit", "commit", "rollback"])]
         if who == "requeue":
-            if self._chance.random() < 0.5:
+            self._requeues = not self._requeues
+            if self._requeues:
                 return [who, "start", self._chance.choice(_READERS)]
             return [who, *self._amount()]
         return self._of_reader(who) if who in _READERS else self._of_writer(who)
 
     def _amount(self) -> Step:
         """Draw how many statements a process runs."""
-        return self._chance.choice([["poll"], ["run", self._chance.choice([1, 1, 2, 3, 4, 6, 9])]])
+        return ["poll"] if self._chance.random() < 0.5 else ["run", self._chance.randint(1, 9)]
 
     def _of_reader(self, who: str) -> Step:
-        drawn = self._chance.random()
-        if drawn < 0.12:
+        if who in self._late:
+            self._late.discard(who)
             return [who, "start"]
-        if drawn < 0.2 and "kills" in self._features:
+        if "kills" in self._features and self._chance.random() < 0.15:
+            self._late.add(who)
             return [who, "kill"]
         return [who, *self._amount()]
 
     def _of_writer(self, who: str) -> Step:
         last = self._open.get(who)
-        if last is None and self._chance.random() < 0.25:
-            return [who, "write", self._chance.randint(1, self._keys)]
-        acts = {"update": 4.0}
-        if last is not None:
-            acts |= {"commit": 3.0, "rollback": 1.0}
+        if last is None:
+            acts = {"write": 2.0, "update": 3.0}
+        else:
+            acts = {"update": 2.0, "commit": 2.0, "rollback": 1.0}
             if "savepoints" in self._features:
-                acts["back" if who in self._saved else "savepoint"] = 2.0
+                acts["back" if who in self._saved else "savepoint"] = 1.5
             if "prepared" in self._features:
                 acts["prepare"] = 2.0
         if "touches" in self._features:
-            acts["touch"] = 1.0
+            acts["touch"] = 0.7
         (act,) = self._chance.choices(list(acts), list(acts.values()))
+        if act == "write":
+            return [who, act, self._chance.randint(1, self._keys)]
         if act == "update":
             key = self._chance.randint(last or 1, self._keys)
             self._open[who] = key

@@ -104,6 +104,7 @@ def sessions(url: str) -> Iterator[Sessions]:
             return kept.enter_context(closing(opened))
 
         control = connect()
+        control.execute("DROP TABLE IF EXISTS part CASCADE")
         control.execute(_TABLE)
         control.execute("INSERT INTO part SELECT i, '' FROM unnest(%s::int[]) AS i", [[*OBJECTS]])
         _install(url, directory)

@@ -80,6 +80,11 @@ class World(clock.Machine):
         self._changes += 1
         return Change(key, f"v{self._changes}")
 
+    def is_locked(self, key: int, by_others_than: Writer) -> bool:
+        """Return True if an object is locked by another session, and one waits already."""
+        others = [one for one in self.writers.values() if one is not by_others_than]
+        return any(one.is_waiting for one in others) and any(key in one.locked for one in others)
+
     def answer(self, reader: str, changes: Sequence[Change]) -> Level:
         """Return the answer to an event: the same for the same sending of the same changes."""
         told = reader, changes[-1]
@@ -112,9 +117,6 @@ class World(clock.Machine):
 
     def _step(self, who: str, what: str, *given: Any) -> None:
         match who, what:
-            case "clock", _:
-                self.now += given[0]
-                self.tell("time passes")
             case "prepared", _:
                 for writer in self.writers.values():
                     if writer.prepared:
@@ -150,19 +152,22 @@ class World(clock.Machine):
         self.tell("--- the end")
         while any(one.is_open or one.is_waiting or one.prepared for one in self.writers.values()):
             for writer in self.writers.values():
-                writer.end()
+                writer.end(commits=self._chance.random() < 0.6)
                 self._go_on()
         for reader in self.readers.values():
             reader.start()
+        complaints: list[str] = []
         for _ in range(_RESTS):
             for process in (self.operator, *self.readers.values()):
                 process.run_to_rest()
                 self._go_on()
-            if self.failures:
+            complaints = list(self.audit.complaints())
+            if self.failures or not (complaints or self.operator.is_running):
                 return
         if self.operator.is_running:
-            self.fail("requeue does not end")
-        self.audit.ends()
+            self.fail(f"requeue does not end: it is at {self.operator.place}")
+        for complaint in complaints:
+            self.fail(complaint)
 
     def _leave(self) -> None:
         """Leave the sessions as they were found."""

@@ -38,7 +38,7 @@ class Writer:
         self._then: Callable[[], None] = lambda: None
         self._changes: list[Change] = []
         self._saved: int | None = None
-        self.is_open = False
+        self._has_waited = self.is_open = False
         self._number = 0
         self.prepared: dict[str, list[Change]] = {}
         self._acts = {
@@ -54,6 +54,11 @@ class Writer:
         }
 
     @property
+    def locked(self) -> set[int]:
+        """The objects that wait for the end of a transaction of this session."""
+        return {change.key for changes in (self._changes, *self.prepared.values()) for change in changes}
+
+    @property
     def is_waiting(self) -> bool:
         """True if a statement waits for another transaction."""
         return self._task is not None
@@ -64,6 +69,9 @@ class Writer:
         """
         if self.is_waiting:
             self._world.tell(f"{self.name} still waits")
+        elif given and self._world.is_locked(given[0], self):
+            # The server draws which of several goes on first.
+            self._world.tell(f"{self.name} does not wait beside another")
         else:
             self._acts[act](*given)
 
@@ -76,16 +84,19 @@ class Writer:
             task, self._task = self._task, None
             if task.error is not None:
                 raise task.error
+            if self._has_waited:
+                self._world.tell(f"{self.name} goes on")
             self._then()
         elif not self._task.is_blocked:
             raise AssertionError(f"{self.name} stands at {self._task.at}")
 
     def _run(self, sql: str, told: str, then: Callable[[], None]) -> None:
         task = Task(self.name, lambda: self._session.execute(sql), self._world.stepper)  # type: ignore[arg-type]
-        self._task, self._then = task, then
+        self._task, self._then, self._has_waited = task, then, False
         self._world.tell(f"{self.name} {told}")
         self.go_on()
         if self.is_waiting:
+            self._has_waited = True
             self._world.tell(f"{self.name} waits for another transaction")
 
     # --- statements ---
@@ -125,20 +136,25 @@ class Writer:
 
     def _commit(self) -> None:
         if self.is_open:
-            self.is_open = False
-            self._run("COMMIT", "COMMIT", lambda: self._world.audit.commits(self._changes))
+            changes = self._take()
+            self._run("COMMIT", "COMMIT", lambda: self._world.audit.commits(changes))
 
     def _rollback(self) -> None:
         if self.is_open:
-            self.is_open = False
+            self._take()
             self._run("ROLLBACK", "ROLLBACK", lambda: None)
 
     def _prepare(self) -> None:
         if self.is_open:
             self._number += 1
             name = f"{self.name}-{self._number}"
-            self.is_open, self.prepared[name] = False, self._changes
+            self.prepared[name] = self._take()
             self._run(f"PREPARE TRANSACTION '{name}'", f"PREPARE TRANSACTION {name}", lambda: None)
+
+    def _take(self) -> list[Change]:
+        """Return the changes of the transaction, which ends."""
+        changes, self._changes, self.is_open = self._changes, [], False
+        return changes
 
     def end_prepared(self, *, commits: bool) -> None:
         """End the oldest prepared transaction, from another session."""
@@ -151,12 +167,12 @@ class Writer:
             if commits:
                 self._world.audit.commits(changes)
 
-    def end(self) -> None:
+    def end(self, *, commits: bool) -> None:
         """End everything that can be ended now."""
         while self.prepared:
-            self.end_prepared(commits=True)
+            self.end_prepared(commits=commits)
         if not self.is_waiting:
-            self._commit()
+            self.act("commit" if commits else "rollback")
 
     def leave(self) -> None:
         """End what is open at the end of a schedule that has failed."""

@@ -1,0 +1,130 @@
+"""Sessions of PostgreSQL, interleaved: run schedules, tell the story of one, leave out what does not
+matter to a failure, or put faults into the product.
+
+    python tests/simulation/interleave.py --seed 7             the story of a seed, or of a schedule in a file
+    python tests/simulation/interleave.py --seeds 1-300
+    python tests/simulation/interleave.py --seconds 60         fresh seeds
+    python tests/simulation/interleave.py --shrink 7
+    python tests/simulation/interleave.py --faults all         or parts of their names, with | between
+
+Each runs an embedded PostgreSQL. Schedules that fail are kept in ``simulation-failed/``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import logging
+import resource
+import sys
+import time
+from collections.abc import Iterable
+from contextlib import nullcontext
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from interleaved.faults import FAULTS, faulty
+from interleaved.schedules import Schedule, schedule_of, shrink
+from interleaved.server import Sessions, server, sessions
+from interleaved.world import World, run_schedule
+
+_KEPT = Path("simulation-failed")
+
+
+def _schedule(named: str) -> Schedule:
+    return json.loads(Path(named).read_text()) if named.endswith(".json") else schedule_of(int(named))
+
+
+def _failure(schedule: Schedule, opened: Sessions) -> str | None:
+    return next(iter(run_schedule(schedule, opened).failures), None)
+
+
+def _keep(world: World) -> None:
+    _KEPT.mkdir(exist_ok=True)
+    name = f"interleaved-{world.schedule['seed']}"
+    (_KEPT / f"{name}.json").write_text(json.dumps(world.schedule, indent=1) + "\n")
+    (_KEPT / f"{name}.txt").write_text("\n".join(world.story) + "\n")
+
+
+def _run_many(seeds: Iterable[int], opened: Sessions, seconds: float, most: int) -> int:
+    """Run schedules until the time is over, or so many have failed; return 1 if one has."""
+    until, number, failed = time.monotonic() + seconds, 0, 0
+    begun, used = time.monotonic(), resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    for seed in seeds:
+        if time.monotonic() > until or failed >= most:
+            break
+        world = run_schedule(schedule_of(seed), opened)
+        number += 1
+        if world.failures:
+            failed += 1
+            _keep(world)
+            print(f"seed {seed} failed: {world.failures[0][:600]}", flush=True)
+    spent = resource.getrusage(resource.RUSAGE_SELF).ru_utime - used
+    print(
+        f"{time.monotonic() - begun:.0f} s: {number} schedules, {failed} failed, "
+        f"{number / max(spent, 0.001):.0f} for each second of CPU"
+    )
+    return int(bool(failed))
+
+
+def _try_faults(url: str, named: str, most: int) -> int:
+    """Put each fault into the product, print after how many schedules it is found, and return 1 if
+    one is not.
+    """
+    missed = 0
+    for name in FAULTS:
+        if named != "all" and not any(part in name for part in named.split("|")):
+            continue
+        found, begun = f"NOT FOUND in {most} schedules", time.monotonic()
+        with faulty(name), sessions(url) as opened:
+            for seed in range(1, most + 1):
+                if failure := _failure(schedule_of(seed), opened):
+                    found = f"{seed:4} schedules: {failure[:100]}"
+                    break
+            else:
+                missed += 1
+        print(f"{name:52} | {time.monotonic() - begun:4.0f} s | {found}", flush=True)
+    return int(bool(missed))
+
+
+def main() -> int:
+    """Do what the command line asks for, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--seed", metavar="SEED|FILE")
+    asked.add_argument("--seeds", metavar="FIRST-LAST")
+    asked.add_argument("--seconds", type=float)
+    asked.add_argument("--shrink", metavar="SEED|FILE")
+    asked.add_argument("--faults", metavar="all|PART OF A NAME|...")
+    parser.add_argument("--fault", help="put this fault into the product, for --seed and --shrink")
+    parser.add_argument("--most", type=int, default=1000, help="failures, or schedules for a fault")
+    given = parser.parse_args()
+    logging.disable(logging.CRITICAL)
+    with server() as url:
+        if given.faults:
+            return _try_faults(url, given.faults, given.most)
+        with faulty(given.fault) if given.fault else nullcontext(), sessions(url) as opened:
+            if given.seeds:
+                first, _, last = given.seeds.partition("-")
+                seeds = range(int(first), int(last or first) + 1)
+                return _run_many(seeds, opened, float("inf"), given.most)
+            if given.seconds:
+                begin = int(time.time()) % 10**8 * 1000
+                print(f"fresh seeds from {begin} on", flush=True)
+                return _run_many(itertools.count(begin), opened, given.seconds, given.most)
+            schedule = _schedule(given.seed or given.shrink)
+            if given.shrink:
+                schedule = shrink(schedule, lambda one: _failure(one, opened))
+                print(json.dumps(schedule))
+            world = run_schedule(schedule, opened)
+            print("\n".join(world.story))
+            print(f"seed {schedule['seed']}: {'failed' if world.failures else 'good'}")
+            return int(bool(world.failures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
