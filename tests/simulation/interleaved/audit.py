@@ -48,7 +48,8 @@ class Sent:
     event_id: str
     life: int
     level: Level
-    times: int = 1
+    is_recorded: bool = False
+    """True if the database has recorded the answer."""
     is_asked: bool = False
     """True if it was refused and is to be sent again."""
 
@@ -117,17 +118,24 @@ class Audit:
                     self._world.fail(f"{name} sends {change} twice")
                 if before.event_id != event_id:
                     self._world.fail(f"{name} sends {change} as {before.event_id} and as {event_id}")  # fmt: skip
-            reader.sent[change] = Sent(event_id, life, level, before.times + 1)
+            reader.sent[change] = Sent(event_id, life, level)
+
+    def marks(self) -> None:
+        """Note which refusals the publisher has recorded. It has just committed."""
+        sent = self.readers[PUBLISHER].sent
+        for row in self._rows():
+            if row.status == "E":
+                sent[row.change].is_recorded = True
 
     def requeued(self, name: str) -> None:
         """Note what ``requeue`` has asked for. It has just committed."""
-        asked = self._asked_of_consumer() if name == CONSUMER else None
+        sent = self.readers[name].sent
+        asked = self._asked_of_consumer() if name == CONSUMER else set[int]()
         for row in self._rows():
-            sent = self.readers[name].sent.get(row.change)
-            if sent is None or sent.level is not Level.ERROR:
-                continue
-            if row.status == "N" if asked is None else row.record_id in asked:
-                sent.is_asked = True
+            if row.record_id in asked or (
+                name == PUBLISHER and row.status == "N" and row.change in sent and sent[row.change].is_recorded
+            ):
+                sent[row.change].is_asked = True
 
     # --- the end ---
 

@@ -65,6 +65,8 @@ class Process:
             before = self.task.at
             self.task.resume()
             self.world.tell(f"{self.name}: {before}")
+            if before.startswith("COMMIT") and self.world.schedule["errors"]:
+                self.world.audit.marks()
             self._ended()
             if self.task is None or self.task.at == REST:
                 return

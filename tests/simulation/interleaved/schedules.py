@@ -39,7 +39,7 @@ def schedule_of(seed: int) -> Schedule:
     }
 
 
-_FEATURES = ("prepared", "savepoints", "errors", "kills", "touches")
+_FEATURES = ("prepared", "savepoints", "errors", "kills", "touches", "waits")
 
 
 class _Drawing:
@@ -47,28 +47,28 @@ class _Drawing:
 
     def __init__(self, chance: Random, features: set[str], late: list[str]) -> None:
         self._chance, self._features, self._late = chance, features, set(late)
-        self._keys = chance.choice([1, 2, 3])
-        self._open: dict[str, int] = {}
-        """The writers with a transaction, with the last object that it has changed."""
+        self._keys = range(1, chance.choice([2, 3, 3]) + 1)
+        self._locked: dict[str, list[int]] = {}
+        """The open transactions by their writer, with the objects that they have changed."""
+        self._prepared: list[list[int]] = []
         self._saved: set[str] = set()
-        self._prepared = 0
         self._requeues = False
         writers = [f"w{number}" for number in range(1, chance.choice([2, 2, 3]) + 1)]
         watched = chance.choice(_READERS)
         self._weights = {
             **dict.fromkeys(writers, 1.0),
-            **{name: 2.0 if name == watched else chance.choice([0.0, 0.7]) for name in _READERS},
-            **({"requeue": 1.0} if "errors" in features else {}),
+            **{name: 2.0 if name == watched else chance.choice([0.0, 0.5]) for name in _READERS},
+            **({"requeue": 0.7} if "errors" in features else {}),
         }
 
     def steps(self) -> list[Step]:
         return [self._step() for _ in range(self._chance.randint(8, _MOST_STEPS))]
 
     def _step(self) -> Step:
-        weights = {**self._weights, "prepared": 1.0 * self._prepared}
+        weights = {**self._weights, "prepared": 0.7 * len(self._prepared)}
         (who,) = self._chance.choices(list(weights), list(weights.values()))
         if who == "prepared":
-            self._prepared -= 1
+            del self._prepared[0]
             return [who, self._chance.choice(["commit", "commit", "rollback"])]
         if who == "requeue":
             self._requeues = not self._requeues
@@ -78,8 +78,10 @@ class _Drawing:
         return self._of_reader(who) if who in _READERS else self._of_writer(who)
 
     def _amount(self) -> Step:
-        """Draw how many statements a process runs."""
-        return ["poll"] if self._chance.random() < 0.5 else ["run", self._chance.randint(1, 9)]
+        """Draw how many times a process comes to rest, or how many statements it runs."""
+        if self._chance.random() < 0.5:
+            return ["poll", self._chance.choice([1, 1, 2, 3])]
+        return ["run", self._chance.randint(1, 9)]
 
     def _of_reader(self, who: str) -> Step:
         if who in self._late:
@@ -91,33 +93,47 @@ class _Drawing:
         return [who, *self._amount()]
 
     def _of_writer(self, who: str) -> Step:
-        last = self._open.get(who)
-        if last is None:
-            acts = {"write": 2.0, "update": 3.0}
-        else:
-            acts = {"update": 2.0, "commit": 2.0, "rollback": 1.0}
+        own = self._locked.get(who)
+        acts: dict[str, float] = {}
+        if keys := self._free_keys(who):
+            acts["update"] = 2.0
+        if own is None and keys:
+            acts["write"] = 2.0
+        if own is not None:
+            acts |= {"commit": 1.5, "rollback": 1.0}
             if "savepoints" in self._features:
                 acts["back" if who in self._saved else "savepoint"] = 1.5
             if "prepared" in self._features:
-                acts["prepare"] = 2.0
-        if "touches" in self._features:
+                acts["prepare"] = 1.5
+        if "touches" in self._features or not acts:
             acts["touch"] = 0.7
         (act,) = self._chance.choices(list(acts), list(acts.values()))
-        if act == "write":
-            return [who, act, self._chance.randint(1, self._keys)]
-        if act == "update":
-            key = self._chance.randint(last or 1, self._keys)
-            self._open[who] = key
+        if act in ("write", "update"):
+            key = self._chance.choice(keys)
+            if act == "update":
+                self._locked.setdefault(who, []).append(key)
             return [who, act, key]
         if act == "touch":
-            self._open.setdefault(who, 1)
+            self._locked.setdefault(who, [])
         elif act == "savepoint":
             self._saved.add(who)
         elif act != "back":
-            self._open.pop(who, None)
+            changed = self._locked.pop(who, [])
             self._saved.discard(who)
-            self._prepared += act == "prepare"
+            if act == "prepare":
+                self._prepared.append(changed)
         return [who, act]
+
+    def _free_keys(self, who: str) -> list[int]:
+        """Return the objects that a writer may change now: in ascending order within a transaction,
+        and only some schedules have writers wait for each other.
+        """
+        others = [keys for writer, keys in self._locked.items() if writer != who]
+        taken = {key for keys in [*others, *self._prepared] for key in keys}
+        least = max(self._locked.get(who, []), default=1)
+        if "waits" in self._features:
+            taken = set()
+        return [key for key in self._keys if key >= least and key not in taken]
 
 
 def shrink(schedule: Schedule, failure_of: Callable[[Schedule], str | None]) -> Schedule:

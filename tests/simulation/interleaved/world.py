@@ -80,10 +80,10 @@ class World(clock.Machine):
         self._changes += 1
         return Change(key, f"v{self._changes}")
 
-    def is_locked(self, key: int, by_others_than: Writer) -> bool:
-        """Return True if an object is locked by another session, and one waits already."""
-        others = [one for one in self.writers.values() if one is not by_others_than]
-        return any(one.is_waiting for one in others) and any(key in one.locked for one in others)
+    def would_wait_beside_another(self, writer: Writer, key: int) -> bool:
+        """Return True if a session would wait to change an object, and another waits already."""
+        writers = self.writers.values()
+        return any(one.is_waiting for one in writers) and any(one.locks(key, against=writer) for one in writers)
 
     def answer(self, reader: str, changes: Sequence[Change]) -> Level:
         """Return the answer to an event: the same for the same sending of the same changes."""
@@ -138,7 +138,8 @@ class World(clock.Machine):
         elif what == "run":
             process.run(*given)
         else:
-            process.run_to_rest()
+            for _ in range(*given):
+                process.run_to_rest()
 
     def _go_on(self) -> None:
         """Let statements end whose locks have come free."""

@@ -53,10 +53,12 @@ class Writer:
             "prepare": self._prepare,
         }
 
-    @property
-    def locked(self) -> set[int]:
-        """The objects that wait for the end of a transaction of this session."""
-        return {change.key for changes in (self._changes, *self.prepared.values()) for change in changes}
+    def locks(self, key: int, *, against: Writer) -> bool:
+        """Return True if another session has to wait for this one to change an object, or the same
+        session for a transaction that it has prepared.
+        """
+        own = [] if against is self else [self._changes]
+        return any(key == change.key for changes in (*own, *self.prepared.values()) for change in changes)
 
     @property
     def is_waiting(self) -> bool:
@@ -69,8 +71,8 @@ class Writer:
         """
         if self.is_waiting:
             self._world.tell(f"{self.name} still waits")
-        elif given and self._world.is_locked(given[0], self):
-            # The server draws which of several goes on first.
+        elif given and self._world.would_wait_beside_another(self, given[0]):
+            # Which of the two goes on first is not up to the schedule.
             self._world.tell(f"{self.name} does not wait beside another")
         else:
             self._acts[act](*given)
