@@ -124,7 +124,7 @@ class Audit:
         """Note which refusals the publisher has recorded. It has just committed."""
         sent = self.readers[PUBLISHER].sent
         for row in self._rows():
-            if row.status == "E":
+            if row.status == "E" and row.change in sent:
                 sent[row.change].is_recorded = True
 
     def requeued(self, name: str) -> None:
@@ -148,22 +148,31 @@ class Audit:
         if told != sorted(self.committed):
             yield f"the log has {told}, committed were {sorted(self.committed)}"
             return
-        for name in (PUBLISHER, CONSUMER):
+        if flights := self._world.control.execute(_FLIGHTS).fetchall():
+            yield f"a delivery stays in flight: {flights[0][0][:200]}"
+        for name in self._world.readers:
             yield from self._unsent(name)
+        if PUBLISHER in self._world.readers:
+            yield from self._publisher_complaints(rows)
+        if CONSUMER in self._world.readers:
+            yield from self._consumer_complaints(rows)
+
+    def _publisher_complaints(self, rows: Sequence[Row]) -> Iterator[str]:
         for row in rows:
             if row.status != self._letter_of(row):
                 yield f"a row has another status than its answer: {row}"
-        if flights := self._world.control.execute(_FLIGHTS).fetchall():
-            yield f"a delivery stays in flight: {flights[0][0][:200]}"
         last = max((row.record_id for row in rows), default=0)
-        done = self._done_by_consumer()
-        if missing := [row.record_id for row in rows if row.record_id not in done]:
-            yield f"the consumer's set lacks {missing}, and all has been sent"
-        if gaps := [number for number in range(1, last + 1) if number not in done]:
-            yield f"gaps of the consumer's set stay open: {gaps}"
         followed = self._world.readers[PUBLISHER].followed
         if followed is not None and followed.floor < last:
             yield f"gaps of the publisher's set stay open: {followed}, up to {last}"
+
+    def _consumer_complaints(self, rows: Sequence[Row]) -> Iterator[str]:
+        done = self._done_by_consumer()
+        if missing := [row.record_id for row in rows if row.record_id not in done]:
+            yield f"the consumer's set lacks {missing}, and all has been sent"
+        last = max((row.record_id for row in rows), default=0)
+        if gaps := [number for number in range(1, last + 1) if number not in done]:
+            yield f"gaps of the consumer's set stay open: {gaps}"
 
     def _unsent(self, name: str) -> Iterator[str]:
         reader = self.readers[name]

@@ -65,7 +65,7 @@ class Process:
             before = self.task.at
             self.task.resume()
             self.world.tell(f"{self.name}: {before}")
-            if before.startswith("COMMIT") and self.world.schedule["errors"]:
+            if self.name == "publisher" and before.startswith("COMMIT error"):
                 self.world.audit.marks()
             self._ended()
             if self.task is None or self.task.at == REST:

@@ -14,14 +14,14 @@ Schedule = dict[str, Any]
 Step = list[Any]
 
 _MOST_STEPS = 14
-_READERS = ("publisher", "cons")
 
 
 def schedule_of(seed: int) -> Schedule:
     """Return the schedule of a seed."""
     chance = Random(f"interleaved {seed}")
     features = {name for name in _FEATURES if chance.random() < 0.4}
-    late = [name for name in _READERS if chance.random() < 0.2]
+    readers = chance.choice([["publisher"], ["publisher"], ["cons"], ["cons"], ["publisher", "cons"]])
+    late = [name for name in readers if chance.random() < 0.2]
     return {
         "seed": seed,
         "options": {
@@ -32,10 +32,11 @@ def schedule_of(seed: int) -> Schedule:
             "mark_interval": chance.choice([0.0, 10.0]),
         },
         "begins": chance.choice(["first", "now"]),
-        "rest": chance.choice([0.1, 0.6, 1.1]),
+        "rest": chance.choice([0.6, 1.1, 1.1]),
         "errors": chance.choice([0.3, 0.8]) if "errors" in features else 0.0,
-        "running": [name for name in _READERS if name not in late],
-        "steps": _Drawing(chance, features, late).steps(),
+        "readers": readers,
+        "running": [name for name in readers if name not in late],
+        "steps": _Drawing(chance, features, readers, late).steps(),
     }
 
 
@@ -45,27 +46,32 @@ _FEATURES = ("prepared", "savepoints", "errors", "kills", "touches", "waits")
 class _Drawing:
     """What is known of a schedule while it is drawn: who runs, and which transactions are open."""
 
-    def __init__(self, chance: Random, features: set[str], late: list[str]) -> None:
+    def __init__(self, chance: Random, features: set[str], readers: list[str], late: list[str]) -> None:
         self._chance, self._features, self._late = chance, features, set(late)
+        self._readers = readers
         self._keys = range(1, chance.choice([2, 3, 3]) + 1)
         self._locked: dict[str, list[int]] = {}
         """The open transactions by their writer, with the objects that they have changed."""
         self._prepared: list[list[int]] = []
         self._saved: set[str] = set()
+        self._midway: set[str] = set()
+        """The readers that stand in the middle of a poll."""
         self._requeues = False
         writers = [f"w{number}" for number in range(1, chance.choice([2, 2, 3]) + 1)]
-        watched = chance.choice(_READERS)
+        self._haste = {name: chance.choice([0.2, 1.0]) for name in writers}
         self._weights = {
             **dict.fromkeys(writers, 1.0),
-            **{name: 2.0 if name == watched else chance.choice([0.0, 0.5]) for name in _READERS},
+            **dict.fromkeys(readers, 3.0 if len(readers) == 1 else 2.0),
             **({"requeue": 0.7} if "errors" in features else {}),
         }
 
     def steps(self) -> list[Step]:
-        return [self._step() for _ in range(self._chance.randint(8, _MOST_STEPS))]
+        return [self._step() for _ in range(self._chance.randint(10, _MOST_STEPS))]
 
     def _step(self) -> Step:
         weights = {**self._weights, "prepared": 0.7 * len(self._prepared)}
+        for name in self._midway:  # what others do now is what a schedule is about
+            weights[name] = 0.7
         (who,) = self._chance.choices(list(weights), list(weights.values()))
         if who == "prepared":
             del self._prepared[0]
@@ -73,13 +79,13 @@ class _Drawing:
         if who == "requeue":
             self._requeues = not self._requeues
             if self._requeues:
-                return [who, "start", self._chance.choice(_READERS)]
+                return [who, "start", self._chance.choice(self._readers)]
             return [who, *self._amount()]
-        return self._of_reader(who) if who in _READERS else self._of_writer(who)
+        return self._of_reader(who) if who in self._readers else self._of_writer(who)
 
     def _amount(self) -> Step:
         """Draw how many times a process comes to rest, or how many statements it runs."""
-        if self._chance.random() < 0.5:
+        if self._chance.random() < 0.4:
             return ["poll", self._chance.choice([1, 1, 2, 3])]
         return ["run", self._chance.randint(1, 9)]
 
@@ -90,7 +96,12 @@ class _Drawing:
         if "kills" in self._features and self._chance.random() < 0.15:
             self._late.add(who)
             return [who, "kill"]
-        return [who, *self._amount()]
+        amount = self._amount()
+        if amount[0] == "run":
+            self._midway.add(who)
+        else:
+            self._midway.discard(who)
+        return [who, *amount]
 
     def _of_writer(self, who: str) -> Step:
         own = self._locked.get(who)
@@ -100,11 +111,12 @@ class _Drawing:
         if own is None and keys:
             acts["write"] = 2.0
         if own is not None:
-            acts |= {"commit": 1.5, "rollback": 1.0}
+            haste = 1.5 if self._midway else self._haste[who]
+            acts |= {"commit": 1.5 * haste, "rollback": 1.0 * haste}
             if "savepoints" in self._features:
                 acts["back" if who in self._saved else "savepoint"] = 1.5
             if "prepared" in self._features:
-                acts["prepare"] = 1.5
+                acts["prepare"] = 1.5 * haste
         if "touches" in self._features or not acts:
             acts["touch"] = 0.7
         (act,) = self._chance.choices(list(acts), list(acts.values()))

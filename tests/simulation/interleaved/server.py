@@ -24,6 +24,7 @@ from eventlog.config.load import load
 from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_context, open_unlocked
 from eventlog.sql import embedded
+from eventlog.sql.dialects.postgresql import PostgreSQL
 
 OBJECTS = (1, 2, 3)
 CONSUMER = "cons"
@@ -113,6 +114,8 @@ def sessions(url: str) -> Iterator[Sessions]:
         stepper = Stepper(control)
         stepped = sessions_of(stepper)
         kept.enter_context(patch.object(psycopg, "connect", stepped.connect))
+        # Which index a statement uses is nothing to other sessions.
+        kept.enter_context(patch.object(PostgreSQL, "choose_plans", lambda *_: None))
         plain, own = _config(url), _config(url, CONSUMER)
         writers = [connect(stepped) for _ in range(_WRITERS)]
         for writer in writers:

@@ -24,8 +24,6 @@ _BLOCKED = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
 _WRITES = re.compile(
     r'\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(?:"?public"?\.)?"?(?:eventlog_(\w+)|(eventlog)\b)'
 )
-_NO_POINTS = ("choose_plans", "usual_plans")
-"""Functions of the product whose statements read no data."""
 _PASSED_OVER = ("fetch", "fetch_pieces", "fetch_chunks", "fetchall", "wrapped")
 
 
@@ -96,9 +94,7 @@ class Stepper:
         """Hand control back; the place is found in the product's code if none is given."""
         if self.current is None or self.current.is_killed:
             return
-        if at is None and (at := _place()) is None:
-            return
-        self.current.stop(at)
+        self.current.stop(at or _place())
 
     def is_blocked(self, pid: int) -> bool:
         row = self.control.execute(_BLOCKED, (pid,)).fetchone()
@@ -108,18 +104,14 @@ class Stepper:
         self.control.execute("SELECT pg_cancel_backend(%s)", (pid,))
 
 
-def _place() -> str | None:
-    """Return the innermost functions of the product that send the present statement: the one that
-    sends it, and its caller. None if the statement reads no data.
-    """
+def _place() -> str:
+    """Return the function of the product that sends the present statement, and its caller."""
     names: list[str] = []
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and len(names) < 2:
         module = frame.f_globals.get("__name__", "")
         name = frame.f_code.co_name
         if module.startswith("eventlog.") and name not in _PASSED_OVER and not name.startswith("<"):
-            if name in _NO_POINTS:
-                return None
             if not names or names[-1] != name:
                 names.append(name)
         frame = frame.f_back

@@ -40,9 +40,10 @@ class World(clock.Machine):
             f"w{number}": Writer(f"w{number}", session, self)
             for number, session in enumerate(sessions.writers, 1)
         }
+        kept = {PUBLISHER: sessions.publisher, CONSUMER: sessions.consumer}
         self.readers = {
-            PUBLISHER: Reader(PUBLISHER, sessions.publisher, self, options, "first"),
-            CONSUMER: Reader(CONSUMER, sessions.consumer, self, options, begins),
+            name: Reader(name, kept[name], self, options, begins if name == CONSUMER else "first")
+            for name in schedule["readers"]
         }
         self.operator = Operator("requeue", sessions.operator, self)
 
