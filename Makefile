@@ -5,6 +5,7 @@
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 tells the story of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which
 #              features met in how many schedules, and the branches that they reached
+# make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
 # make reference  what the documentation repeats of the code: options, commands, error codes
@@ -27,7 +28,7 @@ BENCHES := $(addprefix bench/,drain.py consumers.py horizon.py crowd.py concurre
 
 SITE := NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs
 
-.PHONY: setup demo test compiled lint docs docs-serve simulate soak bench reference diagrams recording clean distclean
+.PHONY: setup demo test compiled lint docs docs-serve simulate interleave soak bench reference diagrams recording clean distclean
 
 setup: $(STAMP)
 
@@ -66,6 +67,9 @@ soak: setup
 
 simulate: setup
 	@$(BIN)/python tests/simulation/simulate.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60) $(if $(REPORT),--report)))
+
+interleave: setup
+	@$(BIN)/python tests/simulation/interleave.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60)))
 
 bench: setup
 	@for bench in $(BENCHES); do echo "== $$bench"; $(BIN)/python "$$bench"; done

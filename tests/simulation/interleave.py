@@ -34,7 +34,9 @@ _KEPT = Path("simulation-failed")
 
 
 def _schedule(named: str) -> Schedule:
-    return json.loads(Path(named).read_text()) if named.endswith(".json") else schedule_of(int(named))
+    return (
+        json.loads(Path(named).read_text()) if named.endswith(".json") else schedule_of(int(named))
+    )
 
 
 def _failure(schedule: Schedule, opened: Sessions) -> str | None:

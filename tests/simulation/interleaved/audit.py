@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from eventlog.model import Level
 from interleaved.server import CONSUMER
 from interleaved.writers import Change
-
-from eventlog.model import Level
 
 if TYPE_CHECKING:
     from interleaved.world import World
@@ -133,7 +132,10 @@ class Audit:
         asked = self._asked_of_consumer() if name == CONSUMER else set[int]()
         for row in self._rows():
             if row.record_id in asked or (
-                name == PUBLISHER and row.status == "N" and row.change in sent and sent[row.change].is_recorded
+                name == PUBLISHER
+                and row.status == "N"
+                and row.change in sent
+                and sent[row.change].is_recorded
             ):
                 sent[row.change].is_asked = True
 

@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from interleaved.server import CONSUMER
-from interleaved.stepping import Task
-from interleaved.writers import Change
-
 from eventlog.core.ranges import RecordSet, to_ranges
 from eventlog.model import Answer, Document, Event, Level, Op, Verdict
-from eventlog.publisher.explain import refused
 from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.cycle import recover, run_cycle
+from eventlog.publisher.explain import refused
 from eventlog.publisher.held_rows import sent_ids
 from eventlog.publisher.ledger import SetLedger, StatusLedger, ledger_of
 from eventlog.publisher.open_context import under_epoch
 from eventlog.publisher.session import Session
+from eventlog.publisher.sinks import Sink
 from eventlog.sql.consumers import read_consumer, requeue_for
 from eventlog.sql.rows import requeue
+from interleaved.server import CONSUMER
+from interleaved.stepping import Task
+from interleaved.writers import Change
 
 if TYPE_CHECKING:
     from interleaved.world import World
@@ -161,8 +161,8 @@ class Reader(Process):
                 self.world.now += self.world.schedule["rest"]
 
 
-class Receiver:
-    """The receiver of a reader: it answers each event by a chance that the schedule has drawn."""
+class Receiver(Sink):
+    """The receiver of a reader. The schedule decides the answer to each event."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader, self._world = reader, reader.world
@@ -180,12 +180,6 @@ class Receiver:
             self._world.audit.receives(self._reader.name, self._reader.lives, event.event_id, changes, level)  # fmt: skip
         self._world.stepper.point("answer")
         return Answer(verdicts=verdicts)
-
-    def flush(self) -> dict[str, Verdict]:
-        return {}
-
-    def close(self) -> None:
-        """Nothing: it holds nothing."""
 
 
 def changes_of(event: Event) -> list[Change]:

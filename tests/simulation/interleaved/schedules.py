@@ -20,7 +20,9 @@ def schedule_of(seed: int) -> Schedule:
     """Return the schedule of a seed."""
     chance = Random(f"interleaved {seed}")
     features = {name for name in _FEATURES if chance.random() < 0.4}
-    readers = chance.choice([["publisher"], ["publisher"], ["cons"], ["cons"], ["publisher", "cons"]])
+    readers = chance.choice(
+        [["publisher"], ["publisher"], ["cons"], ["cons"], ["publisher", "cons"]]
+    )
     late = [name for name in readers if chance.random() < 0.2]
     return {
         "seed": seed,
@@ -46,7 +48,9 @@ _FEATURES = ("prepared", "savepoints", "errors", "kills", "touches", "waits")
 class _Drawing:
     """What is known of a schedule while it is drawn: who runs, and which transactions are open."""
 
-    def __init__(self, chance: Random, features: set[str], readers: list[str], late: list[str]) -> None:
+    def __init__(
+        self, chance: Random, features: set[str], readers: list[str], late: list[str]
+    ) -> None:
         self._chance, self._features, self._late = chance, features, set(late)
         self._readers = readers
         self._keys = range(1, chance.choice([2, 3, 3]) + 1)

@@ -16,7 +16,6 @@ from typing import Any
 from unittest.mock import patch
 
 import psycopg
-from interleaved.stepping import Stepper, sessions_of
 from sqlalchemy import make_url
 
 from eventlog import cli
@@ -25,6 +24,7 @@ from eventlog.publisher.context import Context, Counters
 from eventlog.publisher.open_context import open_context, open_unlocked
 from eventlog.sql import embedded
 from eventlog.sql.dialects.postgresql import PostgreSQL
+from interleaved.stepping import Stepper, sessions_of
 
 OBJECTS = (1, 2, 3)
 CONSUMER = "cons"

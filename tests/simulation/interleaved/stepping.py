@@ -111,9 +111,9 @@ def _place() -> str:
     while frame is not None and len(names) < 2:
         module = frame.f_globals.get("__name__", "")
         name = frame.f_code.co_name
-        if module.startswith("eventlog.") and name not in _PASSED_OVER and not name.startswith("<"):
-            if not names or names[-1] != name:
-                names.append(name)
+        is_ours = module.startswith("eventlog.") and name not in _PASSED_OVER
+        if is_ours and not name.startswith("<") and name not in names:
+            names.append(name)
         frame = frame.f_back
     return " < ".join(names) or "statement"
 

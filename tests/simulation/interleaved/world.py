@@ -9,14 +9,13 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+from eventlog.core import clock
+from eventlog.model import Level
 from interleaved.audit import PUBLISHER, Audit
 from interleaved.readers import Operator, Process, Reader
 from interleaved.schedules import Schedule
 from interleaved.server import CONSUMER, Sessions
 from interleaved.writers import Change, Writer
-
-from eventlog.core import clock
-from eventlog.model import Level
 
 _RESTS = 6
 """The rests of each reader, after all others have ended, within which it has sent everything."""
@@ -84,7 +83,9 @@ class World(clock.Machine):
     def would_wait_beside_another(self, writer: Writer, key: int) -> bool:
         """Return True if a session would wait to change an object, and another waits already."""
         writers = self.writers.values()
-        return any(one.is_waiting for one in writers) and any(one.locks(key, against=writer) for one in writers)
+        return any(one.is_waiting for one in writers) and any(
+            one.locks(key, against=writer) for one in writers
+        )
 
     def answer(self, reader: str, changes: Sequence[Change]) -> Level:
         """Return the answer to an event: the same for the same sending of the same changes."""

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import psycopg
-from interleaved.stepping import Task
 from psycopg.pq import TransactionStatus
+
+from interleaved.stepping import Task
 
 if TYPE_CHECKING:
     from interleaved.world import World
@@ -41,7 +42,7 @@ class Writer:
         self._has_waited = self.is_open = False
         self._number = 0
         self.prepared: dict[str, list[Change]] = {}
-        self._acts = {
+        self._acts: dict[str, Callable[..., None]] = {
             "begin": self._begin,
             "write": self._write,
             "update": self._update,
@@ -58,7 +59,9 @@ class Writer:
         session for a transaction that it has prepared.
         """
         own = [] if against is self else [self._changes]
-        return any(key == change.key for changes in (*own, *self.prepared.values()) for change in changes)
+        return any(
+            key == change.key for changes in (*own, *self.prepared.values()) for change in changes
+        )
 
     @property
     def is_waiting(self) -> bool:
@@ -93,7 +96,7 @@ class Writer:
             raise AssertionError(f"{self.name} stands at {self._task.at}")
 
     def _run(self, sql: str, told: str, then: Callable[[], None]) -> None:
-        task = Task(self.name, lambda: self._session.execute(sql), self._world.stepper)  # type: ignore[arg-type]
+        task = Task(self.name, lambda: self._session.execute(sql), self._world.stepper)
         self._task, self._then, self._has_waited = task, then, False
         self._world.tell(f"{self.name} {told}")
         self.go_on()
