@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 from greenlet import getcurrent, greenlet
 
-_PATIENCE = 2
+_PATIENCE = 15
 """Milliseconds after which a statement without an answer may wait for a lock."""
 _BLOCKED = "SELECT cardinality(pg_blocking_pids(%s)) > 0"
 _WRITES = re.compile(
