@@ -60,6 +60,8 @@ class Reader:
     sent: dict[Change, Sent] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)
     """The highest position of a change of each object that was sent."""
+    last: dict[int, Change] = field(default_factory=dict)
+    """The change of each object that its receiver has applied last."""
     begun_from: int = 0
     begun_to: int = 0
     """The numbers of commits before and after the reader found its beginning."""
@@ -105,6 +107,8 @@ class Audit:
                 self._world.fail(f"{name} sends {change}, which was not committed")
                 continue
             place = self._history[change.key].index(change)
+            if level is not Level.ERROR:
+                reader.last[change.key] = change
             before = reader.sent.get(change)
             if before is None:
                 if place < reader.newest.get(change.key, -1):
@@ -115,6 +119,8 @@ class Audit:
             if not before.is_asked:
                 if before.life == life:
                     self._world.fail(f"{name} sends {change} twice")
+                elif self._is_done(name, change):
+                    self._world.fail(f"{name} sends {change} again, though it has recorded it")
                 if before.event_id != event_id:
                     self._world.fail(f"{name} sends {change} as {before.event_id} and as {event_id}")  # fmt: skip
             reader.sent[change] = Sent(event_id, life, level)
@@ -186,12 +192,24 @@ class Audit:
                 yield f"{name} has sent {change}, which is older than its beginning"
             elif sent is not None and sent.is_asked:
                 yield f"{name} has not sent {change} again, as requeue has asked"
+        for key, change in reader.last.items():
+            newer = self._history[key][self._history[key].index(change) + 1 :]
+            if any(
+                reader.sent[one].level is not Level.ERROR for one in newer if one in reader.sent
+            ):
+                yield f"the receiver of {name} ends with {change}, and had {newer} before"
 
     def _letter_of(self, row: Row) -> str:
         sent = self.readers[PUBLISHER].sent.get(row.change)
         return "N" if sent is None else "E" if sent.level is Level.ERROR else "S"
 
     # --- the database ---
+
+    def _is_done(self, name: str, change: Change) -> bool:
+        """Return True if the database says that a reader has done a row."""
+        rows = [row for row in self._rows() if row.change == change]
+        done = self._done_by_consumer() if name == CONSUMER else set[int]()
+        return all(row.record_id in done if name == CONSUMER else row.status != "N" for row in rows)
 
     def _rows(self) -> list[Row]:
         found = self._world.control.execute(_LOG).fetchall()

@@ -23,7 +23,7 @@ def schedule_of(seed: int) -> Schedule:
     readers = chance.choice(
         [["publisher"], ["publisher"], ["cons"], ["cons"], ["publisher", "cons"]]
     )
-    late = [name for name in readers if chance.random() < 0.2]
+    late = [name for name in readers if chance.random() < 0.35]
     return {
         "seed": seed,
         "options": {
