@@ -6,7 +6,7 @@ It reads the log, the in-flight lines and the consumer's set with its own statem
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
@@ -44,7 +44,7 @@ class Row(NamedTuple):
 class Sent:
     """What a reader has sent of one change."""
 
-    event_id: str
+    event_ids: set[str]
     life: int
     level: Level
     is_recorded: bool = False
@@ -60,6 +60,12 @@ class Reader:
     sent: dict[Change, Sent] = field(default_factory=dict)
     newest: dict[int, int] = field(default_factory=dict)
     """The highest position of a change of each object that was sent."""
+    sent_before: set[Change] = field(default_factory=set)
+    """What its receiver had applied when the present ``requeue`` began."""
+    asked: set[int] = field(default_factory=set)
+    """The objects that ``requeue`` has asked for. What the reader sends while ``requeue`` runs may
+    be a later change of them (spec/event-log.md 11).
+    """
     last: dict[int, Change] = field(default_factory=dict)
     """The change of each object that its receiver has applied last."""
     begun_from: int = 0
@@ -75,6 +81,8 @@ class Audit:
         self.committed: list[Change] = []
         self._history: defaultdict[int, list[Change]] = defaultdict(list)
         """The changes of each object in the order of their commits."""
+        self._copies: Counter[Change] = Counter()
+        """The copies of the rows of changes."""
         self.readers: defaultdict[str, Reader] = defaultdict(Reader)
 
     # --- what happens ---
@@ -102,7 +110,7 @@ class Audit:
         reader = self.readers[name]
         if not changes:
             self._world.fail(f"{name} sends {event_id} without a change")
-        for change in changes:
+        for change in dict.fromkeys(changes):
             if change not in self._history[change.key]:
                 self._world.fail(f"{name} sends {change}, which was not committed")
                 continue
@@ -114,16 +122,21 @@ class Audit:
                 if place < reader.newest.get(change.key, -1):
                     self._world.fail(f"{name} sends {change} behind a later change of its object")
                 reader.newest[change.key] = max(place, reader.newest.get(change.key, -1))
-                reader.sent[change] = Sent(event_id, life, level)
-                continue
-            if not before.is_asked:
-                if before.life == life:
-                    self._world.fail(f"{name} sends {change} twice")
-                elif self._is_done(name, change):
-                    self._world.fail(f"{name} sends {change} again, though it has recorded it")
-                if before.event_id != event_id:
-                    self._world.fail(f"{name} sends {change} as {before.event_id} and as {event_id}")  # fmt: skip
-            reader.sent[change] = Sent(event_id, life, level)
+                before = Sent(set(), life, level, is_asked=True)
+            if not before.is_asked and not self._may_repeat(name, life, event_id, change):
+                self._world.fail(
+                    f"{name} sends {change} as {event_id}, and before as {before.event_ids}"
+                )
+            reader.sent[change] = Sent({*before.event_ids, event_id}, life, level)
+
+    def _may_repeat(self, name: str, life: int, event_id: str, change: Change) -> bool:
+        """Return True if a change that was sent may come again though nobody has asked for it: it
+        was not recorded when the process was killed, or it is of a copy of its row.
+        """
+        before = self.readers[name].sent[change]
+        if event_id in before.event_ids:
+            return before.life < life and not self._is_done(name, change)
+        return len(before.event_ids) <= self._copies[change]
 
     def marks(self) -> None:
         """Note which refusals the publisher has recorded. It has just committed."""
@@ -132,18 +145,39 @@ class Audit:
             if row.status == "E" and row.change in sent:
                 sent[row.change].is_recorded = True
 
+    def requeue_begins(self) -> None:
+        """Note what was sent before ``requeue`` looks at anything."""
+        for reader in self.readers.values():
+            reader.sent_before = {
+                change for change, sent in reader.sent.items() if sent.level is not Level.ERROR
+            }
+
     def requeued(self, name: str) -> None:
         """Note what ``requeue`` has asked for. It has just committed."""
-        sent = self.readers[name].sent
+        reader = self.readers[name]
         asked = self._asked_of_consumer() if name == CONSUMER else set[int]()
         for row in self._rows():
-            if row.record_id in asked or (
+            change = row.change
+            if row.record_id not in asked and not (
                 name == PUBLISHER
                 and row.status == "N"
-                and row.change in sent
-                and sent[row.change].is_recorded
+                and change in reader.sent
+                and reader.sent[change].is_recorded
             ):
-                sent[row.change].is_asked = True
+                continue
+            reader.sent[change].is_asked = True
+            reader.asked.add(change.key)
+            if later := reader.sent_before.intersection(self._later(change)):
+                self._world.fail(f"requeue sends {change} again behind {later}")
+
+    def _later(self, change: Change) -> list[Change]:
+        """Return the later changes of an object that have committed."""
+        history = self._history[change.key]
+        return history[history.index(change) + 1 :]
+
+    def copied(self) -> None:
+        """Note the copies that ``requeue`` has written. It has just committed."""
+        self._copies = Counter(row.change for row in self._rows()) - Counter(self.committed)
 
     # --- the end ---
 
@@ -152,9 +186,12 @@ class Audit:
         rest.
         """
         rows = self._rows()
-        told = sorted(row.change for row in rows)
-        if told != sorted(self.committed):
-            yield f"the log has {told}, committed were {sorted(self.committed)}"
+        told, expected = (
+            Counter(row.change for row in rows),
+            Counter(self.committed) + self._copies,
+        )
+        if told != expected:
+            yield f"the log has {told}, committed were {expected}"
             return
         if flights := self._world.control.execute(_FLIGHTS).fetchall():
             yield f"a delivery stays in flight: {flights[0][0][:200]}"
@@ -167,7 +204,9 @@ class Audit:
 
     def _publisher_complaints(self, rows: Sequence[Row]) -> Iterator[str]:
         for row in rows:
-            if row.status != self._letter_of(row):
+            if row.status == "N" or (
+                row.status != self._letter_of(row) and not self._copies[row.change]
+            ):
                 yield f"a row has another status than its answer: {row}"
         last = max((row.record_id for row in rows), default=0)
         followed = self._world.readers[PUBLISHER].followed
@@ -193,7 +232,7 @@ class Audit:
             elif sent is not None and sent.is_asked:
                 yield f"{name} has not sent {change} again, as requeue has asked"
         for key, change in reader.last.items():
-            newer = self._history[key][self._history[key].index(change) + 1 :]
+            newer = [] if key in reader.asked else self._later(change)
             if any(
                 reader.sent[one].level is not Level.ERROR for one in newer if one in reader.sent
             ):

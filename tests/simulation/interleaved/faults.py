@@ -239,6 +239,10 @@ def _request_is_cleared_before_its_rows_are_taken_out() -> Replacements:
     return {(consumers, "pop_requeued"): popped}
 
 
+def _copies_wait_for_nobody() -> Replacements:
+    return {(rows, "wait_for"): lambda *_: None}
+
+
 FAULTS: Mapping[str, Callable[[], Replacements]] = {
     "writers are not forgotten": _writers_are_not_forgotten,
     "gaps of ended writers stay skipped": _gaps_of_ended_writers_stay_skipped,
@@ -261,4 +265,5 @@ FAULTS: Mapping[str, Callable[[], Replacements]] = {
     "a request made meanwhile is cleared": _request_made_meanwhile_is_cleared,
     "a request overwrites the one before": _request_overwrites_the_one_before,
     "a request is cleared before its rows are taken out": _request_is_cleared_before_its_rows_are_taken_out,
+    "copies wait for nobody": _copies_wait_for_nobody,
 }

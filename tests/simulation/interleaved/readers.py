@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from eventlog.core.ranges import RecordSet, to_ranges
+from eventlog.errors import DatabaseError
 from eventlog.model import Answer, Document, Event, Level, Op, Verdict
 from eventlog.publisher.context import Context, Counters, Used
 from eventlog.publisher.cycle import recover, run_cycle
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 REST = "rest"
 """The place of a reader that has found nothing more to do."""
+_RESTING = (REST, "sleep")
 _SETTLED = "interleaved"
 _IS_THERE = "SELECT FROM pg_stat_activity WHERE pid = %s"
 _MOST_POINTS = 500
@@ -68,7 +70,7 @@ class Process:
             if self.name == "publisher" and before.startswith("COMMIT error"):
                 self.world.audit.marks()
             self._ended()
-            if self.task is None or self.task.at == REST:
+            if self.task is None or self.task.at in _RESTING:
                 return
             if self.task.is_blocked:
                 self.world.tell(f"{self.name} waits for another transaction")
@@ -77,7 +79,7 @@ class Process:
     def run_to_rest(self) -> None:
         """Run to the next rest, or to the end."""
         self.run(_MOST_POINTS)
-        if self.task is not None and self.task.at != REST and not self.task.is_blocked:
+        if self.task and self.task.at not in _RESTING and not self.task.is_blocked:
             self.world.fail(f"{self.name} does not come to rest: it is at {self.task.at}")
 
     def go_on(self) -> None:
@@ -198,12 +200,19 @@ def _told(changes: Sequence[Change]) -> str:
     return ", ".join(f"{change.key} = {change.value!r}" for change in changes)
 
 
-class Operator(Process):
-    """``eventlog requeue``, for the publisher or for the consumer."""
+COPIES = "copies"
 
-    def start(self, reader: str) -> None:
+
+class Operator(Process):
+    """``eventlog requeue``: of rows that were refused, for the publisher or for the consumer, or of
+    rows that were published, as copies.
+    """
+
+    def start(self, what: str) -> None:
         if not self.is_running:
-            self._start(self._for_consumer if reader == CONSUMER else self._for_publisher)
+            self.world.audit.requeue_begins()
+            acts = {CONSUMER: self._for_consumer, COPIES: self._copies}
+            self._start(acts.get(what, self._for_publisher))
 
     def _for_publisher(self) -> None:
         log = self.kept.log
@@ -221,3 +230,15 @@ class Operator(Process):
         log.commit()
         self.world.tell("requeue --consumer")
         self.world.audit.requeued(CONSUMER)
+
+    def _copies(self) -> None:
+        log = self.kept.log
+        try:
+            done = requeue(log, ("S",), in_flight=sent_ids(log))
+        except DatabaseError as error:  # a transaction stays open for a minute
+            log.connection.rollback()
+            self.world.tell(f"requeue: {error}")
+            return
+        log.commit()
+        self.world.tell(f"requeue --status S: {done.copied} copies")
+        self.world.audit.copied()

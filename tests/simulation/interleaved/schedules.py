@@ -42,7 +42,7 @@ def schedule_of(seed: int) -> Schedule:
     }
 
 
-_FEATURES = ("prepared", "savepoints", "errors", "kills", "touches", "waits")
+_FEATURES = ("prepared", "savepoints", "errors", "kills", "touches", "waits", "copies")
 
 
 class _Drawing:
@@ -60,13 +60,16 @@ class _Drawing:
         self._saved: set[str] = set()
         self._midway: set[str] = set()
         """The readers that stand in the middle of a poll."""
-        self._requeues = False
-        writers = [f"w{number}" for number in range(1, chance.choice([2, 2, 3]) + 1)]
+        self._has_committed = self._requeues = False
+        self._requests = [*readers] if "errors" in features else []
+        if "copies" in features and "publisher" in readers:
+            self._requests.append("copies")
+        writers = [f"w{number}" for number in range(1, chance.choice([2, 3, 3]) + 1)]
         self._haste = {name: chance.choice([0.2, 1.0]) for name in writers}
         self._weights = {
             **dict.fromkeys(writers, 1.0),
             **dict.fromkeys(readers, 3.0 if len(readers) == 1 else 2.0),
-            **({"requeue": 0.7} if "errors" in features else {}),
+            **({"requeue": 0.7} if self._requests else {}),
         }
 
     def steps(self) -> list[Step]:
@@ -74,6 +77,8 @@ class _Drawing:
 
     def _step(self) -> Step:
         weights = {**self._weights, "prepared": 0.7 * len(self._prepared)}
+        if not self._has_committed:
+            weights |= dict.fromkeys(self._readers, 0.7)
         for name in self._midway:  # what others do now is what a schedule is about
             weights[name] = 0.7
         (who,) = self._chance.choices(list(weights), list(weights.values()))
@@ -83,7 +88,7 @@ class _Drawing:
         if who == "requeue":
             self._requeues = not self._requeues
             if self._requeues:
-                return [who, "start", self._chance.choice(self._readers)]
+                return [who, "start", self._chance.choice(self._requests)]
             return [who, *self._amount()]
         return self._of_reader(who) if who in self._readers else self._of_writer(who)
 
@@ -124,6 +129,7 @@ class _Drawing:
         if "touches" in self._features or not acts:
             acts["touch"] = 0.7
         (act,) = self._chance.choices(list(acts), list(acts.values()))
+        self._has_committed |= act in ("write", "commit")
         if act in ("write", "update"):
             key = self._chance.choice(keys)
             if act == "update":
