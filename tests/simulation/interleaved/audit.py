@@ -227,7 +227,7 @@ class Audit:
             sent = reader.sent.get(change)
             if sent is None and number >= reader.begun_to:
                 yield f"{name} has never sent {change}"
-            elif sent is not None and number < reader.begun_from:
+            elif sent and number < reader.begun_from and not self._copies[change]:
                 yield f"{name} has sent {change}, which is older than its beginning"
             elif sent is not None and sent.is_asked:
                 yield f"{name} has not sent {change} again, as requeue has asked"

@@ -144,11 +144,14 @@ def sessions_of(stepper: Stepper) -> type[psycopg.Connection[Any]]:
                 stepper.point()
 
         def commit(self) -> None:
-            if self._written:
-                # A commit of a transaction that has written nothing is nothing to others.
+            if self._written:  # else nobody sees a difference
                 stepper.point(f"COMMIT {' '.join(sorted(self._written))}")
                 self._written.clear()
             super().commit()
+
+        def rollback(self) -> None:
+            self._written.clear()
+            super().rollback()
 
         def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
             task = stepper.current
