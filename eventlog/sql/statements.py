@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import gc
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from importlib import resources
@@ -22,6 +22,7 @@ from sqlalchemy import Connection, Row
 
 from eventlog.core import table_key
 from eventlog.core.catalog import Column
+from eventlog.core.values import Kind
 from eventlog.errors import DatabaseError
 from eventlog.sql.log_table import LogTable
 
@@ -94,6 +95,24 @@ def key_parts(
     for position, (column, ref) in enumerate(zip(key, refs, strict=True)):
         yield literal("+" * (position > 0) + table_key.quote(column.name) + "=")
         yield value(column, ref)
+
+
+def quoted_unless(
+    never_quoted: Collection[Kind],
+    key_value: Callable[[Column, str], str],
+    quoted: Callable[[str], str],
+) -> Callable[[Column, str], str]:
+    """Return the function for ``key_parts`` that returns SQL of a value in the key.
+
+    ``key_value`` returns SQL of the value's text, ``quoted`` SQL that quotes a text where the key
+    needs it. The text of the kinds ``never_quoted`` contains nothing that would have to be quoted.
+    """
+
+    def value(column: Column, ref: str) -> str:
+        text = key_value(column, ref)
+        return text if column.type.kind in never_quoted else quoted(text)
+
+    return value
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from eventlog.core.catalog import Column
 from eventlog.core.values import Kind
-from eventlog.sql.statements import key_parts
+from eventlog.sql.statements import key_parts, quoted_unless
 
 MAX_IDENTIFIER: Final = 64
 """The longest identifier: characters for the server; eventlog's own names have no more bytes."""
@@ -192,11 +192,7 @@ def quoted(value: str) -> str:
 
 def key_text(key: Sequence[Column], refs: Sequence[str]) -> str:
     """Return ``key_parts`` as one text (spec/triggers.md 4), NULL if a key column is NULL."""
-
-    def value(column: Column, ref: str) -> str:
-        text = key_value(column, ref)
-        return text if column.type.kind in _NEVER_QUOTED else quoted(text)
-
+    value = quoted_unless(_NEVER_QUOTED, key_value, quoted)
     return f"CONCAT({', '.join(key_parts(key, refs, value, literal))})"
 
 

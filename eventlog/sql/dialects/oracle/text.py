@@ -11,6 +11,7 @@ import re
 import string
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from eventlog.core.catalog import Column
@@ -18,7 +19,7 @@ from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
 from eventlog.sql import statements
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import key_parts, literal
+from eventlog.sql.statements import key_parts, literal, quoted_unless
 
 MAX_IDENTIFIER: Final = 128
 """The bytes of the longest name, since 12.2."""
@@ -428,9 +429,7 @@ def key_text(
     ``quote`` is the SQL name of the function that quotes. It takes NULL for the empty text, which
     is the same in Oracle.
     """
-
-    def value(column: Column, ref: str) -> str:
-        unquoted = key_value(column, ref, base64)
-        return unquoted if column.type.kind in _NEVER_QUOTED else f"{quote}({unquoted})"
-
+    value = quoted_unless(
+        _NEVER_QUOTED, partial(key_value, base64=base64), lambda text: f"{quote}({text})"
+    )
     return joined(" || ", key_parts(key, refs, value))

@@ -17,7 +17,7 @@ from typing import Final
 from eventlog.core.catalog import Column, Table
 from eventlog.core.values import ColumnType, Kind
 from eventlog.sql.log_table import LogTable
-from eventlog.sql.statements import key_parts, qualified
+from eventlog.sql.statements import key_parts, qualified, quoted_unless
 
 MAX_IDENTIFIER: Final = 63
 """The bytes of the longest name."""
@@ -197,16 +197,9 @@ def key_text(key: Sequence[Column], refs: Sequence[str], quote_function: str) ->
 
     ``quote_function`` is the SQL name of the function that quotes a text if needed.
     """
-
-    def value(column: Column, ref: str) -> str:
-        unquoted = key_value(column, ref)
-        return (
-            f"({unquoted})"
-            if column.type.kind in _NEVER_QUOTED
-            else f"({quote_function}({unquoted}))"
-        )
-
-    return " OPERATOR(pg_catalog.||) ".join(key_parts(key, refs, value, literal))
+    value = quoted_unless(_NEVER_QUOTED, key_value, lambda text: f"{quote_function}({text})")
+    parts = key_parts(key, refs, lambda column, ref: f"({value(column, ref)})", literal)
+    return " OPERATOR(pg_catalog.||) ".join(parts)
 
 
 def key_values_by_type(ref: str) -> tuple[dict[str, str], str]:
