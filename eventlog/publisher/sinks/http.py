@@ -321,15 +321,15 @@ class HttpSink(Sink):
         ``expect_type``, or a page of HTML; an answer without a body has no type.
 
         Without the option the first answer of type HTML is a warning: it is the type of a proxy's
-        pages, and also what some frameworks say of any text.
+        pages, and some frameworks give it to any text.
         """
         if not response.body:
             return
-        told = response.headers.get("Content-Type", "")
-        media_type = told.partition(";")[0].strip().lower()
+        declared = response.headers.get("Content-Type", "")
+        media_type = declared.partition(";")[0].strip().lower()
         if self._expected not in (None, media_type):
             what = f"of another media type than {self._expected} (sink.expect_type)"
-            shown = self._client.clean(told, 100) or "none"
+            shown = self._client.clean(declared, 100) or "none"
             raise ReceiverAway(
                 f"the receiver's answer is {what}: {shown}", f"the receiver's answer is {what}"
             )
@@ -355,8 +355,8 @@ class HttpSink(Sink):
     def _content(self, response: Response) -> Iterator[str]:
         """Yield the media type and the beginning of a body as one text, nothing without a body."""
         if response.body:
-            told = self._client.clean(response.headers.get("Content-Type", ""), 100)
-            yield f"{told or 'no type'}: {self._client.excerpt(response.body)}"
+            media_type = self._client.clean(response.headers.get("Content-Type", ""), 100)
+            yield f"{media_type or 'no type'}: {self._client.excerpt(response.body)}"
 
     def _refusal(self, response: Response, in_short: str) -> str:
         """Return the reason in a response with a status other than 2xx, on one line that begins

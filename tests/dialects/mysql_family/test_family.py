@@ -351,7 +351,7 @@ def test_a_write_under_lock_tables_is_logged_or_refused_as_the_plan_says(family:
     """
     family.run("CREATE TABLE t (k int PRIMARY KEY, v int)")
     plan = family.watch("t")
-    refused = [said for said in plan.not_captured if "LOCK TABLES" in said]
+    refused = [limit for limit in plan.not_captured if "LOCK TABLES" in limit]
     assert len(refused) == (family.name == "mariadb")
     for write in (
         "INSERT INTO t VALUES (1, 1)",
