@@ -15,6 +15,7 @@ from typing import Final
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import to_ranges
 from eventlog.publisher.observer import event_age, moment_of
+from eventlog.sql.consumers import is_followable
 from eventlog.sql.open_log import OpenLog
 
 _INTERVAL: Final = 1.0
@@ -34,6 +35,10 @@ class Published:
     """
     checked: float = float("-inf")
     """The time of the last check of the sequence."""
+    are_ordered: bool | None = None
+    """True if numbers are drawn one by one, so that a lower one was drawn earlier; None = not asked
+    yet. A session that keeps some for later writes younger rows under lower numbers.
+    """
 
     def add(self, record_id: int) -> None:
         """Add a record_id that was published."""
@@ -64,8 +69,11 @@ class Published:
         low = sorted(one for one in record_ids if one <= self.highest)
         if not low:
             return None
+        if self.are_ordered is None:
+            self.are_ordered = is_followable(log)
+        by_time = self.are_ordered and event_time_zone is not None
         return self._by_sequence(log) or (
-            None if event_time_zone is None else self._by_time(log, low, event_time_zone)
+            self._by_time(log, low, event_time_zone or "") if by_time else None
         )
 
     def _by_sequence(self, log: OpenLog) -> str | None:

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from publishers import Collecting, configuration, make_log, write
+from publishers import session as psycopg_session
 from shared import execute, fetch
 
 from eventlog.config.load import Config
@@ -134,6 +136,25 @@ def test_a_row_that_is_set_to_n_by_hand_draws_no_epoch(
     run_once(configuration(log), used)
     execute(log, "UPDATE eventlog SET status = 'N' WHERE record_id = 2")
     assert run_once(configuration(log), used) == ["2"]
+    assert warnings(caplog) == []
+
+
+def test_a_younger_row_with_a_lower_number_of_a_cache_draws_no_epoch(
+    filled_database: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    with filled_database(make_log) as engine:
+        execute(engine, "ALTER SEQUENCE eventlog_record_id_seq CACHE 10")
+        used, sink = Used(), Collecting()
+        with open_context(configuration(engine), Counters(), used) as context:
+            state = recover(context)
+            with psycopg_session(engine) as first, psycopg_session(engine) as second:
+                for one in (first, second, first):  # numbers 1, 11 and 2
+                    one.execute(
+                        "INSERT INTO eventlog (event_type, table_name, table_key) VALUES (4, 'usr', 'idu=1')"
+                    )
+                    one.commit()
+                    run_cycle(Session(context, state, sink))
+        assert sink.event_ids == ["1", "11", "2"]
     assert warnings(caplog) == []
 
 
