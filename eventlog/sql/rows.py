@@ -461,8 +461,9 @@ def _copied(
     """Judge rows, log copies of those that go, and return the judgement and the number of copies.
 
     A transaction that is open may have drawn a number below those of the copies for a change of the
-    same object: the copy would bring an older value back. So it is awaited, and if it has brought
-    such a row, all are judged again. With ``force`` nobody waits. Raises DatabaseError for a
+    same object: the copy would bring an older value back. So it is awaited. A change that draws a
+    number above the copies may commit and be published first. So if any row of the objects has come
+    meanwhile, all are judged again. With ``force`` nobody waits. Raises DatabaseError for a
     transaction that does not end.
     """
     again = judge_now()
@@ -474,14 +475,9 @@ def _copied(
             savepoint.rollback()
             continue
         copied = _copy(log, again.copied, again.in_parts, new)
-        last = int(
-            log.connection.execute(
-                sa.select(sa.func.max(column_of(log.table, "record_id")))
-            ).scalar_one()
-        )
         if writers := writers_to_await(log):
             wait_for(log, writers, _MAY_WRITE)
-        after, named = _rows_beside(log, again.copied, last)
+        after, named = _rows_beside(log, again.copied)
         if len(after - before) == named:
             savepoint.commit()
             return again, copied
@@ -490,22 +486,19 @@ def _copied(
     return again, _copy(log, again.copied, again.in_parts, new)
 
 
-def _rows_beside(log: OpenLog, ids: Sequence[int], last: int | None = None) -> tuple[set[int], int]:
-    """Return the rows up to ``last`` of the objects of these rows, None = all, and how many of
-    these rows name an object.
-    """
+def _rows_beside(log: OpenLog, ids: Sequence[int]) -> tuple[set[int], int]:
+    """Return all rows of the objects of these rows, and how many of these rows name an object."""
     others = rows_of(log.table).alias("others")
     of_other = {field: others.c[quoted(log.table.column(field))] for field in LogRow._fields[:7]}
     names = [column_of(log.table, field) for field in ("table_name", "table_key")]
     is_beside = [
         of_other[field] == column_of(log.table, field) for field in ("table_name", "table_key")
     ]
-    until = [] if last is None else [of_other["record_id"] <= last]
     beside: set[int] = set()
     named = 0
     for ranges in runs_of_ranges(ids):
         alike = sa.select(*names).where(is_in(log.table, ranges), *is_beside)
-        found = sa.select(of_other["record_id"]).where(alike.exists(), *until)
+        found = sa.select(of_other["record_id"]).where(alike.exists())
         beside.update(map(int, log.connection.execute(found).scalars()))
         count = sa.select(sa.func.count()).select_from(rows_of(log.table))
         has_names = [name.is_not(None) for name in names]

@@ -60,6 +60,30 @@ def test_a_change_of_another_object_is_awaited_and_outdates_nothing(
     assert (code, "2 logged anew" in out) == (0, True)
 
 
+def test_a_copy_does_not_stand_behind_a_change_that_was_published_while_it_waited(
+    run: Run, hr: sa.Engine, publish: Callable[[], Receiver], logged: list[tuple[object, ...]]
+) -> None:
+    with hr.connect() as application, ThreadPoolExecutor(1) as pool:
+        application.exec_driver_sql("INSERT INTO hr.usr VALUES (3, 'c')")
+        drawn = _last_number(hr)
+        requeue = pool.submit(run, "requeue", "--status", "S", "--ids", "3-4")
+        while _last_number(hr) < drawn + 2:  # until the copies are written, and not committed
+            assert not requeue.done()
+            sleep(0.01)
+        execute(hr, "UPDATE hr.usr SET fname = 'c' WHERE idu = 1")
+        assert publish().objects["idu=1"] == {"fname": {"c"}}
+        application.commit()
+        code, out, _ = requeue.result()
+    assert (code, "1 logged anew" in out) == (1, True)
+    assert publish().objects["idu=1"] == {"fname": {"c"}}
+
+
+def _last_number(hr: sa.Engine) -> int:
+    with hr.connect() as conn:
+        numbers = "SELECT last_value FROM hr.eventlog_record_id_seq"
+        return int(conn.exec_driver_sql(numbers).scalar_one())
+
+
 def test_a_transaction_that_does_not_end_stops_it_and_nothing_is_copied(
     run: Run, hr: sa.Engine, logged: list[tuple[object, ...]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

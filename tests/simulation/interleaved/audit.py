@@ -29,6 +29,8 @@ _SETS = """
     UNION ALL
     SELECT done FROM eventlog_consumer"""
 _ASKED = "SELECT requeued FROM eventlog_consumer WHERE name = %s"
+_AFTER_THE_LAST_LOOK = ("_rows_beside", "_set_back", "COMMIT log")
+"""Places of ``requeue`` at which it has seen the other changes of an object for the last time."""
 _IS_REGISTERED = "SELECT FROM eventlog_consumer WHERE name = %s"
 
 
@@ -83,6 +85,10 @@ class Audit:
         """The changes of each object in the order of their commits."""
         self._copies: Counter[Change] = Counter()
         """The copies of the rows of changes."""
+        self._overtakes: set[int] = set()
+        """The objects with a change that may be published before their copies, which do not see it
+        (spec/event-log.md 11).
+        """
         self.readers: defaultdict[str, Reader] = defaultdict(Reader)
 
     # --- what happens ---
@@ -92,6 +98,8 @@ class Audit:
         for change in changes:
             self.committed.append(change)
             self._history[change.key].append(change)
+            if self._world.operator.place.startswith(_AFTER_THE_LAST_LOOK):
+                self._overtakes.add(change.key)
 
     def begins(self, name: str) -> None:
         """Note that a reader begins with what is committed from now on, unless it has begun."""
@@ -119,7 +127,8 @@ class Audit:
                 reader.last[change.key] = change
             before = reader.sent.get(change)
             if before is None:
-                if place < reader.newest.get(change.key, -1):
+                is_late = place < reader.newest.get(change.key, -1)
+                if is_late and not (self._copies[change] and change.key in self._overtakes):
                     self._world.fail(f"{name} sends {change} behind a later change of its object")
                 reader.newest[change.key] = max(place, reader.newest.get(change.key, -1))
                 before = Sent(set(), life, level, is_asked=True)
@@ -232,7 +241,7 @@ class Audit:
             elif sent is not None and sent.is_asked:
                 yield f"{name} has not sent {change} again, as requeue has asked"
         for key, change in reader.last.items():
-            newer = [] if key in reader.asked else self._later(change)
+            newer = [] if key in reader.asked | self._overtakes else self._later(change)
             if any(
                 reader.sent[one].level is not Level.ERROR for one in newer if one in reader.sent
             ):
