@@ -4,7 +4,8 @@
 # make soak    the tests that take longer
 # make simulate  fresh schedules of a simulated publisher for SECONDS (60); SEED=7 tells the story of one seed, or of a
 #              plan in a file, SHRINK=7 leaves out what does not matter to its failure; with SECONDS, REPORT=1 adds which
-#              features met in how many schedules, and the branches that they reached
+#              features met in how many schedules, and the branches that they reached; MUTATION="a.patch b.patch" tries
+#              patches of the product: which of them do the schedules that reach their lines find?
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
 # make lint    ruff, mypy and import-linter alone
@@ -66,7 +67,7 @@ soak: setup
 	$(BIN)/pytest -m soak $(PYTEST_ARGS)
 
 simulate: setup
-	@$(BIN)/python tests/simulation/simulate.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60) $(if $(REPORT),--report)))
+	@$(BIN)/python tests/simulation/$(if $(MUTATION),patches.py $(MUTATION),simulate.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60) $(if $(REPORT),--report))))
 
 interleave: setup
 	@$(BIN)/python tests/simulation/interleave.py $(if $(SEED),--seed $(SEED),$(if $(SHRINK),--shrink $(SHRINK),--seconds $(or $(SECONDS),60)))

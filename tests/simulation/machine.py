@@ -168,7 +168,7 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
         if sql.startswith("PRAGMA busy_timeout"):
             return execute("SELECT 1")
         if (failing := process.failing) is not None and failing.comes(sql):
-            process.failing = None
+            process.failing, process.has_failed = None, True
             where = f", in {failing.within}" if failing.within else ""
             world.tell(f"{process.name}: a statement fails: {sql[:60]}{where}")
             raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
@@ -216,6 +216,7 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
                 world.fail(f"{' '.join(process.start['words'])} writes {tables}")
             scheduler.point(f"COMMIT {tables}")
             failing, process.failing_commit = process.failing_commit, ""
+            process.has_failed |= bool(failing)
             if failing == "refused":
                 world.tell(f"{process.name}: a commit fails")
                 self.rollback()  # as SQLite does by itself

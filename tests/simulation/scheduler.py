@@ -34,6 +34,10 @@ class Deadlock(Exception):
     """Every process waits for something that will never come."""
 
 
+class BusyLoop(Exception):
+    """A process takes more points within a simulated second than its work can need."""
+
+
 @dataclass
 class Failing:
     """A statement that is to fail: the ``number``-th one that begins with these words, of those that a
@@ -69,6 +73,10 @@ class Process:
         self.is_dead = self.is_stopping = False
         self.exit_code: int | None = None
         self.failing: Failing | None = None
+        self.has_failed = False
+        """True once a statement or a commit of it was made to fail."""
+        self.second, self.points = 0, 0
+        """The simulated second in which it last ran, and its points in that second."""
         self.failing_commit = (
             ""  # "lost": it takes effect, and its answer is lost; "refused": it does not
         )
@@ -144,6 +152,8 @@ class Scheduler:
         self._idle = 0
         self.aimed: Process | None = None
         """The process whose arrival at a place was waited for last, None if it did not come."""
+        self.most_points: Callable[[], int] = lambda: sys.maxsize
+        """How many points a process may take within a simulated second."""
 
     def spawn(self, process: Process, run: Callable[[], None]) -> Task:
         assert process.name not in self.processes, f"{process.name} runs already"
@@ -202,7 +212,9 @@ class Scheduler:
             ready = [task for task in live if task.can_run]
             if ready:
                 self.points += 1
-                (ready[0] if len(ready) == 1 else self._random.choice(ready)).resume()
+                task = ready[0] if len(ready) == 1 else self._random.choice(ready)
+                self._count(task)
+                task.resume()
                 continue
             asleep = [
                 task.wake_at
@@ -217,6 +229,17 @@ class Scheduler:
             else:
                 return until()
         return until()
+
+    def _count(self, task: Task) -> None:
+        """Count a point of a process. Raises BusyLoop."""
+        process = task.process
+        if process.second != int(self.now):
+            process.second, process.points = int(self.now), 0
+        process.points += 1
+        if process.points % 500 == 0 and process.points > self.most_points():
+            raise BusyLoop(
+                f"{process.name} takes {process.points} points in a second; it is at {task.at}"
+            )
 
     def end(self, process: Process) -> None:
         """End a process where it is, as kill -9 does: its sessions are gone."""

@@ -26,21 +26,22 @@ from random import Random
 from types import MappingProxyType
 from typing import Any
 
+import exit_codes
 from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
 from auditor import Auditor
 from backlog import Directory
+from lines import sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS
 from plans import Plan, draw_options
 from replicas import Readers, Receiver, Replica
-from scheduler import Deadlock, Process, Scheduler
+from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
 from eventlog import cli
 from eventlog.cli.context import transaction
 from eventlog.cli.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
-from eventlog.core.ranges import RecordSet, decode
 from eventlog.errors import FatalAnswer, ReceiverAway
 from eventlog.model import EventType
 from eventlog.publisher.daemon import Publisher
@@ -50,6 +51,8 @@ from eventlog.sql.windows import Selection
 
 _END_SECONDS = 1200.0
 """Simulated seconds within which all is delivered once the last fault is over."""
+_END_POINTS = 200_000
+"""The points within which all is delivered, and within which commands end."""
 _SETS = """SELECT composition FROM eventlog_inflight
 WHERE composition LIKE '%"kind":"consumer","set":%'"""
 _PLAIN = {"allow_loopback": True}
@@ -76,6 +79,7 @@ class World:
         shutil.copy(template(shape), database)
         self.scheduler = Scheduler(plan["seed"], self._supervise)
         self.application = Application(self, database, plan["size"], shape)
+        self.scheduler.most_points = self._most_points
         self.auditor = Auditor(self)
         self.receivers = {"receiver": Receiver(self, "receiver", is_strict=plan["is_strict"])}
         self.readers = Readers(self, self.directory / "out", plan["layout"])
@@ -177,10 +181,12 @@ class World:
 
         self.scheduler.spawn(process, run)
 
-    def command(self, *words: str, of: str | None = None) -> None:
-        """Run a command of an operator, as a process; ``of`` is the consumer of its configuration."""
+    def command(self, *words: str, of: str | None = None, refused: str = "") -> None:
+        """Run a command of an operator, as a process; ``of`` is the consumer of its configuration.
+        ``refused`` is the text with which it must be refused, as a regular expression."""
         self._commands += 1
-        process = Process(f"command{self._commands}", {"words": words})
+        top = self.application.top()
+        process = Process(f"command{self._commands}", {"words": words, "top": top})
         path = self.directory / f"{process.name}.toml"
         options = dict(_PLAIN)
         if "loopback" in self.plan["features"]:
@@ -196,8 +202,10 @@ class World:
             process.exit_code = cli.run(["--config", str(path), *words])
             said = ""
             if process.exit_code and isinstance(sys.stdout, io.StringIO):
-                said = f": {' '.join(sys.stdout.getvalue()[-400:].split())}"
-            self.tell(f"eventlog {words[0]}: exit {process.exit_code}{said}")
+                said = " ".join(sys.stdout.getvalue()[-400:].split())
+            self.tell(f"eventlog {words[0]}: exit {process.exit_code}{said and ': '}{said}")
+            if what := exit_codes.wrong(exit_codes.Ended(self, process, words, said), refused):
+                self.fail(what)
 
         self.scheduler.spawn(process, run)
 
@@ -237,7 +245,9 @@ class World:
 
     def wait_for_commands(self) -> None:
         """Let everything run until no command runs."""
-        self.scheduler.run(20_000, lambda: not self.has_commands())
+        if not self.scheduler.run(_END_POINTS, lambda: not self.has_commands()):
+            self.fail(f"commands do not end after {_END_POINTS} points: {self._where()}")
+            raise Failed
 
     def has_commands(self) -> bool:
         return any(name.startswith("command") for name in self.scheduler.processes)
@@ -302,6 +312,12 @@ class World:
             config["sink"] = {"type": "objects", "location": "s3://bucket/log"}
         return config
 
+    def _most_points(self) -> int:
+        """Return how many points a process may take within a simulated second: three times what was ever
+        measured. An object of a snapshot, or a row, that goes in a document and a delivery of its own
+        takes seven."""
+        return 500 + 20 * self.application.top()
+
     # --- a schedule ---
 
     def run(self) -> None:
@@ -316,6 +332,8 @@ class World:
                     pass
                 except Deadlock as deadlock:
                     self.fail(f"deadlock: {deadlock}")
+                except BusyLoop as loop:
+                    self.fail(f"busy loop: {loop}")
                 finally:
                     for process in list(self.scheduler.processes.values()):
                         self.scheduler.end(process)
@@ -416,12 +434,13 @@ class World:
         """Let simulated time pass until nothing is left to do, twice."""
         until = self.scheduler.now + _END_SECONDS
         for _ in range(2):
-            self.scheduler.run(200_000, lambda: self.scheduler.now > until or self._is_quiet())
+            is_over = self.scheduler.run(
+                _END_POINTS, lambda: self.scheduler.now > until or self._is_quiet()
+            )
             self._give_up_if_failed()
-            if self.scheduler.now > until:
-                self.fail(
-                    f"not delivered after {_END_SECONDS:g} s: {self._undone()}; {self._where()}"
-                )
+            if not is_over or self.scheduler.now > until:
+                bound = f"{_END_SECONDS:g} s" if is_over else f"{_END_POINTS} points"
+                self.fail(f"not delivered after {bound}: {self._undone()}; {self._where()}")
                 raise Failed
             self.scheduler.now += 11
 
@@ -445,14 +464,8 @@ class World:
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
                 return f"{count} of {what}"
-        done = {
-            name: decode(first) for name, first in ask("SELECT name, done FROM eventlog_consumer")
-        }
-        sets = [json.loads(line) for (line,) in ask(_SETS)]
-        for line in sorted(sets, key=lambda line: line["set"] != "whole"):
-            if line["set"] == "whole":
-                done[line["consumer"]] = RecordSet()
-            done[line["consumer"]].add(decode(line["rows"]).spans)
+        sets = [line for (line,) in ask(_SETS)]
+        done = sets_of(ask("SELECT name, done FROM eventlog_consumer").fetchall(), sets)
         for name in self.receivers.keys() - {"receiver"}:
             if name not in done:
                 return f"{name} is not registered yet"

@@ -1,0 +1,108 @@
+"""Which exit codes of commands are good, by command and reason.
+
+A command ends with 0, or with a code that has a reason here: a text that it printed, and something that
+the simulation finds to be so. A reason that does not hold is a failure, and so is a code without one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from lines import rows_in_flight
+
+if TYPE_CHECKING:
+    from scheduler import Process
+    from world import World
+
+
+class Ended(NamedTuple):
+    """A command that has ended, and the end of what it printed."""
+
+    world: World
+    process: Process
+    words: Sequence[str]
+    said: str
+
+
+class Reason(NamedTuple):
+    """Why commands of a name may end with a code."""
+
+    command: str
+    code: int
+    text: str
+    holds: Callable[[Ended], bool]
+
+
+def _has_failed(ended: Ended) -> bool:
+    return ended.process.has_failed
+
+
+def _is_locked(ended: Ended) -> bool:
+    return "database is locked" in ended.said
+
+
+def _has_late(ended: Ended) -> bool:
+    return bool(ended.world.application.late)
+
+
+def _has_no_such_class(ended: Ended) -> bool:
+    application = ended.world.application
+    return bool(application.hidden) or application.shape != application.configured
+
+
+def _had_no_rows(ended: Ended) -> bool:
+    """Return True if the log had no row of the class when the command began."""
+    sql = "SELECT count(*) FROM eventlog WHERE table_name = ? AND record_id <= ?"
+    which = ended.words[1], ended.process.start["top"]
+    return not ended.world.application.session.execute(sql, which).fetchone()[0]
+
+
+def _has_no_such_consumer(ended: Ended) -> bool:
+    name = ended.words[ended.words.index("--consumer") + 1]
+    sql = "SELECT count(*) FROM eventlog_consumer WHERE name = ?"
+    return not ended.world.application.session.execute(sql, (name,)).fetchone()[0]
+
+
+def _is_not_in_flight(ended: Ended) -> bool:
+    """Return True if no line in flight has the first row of the event."""
+    row = int(ended.words[1].partition(".")[0])
+    ask = ended.world.application.session.execute
+    lines = ask("SELECT composition FROM eventlog_inflight WHERE flight_no > 0").fetchall()
+    whose = ended.words[ended.words.index("--consumer") + 1] if "--consumer" in ended.words else ""
+    own = f'"consumer":"{whose}"' if whose else '"kind":"publisher"'
+    return not any(row in rows_in_flight(line) for (line,) in lines if own in line)
+
+
+def _always(_: Ended) -> bool:
+    return True
+
+
+REASONS = (
+    Reason("", 1, r"disk I/O error", _has_failed),
+    Reason("", 1, r"database is locked", _always),
+    Reason("requeue", 1, r"bring old values back|parts? of an insert", _always),
+    Reason("requeue", 1, r"is open for more than", _has_late),
+    Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
+    Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
+    Reason("resync", 1, r"the log has no rows of", _had_no_rows),
+    Reason("resync", 2, r"is not a class", _has_no_such_class),
+    Reason("triggers", 1, r"there is no table or view", _has_no_such_class),
+)
+
+
+def wrong(ended: Ended, refused: str) -> str:
+    """Return what is wrong with the exit code of a command, empty if nothing is. ``refused`` is the text
+    with which it must be refused, empty = it need not be."""
+    code, told = ended.process.exit_code, f"eventlog {' '.join(ended.words)}"
+    if refused:
+        is_refused = code != 0 and re.search(refused, ended.said)
+        return "" if is_refused else f"{told} ended with {code}, and must be refused: {refused}"
+    if code == 0:
+        return ""
+    for reason in REASONS:
+        if reason.command in ("", ended.words[0]) and reason.code == code:
+            if re.search(reason.text, ended.said) and reason.holds(ended):
+                return ""
+    return f"{told} ended with {code} without a reason: {ended.said}"

@@ -1,0 +1,327 @@
+"""Try patches of the product: which of them does the simulation find?
+
+    python tests/simulation/patches.py FILE.patch ...
+
+Each patch is applied to a copy of the product, and a child of this process imports that copy. The child
+runs the seeds that reach the patched lines, in their order, and stops at the first failure. No patch
+chooses its schedules in any other way. ``--most`` limits the schedules per patch, ``--seeds`` says from
+which seeds they are taken.
+
+The first run of a state of the sources records which lines each seed reaches, and keeps it in
+``simulation-reach/``. That takes twice the time of the schedules.
+
+A row of the table has the verdict, the schedules that ran, those that reach the lines, those whose story
+differs from the story without the patch, and the CPU seconds. A patch that is not found although stories
+differ is one that the auditor does not see, or a difference that harms nobody.
+
+Exit code 1 if a patch was not found. ``make simulate MUTATION=FILE.patch`` calls it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import atexit
+import contextlib
+import hashlib
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":
+    os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE))
+
+import coverage  # noqa: F401 - children inherit what is imported here; the product is not
+import greenlet  # noqa: F401
+import sqlalchemy  # noqa: F401
+from plans import plan_of
+from reach import Lines, Tracer, is_reached, touched_spans
+
+ROOT = HERE.parents[1]
+_KEPT = ROOT / "simulation-reach"
+_BESIDE = {"auditor.py", "report.py", "simulate.py", "mutations.py", "patches.py", "serial.py"}
+"""The modules of the simulation that have no part in what a schedule reaches."""
+_MOST_SECONDS = 60.0
+"""The CPU seconds that a schedule may take."""
+
+
+class Schedule(NamedTuple):
+    """What became of a seed without a patch. ``failure`` is empty if it was good."""
+
+    seed: int
+    failure: str
+    story: str
+    lines: Lines
+
+
+class Result(NamedTuple):
+    """What became of a patch. ``seed`` is the first that failed, 0 = none."""
+
+    name: str
+    ran: int
+    reaching: int
+    differing: int
+    seconds: float
+    seed: int = 0
+    told: str = ""
+
+    @property
+    def verdict(self) -> str:
+        if self.seed or self.told:
+            return "found" if self.seed else "wrong"
+        return "not found" if self.reaching else "unreached"
+
+
+class DoesNotEnd(BaseException):
+    """A schedule took more than ``_MOST_SECONDS`` of CPU."""
+
+
+# --- one schedule, in a child -----------------------------------------------------------------------
+
+
+def _run(seed: int) -> tuple[str, str]:
+    """Run a seed; return its failure, and a digest of its story."""
+    from world import run_plan
+
+    expired = 0
+
+    def expire(*_: object) -> None:
+        nonlocal expired
+        expired += 1
+        if expired > 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        raise DoesNotEnd(f"more than {_MOST_SECONDS:g} CPU seconds")
+
+    signal.signal(signal.SIGPROF, expire)
+    signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS, _MOST_SECONDS)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            world = run_plan(plan_of(seed))
+    except BaseException as error:
+        return f"{type(error).__name__}: {error}", ""
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    story = hashlib.blake2b("\n".join(world.story).encode(), digest_size=8).hexdigest()
+    return next(iter(world.failures), ""), story
+
+
+class _Child(NamedTuple):
+    name: str
+    output: Path
+
+
+def _fork(
+    name: str, tree: Path, directory: Path, work: Callable[[Callable[[Any], None]], None]
+) -> tuple[int, _Child]:
+    """Start a child that imports the product of ``tree``, and does ``work`` with a function that
+    hands an object to the parent."""
+    output = directory / f"{name}.jsonl"
+    if pid := os.fork():
+        return pid, _Child(name, output)
+    code = 1
+    atexit._clear()  # what the parent removes at its end
+    try:
+        sys.path.insert(0, str(tree))
+        with output.open("w") as file:
+
+            def hand_over(what: Any) -> None:
+                file.write(json.dumps(what) + "\n")
+                file.flush()
+
+            try:
+                work(hand_over)
+                code = 0
+            except BaseException as error:
+                hand_over({"error": f"{type(error).__name__}: {error}"})
+    finally:
+        atexit._run_exitfuncs()
+        os._exit(code)
+
+
+def _in_children(
+    jobs: int, starts: Iterable[Callable[[], tuple[int, _Child]]]
+) -> Iterator[tuple[_Child, list[Any], float]]:
+    """Run children, so many at a time; yield each as it ends, with what it handed over and its CPU
+    seconds."""
+    waiting, running = list(starts), dict[int, _Child]()
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            pid, child = waiting.pop(0)()
+            running[pid] = child
+        pid, status, usage = os.wait4(-1, 0)
+        child = running.pop(pid)
+        told = [json.loads(line) for line in child.output.read_text().splitlines()]
+        if os.WIFSIGNALED(status):
+            told.append({"error": f"ended by signal {os.WTERMSIG(status)}"})
+        yield child, told, usage.ru_utime + usage.ru_stime
+
+
+# --- what each seed reaches -------------------------------------------------------------------------
+
+
+def _state() -> str:
+    """Return a digest of the sources that decide what a schedule does."""
+    digest = hashlib.blake2b(digest_size=10)
+    own = (path for path in HERE.glob("*.py") if path.name not in _BESIDE)
+    for path in sorted([*(ROOT / "eventlog").rglob("*.py"), *own]):
+        digest.update(f"{path.relative_to(ROOT)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def schedules(seeds: Sequence[int], jobs: int, directory: Path) -> list[Schedule]:
+    """Return what became of these seeds without a patch, from the file of this state of the sources or
+    by running them."""
+    kept = _KEPT / f"{_state()}.jsonl"
+    known = dict(_kept_in(kept))
+    missing = [seed for seed in seeds if seed not in known]
+    if missing:
+        print(f"recording which lines {len(missing)} seeds reach", flush=True)
+        shares = [missing[share::jobs] for share in range(jobs)]
+        starts = [
+            lambda share=share, number=number: _fork(
+                f"share{number}", ROOT, directory, lambda hand_over: _record(share, hand_over)
+            )
+            for number, share in enumerate(shares)
+            if share
+        ]
+        kept.parent.mkdir(exist_ok=True)
+        for other in kept.parent.glob("*.jsonl"):
+            if other != kept:
+                other.unlink()
+        with kept.open("a") as file:
+            for _, told, _ in _in_children(jobs, starts):
+                for one in told:
+                    assert "error" not in one, one["error"]
+                    file.write(json.dumps(one) + "\n")
+        known = dict(_kept_in(kept))
+    return [known[seed] for seed in seeds]
+
+
+def _kept_in(path: Path) -> Iterator[tuple[int, Schedule]]:
+    for line in path.read_text().splitlines() if path.exists() else ():
+        one = json.loads(line)
+        lines = {name: int(bits, 16) for name, bits in one.pop("lines").items()}
+        yield one["seed"], Schedule(**one, lines=lines)
+
+
+def _record(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
+    tracer = Tracer(ROOT)
+    for seed in seeds:
+        with tracer.recording() as lines:
+            failure, story = _run(seed)
+        hand_over(
+            {
+                "seed": seed,
+                "failure": failure,
+                "story": story,
+                "lines": {name: f"{bits:x}" for name, bits in lines.items()},
+            }
+        )
+
+
+# --- patches ----------------------------------------------------------------------------------------
+
+
+def _copy_with(patch: Path, directory: Path) -> Path:
+    """Return a copy of the product with a patch. Raises CalledProcessError if it does not apply."""
+    tree = directory / patch.stem
+    shutil.copytree(ROOT / "eventlog", tree / "eventlog")
+    subprocess.run(
+        ["git", "apply", "--recount", str(patch.resolve())],
+        cwd=tree,
+        env={**os.environ, "GIT_DIR": os.devnull},
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return tree
+
+
+def _try(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
+    """Run seeds up to the first that fails."""
+    for seed in seeds:
+        failure, story = _run(seed)
+        hand_over({"seed": seed, "failure": failure, "story": story})
+        if failure:
+            break
+
+
+def try_patches(
+    patches: Sequence[Path], seeds: Sequence[int], most: int, jobs: int, directory: Path
+) -> Iterator[Result]:
+    """Yield what became of each patch, as it ends."""
+    good = [one for one in schedules(seeds, jobs, directory) if not one.failure]
+    stories = {one.seed: one.story for one in good}
+    reaching: dict[str, list[int]] = {}
+    starts = []
+    for patch in patches:
+        try:
+            tree = _copy_with(patch, directory)
+        except subprocess.CalledProcessError as error:
+            yield Result(patch.stem, 0, 0, 0, 0.0, told=f"does not apply: {error.stderr.strip()}")
+            continue
+        spans = touched_spans(ROOT, tree)
+        reaching[patch.stem] = [one.seed for one in good if is_reached(spans, one.lines)]
+        starts.append(
+            lambda name=patch.stem, tree=tree, tried=reaching[patch.stem][:most]: _fork(
+                name, tree, directory, lambda hand_over: _try(tried, hand_over)
+            )
+        )
+    for child, told, seconds in _in_children(jobs, starts):
+        yield _result(child.name, told, seconds, len(reaching[child.name]), stories)
+
+
+def _result(
+    name: str, told: Sequence[Any], seconds: float, reaching: int, stories: Mapping[int, str]
+) -> Result:
+    ran = [one for one in told if "seed" in one]
+    differing = sum(one["story"] != stories[one["seed"]] for one in ran)
+    result = Result(name, len(ran), reaching, differing, seconds)
+    if told and "error" in told[-1]:
+        return result._replace(told=told[-1]["error"])
+    if ran and ran[-1]["failure"]:
+        return result._replace(seed=ran[-1]["seed"], told=ran[-1]["failure"])
+    return result
+
+
+def main() -> int:
+    """Do what the command line asks for, and return the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("patches", nargs="+", type=Path, metavar="FILE.patch")
+    parser.add_argument("--seeds", default="1-300", metavar="FIRST-LAST")
+    parser.add_argument("--most", type=int, default=100, help="of the schedules per patch")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    given = parser.parse_args()
+    first, _, last = given.seeds.partition("-")
+    seeds = range(int(first), int(last or first) + 1)
+    width = max(len(path.stem) for path in given.patches)
+    found = 0
+    print(f"{'':{width}} | {'':9} | {'ran':>4} {'reach':>5} {'differ':>6} | CPU s")
+    with tempfile.TemporaryDirectory(prefix="patches-") as directory:
+        for one in try_patches(given.patches, seeds, given.most, given.jobs, Path(directory)):
+            found += one.verdict == "found"
+            told = f"seed {one.seed}: {one.told[:150]}" if one.seed else one.told[:300]
+            print(
+                f"{one.name:{width}} | {one.verdict:9} | {one.ran:4} {one.reaching:5} "
+                f"{one.differing:6} | {one.seconds:5.0f} | {told}",
+                flush=True,
+            )
+    print(f"{found} of {len(given.patches)} found")
+    return int(found < len(given.patches))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
