@@ -14,19 +14,19 @@ that says why not; nothing waits without a reason; receivers have what the table
 from __future__ import annotations
 
 import traceback
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from application import KEYS, OWN_USER
+from lines import Request, Rows
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
 
-from eventlog.core.ranges import decode
 from eventlog.errors import EventlogError
 from eventlog.model import Event, Level, Verdict
-from eventlog.sql.consumers import Again
 
 if TYPE_CHECKING:
     from world import World
@@ -35,6 +35,8 @@ _NOT_FOR_GOOD = (Level.ERROR, Level.FATAL, Level.RETRY)
 _LETTERS = {Level.SUCCESS: "S", Level.WARNING: "W", Level.ERROR: "E", Level.FATAL: "F"}
 _MULTIPLE = "customer_tag.tag"
 _DELETED = "deleted"
+_OF_COPIES = ("_answered", "_applied", "_brought", "_idle", "_sent_at", "_began_at")
+"""What of the model goes back when a copy of the database is put back."""
 
 
 class Auditor:
@@ -53,8 +55,14 @@ class Auditor:
         """The column whose value a row brings; ``_DELETED`` for a delete."""
         self._brought: dict[tuple[str, Key, str], int] = {}
         """The newest row that was applied, by receiver, object and column."""
-        self._idle: set[int] = set()
-        self.timeline = 0
+        self._idle: dict[tuple[str, int], float] = {}
+        """When a publisher or a consumer last found that a row needs no event."""
+        self._refusals = Counter[tuple[str, int]]()
+        """How often each row was refused for good."""
+        self._copied: dict[str, Any] = {}
+        """The model as it was when the database was copied."""
+        self._lacks_reset: set[str] = set()
+        """The consumers whose line is of before a reset since an older copy was put back."""
         self.unsure: set[Key] = set()
         """The objects of which the database lost changes that a receiver has."""
         self.given_up: set[tuple[str, Key]] = set()
@@ -64,6 +72,8 @@ class Auditor:
         """When each row was last sent."""
         self._began_at: dict[str, float] = {}
         self.checks = 0
+        self.looked_at = Counter[str]()
+        """How much each check of the end has looked at, and how many objects were excused, by reason."""
 
     # --- at every moment ---
 
@@ -138,10 +148,7 @@ class Auditor:
         meaning = _meaning(event.event_id)
         for row in rows:
             other = self._applied.setdefault((receiver, row), meaning)
-            is_lost = self.timeline and _epoch(other) != _epoch(
-                meaning
-            )  # sent again under another id
-            if other != meaning and not is_lost and not self._is_excused(receiver, key):
+            if other != meaning and not self._is_excused(receiver, key):
                 self._world.fail(
                     f"{receiver}: row {row} was applied under {other}, and again under {event.event_id}"
                 )
@@ -158,7 +165,7 @@ class Auditor:
             self._world.fail(
                 f"{receiver}: {event.event_id} of {key} comes after row {newest} of the object"
             )
-        if is_strict and is_first and not self.timeline and key not in self.unsure:
+        if is_strict and is_first and key not in self.unsure:
             self._refuse_stale(receiver, event.event_id, key, rows)
         # Rows of requeue and resync hold no lock of their object: what is open may commit behind them.
         locked = self._world.application.written.intersection(rows)
@@ -196,6 +203,8 @@ class Auditor:
             which = _consumer(receiver), event.event_id
             self._answered.pop(which, None)  # the last answer to a row comes last
             self._answered[which] = level
+            if level in (Level.ERROR, Level.FATAL):
+                self._refusals.update((which[0], row) for row in self._rows.get(which, ()))
 
     def gives_up(self, consumer: str, events: Iterable[Any]) -> None:
         """Note events that a publisher or an operator gives up although no answer refuses them."""
@@ -212,6 +221,7 @@ class Auditor:
         ):
             self.given_up.add((receiver, (class_of(table), key)))
         self._skipped.update(rows)
+        self._refusals.update((consumer, row) for row in rows)
 
     def in_flight(self, consumer: str) -> list[tuple[str, tuple[int, ...]]]:
         """Return the events that were sent and have no answer for good: event-id and rows."""
@@ -241,7 +251,9 @@ class Auditor:
 
     def needs_no_event(self, rows: Iterable[int]) -> None:
         """Note rows that precedence dropped, or whose object is gone: they are marked without an event."""
-        self._idle.update(rows)
+        task = self._world.scheduler.current
+        consumer = "" if task is None else _consumer(task.process.name)
+        self._idle.update(((consumer, row), self._world.scheduler.now) for row in rows)
 
     def process_ended(self, name: str, error: BaseException) -> None:
         """Check how a process has ended."""
@@ -252,21 +264,30 @@ class Auditor:
                 f"{name} ended by {type(error).__name__} in {where}: {error} {last.line}"
             )
 
+    def is_copied(self) -> None:
+        """Note that the database is copied: what was sent and answered up to now."""
+        self._copied = {name: dict(getattr(self, name)) for name in _OF_COPIES}
+
     def time_goes_back(self, top: int) -> None:
-        """Note that an older copy was put back, whose highest record_id is this one."""
+        """Note that the newest copy was put back, whose highest record_id is this one: the log has no
+        answer that came later, and so what was sent later is sent again, under other ids."""
         written = self._world.application.written
         written -= {row for row in written if row > top}
-        self.timeline += 1
+        began_at = self._began_at
+        for name in _OF_COPIES:
+            setattr(self, name, dict(self._copied[name]))
+        self._lacks_reset = {
+            name for name, at in began_at.items() if at != self._began_at.get(name, 0.0)
+        } | (self._lacks_reset)
         self._contents.clear()
-        for model in (self._applied, self._rows):
-            for which in [which for which, rows in model.items() if _is_above(which, rows, top)]:
-                del model[which]
-        self._idle = {row for row in self._idle if row <= top}
+        for which in [which for which, rows in self._rows.items() if max(rows) > top]:
+            del self._rows[which]
 
     def begins_anew(self, consumer: str) -> None:
         """Note that a consumer was reset: its receiver begins with nothing, as
         docs/consumers.md asks."""
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != consumer}
+        self._lacks_reset.discard(consumer)
         self._began_at[consumer] = (
             self._world.scheduler.now + 1
         )  # of requests only seconds are known
@@ -345,7 +366,7 @@ class Auditor:
             for row, letter in sorted(there.items())
             if letter in ("S", "W")
             and (reader, row) not in self._applied
-            and row not in self._idle
+            and ("", row) not in self._idle
             and row not in refused
             and row not in own
         ]
@@ -365,7 +386,7 @@ class Auditor:
         """Check that a row has the letter of the last answer to its event."""
         for row, (event_id, level) in self._answers_of("").items():
             letter = letters.get(row)
-            if letter is None or row in self._idle or row in self._skipped or self.timeline:
+            if letter is None or ("", row) in self._idle or row in self._skipped:
                 continue
             self.checks += 1
             if letter != _LETTERS.get(level):
@@ -389,9 +410,9 @@ class Auditor:
         begun = self._ask(
             f"SELECT done, removed FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
         )
-        if not begun or (self.timeline and name in self._began_at):
-            return  # an older copy may know it from before its receiver began with nothing
-        done, removed = decode(begun[0][0]), begun[0][1]
+        if not begun or name in self._lacks_reset:
+            return
+        done, removed = Rows.of(begun[0][0]), begun[0][1]
         gone = {
             row
             for (row,) in self._ask(f"SELECT record_id FROM removed_rows WHERE rowid <= {removed}")
@@ -402,34 +423,50 @@ class Auditor:
                 f"SELECT record_id FROM eventlog_error WHERE consumer = '{name}'"
             )
         }
-        refused_now = set(refused)
         refused |= {  # purge takes the lines of rows that are gone
             row for row, (_, level) in self._answers_of(name).items() if level in _NOT_FOR_GOOD
         }
         self.checks += len(rows)
         lost = [
             row
-            for row in sorted(rows - gone - refused - self._idle)
-            if row not in done and (name, row) not in self._applied
+            for row in sorted(rows - gone - refused)
+            if row not in done
+            and (name, row) not in self._applied
+            and (name, row) not in self._idle
         ]
         if lost:
             self._world.fail(f"{name} never applied rows {lost[:10]}")
-        self._audit_requests(name, refused_now)
+        self._audit_requests(name)
 
-    def _audit_requests(self, name: str, refused: set[int]) -> None:
-        """Check that a consumer sent again what it was asked for, or has a line that says why not."""
+    def _audit_requests(self, name: str) -> None:
+        """Check that a consumer sent again what it was asked for, found that it needs no event, or has
+        a line since then that says why not."""
         begun_at = self._began_at.get(name, 0.0)
         there = {row for (row,) in self._ask("SELECT record_id FROM eventlog")}
+        failed_at = {
+            row: float(at) - BEGIN
+            for row, at in self._ask(
+                "SELECT record_id, max(strftime('%s', error_time)) FROM eventlog_error "
+                f"WHERE consumer = '{name}' AND code <> 'requeued' GROUP BY record_id"
+            )
+        }
         for told, at in self._ask(f"SELECT rows, at FROM asked_rows WHERE name = '{name}'"):
             second = float(at) - BEGIN
-            if second < begun_at or self.timeline:
+            if second < begun_at:
                 continue
-            asked = Again.decode(told).rows
-            rows = {row for row in there - refused - self._idle if _is_in(row, asked)}
-            self.checks += len(rows)
-            if unsent := [
-                row for row in sorted(rows) if self._sent_at.get((name, row), -1.0) < second
-            ]:
+            rows = [row for row in Request.of(told).rows if row in there]
+            self.looked_at["rows asked for"] += len(rows)
+            unsent = [
+                row
+                for row in rows
+                if max(
+                    self._sent_at.get((name, row), -1.0),
+                    self._idle.get((name, row), -1.0),
+                    failed_at.get(row, -1.0),
+                )
+                < second
+            ]
+            if unsent:
                 self._world.fail(
                     f"{name} was asked for rows {unsent[:10]} at {second:g}, and never sent them again"
                 )
@@ -447,7 +484,10 @@ class Auditor:
                 self._compare(name, receiver.replica)
 
     def _lacks_a_beginning(self, name: str) -> bool:
-        """Return True if a consumer began now, or with what the log still held after a purge."""
+        """Return True if a consumer began now, or with what the log still held after a purge, or if its
+        line is of before its receiver began with nothing."""
+        if name in self._lacks_reset:
+            return True
         begun = self._ask(
             f"SELECT begins = 'now' OR (begins = 'first' AND removed > 0) FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
         )
@@ -504,12 +544,10 @@ class Auditor:
         return self._world.application.session.execute(sql).fetchall()
 
 
-def _is_in(row: int, ranges: Iterable[tuple[int, int]]) -> bool:
-    return any(first <= row <= last for first, last in ranges)
-
-
 def _consumer(receiver: str) -> str:
-    return "" if receiver in ("receiver", "reader", "publisher", "second") else receiver
+    """Return the consumer that a receiver or a process is of, empty for the publisher."""
+    name = receiver.removesuffix("'s standby")
+    return "" if name in ("receiver", "reader", "publisher", "second") else name
 
 
 def _meaning(event_id: str) -> str:
@@ -520,11 +558,6 @@ def _meaning(event_id: str) -> str:
 
 def _epoch(event_id: str) -> str:
     return next((part for part in event_id.split(".") if part[0] == "e"), "")
-
-
-def _is_above(which: tuple[str, Any], value: Any, top: int) -> bool:
-    rows = value if isinstance(value, tuple) else (which[1],)
-    return max(rows) > top
 
 
 def _values(values: Mapping[str, Sequence[str]], unheeded: set[str]) -> dict[str, list[str]]:

@@ -101,8 +101,11 @@ def wrong(ended: Ended, refused: str) -> str:
         return "" if is_refused else f"{told} ended with {code}, and must be refused: {refused}"
     if code == 0:
         return ""
-    for reason in REASONS:
-        if reason.command in ("", ended.words[0]) and reason.code == code:
-            if re.search(reason.text, ended.said) and reason.holds(ended):
-                return ""
-    return f"{told} ended with {code} without a reason: {ended.said}"
+    has_reason = any(
+        reason.command in ("", ended.words[0])
+        and reason.code == code
+        and re.search(reason.text, ended.said)
+        and reason.holds(ended)
+        for reason in REASONS
+    )
+    return "" if has_reason else f"{told} ended with {code} without a reason: {ended.said}"

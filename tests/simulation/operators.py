@@ -590,6 +590,7 @@ def _copy(world: World, chance: Random) -> None:
             reader.backup(copy)
         copy.close()
         reader.close()
+        world.auditor.is_copied()
         world.copied = (
             application.top(),
             application.shape,

@@ -38,8 +38,7 @@ from typing import Any, NamedTuple
 if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).parent))
 
 import coverage  # noqa: F401 - children inherit what is imported here; the product is not
 import greenlet  # noqa: F401
@@ -47,6 +46,7 @@ import sqlalchemy  # noqa: F401
 from plans import plan_of
 from reach import Lines, Tracer, is_reached, touched_spans
 
+HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 _KEPT = ROOT / "simulation-reach"
 _BESIDE = {"auditor.py", "report.py", "simulate.py", "mutations.py", "patches.py", "serial.py"}
