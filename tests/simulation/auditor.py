@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,13 +29,14 @@ from eventlog.errors import EventlogError
 from eventlog.model import Event, Level, Verdict
 
 if TYPE_CHECKING:
+    from scheduler import Process
     from world import World
 
 _NOT_FOR_GOOD = (Level.ERROR, Level.FATAL, Level.RETRY)
 _LETTERS = {Level.SUCCESS: "S", Level.WARNING: "W", Level.ERROR: "E", Level.FATAL: "F"}
 _MULTIPLE = "customer_tag.tag"
 _DELETED = "deleted"
-_OF_COPIES = ("_answered", "_applied", "_brought", "_idle", "_sent_at", "_began_at")
+_OF_COPIES = ("_answered", "_brought", "_began_at")
 """What of the model goes back when a copy of the database is put back."""
 
 
@@ -61,6 +62,9 @@ class Auditor:
         """How often each row was refused for good."""
         self._copied: dict[str, Any] = {}
         """The model as it was when the database was copied."""
+        self._lost: set[tuple[str, int]] = set()
+        """The rows that a receiver has applied, and that an older copy has as not sent."""
+        self._is_restored = False
         self._lacks_reset: set[str] = set()
         """The consumers whose line is of before a reset since an older copy was put back."""
         self.unsure: set[Key] = set()
@@ -148,7 +152,12 @@ class Auditor:
         meaning = _meaning(event.event_id)
         for row in rows:
             other = self._applied.setdefault((receiver, row), meaning)
-            if other != meaning and not self._is_excused(receiver, key):
+            if other == meaning:
+                continue
+            self._applied[receiver, row] = meaning
+            if not self._may_repeat(receiver, row, other, meaning) and not self._is_excused(
+                receiver, key
+            ):
                 self._world.fail(
                     f"{receiver}: row {row} was applied under {other}, and again under {event.event_id}"
                 )
@@ -170,6 +179,13 @@ class Auditor:
         # Rows of requeue and resync hold no lock of their object: what is open may commit behind them.
         locked = self._world.application.written.intersection(rows)
         self._newest[which] = max(newest, *locked, 0)
+
+    def _may_repeat(self, receiver: str, row: int, before: str, now: str) -> bool:
+        """Return True if a row may be applied under a second id, since the database has lost that it was
+        applied. A reader may read files of before only now."""
+        is_lost = (receiver, row) in self._lost or (receiver == "reader" and self._is_restored)
+        self._lost.discard((receiver, row))
+        return is_lost and _epoch(before) != _epoch(now)
 
     def _refuse_stale(self, receiver: str, event_id: str, key: Key, rows: Sequence[int]) -> None:
         """Check that no row brings back what a newer one has changed, also of objects of which an
@@ -201,6 +217,8 @@ class Auditor:
             verdict = verdicts.get(event.event_id)
             level = others if verdict is None else verdict.level
             which = _consumer(receiver), event.event_id
+            if (task := self._world.scheduler.current) is not None:
+                task.process.answers[level.name.lower()] += 1
             self._answered.pop(which, None)  # the last answer to a row comes last
             self._answered[which] = level
             if level in (Level.ERROR, Level.FATAL):
@@ -215,7 +233,7 @@ class Auditor:
     def skips(self, consumer: str, rows: Sequence[int]) -> None:
         """Note rows that are given up."""
         told = ",".join(map(str, rows))
-        receiver = consumer or self._reader
+        receiver = consumer or self.reader
         for table, key in self._ask(
             f"SELECT DISTINCT table_name, table_key FROM eventlog WHERE record_id IN ({told})"
         ):
@@ -245,7 +263,7 @@ class Auditor:
         )
 
     @property
-    def _reader(self) -> str:
+    def reader(self) -> str:
         """The name of the publisher's receiver."""
         return "receiver" if self._world.plan["sink"] == "python" else "reader"
 
@@ -264,9 +282,25 @@ class Auditor:
                 f"{name} ended by {type(error).__name__} in {where}: {error} {last.line}"
             )
 
+    def refusals_end(self, receiver: str, named: Iterable[Key]) -> None:
+        """Note that all that a receiver refused was asked for again: from now on it may differ only in the
+        objects that ``requeue`` has named as stale, and in those whose refused rows were removed."""
+        consumer = _consumer(receiver)
+        refused = [
+            row for row, (_, level) in self._answers_of(consumer).items() if level in _NOT_FOR_GOOD
+        ]
+        told = ",".join(map(str, [*refused, *self._skipped]))
+        gone = self._ask(
+            f"SELECT table_name, table_key FROM removed_rows WHERE record_id IN ({told})"
+        )
+        replica = self._world.replica_of(receiver)
+        replica.refused = {*named, *((class_of(table), key) for table, key in gone)}
+        self.given_up = {(whose, key) for whose, key in self.given_up if whose != receiver}
+        self.looked_at["refused rows asked for again"] += len(refused)
+
     def is_copied(self) -> None:
         """Note that the database is copied: what was sent and answered up to now."""
-        self._copied = {name: dict(getattr(self, name)) for name in _OF_COPIES}
+        self._copied = {name: dict(getattr(self, name)) for name in (*_OF_COPIES, "_applied")}
 
     def time_goes_back(self, top: int) -> None:
         """Note that the newest copy was put back, whose highest record_id is this one: the log has no
@@ -279,8 +313,13 @@ class Auditor:
         self._lacks_reset = {
             name for name, at in began_at.items() if at != self._began_at.get(name, 0.0)
         } | (self._lacks_reset)
+        self._is_restored = True
+        self._lost |= self._applied.keys() - self._copied["_applied"].keys()
         self._contents.clear()
-        for which in [which for which, rows in self._rows.items() if max(rows) > top]:
+        for by_row in (self._applied, self._idle, self._sent_at):
+            for receiver, row in [which for which in by_row if which[1] > top]:
+                del by_row[receiver, row]
+        for which in [which for which, rows in self._rows.items() if max(rows, default=0) > top]:
             del self._rows[which]
 
     def begins_anew(self, consumer: str) -> None:
@@ -298,7 +337,68 @@ class Auditor:
             for which in [which for which in meant if which[0] == consumer]:
                 del meant[which]
 
+    def audit_counters(self, process: Process) -> None:
+        """Check that a publisher or a consumer that was stopped has counted the answers that it got."""
+        if process.counters is None or process.has_failed or process.error is not None:
+            return
+        self.looked_at["counters of processes"] += 1
+        counters = process.counters()
+        for level in Level:
+            name = level.name.lower()
+            counted = getattr(counters, f"answers_{name}")
+            is_of_format = level is Level.ERROR and self._world.refuses_values
+            if counted != process.answers[name] and not is_of_format:
+                self._world.fail(
+                    f"{process.name} counts {counted} answers {name}, and got {process.answers[name]}"
+                )
+
     # --- at the end ---
+
+    def waits_only_for(self, receiver: str, is_poison: Callable[[Key], bool]) -> str:
+        """Return the objects that a receiver takes, and that wait all the same; ``is_poison`` tells those
+        that it never takes."""
+        rows = self._world.undone_rows(_consumer(receiver))
+        told = ",".join(map(str, rows))
+        objects = {
+            (class_of(table), key)
+            for table, key in self._ask(
+                f"SELECT table_name, table_key FROM eventlog WHERE record_id IN ({told})"
+            )
+        }
+        waiting = sorted(key for key in objects if not is_poison(key))
+        return f"{len(waiting)} objects of {receiver}, such as {waiting[0]}" if waiting else ""
+
+    def audit_status(self, told: Mapping[str, Any]) -> None:
+        """Check what ``eventlog status`` has reported of a log that is at rest."""
+        letters = dict(self._ask("SELECT status, count(*) FROM eventlog GROUP BY status"))
+        self.looked_at["reports of status"] += 1
+        expected = {
+            "rows": letters,
+            "queue_rows": 0,
+            "in_flight": [],
+            "backlog": None,
+            "publisher_runs": False,
+        }
+        found = {name: told[name] for name in expected}
+        found["rows"] = {letter: count for letter, count in told["rows"].items() if count}
+        if found != expected:
+            self._world.fail(f"status reports {found}, and the log has {expected}")
+        names = sorted(name for (name,) in self._ask("SELECT name FROM eventlog_consumer"))
+        behind = [one for one in told["consumers"] if one["rows_behind"] or one["runs"]]
+        if sorted(one["name"] for one in told["consumers"]) != names or behind:
+            self._world.fail(f"status reports the consumers {told['consumers']}, there are {names}")
+
+    def audit_purged(self) -> None:
+        """Check that a purge has left nothing that is done, and has taken nothing else."""
+        if left := self._ask(
+            "SELECT record_id, status FROM eventlog WHERE status NOT IN ('E', 'F') LIMIT 10"
+        ):
+            self._world.fail(f"a purge leaves rows that are done: {left}")
+        if undone := self._ask(
+            "SELECT record_id, status FROM removed_rows WHERE status IN ('E', 'F') LIMIT 10"
+        ):
+            self._world.fail(f"rows were removed that were not done: {undone}")
+        self.looked_at["purges at the end"] += 1
 
     def audit(self) -> None:
         """Check what must hold when all is delivered."""
@@ -337,12 +437,13 @@ class Auditor:
         if bad and not self._world.refuses_values:
             self._world.fail(f"rows became bad: {bad[:5]}")
         self._audit_rows()
-        self._audit_replicas()
+        self._audit_error_lines()
+        self.audit_replicas()
 
     def _audit_rows(self) -> None:
         """Check that each committed row has the letter of its answer, and that what is done was
         applied, needed no event, or was refused."""
-        reader = self._reader
+        reader = self.reader
         own = self._world.application.own | {  # copies of them too
             row
             for (row,) in self._ask(
@@ -358,6 +459,7 @@ class Auditor:
         if undone := {row: letter for row, letter in there.items() if letter not in "SWN"}:
             self._world.fail(f"rows were removed that were not done: {undone}")
         by_letter = {row: letter for row, letter in there.items() if letter != "N"}
+        removed_new = there.keys() - by_letter.keys()
         there = dict.fromkeys(there, "S")  # N: by delete_from_log, once it was answered
         there |= dict(self._ask("SELECT record_id, status FROM eventlog"))
         self.checks += 2 * len(there)
@@ -379,6 +481,7 @@ class Auditor:
             self._audit_letters(
                 by_letter | dict(self._ask("SELECT record_id, status FROM eventlog"))
             )
+            self._audit_deleted(removed_new)
         for name in sorted(set(self._world.receivers) - {"receiver"}):
             self._audit_consumer(name, set(there))
 
@@ -394,6 +497,53 @@ class Auditor:
                     f"row {row} is {letter}, and the last answer to {event_id} was {level.name.lower()}"
                 )
                 return
+
+    def _audit_deleted(self, rows: Iterable[int]) -> None:
+        """Check that ``delete_from_log`` has deleted no row that the receiver refused."""
+        answers = self._answers_of("")
+        self.looked_at["deleted rows"] += len(list(rows))
+        for row in rows:
+            event_id, level = answers.get(row, ("", Level.SUCCESS))
+            if level not in (Level.SUCCESS, Level.WARNING) and ("", row) not in self._idle:
+                self._world.fail(
+                    f"row {row} was deleted, and the last answer to {event_id} was {level.name.lower()}"
+                )
+                return
+
+    def _audit_error_lines(self) -> None:
+        """Check that the error lines are those of the answers: no more than there were refusals, of the
+        rows and the consumers that were refused, and one at least for each row that is refused now."""
+        lines = Counter(
+            (consumer or "", row)
+            for row, consumer in self._ask(
+                "SELECT record_id, consumer FROM eventlog_error "
+                "WHERE record_id > 0 AND code IN ('receiver', 'skipped')"
+            )
+        )
+        self.looked_at["error lines"] += lines.total()
+        for (consumer, row), count in sorted(lines.items()):
+            if count > self._refusals[consumer, row] and not self._world.refuses_values:
+                self._world.fail(
+                    f"row {row} has {count} error lines of {consumer or 'the publisher'}, and was refused "
+                    f"{self._refusals[consumer, row]} times"
+                )
+                return
+        any_lines = set(
+            self._ask(
+                "SELECT coalesce(consumer, ''), record_id FROM eventlog_error WHERE code <> 'requeued'"
+            )
+        )
+        there = {row for (row,) in self._ask("SELECT record_id FROM eventlog")}
+        for consumer in sorted(
+            {whose for whose, _ in self._answered} & self._world.receivers.keys()
+        ):
+            for row, (event_id, level) in self._answers_of(consumer).items():
+                is_refused = level in (Level.ERROR, Level.FATAL) and row in there
+                if is_refused and (consumer, row) not in any_lines:
+                    self._world.fail(
+                        f"{consumer} refused {event_id}, and row {row} has no error line"
+                    )
+                    return
 
     def _answers_of(self, consumer: str) -> dict[int, tuple[str, Level]]:
         """Return the event-id of each row that was answered, and the last answer."""
@@ -472,7 +622,8 @@ class Auditor:
                 )
                 return
 
-    def _audit_replicas(self) -> None:
+    def audit_replicas(self) -> None:
+        """Check that receivers have what the tables have."""
         world = self._world
         if world.plan["sink"] == "python":
             self._compare("receiver", world.receivers["receiver"].replica)
@@ -510,14 +661,13 @@ class Auditor:
             }
             for key, values in replica.objects.items()
         }
-        excused = self.unsure | replica.refused | self._refused_objects()
-        excused |= {key for whose, key in self.given_up if whose == receiver}
-        if self._world.has_removed:  # a delete that no trigger saw, and that the log knows no more
-            excused |= application.unlogged
-            if len(application.shape.keys) > 1:  # it was logged under the other name of the key
-                excused |= {key for key in there if key[0] == "doc" and key not in wanted}
+        excuses = self._excuses(receiver, replica, {key for key in there if key not in wanted})
         for key in sorted(set(wanted) | set(there)):
-            if key in excused or key[0] in is_away:
+            self.looked_at["objects"] += 1
+            if (why := next((why for why, keys in excuses.items() if key in keys), "")) or (
+                key[0] in is_away
+            ):
+                self.looked_at[f"excused objects, {why or 'unavailable'}"] += 1
                 continue
             self.checks += 1
             has, should = there.get(key), wanted.get(key)
@@ -530,6 +680,22 @@ class Auditor:
                     f"{who}: {key} is {has}, and the table has {should}; its newest rows: {rows}"
                 )
                 return
+
+    def _excuses(self, receiver: str, replica: Replica, beyond: set[Key]) -> dict[str, set[Key]]:
+        """Return the objects that may differ for a receiver, by the reason. ``beyond`` are those that it has
+        beyond the tables."""
+        excuses = {
+            "lost by a restore or the publisher's own": self.unsure,
+            "refused": replica.refused,
+            "refused by the format": self._refused_objects(),
+            "given up": {key for whose, key in self.given_up if whose == receiver},
+        }
+        if self._world.has_removed:  # a delete that no trigger saw, and that the log knows no more
+            excuses["not logged"] = self._world.application.unlogged
+            if len(self._world.application.shape.keys) > 1:
+                # It was logged under the other name of the key.
+                excuses["key renamed"] = {key for key in beyond if key[0] == "doc"}
+        return excuses
 
     def _refused_objects(self) -> set[Key]:
         """Return the objects of events that the format itself has refused."""

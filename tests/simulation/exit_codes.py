@@ -48,8 +48,10 @@ def _has_late(ended: Ended) -> bool:
 
 
 def _has_no_such_class(ended: Ended) -> bool:
-    application = ended.world.application
-    return bool(application.hidden) or application.shape != application.configured
+    """Return True if a table was away, or another one than configured, while the command ran."""
+    application, told = ended.world.application, ended.world.story[ended.process.start["told"] :]
+    has_changed = any("the schema changes" in line for line in told)
+    return has_changed or bool(application.hidden) or application.shape != application.configured
 
 
 def _had_no_rows(ended: Ended) -> bool:

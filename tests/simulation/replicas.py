@@ -159,7 +159,11 @@ class Receiver:
         return good, verdicts
 
     def _is_poison(self, event: Event) -> bool:
-        return _number(f"{self.seed}/{object_of(event)}") < 0.2
+        return self.is_poison_key(object_of(event))
+
+    def is_poison_key(self, key: Key) -> bool:
+        """Return True if it is an object that some moods never take."""
+        return _number(f"{self.seed}/{key}") < 0.2
 
     def apply(self, events: Iterable[Event]) -> None:
         for event in events:

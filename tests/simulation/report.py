@@ -28,10 +28,17 @@ MODULES = (
 """The modules whose branches are counted: the publisher's cycle, and the ledgers."""
 
 
+_MOST_EXCUSED = 0.1
+"""The greatest share of objects that may differ at the end for a reason."""
+_ENOUGH = 500
+"""The objects from which on the share means something."""
+
+
 class Report:
     """What has been tried so far."""
 
     def __init__(self) -> None:
+        self._looked_at = Counter[str]()
         self._counts, self._met = Counter[str](), Counter[tuple[str, ...]]()
         self._steps: list[int] = []
 
@@ -45,6 +52,7 @@ class Report:
             starts=world.stats["starts"],
             checks=world.auditor.checks,
         )
+        self._looked_at.update(world.auditor.looked_at)
         self._counts["simulated seconds"] += int(world.scheduler.now)
         self._steps.append(len(world.plan["steps"]))
         met = sorted(_features(world))
@@ -53,8 +61,17 @@ class Report:
 
     @property
     def has_failed(self) -> bool:
-        """True if a schedule has failed."""
-        return self._counts["failed"] > 0
+        """True if a schedule has failed, or if too much was excused."""
+        return self._counts["failed"] > 0 or self._excuses_too_much
+
+    @property
+    def _excuses_too_much(self) -> bool:
+        objects = self._looked_at["objects"]
+        return objects >= _ENOUGH and self._excused > _MOST_EXCUSED * objects
+
+    @property
+    def _excused(self) -> int:
+        return sum(count for what, count in self._looked_at.items() if what.startswith("excused"))
 
     def numbers(self) -> str:
         """Return the numbers in one line."""
@@ -63,6 +80,18 @@ class Report:
             middle = ", ".join(f"{step:.0f}" for step in quantiles(self._steps))
             told.append(f"steps by quartile {min(self._steps)}, {middle}, {max(self._steps)}")
         return ", ".join(told)
+
+    def looked_at(self) -> Iterator[str]:
+        """Yield what the checks of the end have looked at, and the share of objects that they excused."""
+        for what, count in sorted(self._looked_at.items()):
+            yield f"{count:8,} {what}"
+        objects = self._looked_at["objects"] or 1
+        share = f"{100 * self._excused / objects:.1f} % of the objects are excused"
+        yield (
+            f"{share}, FAILURE: more than {100 * _MOST_EXCUSED:.0f} %"
+            if self._excuses_too_much
+            else share
+        )
 
     def pairs(self) -> Iterator[str]:
         """Yield a table: the schedules in which two features met, and on its diagonal those of one."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import FrameType
@@ -72,6 +73,12 @@ class Process:
         self.error: BaseException | None = None
         self.is_dead = self.is_stopping = False
         self.exit_code: int | None = None
+        self.output = ""
+        """What a command printed."""
+        self.answers = Counter[str]()
+        """How many events were answered with each level."""
+        self.counters: Callable[[], Any] | None = None
+        """What it has counted itself."""
         self.failing: Failing | None = None
         self.has_failed = False
         """True once a statement or a commit of it was made to fail."""

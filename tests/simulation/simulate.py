@@ -137,6 +137,7 @@ def main(words: list[str] | None = None) -> int:
     with counting_branches() if given.report else contextlib.nullcontext() as counted:
         report = run_many(map(plan_of, seeds), given.seconds or float("inf"), given.most, kept)
     print(f"{time.monotonic() - began:.0f} s: {report.numbers()}")
+    print("\n".join(report.looked_at()))
     if counted is not None:
         print("\n".join([*report.pairs(), *branches(counted)]))
     return int(report.has_failed)

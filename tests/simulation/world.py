@@ -30,11 +30,11 @@ import exit_codes
 from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
 from auditor import Auditor
 from backlog import Directory
-from lines import sets_of
+from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS
 from plans import Plan, draw_options
-from replicas import Readers, Receiver, Replica
+from replicas import Readers, Receiver, Replica, class_of
 from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
 from eventlog import cli
@@ -53,6 +53,10 @@ _END_SECONDS = 1200.0
 """Simulated seconds within which all is delivered once the last fault is over."""
 _END_POINTS = 200_000
 """The points within which all is delivered, and within which commands end."""
+_FAIR_SECONDS = 30.0
+"""Simulated seconds within which all is delivered that does not wait for an object of its own."""
+_PURGES_AGAIN = 8 * 86_400.0
+"""Simulated seconds after which a purge begins with the first row again."""
 _SETS = """SELECT composition FROM eventlog_inflight
 WHERE composition LIKE '%"kind":"consumer","set":%'"""
 _PLAIN = {"allow_loopback": True}
@@ -177,16 +181,18 @@ class World:
         self.stats["snapshots"] += begin == "snapshot"
 
         def run() -> None:
-            Publisher.from_config(config, sink=receive, environ={}).run(Stop(self, process))
+            publisher = Publisher.from_config(config, sink=receive, environ={})
+            process.counters = None if receive is None else lambda: publisher.counters
+            publisher.run(Stop(self, process))
 
         self.scheduler.spawn(process, run)
 
-    def command(self, *words: str, of: str | None = None, refused: str = "") -> None:
+    def command(self, *words: str, of: str | None = None, refused: str = "") -> Process:
         """Run a command of an operator, as a process; ``of`` is the consumer of its configuration.
         ``refused`` is the text with which it must be refused, as a regular expression."""
         self._commands += 1
-        top = self.application.top()
-        process = Process(f"command{self._commands}", {"words": words, "top": top})
+        start = {"words": words, "top": self.application.top(), "told": len(self.story)}
+        process = Process(f"command{self._commands}", start)
         path = self.directory / f"{process.name}.toml"
         options = dict(_PLAIN)
         if "loopback" in self.plan["features"]:
@@ -199,15 +205,18 @@ class World:
         self.stats[f"eventlog {words[0]}"] += 1
 
         def run() -> None:
+            printed = sys.stdout.tell() if isinstance(sys.stdout, io.StringIO) else 0
             process.exit_code = cli.run(["--config", str(path), *words])
             said = ""
-            if process.exit_code and isinstance(sys.stdout, io.StringIO):
-                said = " ".join(sys.stdout.getvalue()[-400:].split())
+            if isinstance(sys.stdout, io.StringIO):
+                process.output = sys.stdout.getvalue()[printed:]
+                said = " ".join(process.output[-400:].split()) if process.exit_code else ""
             self.tell(f"eventlog {words[0]}: exit {process.exit_code}{said and ': '}{said}")
             if what := exit_codes.wrong(exit_codes.Ended(self, process, words, said), refused):
                 self.fail(what)
 
         self.scheduler.spawn(process, run)
+        return process
 
     def start_standby(self, name: str, chance: Random) -> None:
         """Start a second process of a consumer, let it wait for a while, and end it."""
@@ -268,6 +277,7 @@ class World:
         self.scheduler.run(10_000, lambda: not process.is_running)
         if process.is_running:
             self.fail(f"{process.name} does not stop: it is at {', '.join(process.places)}")
+        self.auditor.audit_counters(process)
         self.scheduler.processes.pop(process.name, None)
 
     def _supervise(self) -> None:
@@ -357,6 +367,8 @@ class World:
             STEPS[kind](self, Random(seed), **(given[0] if given else {}))
         self._end()
         self.auditor.audit()
+        self._give_up_if_failed()
+        self._look_at_what_is_left()
 
     def _give_up_if_failed(self) -> None:
         if self.failures:
@@ -391,12 +403,87 @@ class World:
             self._start_with_new_shape(None)
         for due in self._due():
             self._do(*shlex.split(due.command)[1:], "--restart")
+        if self._ends_with("requeue"):
+            self._requeue_refused()
+        if self._ends_with("starving") and self.plan["sink"] == "python":
+            self._starve()
         if self.plan["heals"]:
             self._heal()
         self._deliver()
+        if self._ends_with("refusals"):
+            self._refuse_what_runs()
         for process in list(self.scheduler.processes.values()):
             self.stop(process)
         self._give_up_if_failed()
+
+    def _ends_with(self, what: str) -> bool:
+        """Return True for a third of the plans, and for a plan that says so."""
+        drawn = Random(f"ends with {what} {self.plan['seed']}").random() < 1 / 3
+        return bool(self.plan.get(f"ends_with_{what}", drawn))
+
+    def _requeue_refused(self) -> None:
+        """Requeue all that was refused, and compare what receivers have before anything else repairs it."""
+        self.tell("--- all that was refused is asked for again")
+        self._deliver()
+        self.readers.look()
+        for name in sorted({self.auditor.reader, *self.receivers} - {"receiver"}) + (
+            ["receiver"] if self.auditor.reader == "receiver" else []
+        ):
+            is_publisher = name in ("receiver", "reader")
+            which = ("--status", "E,F") if is_publisher else ("--consumer", name)
+            told = self._told("requeue", *which, "--json")
+            self.auditor.refusals_end(
+                name, ((class_of(one["table_name"]), one["table_key"]) for one in told["refused"])
+            )
+        self._deliver()
+        self.auditor.audit_replicas()
+        self._give_up_if_failed()
+
+    def _starve(self) -> None:
+        """Let receivers never take some objects: all others have to arrive soon. A snapshot, whose
+        chunks wait for such objects (docs/spec/event-log.md 13.3), is complete before."""
+        self._deliver()
+        self.tell("--- receivers ask for later of some objects for ever")
+        for name in ("publisher", *sorted(self.receivers.keys() - {"receiver"})):
+            self.stop(self.scheduler.processes[name])
+            self.start(name, None)
+        for receiver in self.receivers.values():
+            receiver.mood, receiver.seed = {"retry one": 1.0}, self.plan["seed"]
+        for number in range(5):
+            self.application.commit(Random(f"starve {self.plan['seed']} {number}"))
+        self.application.burst_of(8)
+        until = self.scheduler.now + _FAIR_SECONDS
+        self.scheduler.run(_END_POINTS, lambda: self.scheduler.now > until or not self._starved())
+        if starved := self._starved():
+            self.fail(f"what a receiver does not take holds up for {_FAIR_SECONDS:g} s {starved}")
+        self._give_up_if_failed()
+        for receiver in self.receivers.values():
+            receiver.mood = {}
+
+    def _starved(self) -> str:
+        told = (
+            self.auditor.waits_only_for(name, receiver.is_poison_key)
+            for name, receiver in self.receivers.items()
+        )
+        return "; ".join(filter(None, told))
+
+    def _refuse_what_runs(self) -> None:
+        """Give commands that must be refused while a consumer runs."""
+        for name in sorted(self.receivers.keys() - {"receiver"}):
+            for words in (("reset", name, "--begin", "now", "--yes"), ("drop", name)):
+                self.command("consumers", *words, refused="runs")
+                self.wait_for_commands()
+            self.command("db", "new-epoch", refused="runs|being published")
+            self.wait_for_commands()
+
+    def _look_at_what_is_left(self) -> None:
+        """Have commands report on the log at rest, and remove what is done."""
+        if self._ends_with("status"):
+            self.auditor.audit_status(self._told("status", "--json"))
+        if self._ends_with("purge"):
+            self.scheduler.now += _PURGES_AGAIN
+            self._do("purge", "--older-than", "0s", "--yes")
+            self.auditor.audit_purged()
 
     def _due(self) -> list[Due]:
         """Return the resyncs that the database names as due: what an operator has to run."""
@@ -425,10 +512,16 @@ class World:
         there = self.application.objects()
         self.auditor.unsure = {key for key in self.auditor.unsure if key not in there}
 
-    def _do(self, *words: str) -> None:
-        self.command(*words)
+    def _do(self, *words: str) -> Process:
+        process = self.command(*words)
         self.wait_for_commands()
         self._give_up_if_failed()
+        return process
+
+    def _told(self, *words: str) -> Any:
+        """Return the JSON that a command prints, without the notes around it."""
+        output = self._do(*words).output
+        return json.JSONDecoder().raw_decode(output[output.index("{") :])[0]
 
     def _deliver(self) -> None:
         """Let simulated time pass until nothing is left to do, twice."""
@@ -464,8 +557,7 @@ class World:
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
                 return f"{count} of {what}"
-        sets = [line for (line,) in ask(_SETS)]
-        done = sets_of(ask("SELECT name, done FROM eventlog_consumer").fetchall(), sets)
+        done = self._done_by_consumers()
         for name in self.receivers.keys() - {"receiver"}:
             if name not in done:
                 return f"{name} is not registered yet"
@@ -474,6 +566,19 @@ class World:
             if left := [row for row in rows if row not in known]:
                 return f"rows {left[:10]} of consumer {name}"
         return ""
+
+    def _done_by_consumers(self) -> dict[str, Rows]:
+        ask = self.application.session.execute
+        first_sets = ask("SELECT name, done FROM eventlog_consumer").fetchall()
+        return sets_of(first_sets, [line for (line,) in ask(_SETS)])
+
+    def undone_rows(self, consumer: str) -> list[int]:
+        """Return the rows that a consumer, or the publisher, has not done."""
+        ask = self.application.session.execute
+        if not consumer:
+            return [row for (row,) in ask("SELECT record_id FROM eventlog WHERE status = 'N'")]
+        done = self._done_by_consumers().get(consumer, Rows())
+        return [row for (row,) in ask("SELECT record_id FROM eventlog") if row not in done]
 
     def _where(self) -> str:
         told = (
