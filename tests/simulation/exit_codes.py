@@ -62,16 +62,23 @@ def _had_no_rows(ended: Ended) -> bool:
 
 
 def _has_no_such_consumer(ended: Ended) -> bool:
-    name = ended.words[ended.words.index("--consumer") + 1]
+    of_option = "--consumer" in ended.words
+    name = ended.words[ended.words.index("--consumer") + 1 if of_option else 2]
     sql = "SELECT count(*) FROM eventlog_consumer WHERE name = ?"
     return not ended.world.application.session.execute(sql, (name,)).fetchone()[0]
 
 
 def _is_not_in_flight(ended: Ended) -> bool:
-    """Return True if no line in flight has the first row of the event."""
+    """Return True if no line in flight has the first row of the event, but for those that a backlog job
+    has claimed."""
     row = int(ended.words[1].partition(".")[0])
+    directory = ended.world.backlog
+    claimed = [0] if directory is None else [0, *directory.flights]
     ask = ended.world.application.session.execute
-    lines = ask("SELECT composition FROM eventlog_inflight WHERE flight_no > 0").fetchall()
+    lines = ask(
+        "SELECT composition FROM eventlog_inflight WHERE flight_no > 0 "
+        f"AND flight_no NOT IN ({','.join(map(str, claimed))})"
+    ).fetchall()
     whose = ended.words[ended.words.index("--consumer") + 1] if "--consumer" in ended.words else ""
     own = f'"consumer":"{whose}"' if whose else '"kind":"publisher"'
     return not any(row in rows_in_flight(line) for (line,) in lines if own in line)
@@ -87,6 +94,7 @@ REASONS = (
     Reason("requeue", 1, r"bring old values back|parts? of an insert", _always),
     Reason("requeue", 1, r"is open for more than", _has_late),
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
+    Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
     Reason("resync", 1, r"the log has no rows of", _had_no_rows),
     Reason("resync", 2, r"is not a class", _has_no_such_class),

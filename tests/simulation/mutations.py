@@ -28,15 +28,13 @@ from eventlog.sql.dialects.sqlite import SQLite
 
 
 class Mutation(NamedTuple):
-    """A fault: what it replaces, which plans may show it, and within how many of them it is found.
+    """A fault: what it replaces.
 
     ``unseen`` says why no schedule has shown it: it is equivalent to what it replaces, or a hole of the
     generator; empty = it has to be found.
     """
 
     replaces: Callable[[], Mapping[tuple[Any, str], Any]]
-    suits: Callable[[dict[str, Any]], bool] = lambda plan: True
-    most: int = 200
     unseen: str = ""
 
 
@@ -54,30 +52,18 @@ def mutated(mutation: Mutation) -> Iterator[None]:
         yield
 
 
-def _has(*features: str) -> Callable[[dict[str, Any]], bool]:
-    return lambda plan: set(features) <= set(plan["features"])
-
-
-def _takes(*kinds: str) -> Callable[[dict[str, Any]], bool]:
-    """Return whether a plan has steps of these kinds in this order."""
-
-    def takes(plan: dict[str, Any]) -> bool:
-        steps = iter(plan["steps"])
-        return all(any(kind == wanted for _, kind, _ in steps) for wanted in kinds)
-
-    return takes
-
-
-def _to_files(plan: dict[str, Any]) -> bool:
-    return plan["sink"] != "python"
-
-
-def _is_lenient_and_restarts(plan: dict[str, Any]) -> bool:
-    return not plan["is_strict"] and _takes("restart_parked")(plan)
-
-
-def _to_python(plan: dict[str, Any]) -> bool:
-    return plan["sink"] == "python"
+def replaced_lines(mutation: Mutation) -> Iterator[tuple[str, int, int]]:
+    """Yield the file and the lines of each function that a fault replaces; of an attribute, those of the
+    class."""
+    for target, name in mutation.replaces():
+        replaced = inspect.unwrap(vars(target).get(name, target))
+        replaced = getattr(replaced, "__func__", replaced)
+        lines, first = inspect.getsourcelines(replaced)
+        path = inspect.getsourcefile(replaced)
+        assert path is not None
+        # Behind the head, which runs when the module is imported.
+        body = 2 if len(lines) > 1 else 0
+        yield path, first + body - (body > 0), first + len(lines) - 1
 
 
 def _marks_before_flush() -> Mapping[tuple[Any, str], Any]:
@@ -413,121 +399,46 @@ def _due_is_settled_at_the_beginning() -> Mapping[tuple[Any, str], Any]:
 
 
 MUTATIONS: Mapping[str, Mutation] = {
-    "rows are marked before the sink has the documents": Mutation(_marks_before_flush, _to_files),
+    "rows are marked before the sink has the documents": Mutation(_marks_before_flush),
     "nothing is recorded before it is sent": Mutation(_no_line),
-    "what is sent again behind a retry keeps its event-id": Mutation(
-        _sendings_stay, _is_lenient_and_restarts
-    ),
-    "a copy that was put back is not noticed": Mutation(
-        _epoch_stays, _takes("copy", "commit", "restore", "commit")
-    ),
-    "the rest of an envelope keeps its number": Mutation(
-        _rest_keeps_its_number,
-        lambda plan: _to_files(plan) and _takes("kill_and_rename")(plan),
-    ),
-    "an event behind a retry is answered for good": Mutation(
-        _behind_a_retry_is_done, _is_lenient_and_restarts
-    ),
-    "two envelopes with a common object are in the air": Mutation(
-        _same_object_twice_in_the_air, _to_python
-    ),
-    "recorded events of an unavailable class are not kept": Mutation(
-        _unavailable_is_struck, _has("schema")
-    ),
-    "requeue sends what is stale": Mutation(
-        _requeue_judges_nothing, _takes("commit", "requeue_done")
-    ),
-    "values are read back by an old catalogue": Mutation(
-        _old_catalogue_reads_back,
-        _takes("fill_column"),
-    ),
+    "what is sent again behind a retry keeps its event-id": Mutation(_sendings_stay),
+    "a copy that was put back is not noticed": Mutation(_epoch_stays),
+    "the rest of an envelope keeps its number": Mutation(_rest_keeps_its_number),
+    "an event behind a retry is answered for good": Mutation(_behind_a_retry_is_done),
+    "two envelopes with a common object are in the air": Mutation(_same_object_twice_in_the_air),
+    "recorded events of an unavailable class are not kept": Mutation(_unavailable_is_struck),
+    "requeue sends what is stale": Mutation(_requeue_judges_nothing),
+    "values are read back by an old catalogue": Mutation(_old_catalogue_reads_back),
     "an insert is cut at the end of a window": Mutation(_insert_is_cut),
-    "a name of a file gains events": Mutation(
-        _names_gain_events,
-        lambda plan: _to_files(plan) and _takes("kill_renamed")(plan),
-    ),
+    "a name of a file gains events": Mutation(_names_gain_events),
     "a row is marked that was not sent": Mutation(_marks_forget_a_row),
     "rows of parked objects are read": Mutation(
         _parked_rows_are_taken,
-        _to_python,
-        most=40,
-        unseen="equivalent: what is sent leaves events of parked objects out once more",
+        unseen="equivalent: what is sent leaves events of parked objects out again",
     ),
-    "objects that are free again begin no scan": Mutation(
-        _freed_begin_no_scan,
-        lambda plan: _to_python(plan) and _takes("parked_burst")(plan),
-    ),
-    "a consumer reads no gap again when its writer has ended": Mutation(
-        _ended_writers_are_ignored, _takes("consumer", "begin_late", "end_late")
-    ),
-    "a delete that was refused counts as sent": Mutation(
-        _failed_delete_is_told,
-        lambda plan: plan["heals"] and _to_python(plan) and _takes("refuse_deletes")(plan),
-    ),
-    "a consumer closes gaps of open writers": Mutation(
-        _gaps_are_closed_at_once, _takes("consumer", "begin_late", "end_late")
-    ),
-    "a scan goes on when a writer has ended": Mutation(
-        _scan_outlives_its_writers,
-        _takes("late_in_a_scan"),
-    ),
-    "rows that joined a set are not written": Mutation(
-        _recent_rows_are_not_written,
-        lambda plan: (
-            "ranges of a small set" in plan["bounds"]
-            and _takes("consumer", "kill_gapped_consumer")(plan)
-        ),
-    ),
-    "a consumer begins behind open writers": Mutation(
-        _begins_behind_open_writers, _takes("begin_late", "consumer", "end_late")
-    ),
-    "a purge removes what a consumer lacks": Mutation(
-        _purge_asks_no_consumer, _takes("consumer", "commit", "purge")
-    ),
-    "delete_from_log removes what a consumer lacks": Mutation(
-        _delete_asks_no_consumer, _takes("consumer", "commit")
-    ),
-    "a chunk of a snapshot is done before it is sent": Mutation(
-        _chunk_is_done_before_it_is_sent,
-        lambda plan: _has("kills")(plan) and _takes("consumer")(plan),
-    ),
-    "a snapshot sends no object again": Mutation(
-        _retried_objects_are_passed_over, _takes("consumer")
-    ),
+    "objects that are free again begin no scan": Mutation(_freed_begin_no_scan),
+    "a consumer reads no gap again when its writer has ended": Mutation(_ended_writers_are_ignored),
+    "a delete that was refused counts as sent": Mutation(_failed_delete_is_told),
+    "a consumer closes gaps of open writers": Mutation(_gaps_are_closed_at_once),
+    "a scan goes on when a writer has ended": Mutation(_scan_outlives_its_writers),
+    "rows that joined a set are not written": Mutation(_recent_rows_are_not_written),
+    "a consumer begins behind open writers": Mutation(_begins_behind_open_writers),
+    "a purge removes what a consumer lacks": Mutation(_purge_asks_no_consumer),
+    "delete_from_log removes what a consumer lacks": Mutation(_delete_asks_no_consumer),
+    "a chunk of a snapshot is done before it is sent": Mutation(_chunk_is_done_before_it_is_sent),
+    "a snapshot sends no object again": Mutation(_retried_objects_are_passed_over),
     "what changes during a snapshot is passed over": Mutation(
-        _changes_during_a_snapshot_are_passed_over, _takes("consumer", "commit")
+        _changes_during_a_snapshot_are_passed_over
     ),
-    "event-ids have no epoch": Mutation(
-        _epoch_is_not_in_ids, _takes("copy", "commit", "restore", "commit")
-    ),
-    "recorded events lose their epoch": Mutation(
-        _recorded_events_lose_their_epoch, _takes("copy", "restore", "commit")
-    ),
-    "the number of a sending is not recorded": Mutation(
-        _sendings_are_not_recorded,
-        _is_lenient_and_restarts,
-    ),
-    "the numbers of envelopes begin again after a restart": Mutation(
-        _last_number_is_not_recorded,
-        lambda plan: _to_files(plan) and _takes("come_back")(plan),
-    ),
-    "the line of a flight goes before its marks": Mutation(
-        _line_goes_before_the_marks, _has("kills")
-    ),
-    "a publisher by time leaves what requeue has told": Mutation(
-        _told_lines_stay, lambda plan: _to_python(plan) and _takes("requeue_by_time")(plan)
-    ),
-    "a second publisher gets the lock": Mutation(_second_publisher_gets_the_lock, _takes("second")),
-    "requeue for a consumer sends what is stale": Mutation(
-        _requeue_for_a_consumer_judges_nothing, _takes("consumer", "requeue_refused")
-    ),
-    "a consumer clears a request before it has its rows": Mutation(
-        _request_is_cleared_too_early,
-        _takes("consumer", "requeue_refused"),
-    ),
-    "a due resync is not noted": Mutation(_due_is_not_noted, _takes("add_column", "commit")),
-    "a due resync is settled before it is done": Mutation(
-        _due_is_settled_at_the_beginning,
-        _takes("kill_resync"),
-    ),
+    "event-ids have no epoch": Mutation(_epoch_is_not_in_ids),
+    "recorded events lose their epoch": Mutation(_recorded_events_lose_their_epoch),
+    "the number of a sending is not recorded": Mutation(_sendings_are_not_recorded),
+    "the numbers of envelopes begin again after a restart": Mutation(_last_number_is_not_recorded),
+    "the line of a flight goes before its marks": Mutation(_line_goes_before_the_marks),
+    "a publisher by time leaves what requeue has told": Mutation(_told_lines_stay),
+    "a second publisher gets the lock": Mutation(_second_publisher_gets_the_lock),
+    "requeue for a consumer sends what is stale": Mutation(_requeue_for_a_consumer_judges_nothing),
+    "a consumer clears a request before it has its rows": Mutation(_request_is_cleared_too_early),
+    "a due resync is not noted": Mutation(_due_is_not_noted),
+    "a due resync is settled before it is done": Mutation(_due_is_settled_at_the_beginning),
 }

@@ -1,20 +1,21 @@
-"""Try patches of the product: which of them does the simulation find?
+"""Try faults of the product: which of them does the simulation find?
 
-    python tests/simulation/patches.py FILE.patch ...
+    python tests/simulation/patches.py FILE.patch ...            patches of the product
+    python tests/simulation/patches.py --mutations all|PART      those of mutations.py
 
 Each patch is applied to a copy of the product, and a child of this process imports that copy. The child
-runs the seeds that reach the patched lines, in their order, and stops at the first failure. No patch
-chooses its schedules in any other way. ``--most`` limits the schedules per patch, ``--seeds`` says from
+runs the seeds that reach the patched lines, in their order, and stops at the first failure. No fault
+chooses its schedules in any other way. ``--most`` limits the schedules per fault, ``--seeds`` says from
 which seeds they are taken.
 
 The first run of a state of the sources records which lines each seed reaches, and keeps it in
 ``simulation-reach/``. That takes twice the time of the schedules.
 
 A row of the table has the verdict, the schedules that ran, those that reach the lines, those whose story
-differs from the story without the patch, and the CPU seconds. A patch that is not found although stories
+differs from the story without the fault, and the CPU seconds. A fault that is not found although stories
 differ is one that the auditor does not see, or a difference that harms nobody.
 
-Exit code 1 if a patch was not found. ``make simulate MUTATION=FILE.patch`` calls it.
+Exit code 1 if a fault was not found that has to be. ``make simulate MUTATION=FILE.patch`` calls it.
 """
 
 from __future__ import annotations
@@ -22,16 +23,19 @@ from __future__ import annotations
 import argparse
 import atexit
 import contextlib
+import functools
 import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +48,7 @@ import coverage  # noqa: F401 - children inherit what is imported here; the prod
 import greenlet  # noqa: F401
 import sqlalchemy  # noqa: F401
 from plans import plan_of
-from reach import Lines, Tracer, is_reached, touched_spans
+from reach import Lines, Span, Tracer, is_reached, touched_spans
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -64,8 +68,18 @@ class Schedule(NamedTuple):
     lines: Lines
 
 
+class Fault(NamedTuple):
+    """A fault to try. ``unseen`` says why it need not be found, as in ``mutations.py``."""
+
+    name: str
+    tree: Path
+    spans: list[Span]
+    unseen: str = ""
+    is_mutation: bool = False
+
+
 class Result(NamedTuple):
-    """What became of a patch. ``seed`` is the first that failed, 0 = none."""
+    """What became of a fault. ``seed`` is the first that failed, 0 = none."""
 
     name: str
     ran: int
@@ -126,7 +140,7 @@ def _fork(
 ) -> tuple[int, _Child]:
     """Start a child that imports the product of ``tree``, and does ``work`` with a function that
     hands an object to the parent."""
-    output = directory / f"{name}.jsonl"
+    output = directory / f"{re.sub('[^A-Za-z0-9]', '_', name)}.jsonl"
     if pid := os.fork():
         return pid, _Child(name, output)
     code = 1
@@ -189,8 +203,8 @@ def schedules(seeds: Sequence[int], jobs: int, directory: Path) -> list[Schedule
         print(f"recording which lines {len(missing)} seeds reach", flush=True)
         shares = [missing[share::jobs] for share in range(jobs)]
         starts = [
-            lambda share=share, number=number: _fork(
-                f"share{number}", ROOT, directory, lambda hand_over: _record(share, hand_over)
+            functools.partial(
+                _fork, f"share{number}", ROOT, directory, functools.partial(_record, share)
             )
             for number, share in enumerate(shares)
             if share
@@ -248,36 +262,66 @@ def _copy_with(patch: Path, directory: Path) -> Path:
     return tree
 
 
-def _try(seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
-    """Run seeds up to the first that fails."""
-    for seed in seeds:
-        failure, story = _run(seed)
-        hand_over({"seed": seed, "failure": failure, "story": story})
-        if failure:
-            break
-
-
-def try_patches(
-    patches: Sequence[Path], seeds: Sequence[int], most: int, jobs: int, directory: Path
-) -> Iterator[Result]:
-    """Yield what became of each patch, as it ends."""
-    good = [one for one in schedules(seeds, jobs, directory) if not one.failure]
-    stories = {one.seed: one.story for one in good}
-    reaching: dict[str, list[int]] = {}
-    starts = []
+def of_patches(patches: Sequence[Path], directory: Path) -> Iterator[Fault | Result]:
+    """Yield the faults of patches, and a result for each that does not apply."""
     for patch in patches:
         try:
             tree = _copy_with(patch, directory)
         except subprocess.CalledProcessError as error:
             yield Result(patch.stem, 0, 0, 0, 0.0, told=f"does not apply: {error.stderr.strip()}")
-            continue
-        spans = touched_spans(ROOT, tree)
-        reaching[patch.stem] = [one.seed for one in good if is_reached(spans, one.lines)]
-        starts.append(
-            lambda name=patch.stem, tree=tree, tried=reaching[patch.stem][:most]: _fork(
-                name, tree, directory, lambda hand_over: _try(tried, hand_over)
-            )
-        )
+        else:
+            yield Fault(patch.stem, tree, touched_spans(ROOT, tree))
+
+
+def of_mutations(part: str, directory: Path) -> Iterator[Fault]:
+    """Yield the faults of ``mutations.py`` with a part in their names. Such a fault is reached where the
+    functions run that it replaces."""
+    start = functools.partial(_fork, "mutations", ROOT, directory, _hand_over_mutations)
+    ((_, told, _),) = _in_children(1, [start])
+    for one in told:
+        assert "error" not in one, one["error"]
+        if part == "all" or part in one["name"]:
+            spans = [(name, first, last) for name, first, last in one["spans"]]
+            yield Fault(one["name"], ROOT, spans, one["unseen"], is_mutation=True)
+
+
+def _hand_over_mutations(hand_over: Callable[[Any], None]) -> None:
+    from mutations import MUTATIONS, replaced_lines
+
+    for name, mutation in MUTATIONS.items():
+        spans = [
+            (str(Path(path).relative_to(ROOT)), first, last)
+            for path, first, last in replaced_lines(mutation)
+        ]
+        hand_over({"name": name, "spans": spans, "unseen": mutation.unseen})
+
+
+def _try(fault: Fault, seeds: Iterable[int], hand_over: Callable[[Any], None]) -> None:
+    """Run seeds up to the first that fails."""
+    with contextlib.ExitStack() as stack:
+        if fault.is_mutation:
+            from mutations import MUTATIONS, mutated
+
+            stack.enter_context(mutated(MUTATIONS[fault.name]))
+        for seed in seeds:
+            failure, story = _run(seed)
+            hand_over({"seed": seed, "failure": failure, "story": story})
+            if failure:
+                break
+
+
+def try_faults(
+    faults: Iterable[Fault], good: Sequence[Schedule], most: int, jobs: int, directory: Path
+) -> Iterator[Result]:
+    """Yield what became of each fault, as it ends."""
+    stories = {one.seed: one.story for one in good}
+    reaching: dict[str, list[int]] = {}
+    starts = []
+    for fault in faults:
+        seeds = [one.seed for one in good if is_reached(fault.spans, one.lines)]
+        reaching[fault.name] = seeds
+        work = functools.partial(_try, fault, seeds[:most])
+        starts.append(functools.partial(_fork, fault.name, fault.tree, directory, work))
     for child, told, seconds in _in_children(jobs, starts):
         yield _result(child.name, told, seconds, len(reaching[child.name]), stories)
 
@@ -300,27 +344,36 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("patches", nargs="+", type=Path, metavar="FILE.patch")
+    parser.add_argument("patches", nargs="*", type=Path, metavar="FILE.patch")
+    parser.add_argument("--mutations", metavar="all|PART")
     parser.add_argument("--seeds", default="1-300", metavar="FIRST-LAST")
-    parser.add_argument("--most", type=int, default=100, help="of the schedules per patch")
+    parser.add_argument("--most", type=int, default=100, help="of the schedules per fault")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
-    width = max(len(path.stem) for path in given.patches)
-    found = 0
-    print(f"{'':{width}} | {'':9} | {'ran':>4} {'reach':>5} {'differ':>6} | CPU s")
-    with tempfile.TemporaryDirectory(prefix="patches-") as directory:
-        for one in try_patches(given.patches, seeds, given.most, given.jobs, Path(directory)):
-            found += one.verdict == "found"
+    with tempfile.TemporaryDirectory(prefix="patches-") as made:
+        directory = Path(made)
+        tried: list[Fault | Result] = [*of_patches(given.patches, directory)]
+        if given.mutations:
+            tried += of_mutations(given.mutations, directory)
+        good = [one for one in schedules(seeds, given.jobs, directory) if not one.failure]
+        results = [one for one in tried if isinstance(one, Result)]
+        faults = [one for one in tried if isinstance(one, Fault)]
+        width = max((len(one.name) for one in tried), default=0)
+        print(f"{'':{width}} | {'':9} | {'ran':>4} {'reach':>5} {'differ':>6} | CPU s")
+        for one in chain(results, try_faults(faults, good, given.most, given.jobs, directory)):
+            results += [] if one in results else [one]
             told = f"seed {one.seed}: {one.told[:150]}" if one.seed else one.told[:300]
             print(
                 f"{one.name:{width}} | {one.verdict:9} | {one.ran:4} {one.reaching:5} "
                 f"{one.differing:6} | {one.seconds:5.0f} | {told}",
                 flush=True,
             )
-    print(f"{found} of {len(given.patches)} found")
-    return int(found < len(given.patches))
+    need_not = {one.name for one in faults if one.unseen}
+    found = sum(one.verdict == "found" for one in results)
+    print(f"{found} of {len(tried)} found")
+    return int(any(one.verdict != "found" and one.name not in need_not for one in results))
 
 
 if __name__ == "__main__":

@@ -426,16 +426,16 @@ class World:
         self.tell("--- all that was refused is asked for again")
         self._deliver()
         self.readers.look()
-        for name in sorted({self.auditor.reader, *self.receivers} - {"receiver"}) + (
-            ["receiver"] if self.auditor.reader == "receiver" else []
-        ):
-            is_publisher = name in ("receiver", "reader")
+        stale: dict[str, list[Any]] = {}
+        for name in (self.auditor.reader, *sorted(self.receivers.keys() - {"receiver"})):
+            is_publisher = name == self.auditor.reader
             which = ("--status", "E,F") if is_publisher else ("--consumer", name)
-            told = self._told("requeue", *which, "--json")
-            self.auditor.refusals_end(
-                name, ((class_of(one["table_name"]), one["table_key"]) for one in told["refused"])
-            )
+            stale[name] = self._told("requeue", *which, "--json")["refused"]
         self._deliver()
+        self.readers.look()
+        for name, rows in stale.items():
+            keys = {(class_of(row["table_name"]), row["table_key"]) for row in rows}
+            self.auditor.refusals_end(name, keys)
         self.auditor.audit_replicas()
         self._give_up_if_failed()
 
