@@ -9,7 +9,7 @@ chooses its schedules in any other way. ``--most`` limits the schedules per faul
 which seeds they are taken.
 
 The first run of a state of the sources records which lines each seed reaches, and keeps it in
-``simulation-reach/``. That takes twice the time of the schedules.
+``simulation-reach/`` (``--cache``). That takes twice the time of the schedules.
 
 A row of the table has the verdict, the schedules that ran, those that reach the lines, those whose story
 differs from the story without the fault, and the CPU seconds. A fault that is not found although stories
@@ -52,7 +52,6 @@ from reach import Lines, Span, Tracer, is_reached, touched_spans
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-_KEPT = ROOT / "simulation-reach"
 _BESIDE = {"auditor.py", "report.py", "simulate.py", "mutations.py", "patches.py", "serial.py"}
 """The modules of the simulation that have no part in what a schedule reaches."""
 _MOST_SECONDS = 60.0
@@ -193,10 +192,10 @@ def _state() -> str:
     return digest.hexdigest()
 
 
-def schedules(seeds: Sequence[int], jobs: int, directory: Path) -> list[Schedule]:
-    """Return what became of these seeds without a patch, from the file of this state of the sources or
-    by running them."""
-    kept = _KEPT / f"{_state()}.jsonl"
+def schedules(seeds: Sequence[int], jobs: int, directory: Path, cache: Path) -> list[Schedule]:
+    """Return what became of these seeds without a fault, from the file of this state of the sources in
+    ``cache`` or by running them."""
+    kept = cache / f"{_state()}.jsonl"
     known = dict(_kept_in(kept))
     missing = [seed for seed in seeds if seed not in known]
     if missing:
@@ -349,6 +348,9 @@ def main() -> int:
     parser.add_argument("--seeds", default="1-300", metavar="FIRST-LAST")
     parser.add_argument("--most", type=int, default=100, help="of the schedules per fault")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument(
+        "--cache", type=Path, default=ROOT / "simulation-reach", metavar="DIRECTORY"
+    )
     given = parser.parse_args()
     first, _, last = given.seeds.partition("-")
     seeds = range(int(first), int(last or first) + 1)
@@ -357,7 +359,9 @@ def main() -> int:
         tried: list[Fault | Result] = [*of_patches(given.patches, directory)]
         if given.mutations:
             tried += of_mutations(given.mutations, directory)
-        good = [one for one in schedules(seeds, given.jobs, directory) if not one.failure]
+        good = [
+            one for one in schedules(seeds, given.jobs, directory, given.cache) if not one.failure
+        ]
         results = [one for one in tried if isinstance(one, Result)]
         faults = [one for one in tried if isinstance(one, Fault)]
         width = max((len(one.name) for one in tried), default=0)

@@ -2,15 +2,15 @@
 
     python tests/simulation/simulate.py --seed 7          the story of one seed, or of a plan in a file
     python tests/simulation/simulate.py --seeds 1-150     seeds by number
+    python tests/simulation/simulate.py --drawn WORD      25 seeds that a word decides, such as that of a commit
     python tests/simulation/simulate.py --seconds 600     fresh seeds, as many as the time allows
     python tests/simulation/simulate.py --shrink 7        the plan of a failing seed with fewer steps
-    python tests/simulation/simulate.py --mutations all   after how many schedules each fault that is put in is found
     python tests/simulation/simulate.py --serial 1-60     plans without interleaving, on SQLite and on PostgreSQL: both end equal
 
 ``--report`` adds which features met in how many schedules, and the branches of the publisher that were
 reached; it takes three times as long.
 
-Exit code 1 if a seed failed. ``make simulate`` calls it.
+Exit code 1 if a seed failed. ``make simulate`` calls it. ``patches.py`` tries faults that are put in.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ import contextlib
 import io
 import json
 import os
-import re
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from random import Random
 
 if os.environ.get("PYTHONHASHSEED") != "0":  # the order of a set is a part of the story
     os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from mutations import MUTATIONS, mutated
 from plans import Plan, plan_of, shrink
 from report import Report, branches, counting_branches
 from world import World, run_plan
 
 _SMALL_BURST = 200
-_OF_THE_FAULT = re.compile(r"in mutations\.py|ended by (Attribute|Name|Type)Error")
+_DRAWN = 25
+"""How many seeds a word decides."""
 
 
 def _plan(named: str) -> Plan:
@@ -92,7 +92,7 @@ def main(words: list[str] | None = None) -> int:
     asked.add_argument("--seeds", metavar="FIRST-LAST")
     asked.add_argument("--seconds", type=float)
     asked.add_argument("--shrink", metavar="SEED|FILE")
-    asked.add_argument("--mutations", metavar="all|PART OF A NAME|...")
+    asked.add_argument("--drawn", metavar="WORD")
     asked.add_argument("--serial", metavar="FIRST-LAST")
     parser.add_argument(
         "--postgres", metavar="URL", help="of a server for --serial; default: an embedded one"
@@ -107,7 +107,7 @@ def main(words: list[str] | None = None) -> int:
         "--most",
         type=int,
         default=10**9,
-        help="end after so many failures, or schedules of a mutation",
+        help="end after so many failures",
     )
     given = parser.parse_args(words)
     if given.seed:
@@ -122,20 +122,20 @@ def main(words: list[str] | None = None) -> int:
         print("\n".join(_run(plan).story))
         print(f"{len(plan['steps'])} steps are left, in {path}")
         return 0
-    if given.mutations:
-        return _try_mutations(given.mutations, given.most)
     if given.serial:
         return _run_serially(_range(given.serial), given.postgres)
     if given.seeds:
-        seeds, kept = _range(given.seeds), None
+        plans, kept = map(plan_of, _range(given.seeds)), None
+    elif given.drawn:
+        plans, kept = _drawn(given.drawn), None
     else:
         kept = Path("simulation-failed")
         begin = int(time.time()) % 10**8 * 1000 if given.first is None else given.first
-        seeds = range(begin, begin + 10**6)
+        plans = map(plan_of, range(begin, begin + 10**6))
         print(f"fresh seeds from {begin} on", flush=True)
     began = time.monotonic()
     with counting_branches() if given.report else contextlib.nullcontext() as counted:
-        report = run_many(map(plan_of, seeds), given.seconds or float("inf"), given.most, kept)
+        report = run_many(plans, given.seconds or float("inf"), given.most, kept)
     print(f"{time.monotonic() - began:.0f} s: {report.numbers()}")
     print("\n".join(report.looked_at()))
     if counted is not None:
@@ -146,6 +146,13 @@ def main(words: list[str] | None = None) -> int:
 def _range(told: str) -> range:
     first, _, last = told.partition("-")
     return range(int(first), int(last or first) + 1)
+
+
+def _drawn(word: str) -> Iterator[Plan]:
+    """Yield the plans that a word decides, without large bursts, which take long."""
+    chance = Random(f"drawn {word}")
+    plans = (plan_of(chance.randrange(10**9)) for _ in range(10**6))
+    return islice((plan for plan in plans if plan["burst"] <= _SMALL_BURST), _DRAWN)
 
 
 def _run_serially(seeds: Sequence[int], postgres: str | None) -> int:
@@ -166,38 +173,6 @@ def _run_serially(seeds: Sequence[int], postgres: str | None) -> int:
                 print(f"seed {seed} ends differently: {found[0][:1000]}", flush=True)
     print(f"{len(seeds)} plans ran serially on SQLite and PostgreSQL, {failed} ended differently")
     return int(bool(failed))
-
-
-def _try_mutations(named: str, most: int) -> int:
-    """Put each fault into the product, print after how many schedules it is found, and return 1 if
-    one that has to be found is not.
-
-    A plan that fails without the fault, too, says nothing of it. Plans of large bursts are left out:
-    they take long, and show no other faults.
-    """
-    wrong = 0
-    for name, mutation in MUTATIONS.items():
-        if named != "all" and not any(one in name for one in named.split("|")):
-            continue
-        small = (plan for plan in map(plan_of, range(1, 10**6)) if plan["burst"] <= _SMALL_BURST)
-        plans = filter(mutation.suits, small)
-        failure, began, number = None, time.monotonic(), 0
-        for number, plan in enumerate(islice(plans, min(most, mutation.most)), 1):
-            with mutated(mutation):
-                failure = _failure(plan)
-            if failure is not None and _failure(plan) is not None:
-                failure = None
-            if failure is not None:
-                assert not _OF_THE_FAULT.search(failure), (
-                    f"{name} is not a fault but fails: {failure}"
-                )
-                found = f"{number:4} seed {plan['seed']}: {failure[:90]}"
-                break
-        else:
-            found = f"none of {number}: {mutation.unseen or 'NOT FOUND'}"
-        wrong += failure is None and not mutation.unseen
-        print(f"{name:56} | {time.monotonic() - began:4.0f} s | {found}", flush=True)
-    return int(bool(wrong))
 
 
 if __name__ == "__main__":
