@@ -36,7 +36,7 @@ _NOT_FOR_GOOD = (Level.ERROR, Level.FATAL, Level.RETRY)
 _LETTERS = {Level.SUCCESS: "S", Level.WARNING: "W", Level.ERROR: "E", Level.FATAL: "F"}
 _MULTIPLE = "customer_tag.tag"
 _DELETED = "deleted"
-_OF_COPIES = ("_answered", "_brought", "_began_at")
+_OF_COPIES = ("_answered", "_brought", "_began_at", "_sendings")
 """What of the model goes back when a copy of the database is put back."""
 
 
@@ -60,6 +60,10 @@ class Auditor:
         """When a publisher or a consumer last found that a row needs no event."""
         self._refusals = Counter[tuple[str, int]]()
         """How often each row was refused for good."""
+        self._sendings: dict[tuple[str, str], int] = {}
+        """The number of the newest sending of each event-id."""
+        self._seen_by_purges: set[int] = set()
+        """The rows that were in the log at the end of a purge."""
         self._copied: dict[str, Any] = {}
         """The model as it was when the database was copied."""
         self._lost: set[tuple[str, int]] = set()
@@ -100,9 +104,34 @@ class Auditor:
                 self._rows[which] = rows
                 self._contents.pop(which, None)
             self._compare_contents(which, event)
+            self._compare_sendings(consumer, event)
             for step in event.steps or ():
                 if step[1] <= 4:
                     self._values[step[0]] = step[3].name if step[1] < 4 else _DELETED
+
+    def _compare_sendings(self, consumer: str, event: Any) -> None:
+        """Check that the number of a sending never falls, and that what was given up without an answer
+        comes under another number (docs/spec/event-log.md 7.4)."""
+        meaning, number = _meaning(event.sent_id), _sending(event.sent_id)
+        newest = self._sendings.get((consumer, meaning), 0)
+        self.checks += 1
+        if number < newest:
+            self._world.fail(f"{event.sent_id} of {consumer} comes after its sending {newest}")
+        self._sendings[consumer, meaning] = max(number, newest)
+        whose = f"= '{consumer}'" if consumer else "IS NULL"
+        if number == newest and (
+            again := self._ask(
+                "SELECT event_id FROM eventlog_error WHERE event_id IS NOT NULL AND record_id > 0 "
+                f"AND record_id = {meaning.partition('.')[0]} AND consumer {whose}"
+            )
+        ):
+            highest = max(
+                _sending(event_id) for (event_id,) in again if _meaning(event_id) == meaning
+            )
+            if number < highest:
+                self._world.fail(
+                    f"{event.sent_id} of {consumer} was given up, and its next sending is {highest}"
+                )
 
     def numbers(self, process: str, event_id: str, numbers: Sequence[str]) -> None:
         """Note the numbers of an event in a format that has them: an event that comes again has its
@@ -282,10 +311,15 @@ class Auditor:
                 f"{name} ended by {type(error).__name__} in {where}: {error} {last.line}"
             )
 
-    def refusals_end(self, receiver: str, named: Iterable[Key]) -> None:
+    def refusals_end(self, receiver: str, stale: Sequence[Mapping[str, Any]]) -> None:
         """Note that all that a receiver refused was asked for again: from now on it may differ only in the
         objects that ``requeue`` has named as stale, and in those whose refused rows were removed."""
         consumer = _consumer(receiver)
+        named = {(class_of(row["table_name"]), row["table_key"]) for row in stale}
+        for row in stale:
+            self.looked_at["rows named as stale"] += 1
+            if not self._is_stale(row):
+                self._world.fail(f"requeue for {receiver} refuses a row that is not stale: {row}")
         refused = [
             row for row, (_, level) in self._answers_of(consumer).items() if level in _NOT_FOR_GOOD
         ]
@@ -297,6 +331,19 @@ class Auditor:
         replica.refused = {*named, *((class_of(table), key) for table, key in gone)}
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != receiver}
         self.looked_at["refused rows asked for again"] += len(refused)
+
+    def _is_stale(self, row: Mapping[str, Any]) -> bool:
+        """Return True if a row that ``requeue`` refuses has a later one of its object that may outdate it, or
+        is of an insert that may not go as a whole (docs/spec/event-log.md 11)."""
+        kind = row["event_type"]
+        later = self._ask(
+            "SELECT event_type FROM eventlog "
+            f"WHERE table_name = '{row['table_name']}' AND table_key = '{row['table_key']}' "
+            f"AND record_id > {row['record_id']} AND status IN ('S', 'W', 'N')"
+        )
+        if kind in (1, 7):
+            return True
+        return kind <= 4 and any(kind < 4 or other != 4 for (other,) in later)
 
     def is_copied(self) -> None:
         """Note that the database is copied: what was sent and answered up to now."""
@@ -336,6 +383,10 @@ class Auditor:
         for meant in (self._rows, self._answered, self._contents, self._numbers, self._numbered):
             for which in [which for which in meant if which[0] == consumer]:
                 del meant[which]
+
+    def purge_ended(self) -> None:
+        """Note which rows a purge has left."""
+        self._seen_by_purges.update(row for (row,) in self._ask("SELECT record_id FROM eventlog"))
 
     def audit_counters(self, process: Process) -> None:
         """Check that a publisher or a consumer that was stopped has counted the answers that it got."""
@@ -388,12 +439,18 @@ class Auditor:
         if sorted(one["name"] for one in told["consumers"]) != names or behind:
             self._world.fail(f"status reports the consumers {told['consumers']}, there are {names}")
 
-    def audit_purged(self) -> None:
-        """Check that a purge has left nothing that is done, and has taken nothing else."""
-        if left := self._ask(
-            "SELECT record_id, status FROM eventlog WHERE status NOT IN ('E', 'F') LIMIT 10"
-        ):
-            self._world.fail(f"a purge leaves rows that are done: {left}")
+    def audit_purged(self, *, is_first: bool) -> None:
+        """Check that a purge has left nothing that is done, and has taken nothing else. The first one need
+        not find what has committed below rows that an earlier one has removed."""
+        left = {
+            row
+            for (row,) in self._ask("SELECT record_id FROM eventlog WHERE status NOT IN ('E', 'F')")
+        }
+        if is_first:
+            newest = max(self._seen_by_purges, default=0)
+            left = {row for row in left if row in self._seen_by_purges or row > newest}
+        if left:
+            self._world.fail(f"a purge leaves rows that are done: {sorted(left)[:10]}")
         if undone := self._ask(
             "SELECT record_id, status FROM removed_rows WHERE status IN ('E', 'F') LIMIT 10"
         ):
@@ -436,6 +493,12 @@ class Auditor:
         ]
         if bad and not self._world.refuses_values:
             self._world.fail(f"rows became bad: {bad[:5]}")
+        ((noted, removed),) = ask(
+            "SELECT coalesce(max(removed), 0), (SELECT coalesce(max(record_id), 0) FROM removed_rows) "
+            "FROM eventlog_epoch"
+        )
+        if noted < removed:
+            self._world.fail(f"row {removed} was removed, and the log notes {noted} as the highest")
         self._audit_rows()
         self._audit_error_lines()
         self.audit_replicas()
@@ -489,9 +552,13 @@ class Auditor:
         """Check that a row has the letter of the last answer to its event."""
         for row, (event_id, level) in self._answers_of("").items():
             letter = letters.get(row)
-            if letter is None or ("", row) in self._idle or row in self._skipped:
+            if letter is None or row in self._skipped:
                 continue
             self.checks += 1
+            if ("", row) in self._idle:
+                if letter in "EF" and self._idle["", row] > self._sent_at.get(("", row), -1.0):
+                    self._world.fail(f"row {row} is {letter}, and needs no event")
+                continue
             if letter != _LETTERS.get(level):
                 self._world.fail(
                     f"row {row} is {letter}, and the last answer to {event_id} was {level.name.lower()}"
@@ -720,6 +787,12 @@ def _meaning(event_id: str) -> str:
     """Return an event-id without the number of its sending."""
     parts = event_id.split(".")
     return ".".join(part for part in parts if not (part.isdigit() and part != parts[0]))
+
+
+def _sending(event_id: str) -> int:
+    """Return the number of the sending of an event-id."""
+    *before, last = event_id.split(".")
+    return int(last) if before and last.isdigit() else 1
 
 
 def _epoch(event_id: str) -> str:

@@ -34,7 +34,7 @@ from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS
 from plans import Plan, draw_options
-from replicas import Readers, Receiver, Replica, class_of
+from replicas import Readers, Receiver, Replica
 from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
 from eventlog import cli
@@ -212,6 +212,8 @@ class World:
                 process.output = sys.stdout.getvalue()[printed:]
                 said = " ".join(process.output[-400:].split()) if process.exit_code else ""
             self.tell(f"eventlog {words[0]}: exit {process.exit_code}{said and ': '}{said}")
+            if words[0] == "purge" and process.exit_code == 0:
+                self.auditor.purge_ended()
             if what := exit_codes.wrong(exit_codes.Ended(self, process, words, said), refused):
                 self.fail(what)
 
@@ -434,8 +436,7 @@ class World:
         self._deliver()
         self.readers.look()
         for name, rows in stale.items():
-            keys = {(class_of(row["table_name"]), row["table_key"]) for row in rows}
-            self.auditor.refusals_end(name, keys)
+            self.auditor.refusals_end(name, rows)
         self.auditor.audit_replicas()
         self._give_up_if_failed()
 
@@ -481,9 +482,10 @@ class World:
         if self._ends_with("status"):
             self.auditor.audit_status(self._told("status", "--json"))
         if self._ends_with("purge"):
-            self.scheduler.now += _PURGES_AGAIN
-            self._do("purge", "--older-than", "0s", "--yes")
-            self.auditor.audit_purged()
+            for seconds in (1.0, _PURGES_AGAIN):
+                self.scheduler.now += seconds
+                self._do("purge", "--older-than", "0s", "--yes")
+                self.auditor.audit_purged(is_first=seconds < _PURGES_AGAIN)
 
     def _due(self) -> list[Due]:
         """Return the resyncs that the database names as due: what an operator has to run."""
