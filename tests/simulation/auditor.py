@@ -25,7 +25,7 @@ from lines import Request, Rows
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
 
-from eventlog.errors import EventlogError
+from eventlog.errors import AnotherPublisher, DatabaseError, EventlogError, FatalAnswer
 from eventlog.model import Event, Level, Verdict
 
 if TYPE_CHECKING:
@@ -302,14 +302,31 @@ class Auditor:
         consumer = "" if task is None else _consumer(task.process.name)
         self._idle.update(((consumer, row), self._world.scheduler.now) for row in rows)
 
-    def process_ended(self, name: str, error: BaseException) -> None:
-        """Check how a process has ended."""
+    def process_ended(self, process: Process, error: BaseException) -> None:
+        """Check how a process has ended by itself: by an error of ours that has a reason."""
+        self.looked_at["ends of processes"] += 1
         if not isinstance(error, EventlogError):
             last = traceback.extract_tb(error.__traceback__)[-1]
             where = f"{Path(last.filename).name}:{last.name}"
             self._world.fail(
-                f"{name} ended by {type(error).__name__} in {where}: {error} {last.line}"
+                f"{process.name} ended by {type(error).__name__} in {where}: {error} {last.line}"
             )
+        elif not self._may_end(process, error):
+            self._world.fail(
+                f"{process.name} ended by {type(error).__name__} without a reason: {error}"
+            )
+
+    def _may_end(self, process: Process, error: EventlogError) -> bool:
+        """Return True if an error has a reason: the receiver answered fatal, another publisher runs, or the
+        database failed or was replaced."""
+        match error:
+            case FatalAnswer():
+                return bool(process.answers["fatal"])
+            case AnotherPublisher():
+                return "second" in self._world.scheduler.processes or process.name == "second"
+            case DatabaseError():
+                return process.has_failed or self._is_restored
+        return False
 
     def refusals_end(self, receiver: str, stale: Sequence[Mapping[str, Any]]) -> None:
         """Note that all that a receiver refused was asked for again: from now on it may differ only in the

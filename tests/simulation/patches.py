@@ -54,6 +54,8 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 _BESIDE = {"auditor.py", "report.py", "simulate.py", "mutations.py", "patches.py", "serial.py"}
 """The modules of the simulation that have no part in what a schedule reaches."""
+_SHARE = 20
+"""The seeds that a child records."""
 _MOST_SECONDS = 60.0
 """The CPU seconds that a schedule may take."""
 
@@ -200,13 +202,12 @@ def schedules(seeds: Sequence[int], jobs: int, directory: Path, cache: Path) -> 
     missing = [seed for seed in seeds if seed not in known]
     if missing:
         print(f"recording which lines {len(missing)} seeds reach", flush=True)
-        shares = [missing[share::jobs] for share in range(jobs)]
+        shares = [missing[first : first + _SHARE] for first in range(0, len(missing), _SHARE)]
         starts = [
             functools.partial(
                 _fork, f"share{number}", ROOT, directory, functools.partial(_record, share)
             )
             for number, share in enumerate(shares)
-            if share
         ]
         kept.parent.mkdir(exist_ok=True)
         for other in kept.parent.glob("*.jsonl"):
@@ -217,6 +218,7 @@ def schedules(seeds: Sequence[int], jobs: int, directory: Path, cache: Path) -> 
                 for one in told:
                     assert "error" not in one, one["error"]
                     file.write(json.dumps(one) + "\n")
+                file.flush()
         known = dict(_kept_in(kept))
     return [known[seed] for seed in seeds]
 

@@ -75,6 +75,8 @@ class Process:
         self.exit_code: int | None = None
         self.output = ""
         """What a command printed."""
+        self.in_the_air = 0
+        """The documents that it has sent and that are not answered."""
         self.answers = Counter[str]()
         """How many events were answered with each level."""
         self.counters: Callable[[], Any] | None = None

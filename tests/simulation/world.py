@@ -19,7 +19,7 @@ import sqlite3
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -43,11 +43,13 @@ from eventlog.cli.db import names
 from eventlog.config.load import load
 from eventlog.core.options import toml
 from eventlog.errors import FatalAnswer, ReceiverAway
-from eventlog.model import EventType
+from eventlog.model import Answer, Event, EventType
 from eventlog.publisher.daemon import Publisher
 from eventlog.sql import migrations
 from eventlog.sql.resync import Due
 from eventlog.sql.windows import Selection
+
+Receive = Callable[[bytes, Sequence[Event]], Answer | None]
 
 _END_SECONDS = 1200.0
 """Simulated seconds within which all is delivered once the last fault is over."""
@@ -151,7 +153,13 @@ class World:
             if chance is None
             else draw_options(chance, sink, is_consumer=is_consumer, has_own_changes=has_own)
         )
-        options = {**_PLAIN, **options, **({"driver_user": OWN_USER} if has_own else {}), **given}
+        options = {
+            **_PLAIN,
+            "concurrency": 1,
+            **options,
+            **({"driver_user": OWN_USER} if has_own else {}),
+            **given,
+        }
         if self.plan.get("burst", 0) > _MANY:  # small windows over a long queue take hours
             options |= {
                 name: max(options[name], _MANY)
@@ -168,7 +176,9 @@ class World:
         if name not in self.receivers and is_consumer:
             self.receivers[name] = Receiver(self, name, is_strict=self.plan["is_strict"])
         receive = (
-            self.receivers[name if is_consumer else "receiver"].receive
+            self._received(
+                process, self.receivers[name if is_consumer else "receiver"], options["concurrency"]
+            )
             if sink == "python"
             else None
         )
@@ -186,6 +196,20 @@ class World:
             publisher.run(Stop(self, process))
 
         self.scheduler.spawn(process, run)
+
+    def _received(self, process: Process, receiver: Receiver, most: int) -> Receive:
+        """Return the function of a process that hands documents to a receiver, so many at a time at most."""
+
+        def receive(body: bytes, events: Sequence[Event]) -> Answer | None:
+            process.in_the_air += 1
+            if process.in_the_air > most:
+                self.fail(f"{process.name} has more than {most} documents in the air")
+            try:
+                return receiver.receive(body, events)
+            finally:
+                process.in_the_air -= 1
+
+        return receive
 
     def command(self, *words: str, of: str | None = None, refused: str = "") -> Process:
         """Run a command of an operator, as a process; ``of`` is the consumer of its configuration.
@@ -290,7 +314,7 @@ class World:
             self.scheduler.end(process)
             del self.scheduler.processes[name]
             if process.error is not None:
-                self.auditor.process_ended(name, process.error)
+                self.auditor.process_ended(process, process.error)
             if name.startswith("command") or process.is_stopping:
                 continue
             self.tell(f"{name} ended: {type(process.error).__name__}: {process.error}")
