@@ -405,6 +405,13 @@ class Auditor:
         """Note which rows a purge has left."""
         self._seen_by_purges.update(row for (row,) in self._ask("SELECT record_id FROM eventlog"))
 
+    def seconds_to_newest_row(self) -> float:
+        """Return how far the newest row of the log lies in the future, 0 if it does not."""
+        ((seconds,),) = self._ask(
+            "SELECT max(strftime('%s', event_time)) - strftime('%s', 'now') FROM eventlog"
+        )
+        return max(0.0, float(seconds or 0))
+
     def audit_counters(self, process: Process) -> None:
         """Check that a publisher or a consumer that was stopped has counted the answers that it got."""
         if process.counters is None or process.has_failed or process.error is not None:
@@ -677,11 +684,13 @@ class Auditor:
         a line since then that says why not."""
         begun_at = self._began_at.get(name, 0.0)
         there = {row for (row,) in self._ask("SELECT record_id FROM eventlog")}
-        failed_at = {
-            row: float(at) - BEGIN
-            for row, at in self._ask(
-                "SELECT record_id, max(strftime('%s', error_time)) FROM eventlog_error "
-                f"WHERE consumer = '{name}' AND code <> 'requeued' GROUP BY record_id"
+        failed = {
+            row
+            for (row,) in self._ask(
+                "SELECT record_id FROM eventlog_error AS line "
+                f"WHERE consumer = '{name}' AND code <> 'requeued' AND rowid > (SELECT max(rowid) "
+                "FROM eventlog_error WHERE consumer = line.consumer AND code = 'requeued' "
+                "AND record_id = line.record_id)"
             )
         }
         for told, at in self._ask(f"SELECT rows, at FROM asked_rows WHERE name = '{name}'"):
@@ -693,11 +702,8 @@ class Auditor:
             unsent = [
                 row
                 for row in rows
-                if max(
-                    self._sent_at.get((name, row), -1.0),
-                    self._idle.get((name, row), -1.0),
-                    failed_at.get(row, -1.0),
-                )
+                if row not in failed
+                and max(self._sent_at.get((name, row), -1.0), self._idle.get((name, row), -1.0))
                 < second
             ]
             if unsent:

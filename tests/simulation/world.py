@@ -507,7 +507,7 @@ class World:
             self.auditor.audit_status(self._told("status", "--json"))
         if self._ends_with("purge"):
             for seconds in (1.0, _PURGES_AGAIN):
-                self.scheduler.now += seconds
+                self.scheduler.now += seconds + self.auditor.seconds_to_newest_row()
                 self._do("purge", "--older-than", "0s", "--yes")
                 self.auditor.audit_purged(is_first=seconds < _PURGES_AGAIN)
 
