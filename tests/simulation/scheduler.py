@@ -73,8 +73,9 @@ class Process:
         self.error: BaseException | None = None
         self.is_dead = self.is_stopping = False
         self.exit_code: int | None = None
-        self.output = ""
-        """What a command printed."""
+        self.stdout: list[str] = []
+        self.stderr: list[str] = []
+        """What it printed."""
         self.in_the_air = 0
         """The documents that it has sent and that are not answered."""
         self.answers = Counter[str]()

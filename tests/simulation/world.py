@@ -16,7 +16,6 @@ import re
 import shlex
 import shutil
 import sqlite3
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -65,6 +64,21 @@ _PLAIN = {"allow_loopback": True}
 _PUBLISHERS = ("publisher", "second")
 _MANY = 200
 """The objects of a burst beyond which windows and flights have as many rows at least."""
+
+
+class Output(io.StringIO):
+    """Standard output or standard error: what a process prints is kept with the process."""
+
+    def __init__(self, world: World, name: str) -> None:
+        super().__init__()
+        self._world, self._name = world, name
+
+    def write(self, text: str) -> int:
+        """Write a text of the process that runs."""
+        written = super().write(text)  # which refuses bytes
+        if (task := self._world.scheduler.current) is not None:
+            getattr(task.process, self._name).append(text)
+        return written
 
 
 class Failed(Exception):
@@ -229,12 +243,9 @@ class World:
         self.stats[f"eventlog {words[0]}"] += 1
 
         def run() -> None:
-            printed = sys.stdout.tell() if isinstance(sys.stdout, io.StringIO) else 0
             process.exit_code = cli.run(["--config", str(path), *words])
-            said = ""
-            if isinstance(sys.stdout, io.StringIO):
-                process.output = sys.stdout.getvalue()[printed:]
-                said = " ".join(process.output[-400:].split()) if process.exit_code else ""
+            printed = "".join([*process.stdout, *process.stderr])
+            said = " ".join(printed[-400:].split()) if process.exit_code else ""
             self.tell(f"eventlog {words[0]}: exit {process.exit_code}{said and ': '}{said}")
             if words[0] == "purge" and process.exit_code == 0:
                 self.auditor.purge_ended()
@@ -361,7 +372,11 @@ class World:
         logging.disable(logging.CRITICAL)
         gc.disable()  # what is collected when would depend on what ran before
         try:
-            with installed(self, self.plan["seed"], self.plan.get("bounds", {})):
+            with (
+                installed(self, self.plan["seed"], self.plan.get("bounds", {})),
+                contextlib.redirect_stdout(Output(self, "stdout")),
+                contextlib.redirect_stderr(Output(self, "stderr")),
+            ):
                 try:
                     self._run()
                 except Failed:
@@ -545,9 +560,8 @@ class World:
         return process
 
     def _told(self, *words: str) -> Any:
-        """Return the JSON that a command prints, without the notes around it."""
-        output = self._do(*words).output
-        return json.JSONDecoder().raw_decode(output[output.index("{") :])[0]
+        """Return the JSON that a command prints."""
+        return json.loads("".join(self._do(*words).stdout))
 
     def _deliver(self) -> None:
         """Let simulated time pass until nothing is left to do, twice."""
