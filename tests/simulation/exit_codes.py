@@ -84,6 +84,20 @@ def _is_not_in_flight(ended: Ended) -> bool:
     return not any(row in rows_in_flight(line) for (line,) in lines if own in line)
 
 
+def _has_no_such_row(ended: Ended) -> bool:
+    sql = "SELECT count(*) FROM eventlog WHERE record_id = ?"
+    return not ended.world.application.session.execute(sql, (ended.words[1],)).fetchone()[0]
+
+
+def _is_resync_over(ended: Ended) -> bool:
+    sql = (
+        "SELECT selection FROM eventlog_resync WHERE class_name = ? AND selection NOT LIKE 'due: %'"
+    )
+    kind = "4" if "--deleted" in ended.words else "[56]"
+    lines = ended.world.application.session.execute(sql, (ended.words[1],)).fetchall()
+    return not any(re.search(rf"as type {kind}$", line) for (line,) in lines)
+
+
 def _always(_: Ended) -> bool:
     return True
 
@@ -97,6 +111,9 @@ REASONS = (
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
     Reason("resync", 1, r"the log has no rows of", _had_no_rows),
+    Reason("resync", 2, r"there is no unfinished resync", _is_resync_over),
+    Reason("show", 1, r"the log \S+ has no row", _has_no_such_row),
+    Reason("publish", 1, r"no such (table|column)", _has_no_such_class),
     Reason("resync", 2, r"is not a class", _has_no_such_class),
     Reason("triggers", 1, r"there is no table or view", _has_no_such_class),
 )
