@@ -649,15 +649,19 @@ class Auditor:
         """Check that a consumer applied each row since its beginning, or that it needed no event, or
         was refused."""
         begun = self._ask(
-            f"SELECT done, removed FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
+            f"SELECT done, removed, begins FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
         )
         if not begun or name in self._lacks_reset:
             return
-        done, removed = Rows.of(begun[0][0]), begun[0][1]
+        done, removed, begins = Rows.of(begun[0][0]), begun[0][1], begun[0][2]
         gone = {
             row
             for (row,) in self._ask(f"SELECT record_id FROM removed_rows WHERE rowid <= {removed}")
         }
+        if begins.isdigit() and (missing := sorted(row for row in gone if row >= int(begins))):
+            self._world.fail(
+                f"{name} begins at {begins}, and rows {missing[:5]} were removed before"
+            )
         refused = {
             row
             for (row,) in self._ask(

@@ -89,6 +89,12 @@ def _has_no_such_row(ended: Ended) -> bool:
     return not ended.world.application.session.execute(sql, (ended.words[1],)).fetchone()[0]
 
 
+def _begins_below_removed(ended: Ended) -> bool:
+    sql = "SELECT count(*) FROM removed_rows WHERE record_id >= ?"
+    begin = ended.words[ended.words.index("--begin") + 1]
+    return bool(ended.world.application.session.execute(sql, (begin,)).fetchone()[0])
+
+
 def _is_resync_over(ended: Ended) -> bool:
     sql = (
         "SELECT selection FROM eventlog_resync WHERE class_name = ? AND selection NOT LIKE 'due: %'"
@@ -109,6 +115,7 @@ REASONS = (
     Reason("requeue", 1, r"is open for more than", _has_late),
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
+    Reason("consumers", 2, r"were removed from the log", _begins_below_removed),
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
     Reason("resync", 1, r"the log has no rows of", _had_no_rows),
     Reason("resync", 2, r"there is no unfinished resync", _is_resync_over),
