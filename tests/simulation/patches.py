@@ -47,7 +47,6 @@ sys.path.insert(0, str(Path(__file__).parent))
 import coverage  # noqa: F401 - children inherit what is imported here; the product is not
 import greenlet  # noqa: F401
 import sqlalchemy  # noqa: F401
-from plans import plan_of
 from reach import Lines, Span, Tracer, is_reached, touched_spans
 
 HERE = Path(__file__).parent
@@ -106,6 +105,7 @@ class DoesNotEnd(BaseException):
 
 def _run(seed: int) -> tuple[str, str]:
     """Run a seed; return its failure, and a digest of its story."""
+    from plans import plan_of
     from world import run_plan
 
     expired = 0
@@ -141,6 +141,7 @@ def _fork(
 ) -> tuple[int, _Child]:
     """Start a child that imports the product of ``tree``, and does ``work`` with a function that
     hands an object to the parent."""
+    assert "eventlog" not in sys.modules, "the product has to come from the tree of the child"
     output = directory / f"{re.sub('[^A-Za-z0-9]', '_', name)}.jsonl"
     if pid := os.fork():
         return pid, _Child(name, output)
