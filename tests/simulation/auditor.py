@@ -325,7 +325,9 @@ class Auditor:
             case AnotherPublisher():
                 return "second" in self._world.scheduler.processes or process.name == "second"
             case DatabaseError():
-                return process.has_failed or self._is_restored
+                # A command that waits for a transaction keeps the lock of the file meanwhile.
+                is_locked = "database is locked" in str(error) and self._world.has_commands()
+                return process.has_failed or self._is_restored or is_locked
         return False
 
     def refusals_end(self, receiver: str, stale: Sequence[Mapping[str, Any]]) -> None:
