@@ -119,14 +119,20 @@ class Auditor:
             self._world.fail(f"{event.sent_id} of {consumer} comes after its sending {newest}")
         self._sendings[consumer, meaning] = max(number, newest)
         whose = f"= '{consumer}'" if consumer else "IS NULL"
-        if number == newest and (
-            again := self._ask(
-                "SELECT event_id FROM eventlog_error WHERE event_id IS NOT NULL AND record_id > 0 "
-                f"AND record_id = {meaning.partition('.')[0]} AND consumer {whose}"
+        # Error lines of before a consumer was reset are not its own.
+        if (
+            number == newest
+            and consumer not in self._began_at
+            and (
+                again := self._ask(
+                    "SELECT event_id FROM eventlog_error WHERE event_id IS NOT NULL AND record_id > 0 "
+                    f"AND record_id = {meaning.partition('.')[0]} AND consumer {whose}"
+                )
             )
         ):
             highest = max(
-                _sending(event_id) for (event_id,) in again if _meaning(event_id) == meaning
+                (_sending(event_id) for (event_id,) in again if _meaning(event_id) == meaning),
+                default=0,
             )
             if number < highest:
                 self._world.fail(
@@ -337,7 +343,7 @@ class Auditor:
         named = {(class_of(row["table_name"]), row["table_key"]) for row in stale}
         for row in stale:
             self.looked_at["rows named as stale"] += 1
-            if not self._is_stale(row):
+            if not self._is_stale(row, "SWN" if receiver == self.reader else "SWNEF"):
                 self._world.fail(f"requeue for {receiver} refuses a row that is not stale: {row}")
         refused = [
             row for row, (_, level) in self._answers_of(consumer).items() if level in _NOT_FOR_GOOD
@@ -351,14 +357,14 @@ class Auditor:
         self.given_up = {(whose, key) for whose, key in self.given_up if whose != receiver}
         self.looked_at["refused rows asked for again"] += len(refused)
 
-    def _is_stale(self, row: Mapping[str, Any]) -> bool:
-        """Return True if a row that ``requeue`` refuses has a later one of its object that may outdate it, or
-        is of an insert that may not go as a whole (docs/spec/event-log.md 11)."""
+    def _is_stale(self, row: Mapping[str, Any], done: str) -> bool:
+        """Return True if a row that ``requeue`` refuses has a later one of its object with a status that
+        outdates it, or is of an insert that may not go as a whole (docs/spec/event-log.md 11)."""
         kind = row["event_type"]
         later = self._ask(
             "SELECT event_type FROM eventlog "
             f"WHERE table_name = '{row['table_name']}' AND table_key = '{row['table_key']}' "
-            f"AND record_id > {row['record_id']} AND status IN ('S', 'W', 'N')"
+            f"AND record_id > {row['record_id']} AND instr('{done}', status)"
         )
         if kind in (1, 7):
             return True
@@ -378,7 +384,7 @@ class Auditor:
             setattr(self, name, dict(self._copied[name]))
         self._lacks_reset = {
             name for name, at in began_at.items() if at != self._began_at.get(name, 0.0)
-        } | (self._lacks_reset)
+        } | self._lacks_reset
         self._is_restored = True
         self._lost |= self._applied.keys() - self._copied["_applied"].keys()
         self._contents.clear()
@@ -399,7 +405,8 @@ class Auditor:
         for model in (self._applied, self._newest, self._brought):
             for which in [which for which in model if which[0] == consumer]:
                 del model[which]
-        for meant in (self._rows, self._answered, self._contents, self._numbers, self._numbered):
+        by_event = (self._rows, self._answered, self._contents, self._numbers, self._numbered)
+        for meant in (*by_event, self._sendings):
             for which in [which for which in meant if which[0] == consumer]:
                 del meant[which]
 

@@ -48,7 +48,7 @@ def _has_late(ended: Ended) -> bool:
 
 
 def _has_no_such_class(ended: Ended) -> bool:
-    """Return True if a table was away, or another one than configured, while the command ran."""
+    """Return True if a table was unavailable, or another one than configured, while the command ran."""
     application, told = ended.world.application, ended.world.story[ended.process.start["told"] :]
     has_changed = any("the schema changes" in line for line in told)
     return has_changed or bool(application.hidden) or application.shape != application.configured

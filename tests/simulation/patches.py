@@ -5,8 +5,8 @@
 
 Each patch is applied to a copy of the product, and a child of this process imports that copy. The child
 runs the seeds that reach the patched lines, in their order, and stops at the first failure. No fault
-chooses its schedules in any other way. ``--most`` limits the schedules per fault, ``--seeds`` says from
-which seeds they are taken.
+chooses its schedules in any other way. ``--most`` limits the schedules per fault, ``--seeds`` names the
+seeds that they are taken from.
 
 The first run of a state of the sources records which lines each seed reaches, and keeps it in
 ``simulation-reach/`` (``--cache``). That takes twice the time of the schedules.
@@ -51,7 +51,10 @@ from reach import Lines, Span, Tracer, is_reached, touched_spans
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-_BESIDE = {"auditor.py", "report.py", "simulate.py", "mutations.py", "patches.py", "serial.py"}
+_BESIDE = {
+    "auditor.py", "exit_codes.py", "mutations.py", "patches.py", "reach.py", "report.py", "serial.py", "simulate.py",
+    "test_patches.py", "test_simulation.py",
+}  # fmt: skip
 """The modules of the simulation that have no part in what a schedule reaches."""
 _SHARE = 20
 """The seeds that a child records."""

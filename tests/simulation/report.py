@@ -30,8 +30,8 @@ MODULES = (
 
 _MOST_EXCUSED = 0.1
 """The greatest share of objects that may differ at the end for a reason."""
-_ENOUGH = 500
-"""The objects from which on the share means something."""
+_ENOUGH = 3000
+"""The objects from which on the share means something: those of a hundred schedules or so."""
 
 
 class Report:
