@@ -352,6 +352,8 @@ class Application:
         """What the tables are like, and what the configuration says that they are like."""
         self.written: set[int] = set()
         """The record_ids of rows that its transactions have committed. Those of commands are others."""
+        self.committed_late: set[int] = set()
+        """Those of them that were committed behind others with higher numbers."""
         self.unlogged: set[tuple[str, str]] = set()
         """The objects that were deleted while their table had no triggers."""
         self.own: set[int] = set()
@@ -514,6 +516,7 @@ class Application:
                 run("UPDATE sqlite_sequence SET seq = ? WHERE name = 'eventlog'", (top,))
                 run("COMMIT")
                 self.written.update(late.record_ids[: len(written)])
+                self.committed_late.update(late.record_ids)
                 self._world.tell(f"{name} commits {late.record_ids[: len(written)]}")
             del self.late[name]
 

@@ -62,8 +62,6 @@ class Auditor:
         """How often each row was refused for good."""
         self._sendings: dict[tuple[str, str], int] = {}
         """The number of the newest sending of each event-id."""
-        self._seen_by_purges: set[int] = set()
-        """The rows that were in the log at the end of a purge."""
         self._copied: dict[str, Any] = {}
         """The model as it was when the database was copied."""
         self._lost: set[tuple[str, int]] = set()
@@ -410,10 +408,6 @@ class Auditor:
             for which in [which for which in meant if which[0] == consumer]:
                 del meant[which]
 
-    def purge_ended(self) -> None:
-        """Note which rows a purge has left."""
-        self._seen_by_purges.update(row for (row,) in self._ask("SELECT record_id FROM eventlog"))
-
     def seconds_to_newest_row(self) -> float:
         """Return how far the newest row of the log lies in the future, 0 if it does not."""
         ((seconds,),) = self._ask(
@@ -474,14 +468,13 @@ class Auditor:
 
     def audit_purged(self, *, is_first: bool) -> None:
         """Check that a purge has left nothing that is done, and has taken nothing else. The first one need
-        not find what has committed below rows that an earlier one has removed."""
+        not find what was committed late, below rows that an earlier one has removed."""
         left = {
             row
             for (row,) in self._ask("SELECT record_id FROM eventlog WHERE status NOT IN ('E', 'F')")
         }
         if is_first:
-            newest = max(self._seen_by_purges, default=0)
-            left = {row for row in left if row in self._seen_by_purges or row > newest}
+            left -= self._world.application.committed_late
         if left:
             self._world.fail(f"a purge leaves rows that are done: {sorted(left)[:10]}")
         if undone := self._ask(

@@ -247,8 +247,6 @@ class World:
             printed = "".join([*process.stdout, *process.stderr])
             said = " ".join(printed[-400:].split()) if process.exit_code else ""
             self.tell(f"eventlog {words[0]}: exit {process.exit_code}{said and ': '}{said}")
-            if words[0] == "purge" and process.exit_code == 0:
-                self.auditor.purge_ended()
             if what := exit_codes.wrong(exit_codes.Ended(self, process, words, said), refused):
                 self.fail(what)
 
