@@ -40,7 +40,7 @@ def _mood(
     """A receiver, or the disk and the store, answer otherwise from now on. A plan may say who answers
     what with which probability."""
     one = world.receivers[receiver or chance.choice(sorted(world.receivers))]
-    mood = chance.choice(sorted(MOODS))
+    mood = chance.choice(world.plan.get("moods", sorted(MOODS)))
     one.mood, one.seed = dict(MOODS[mood] if answers is None else answers), chance.randrange(2**31)
     world.away = chance.choice([0, 0, 0.2, 0.5]) if world.plan["sink"] != "python" else 0.0
     world.tell(f"{one.name} is {mood if answers is None else answers}")
@@ -699,3 +699,20 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "restore": _restore,
     "new_epoch": _new_epoch,
 }
+
+
+def take(world: World, kind: str, chance: Random, given: Mapping[str, Any]) -> None:
+    """Take a step, and count it: once more under "KIND did nothing" if it found nothing to do."""
+    before = _traces(world)
+    STEPS[kind](world, chance, **given)
+    world.stats[kind] += 1
+    if _traces(world) == before:
+        world.stats[f"{kind} did nothing"] += 1
+
+
+def _traces(world: World) -> tuple[Any, ...]:
+    """Return what is different after a step that has done something."""
+    faults = [
+        (process.failing, process.failing_commit) for process in world.scheduler.processes.values()
+    ]
+    return len(world.story), world.scheduler.points, faults

@@ -5,6 +5,11 @@ so many points, something of this kind is done with chances drawn from ``seed``.
 place of a number: ``@COMMIT inflight*3`` is as soon as a process comes to it for the third time. So a
 step can be left out without changing the others, and a plan that fails shrinks by itself.
 
+The plan of a seed has a random part of the features, weights of its own for kinds of steps, and limits for
+options (*swarm testing*): what all runs do in equal parts would keep out what only one of them shows. What
+is drawn comes from a stream of chance of its name. So one more kind of step, or another weight, leaves the
+other steps of old seeds as they are.
+
 A plan that is committed as a test says in ``tells`` what its story has to have, as regular expressions:
 so the test fails once the plan does not come to its place any more. A step of it may have a fourth
 member, an object, which says what its seed would draw: ``{"statement": "BEGIN"}``.
@@ -14,9 +19,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
+
+from replicas import MOODS
 
 Plan = dict[str, Any]
 
@@ -71,6 +78,14 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     "loopback": {"own_commit": 1.5, "requeue_loopback": 0.5},
 }
 """The kinds of steps that each feature adds, with their weights."""
+_SHARE = 0.4
+_SHARES = {"restores": 0.2, "loopback": 0.15}
+"""The share of the plans that have a feature; those of features that are not named have ``_SHARE``."""
+_WEIGHT = 27.0
+"""The weight of a plan whose steps are as many as its length."""
+_FACTORS = (0.0, 0.5, 1.0, 1.0, 2.0, 3.0)
+_OF_COMMITS = (0.5, 1.0, 1.0, 2.0)
+"""What the weight of a kind is multiplied by in a run."""
 
 _OF_CI = 1000
 """The highest seed whose plan may run in CI."""
@@ -83,43 +98,70 @@ PLACES = (
 
 
 def plan_of(seed: int) -> Plan:
-    """Return the plan of a seed."""
-    chance = Random(f"plan {seed}")
-    sink = chance.choices(["python", "files", "objects"], [6, 3, 1])[0]
-    features = {name for name in FEATURES if chance.random() < 0.4}
-    for name in ("restores", "loopback"):
-        if chance.random() < 0.6:
-            features.discard(name)
-    kinds = {"commit": 10.0, "mood": 2.0, **({} if sink == "python" else {"look": 1.0})}
-    for name in sorted(features):
-        kinds |= FEATURES[name]
-    steps = []
-    for _ in range(chance.randrange(10, 60)):
-        kind = chance.choices(list(kinds), list(kinds.values()))[0]
-        gap: int | str = chance.choice([0, 0, 1, 1, 2, 3, 5, 8, 13, 30])
-        if kind != "commit" and chance.random() < 0.5:
-            gap = f"@{chance.choice(PLACES)}*{chance.choice([1, 1, 1, 2, 3, 5])}"
-        steps.append([gap, kind, chance.randrange(2**31)])
-    format_name = chance.choices(["xds", "cloudevents", "debezium"], [6, 2, 2])[0]
-    if sink == "python" and Random(f"format {seed}").random() < 0.15:
+    """Return the plan of a seed. Each part of it is drawn from a stream of chance of its own."""
+
+    def chance(name: str) -> Random:
+        return Random(f"{seed} {name}")
+
+    features = {
+        name for name in FEATURES if chance(f"feature {name}").random() < _SHARES.get(name, _SHARE)
+    }
+    sink = chance("sink").choices(["python", "files", "objects"], [6, 3, 1])[0]
+    format_name = chance("format").choices(["xds", "cloudevents", "debezium"], [6, 2, 2])[0]
+    if sink == "python" and chance("records").random() < 0.15:
         format_name = "qlik-messages"
-    is_rough = bool(features & {"kills", "faults", "restores"})
     return {
         "seed": seed,
         "sink": sink,
         "format": format_name,
-        "layout": chance.choice(["lines", "documents"]) if sink == "files" else "lines",
-        "size": chance.choice([2, 3, 5, 12]),
-        "burst": _draw_burst(chance, seed) if "bursts" in features else 60,
-        "has_view": chance.random() < 0.2,
-        "style": "row_query_back" if Random(f"style {seed}").random() < 0.2 else "field",
-        "is_strict": is_rough or sink != "python" or chance.random() < 0.3,
-        "heals": chance.random() < 0.2,
-        "bounds": _draw_bounds(Random(f"bounds {seed}")),
-        "first": chance.randrange(2**31),
+        "layout": chance("layout").choice(["lines", "documents"]) if sink == "files" else "lines",
+        "size": chance("size").choice([2, 3, 5, 12]),
+        "burst": _draw_burst(chance("burst"), seed) if "bursts" in features else 60,
+        "has_view": chance("view").random() < 0.2,
+        "style": "row_query_back" if chance("style").random() < 0.2 else "field",
+        "is_strict": chance("strict").random() < 0.6,
+        "heals": chance("heals").random() < 0.2,
+        "bounds": _draw_bounds(chance("bounds")),
+        "limits": {name: _draw_limit(chance(f"limit {name}"), name) for name in OPTIONS},
+        "moods": sorted(name for name in MOODS if chance(f"mood {name}").random() < 0.6)
+        or ["good"],
+        "first": chance("first").randrange(2**31),
         "features": sorted(features),
-        "steps": steps,
+        "steps": _draw_steps(seed, features, is_to_python=sink == "python"),
     }
+
+
+def _draw_steps(seed: int, features: set[str], *, is_to_python: bool) -> list[Any]:
+    """Return the steps of a plan.
+
+    The steps of a kind are drawn from a stream of its name, and each has a place among all others. So
+    one more kind only adds steps, and a kind of a greater weight has its steps and further ones.
+    """
+    kinds = {"commit": 10.0, "mood": 2.0, **({} if is_to_python else {"look": 1.0})}
+    for name in sorted(features):
+        kinds |= FEATURES[name]
+    length = Random(f"{seed} length").uniform(10, 60) / _WEIGHT
+    placed = [
+        (place, kind, step)
+        for kind, weight in kinds.items()
+        for place, step in _steps_of(seed, kind, weight * length)
+    ]
+    return [step for _, _, step in sorted(placed)]
+
+
+def _steps_of(seed: int, kind: str, expected: float) -> Iterator[tuple[float, list[Any]]]:
+    """Yield the steps of a kind with their places: a number that is ``expected`` in the mean, times a
+    factor of this run. Some kinds have none."""
+    chance = Random(f"{seed} steps {kind}")
+    expected *= chance.choice(_OF_COMMITS if kind == "commit" else _FACTORS)
+    until = chance.expovariate(1)
+    while until < expected:
+        place = chance.random()
+        gap: int | str = chance.choice([0, 0, 1, 1, 2, 3, 5, 8, 13, 30])
+        if kind != "commit" and chance.random() < 0.5:
+            gap = f"@{chance.choice(PLACES)}*{chance.choice([1, 1, 1, 2, 3, 5])}"
+        yield place, [gap, kind, chance.randrange(2**31)]
+        until += chance.expovariate(1)
 
 
 def _draw_burst(chance: Random, seed: int) -> int:
@@ -138,36 +180,84 @@ def _draw_bounds(chance: Random) -> Mapping[str, int]:
     }
 
 
+# --- options --------------------------------------------------------------------------------------
+
+
+OPTIONS: Mapping[str, Sequence[Any]] = {
+    "batch_size": (1, 2, 3, 5, 128),
+    "query_limit": (1, 2, 3, 5, 10, 10000, 10000),
+    "flight_rows": (1, 3, 10, 10000, 10000),
+    "mark_interval": (0, 0.5, 1, 10),
+    "fold_distance": (0, 3, 1000, 1000),
+    "fold_span": (0, 5, 10000),
+    "on_retry": ("park", "park", "park", "stop"),
+    "max_parked": (0, 1, 2, 1000, 1000),
+    "concurrency": (1, 1, 2, 4),
+    "polling_interval": (1, 10),
+    "retry_initial": (1, 1, 20),
+    "heartbeat_interval": (0, 0, 0, 1),
+    "delete_from_log": (True, *(False,) * 9),
+    "handle_future_events": (True, True, *(False,) * 23),
+    "suspect_after": (1, 2, 5),
+    "max_tries": (0, 0, 1, 3),
+    "allow_loopback": (*(True,) * 3, *(False,) * 7),
+    "loopback_rows": ("consume", "consume", "leave"),
+}
+"""What a publisher's options may be at a start."""
+_OF_PUBLISHERS = ("delete_from_log", "handle_future_events")
+_OF_LOOPBACK = ("allow_loopback", "loopback_rows")
+_FLIGHT_BYTES = (1200, 4000, 16 * 2**20, 16 * 2**20)
+
+
+def _draw_limit(chance: Random, name: str) -> list[Any]:
+    """Return the values that an option may have in a run: all, or a few of them."""
+    values = list(OPTIONS[name])
+    if chance.random() < 0.5:
+        return values
+    return [
+        values[place] for place in sorted(chance.sample(range(len(values)), k=min(2, len(values))))
+    ]
+
+
 def draw_options(
-    chance: Random, sink: str, *, is_consumer: bool, has_own_changes: bool = False
+    chance: Random,
+    plan: Plan,
+    sink: str,
+    *,
+    is_consumer: bool,
+    has_own_changes: bool = False,
 ) -> tuple[Plan, Plan]:
     """Return options of a publisher for one start, and bounds below what an option may say.
 
     ``has_own_changes`` says that some rows of the log are the publisher's own."""
-    options = {
-        "batch_size": chance.choice([1, 2, 3, 5, 128]),
-        "query_limit": chance.choice([1, 2, 3, 5, 10, 10000, 10000]),
-        "flight_rows": chance.choice([1, 3, 10, 10000, 10000]),
-        "mark_interval": chance.choice([0, 0.5, 1, 10]),
-        "fold_distance": chance.choice([0, 3, 1000, 1000]),
-        "fold_span": chance.choice([0, 5, 10000]),
-        "on_retry": chance.choice(["park", "park", "park", "stop"]),
-        "max_parked": chance.choice([0, 1, 2, 1000, 1000]),
-        "concurrency": chance.choice([1, 1, 2, 4]),
-        "polling_interval": chance.choice([1, 10]),
-        "retry_initial": chance.choice([1, 1, 20]),
-        "heartbeat_interval": chance.choice([0, 0, 0, 1]) if sink == "python" else 0,
+    left_out = {
+        *(_OF_PUBLISHERS if is_consumer else ()),
+        *(() if has_own_changes else _OF_LOOPBACK),
+        *(() if sink == "python" else ("heartbeat_interval",)),
     }
-    if not is_consumer:
-        options["delete_from_log"] = chance.random() < 0.1
-        if chance.random() < 0.08:
-            options["handle_future_events"] = True
-    options["suspect_after"] = chance.choice([1, 2, 5])
-    options["max_tries"] = chance.choice([0, 0, 1, 3])
-    if has_own_changes:
-        options["allow_loopback"] = chance.random() < 0.3
-        options["loopback_rows"] = chance.choice(["consume", "consume", "leave"])
-    return options, {"flight_bytes": chance.choice([1200, 4000, 16 * 2**20, 16 * 2**20])}
+    draw = _by_name(chance, plan["limits"]) if "limits" in plan else _in_turn(chance)
+    options = {name: draw(name, values) for name, values in OPTIONS.items() if name not in left_out}
+    return options, {"flight_bytes": draw("flight_bytes", _FLIGHT_BYTES)}
+
+
+_Draw = Callable[[str, Sequence[Any]], Any]
+
+
+def _by_name(chance: Random, limits: Mapping[str, Sequence[Any]]) -> _Draw:
+    """Draw each option from a stream of its name, so that a new one leaves the others as they are."""
+    number = chance.getrandbits(32)
+    return lambda name, values: Random(f"{number} {name}").choice(limits.get(name, values))
+
+
+def _in_turn(chance: Random) -> _Draw:
+    """Draw the options of a plan without limits: its story comes from one stream of chance."""
+
+    def draw(name: str, values: Sequence[Any]) -> Any:
+        if values[0] is True:
+            return chance.random() < values.count(True) / len(values)
+        return chance.choice(values)
+
+    return draw
 
 
 # --- shrinking ------------------------------------------------------------------------------------

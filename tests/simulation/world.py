@@ -31,7 +31,7 @@ from auditor import Auditor
 from backlog import Directory
 from lines import Rows, sets_of
 from machine import Stop, Watching, installed
-from operators import STEPS
+from operators import STEPS, take
 from plans import Plan, draw_options
 from replicas import Readers, Receiver, Replica
 from scheduler import BusyLoop, Deadlock, Process, Scheduler
@@ -165,7 +165,9 @@ class World:
         options, bounds = (
             ({}, {})
             if chance is None
-            else draw_options(chance, sink, is_consumer=is_consumer, has_own_changes=has_own)
+            else draw_options(
+                chance, self.plan, sink, is_consumer=is_consumer, has_own_changes=has_own
+            )
         )
         options = {
             **_PLAIN,
@@ -402,8 +404,7 @@ class World:
                 self.scheduler.aimed = None
                 self.scheduler.run_on(gap)
             self._give_up_if_failed()
-            self.stats[kind] += 1
-            STEPS[kind](self, Random(seed), **(given[0] if given else {}))
+            take(self, kind, Random(seed), given[0] if given else {})
         self._end()
         self.auditor.audit()
         self._give_up_if_failed()
