@@ -8,6 +8,7 @@ commit's point names the tables that it wrote, without the name of the log: ``CO
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
 import os
 import random
@@ -15,7 +16,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -45,6 +46,10 @@ _BUSY_SECONDS = 30.0
 _WRITES = re.compile(
     r"\s*(?:INSERT\s+INTO|UPDATE|DELETE\s+FROM)\s+[\"']?(?:eventlog_(\w+)|(eventlog)\b)"
 )
+
+
+_LOOKS = {"status", "errors", "list", "show", "doctor"}
+"""The words of commands that write nothing."""
 
 
 class Machine(clock.Machine):
@@ -115,6 +120,20 @@ class _Tasks(Executor):
             )
 
 
+class Output(io.StringIO):
+    """Standard output: what a command prints is kept with its process, too."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__()
+        self._world = world
+
+    def write(self, text: str) -> int:
+        written = super().write(text)
+        if (task := self._world.scheduler.current) is not None:
+            task.process.start.get("said", []).append(text)
+        return written
+
+
 # --- SQLite ---------------------------------------------------------------------------------------
 
 
@@ -169,6 +188,7 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
             return execute("SELECT 1")
         if (failing := process.failing) is not None and failing.comes(sql):
             process.failing, process.has_failed = None, True
+            world.stats["faults"] += 1
             where = f", in {failing.within}" if failing.within else ""
             world.tell(f"{process.name}: a statement fails: {sql[:60]}{where}")
             raise _error("disk I/O error", sqlite3.SQLITE_IOERR)
@@ -212,11 +232,13 @@ def _sessions_of(world: World) -> type[sqlite3.Connection]:
                 super().commit()
                 return
             process = task.process
-            if "--dry-run" in process.start.get("words", ()):
-                world.fail(f"{' '.join(process.start['words'])} writes {tables}")
+            words = process.start.get("words", ())
+            if "--dry-run" in words or _LOOKS.intersection(words):
+                world.fail(f"{' '.join(words)} writes {tables}")
             scheduler.point(f"COMMIT {tables}")
             failing, process.failing_commit = process.failing_commit, ""
             process.has_failed |= bool(failing)
+            world.stats["faults"] += bool(failing)
             if failing == "refused":
                 world.tell(f"{process.name}: a commit fails")
                 self.rollback()  # as SQLite does by itself
@@ -466,6 +488,7 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
 
     with ExitStack() as stack:
         stack.enter_context(clock.simulated(Machine(world, seed)))
+        stack.enter_context(redirect_stdout(Output(world)))
 
         def put(target: Any, name: str, value: Any) -> None:
             stack.enter_context(patch.object(target, name, value))

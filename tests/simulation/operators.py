@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+import looks
 from application import KEYS, VIEW
 from backlog import Directory
 from replicas import MOODS, Replica, class_of
@@ -166,6 +167,24 @@ def _parked_burst(world: World, chance: Random) -> None:
         world.scheduler.run(chance.choice([10, 30, 60]))
     world.scheduler.run(60)
     receiver.mood = {}
+
+
+def _slow_beside_failing(world: World, chance: Random) -> None:
+    """A receiver fails for some objects and is slow for others, with several envelopes in the air; the
+    objects change meanwhile."""
+    name = chance.choice(["publisher", *(one.name for one in _running(world, "cons"))])
+    if not _running(world, name) or (name == "publisher" and world.plan["sink"] != "python"):
+        return
+    several = {"concurrency": chance.choice([2, 4]), "batch_size": chance.choice([2, 3, 5])}
+    given = {**several, "suspect_after": chance.choice([1, 2]), "on_retry": "park"}
+    world.stop(world.scheduler.processes[name])
+    world.start(name, chance, given=given)
+    receiver = world.receivers["receiver" if name == "publisher" else name]
+    receiver.mood = dict(MOODS[chance.choice(["slow stumbles", "slow errors", "slow losses"])])
+    receiver.seed = chance.randrange(2**31)
+    for _ in range(chance.choice([4, 8])):
+        world.application.commit(chance)
+        world.scheduler.run(chance.choice([5, 15, 40]))
 
 
 def _late_in_a_scan(world: World, chance: Random) -> None:
@@ -609,6 +628,7 @@ def _restore(world: World, chance: Random) -> None:
     if world.copied is None or world.application.hidden:
         return
     application, (top, shape, configured, backlog) = world.application, world.copied
+    world.stats["restored"] += 1
     is_crash = chance.random() < 0.6 or shape != application.shape
     told = "CRASH: the" if is_crash else "under running processes the"
     world.tell(f"{told} older copy of the database is put back")
@@ -653,6 +673,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "begin_late": lambda world, chance: world.application.begin_late(chance),
     "go_on_late": lambda world, chance: world.application.go_on_late(chance),
     "late_in_a_scan": _late_in_a_scan,
+    "slow_beside_failing": _slow_beside_failing,
     "parked_burst": _parked_burst,
     "refuse_deletes": _refuse_deletes,
     "requeue_by_time": _requeue_by_time,
@@ -698,6 +719,8 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "copy": _copy,
     "restore": _restore,
     "new_epoch": _new_epoch,
+    "show": looks.show,
+    "doctor": looks.doctor,
 }
 
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,8 +38,16 @@ MOODS: dict[str, dict[str, float]] = {
     "poisoned": {"retry one": 1.0},
     "stumbles": {"fail one": 1.0, "retry": 0.1},
     "stumbles late": {"fail one": 1.0, "applies": 1.0, "slow": 0.1},
+    "stumbles within": {"fail one": 1.0, "applies a part": 1.0, "retry": 0.1},
+    "slow stumbles": {"fail one": 1.0, "slow": 0.5, "retry": 0.05},
+    "slow errors": {"error": 0.15, "unnamed": 0.7, "applies a part": 0.5, "slow": 0.4},
+    "slow losses": {"retry": 0.2, "lost": 0.2, "half": 0.1, "slow": 0.4},
 }
 """The probability of each answer, by the name of a mood."""
+
+
+_SLOW = (2.0, 2.0, 0.3, 7.0)
+"""The seconds that a slow answer takes."""
 
 
 class Replica:
@@ -76,6 +86,15 @@ class Replica:
         return True
 
 
+@dataclass
+class Overtaking:
+    """The events of an object that a receiver has applied although an earlier one got retry, and the
+    disturbances until then; -1 = the publisher never got the answer."""
+
+    disturbances: int
+    ahead: set[str] = field(default_factory=set)
+
+
 class Receiver:
     """A replica behind a python sink."""
 
@@ -85,10 +104,12 @@ class Receiver:
         self.mood: dict[str, float] = {}
         self.seed, self.documents = 0, 0
         self._tries: Counter[str] = Counter()
+        self._overtaken: dict[str, Overtaking] = {}
+        """Of a lenient receiver: what it has applied behind a retry, by the event-id of the retry."""
 
     def _draws(self, what: str, event_id: str) -> bool:
         probability = self.mood.get(what, 0.0)
-        if not probability or (not self.is_strict and what in ("away", "lost", "half")):
+        if not probability:
             return False
         told = f"{self.seed}/{what}/{event_id}/{self._tries[event_id]}"
         return _number(told) < probability
@@ -105,13 +126,14 @@ class Receiver:
             f"{event.event_id}:{event.operation.value} {event.association}" for event in events[:20]
         )
         tell(f"  {self.name} gets {' '.join(told)}")
-        point(f"gets {self.name} {first}", 2.0 if self._draws("slow", first) else 0.0)
+        seconds = _SLOW[self.seed % len(_SLOW)]
+        point(f"gets {self.name} {first}", seconds if self._draws("slow", first) else 0.0)
         if self._draws("away", first):
             self._hang_up("is away")
-        is_stumbling = self.is_strict and "fail one" in self.mood
-        if is_stumbling and any(self._is_poison(event) for event in events):
+        if "fail one" in self.mood and any(self._is_poison(event) for event in events):
             if self._draws("applies", first):
                 self.apply(events)
+            self._apply_a_part(events)
             self._hang_up("fails for one of them")
         if self._draws("half", first):
             self.apply(events[: len(events) // 2])
@@ -123,6 +145,7 @@ class Receiver:
             return Answer(general=Verdict(Level.RETRY, "busy"))
         has_errors = any(self._draws("error", event.event_id) for event in events)
         if len(events) > 1 and has_errors and self._draws("unnamed", first):
+            self._apply_a_part(events)
             tell(f"  {self.name}: refuses the envelope")
             return Answer(general=Verdict(Level.ERROR, "bad"), culprit_unknown=True)
         good, verdicts = self._judge(events)
@@ -130,8 +153,10 @@ class Receiver:
         if verdicts:
             named = (f"{one}={verdict.level.name.lower()}" for one, verdict in verdicts.items())
             tell(f"  {self.name} answers {' '.join(named)}")
+        self._note_overtaking(events, verdicts)
         point(f"answers {self.name} {first}")
         if self._draws("lost", first):
+            self._lose_overtaking(verdicts)
             self._hang_up("answers, and the answer is lost")
         self._world.auditor.is_answered(self.name, events, verdicts)
         return Answer(verdicts=verdicts) if verdicts else None
@@ -165,10 +190,61 @@ class Receiver:
         """Return True if it is an object that some moods never take."""
         return _number(f"{self.seed}/{key}") < 0.2
 
+    def _apply_a_part(self, events: Sequence[Event]) -> None:
+        """Apply the first of the events, before one of which the receiver fails."""
+        if self._draws("applies a part", events[0].event_id):
+            good = takewhile(
+                lambda one: not self._is_poison(one) and not self._draws("error", one.event_id),
+                events,
+            )
+            self.apply(good)
+
     def apply(self, events: Iterable[Event]) -> None:
         for event in events:
+            overtaking = self._overtaken.get(event.event_id)
             if self.replica.apply(event):
-                self._world.auditor.is_applied(self.name, event, self.is_strict)
+                is_in_order = overtaking is None or not overtaking.ahead
+                self._world.auditor.is_applied(self.name, event, is_in_order)
+            else:
+                self._pass_over(event)
+
+    # --- a lenient receiver, which applies what is behind a retry ---
+
+    def _note_overtaking(self, events: Sequence[Event], verdicts: Mapping[str, Verdict]) -> None:
+        """Note which events were applied although an earlier one of their object has to come again."""
+        waiting: dict[Key, Overtaking] = {}
+        for event in events:
+            key, verdict = object_of(event), verdicts.get(event.event_id)
+            if verdict is not None and verdict.level is Level.RETRY:
+                waiting[key] = self._overtaken[event.event_id] = Overtaking(self._disturbances)
+            elif key in waiting and event.event_id in self.replica.applied:
+                waiting[key].ahead.add(event.event_id)
+
+    def _lose_overtaking(self, verdicts: Iterable[str]) -> None:
+        """Note that the publisher never gets an answer, so that it sends the same event-ids again."""
+        for event_id in verdicts:
+            if event_id in self._overtaken:
+                self._overtaken[event_id].disturbances = -1
+
+    def _pass_over(self, event: Event) -> None:
+        """Note an event that comes again under an event-id that was applied. If what it has overtaken
+        was applied meanwhile, the object goes back to an older state: docs/receivers.md says so of an
+        answer that the publisher never got or could not record, and of no other."""
+        for event_id, one in self._overtaken.items():
+            if event.event_id in one.ahead and event_id in self.replica.applied:
+                one.ahead.discard(event.event_id)
+                if one.disturbances == self._disturbances:
+                    self._world.fail(
+                        f"{self.name} applied {event.event_id} behind {event_id}, which came again, and "
+                        f"{event.event_id} came again under its old event-id"
+                    )
+                self.replica.refused.add(object_of(event))
+
+    @property
+    def _disturbances(self) -> int:
+        """The number of what may keep a publisher from recording an answer."""
+        stats = self._world.stats
+        return stats["kills"] + stats["faults"] + stats["restored"]
 
     def _hang_up(self, what: str) -> None:
         self._world.tell(f"  {self.name} {what}")

@@ -251,6 +251,15 @@ class Scheduler:
                 f"{process.name} takes {process.points} points in a second; it is at {task.at}"
             )
 
+    def run_alone(self, process: Process, most: int) -> None:
+        """Let one process run over so many points, while all others are slow."""
+        for _ in range(most):
+            ready = [task for task in process.tasks if not task.is_done and task.can_run]
+            if not ready:
+                return
+            self.points += 1
+            ready[0].resume()
+
     def end(self, process: Process) -> None:
         """End a process where it is, as kill -9 does: its sessions are gone."""
         process.is_dead = True

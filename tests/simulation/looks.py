@@ -1,0 +1,130 @@
+"""Commands that look: ``status``, ``errors``, ``consumers list``, ``show`` and ``doctor``.
+
+They write nothing, end by an exit code that their pages name, and say what the database has. Half of them
+run alone, as all other processes would be if they were slow for a moment: then what they say can be
+compared.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+from eventlog.core.ranges import RecordSet, decode
+
+if TYPE_CHECKING:
+    from world import World
+
+_MOST_POINTS = 2000
+
+
+def show(world: World, chance: Random) -> None:
+    """An operator looks, with a command that changes nothing."""
+    application = world.application
+    row = str(chance.randint(1, max(1, application.top())))
+    consumers = sorted(set(world.receivers) - {"receiver"})
+    words = chance.choice(
+        [
+            ("status", "--json"),
+            ("status",),
+            ("errors", "--json"),
+            ("consumers", "list", "--json"),
+            ("show", row, "--json"),
+            ("show", row),
+            *(
+                (("status", "--consumer", name),)
+                if (name := chance.choice([*consumers, ""]))
+                else ()
+            ),
+        ]
+    )
+    _run(world, chance, words)
+
+
+def doctor(world: World, chance: Random) -> None:
+    """An operator has everything examined."""
+    _run(world, chance, ("doctor", "--json"))
+
+
+def _run(world: World, chance: Random, words: tuple[str, ...]) -> None:
+    of = None
+    if words[1:2] == ("--consumer",):
+        words, of = ("status", "--json"), words[2]
+    process = world.command(*words, of=of)
+    is_alone = chance.random() < 0.5
+    if is_alone:
+        world.scheduler.run_alone(process, _MOST_POINTS)
+    else:
+        world.scheduler.run(_MOST_POINTS, lambda: not process.is_running)
+    if process.is_running or process.is_dead:
+        return
+    said = "".join(process.start["said"])
+    if process.exit_code not in ((0, 1) if words[0] in ("doctor", "show") else (0,)):
+        world.fail(f"eventlog {' '.join(words)} ends with {process.exit_code}: {said[-300:]}")
+    elif is_alone and words[-1] == "--json" and process.exit_code == 0:
+        _compare(world, words[0], json.loads(said), of)
+
+
+def _compare(world: World, command: str, said: Mapping[str, Any], of: str | None) -> None:
+    """Check what a command has said against the database as it is."""
+    if command == "status":
+        wanted = {"consumers": _behind(world), "backlog": world.backlog is not None}
+        has = {
+            "consumers": {one["name"]: one["rows_behind"] for one in said["consumers"]},
+            "backlog": said["backlog"] is not None,
+        }
+        if of is None:
+            wanted["rows"] = dict(
+                _ask(world, "SELECT status, count(*) FROM eventlog GROUP BY status")
+            )
+            has["rows"] = dict(said["rows"])
+    elif command == "errors":
+        (wanted,) = _ask(world, "SELECT count(*) FROM eventlog WHERE status IN ('E', 'F')")
+        has = (sum(one["rows"] for one in said["errors"]),)
+    elif command == "consumers":
+        wanted, has = (
+            _behind(world),
+            {one["name"]: one["rows_behind"] for one in said["consumers"]},
+        )
+    else:
+        return
+    world.auditor.checks += 1
+    if wanted != has:
+        world.fail(f"eventlog {command} says {has}, and the database has {wanted}")
+
+
+def _behind(world: World) -> dict[str, int]:
+    """Return how many rows of the log are in no consumer's set, by consumer."""
+    rows = [row for (row,) in _ask(world, "SELECT record_id FROM eventlog")]
+    return {
+        name: sum(row not in done for row in rows)
+        for name, done in done_of_consumers(world).items()
+    }
+
+
+def done_of_consumers(world: World) -> dict[str, RecordSet]:
+    """Return the set of each consumer, with the parts that stand in lines in flight."""
+    done = {
+        name: decode(first)
+        for name, first in _ask(world, "SELECT name, done FROM eventlog_consumer")
+    }
+    lines = _ask(
+        world,
+        'SELECT composition FROM eventlog_inflight WHERE composition LIKE \'%"kind":"consumer","set":%\'',
+    )
+    sets = [json.loads(line) for (line,) in lines]
+    for line in sorted(sets, key=lambda line: line["set"] != "whole"):
+        if line["set"] == "whole":
+            done[line["consumer"]] = RecordSet()
+        done[line["consumer"]].add(decode(line["rows"]).spans)
+    return done
+
+
+def _ask(world: World, sql: str) -> list[Any]:
+    found: list[Any] = world.application.session.execute(sql).fetchall()
+    return found
+
+
+__all__ = ["doctor", "done_of_consumers", "show"]
