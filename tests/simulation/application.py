@@ -37,6 +37,8 @@ SCHEMA = """
     CREATE TABLE item (order_id integer, pos integer, sku text, qty integer, PRIMARY KEY (order_id, pos));
     CREATE TABLE doc (code text PRIMARY KEY, body text, rev integer);
     CREATE TABLE part (id integer PRIMARY KEY, name text, weight integer);
+    CREATE TABLE polled (times integer);
+    INSERT INTO polled VALUES (0);
 """
 WATCHES: tuple[dict[str, Any], ...] = (
     {"table": "customer"},

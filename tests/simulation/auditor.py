@@ -731,12 +731,12 @@ class Auditor:
                 self._compare(name, receiver.replica)
 
     def _lacks_a_beginning(self, name: str) -> bool:
-        """Return True if a consumer began now, or with what the log still held after a purge, or if its
-        line is of before its receiver began with nothing."""
+        """Return True if a consumer began now, at a record_id, or with what the log still held after a purge, or if
+        its line is of before its receiver began with nothing."""
         if name in self._lacks_reset:
             return True
         begun = self._ask(
-            f"SELECT begins = 'now' OR (begins = 'first' AND removed > 0) FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
+            f"SELECT begins NOT IN ('first', 'snapshot') OR (begins = 'first' AND removed > 0) FROM begun_consumers WHERE name = '{name}' ORDER BY rowid DESC LIMIT 1"
         )
         return bool(begun and begun[0][0])
 

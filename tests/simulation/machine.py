@@ -62,7 +62,7 @@ class Machine(clock.Machine):
         return self._world.scheduler.now
 
     def unix_time(self) -> float:
-        return BEGIN + self._world.scheduler.now
+        return BEGIN + self._world.scheduler.now + self._world.scheduler.leap
 
     def sleep(self, seconds: float) -> None:
         self._world.scheduler.point("sleep", seconds)
@@ -137,12 +137,14 @@ class Output(io.StringIO):
 # --- SQLite ---------------------------------------------------------------------------------------
 
 
+MONOTONIC = "monotonic"
 _times = sqlite3.connect(":memory:", check_same_thread=False)
 
 
-def _time_of(now: float, line: str, moment: Any, *modifiers: str) -> Any:
-    if moment == "now":
-        moment, modifiers = BEGIN + now, ("unixepoch", "subsec", *modifiers)
+def _time_of(scheduler: Scheduler, line: str, moment: Any, *modifiers: str) -> Any:
+    if moment in ("now", MONOTONIC):
+        leap = scheduler.leap if moment == "now" else 0.0
+        moment, modifiers = BEGIN + scheduler.now + leap, ("unixepoch", "subsec", *modifiers)
         modifiers = tuple(one for one in modifiers if one not in ("localtime", "subsec"))
     marks_of = ", ".join("?" * len(modifiers))
     sql = f"SELECT strftime(?, ?{', ' if modifiers else ''}{marks_of})"
@@ -150,16 +152,17 @@ def _time_of(now: float, line: str, moment: Any, *modifiers: str) -> Any:
 
 
 def with_virtual_time(session: sqlite3.Connection, scheduler: Scheduler) -> None:
-    """Have ``now`` mean the simulated moment in the statements and triggers of a session."""
+    """Have ``now`` mean the simulated moment in the statements and triggers of a session, and
+    ``monotonic`` this moment by a clock that never leaps."""
 
     told: dict[Any, Any] = {}
 
     def strftime(*given: Any) -> Any:
-        if told.get(None) != scheduler.now:
+        if told.get(None) != (scheduler.now, scheduler.leap):
             told.clear()
-            told[None] = scheduler.now
+            told[None] = scheduler.now, scheduler.leap
         if given not in told:
-            told[given] = _time_of(scheduler.now, *given)
+            told[given] = _time_of(scheduler, *given)
         return told[given]
 
     session.create_function("strftime", -1, strftime)

@@ -444,9 +444,14 @@ def _requeue_loopback(world: World, chance: Random) -> None:
     world.command("requeue", "--loopback")
 
 
-def _skip(world: World, chance: Random) -> None:
-    """An operator gives up an event in flight; a consumer is stopped for it."""
-    running = [None, *_running(world, "cons")]
+def _skip(world: World, chance: Random, of: str | None = None) -> None:
+    """An operator gives up an event in flight, of the publisher or ``of`` a consumer, which is stopped
+    for it."""
+    running = [
+        one
+        for one in (None, *_running(world, "cons"))
+        if of is None or of == (one.name if one else "")
+    ]
     consumer = chance.choice(running)
     name = "" if consumer is None else consumer.name
     if not (in_flight := world.auditor.in_flight(name)):
@@ -459,6 +464,27 @@ def _skip(world: World, chance: Random) -> None:
     if consumer is not None:
         world.wait_for_commands()
         world.start(name, chance)
+
+
+def _skip_parked(world: World, chance: Random) -> None:
+    """A receiver answers retry for some objects for as long as it takes, and an operator gives up an
+    event of one."""
+    names = [process.name for process in _running(world, "cons")]
+    if world.plan["sink"] == "python" and _running(world, "publisher"):
+        names.append("publisher")
+    if not names:
+        return
+    name = chance.choice(names)
+    receiver = world.receivers["receiver" if name == "publisher" else name]
+    mood = chance.choice([{"retry one": 1.0}, {"fail one": 1.0}, {"fail one": 1.0, "applies": 1.0}])
+    receiver.mood, receiver.seed = mood, chance.randrange(2**31)
+    world.application.burst_of(8)
+    world.application.commit(chance)
+    world.scheduler.run_on(chance.choice([60, 150]))
+    if _running(world, name):
+        _skip(world, chance, "" if name == "publisher" else name)
+    world.scheduler.run_on(chance.choice([0, 40]))
+    receiver.mood = {}
 
 
 def _dry_run(world: World, chance: Random) -> None:
@@ -507,6 +533,26 @@ def _consumer(world: World, chance: Random, begin: str = "") -> None:
             # In its snapshot, if it has one.
             world.scheduler.run(chance.randrange(10, 80))
             _kill_consumer(world, chance)
+
+
+def _consumer_at(world: World, chance: Random) -> None:
+    """A consumer begins at a record_id behind which nothing was removed. Or one that runs is taken back
+    to what was removed, which is refused."""
+    (removed,) = world.application.session.execute(
+        "SELECT coalesce(max(removed), 0) FROM eventlog_epoch"
+    ).fetchone()
+    top = world.application.top()
+    if free := sorted({"cons1", "cons2"} - set(world.receivers)):
+        world.start(free[0], chance, begin=str(chance.randint(removed + 1, max(removed + 1, top))))
+    elif removed and (running := _running(world, "cons")):
+        process = chance.choice(running)
+        world.stop(process)
+        begin = str(chance.randint(1, removed))
+        command = world.command("consumers", "reset", process.name, "--begin", begin, "--yes")
+        world.wait_for_commands()
+        if command.exit_code == 0:
+            world.fail(f"{process.name} may begin at {begin}, and rows up to {removed} are removed")
+        world.start(process.name, chance)
 
 
 def _refused_snapshot(world: World, chance: Random) -> None:
@@ -590,6 +636,13 @@ def _hand_over(world: World, chance: Random) -> None:
         if world.backlog.mark(None if chance.random() < 0.7 else chance.randrange(5)):
             world.backlog = None
     world.start("publisher", chance)
+
+
+def _leap(world: World, chance: Random) -> None:
+    """Somebody sets the clock on the wall, back or forth. The time that has passed is another one."""
+    seconds = chance.choice([-300.0, -61.0, -1.5, -0.3, 0.4, 61.0, 3600.0, 40 * 86400.0])
+    world.scheduler.leap += seconds
+    world.tell(f"the clock on the wall leaps by {seconds:g} s")
 
 
 # --- copies that are put back ---------------------------------------------------------------------
@@ -704,6 +757,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "requeue_done": _requeue_done,
     "requeue_loopback": _requeue_loopback,
     "skip": _skip,
+    "skip_parked": _skip_parked,
     "dry_run": _dry_run,
     "refused_snapshot": _refused_snapshot,
     "requeue_consumer": _requeue_consumer,
@@ -711,6 +765,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "deleted": _deleted,
     "purge": _purge,
     "consumer": _consumer,
+    "consumer_at": _consumer_at,
     "drop_consumer": _drop_consumer,
     "reset_consumer": _reset_consumer,
     "second_consumer": _second_consumer,
@@ -719,6 +774,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "copy": _copy,
     "restore": _restore,
     "new_epoch": _new_epoch,
+    "leap": _leap,
     "show": looks.show,
     "doctor": looks.doctor,
 }

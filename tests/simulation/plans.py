@@ -25,6 +25,8 @@ from typing import Any
 
 from replicas import MOODS
 
+from eventlog.model import LogRow
+
 Plan = dict[str, Any]
 
 FEATURES: Mapping[str, Mapping[str, float]] = {
@@ -55,7 +57,8 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "deleted": 0.4,
         "restart": 0.8,
         "second": 0.2,
-        "skip": 0.4,
+        "skip": 0.2,
+        "skip_parked": 0.3,
         "dry_run": 0.4,
         "restart_parked": 0.3,
         "refuse_deletes": 0.2,
@@ -63,6 +66,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     },
     "consumers": {
         "consumer": 0.9,
+        "consumer_at": 0.3,
         "requeue_consumer": 0.4,
         "drop_consumer": 0.1,
         "reset_consumer": 0.3,
@@ -74,6 +78,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
     "backlog": {"hold": 0.5, "hand_over": 0.6},
     "purge": {"purge": 0.6},
     "restores": {"copy": 0.5, "restore": 0.5, "new_epoch": 0.2},
+    "clock": {"leap": 1.0},
     "looks": {"show": 2.0, "doctor": 0.2},
     "slow": {"slow_beside_failing": 0.8},
     "bursts": {"burst": 0.7, "parked_burst": 0.3},
@@ -81,9 +86,11 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
 }
 """The kinds of steps that each feature adds, with their weights."""
 _SHARE = 0.4
-_SHARES = {"looks": 0.25, "restores": 0.2, "loopback": 0.15}
+_SHARES = {"clock": 0.25, "looks": 0.25, "restores": 0.2, "loopback": 0.15}
 """The share of the plans that have a feature; those of features that are not named have ``_SHARE``."""
-_WEIGHT = 27.0
+_OPENERS = {"consumers": "consumer", "late": "begin_late", "restores": "copy", "backlog": "commit"}
+"""The step that a plan with a feature begins with, since others of the feature need it."""
+_WEIGHT = 33.0
 """The weight of a plan whose steps are as many as its length."""
 _FACTORS = (0.0, 0.5, 1.0, 1.0, 2.0, 3.0)
 _OF_COMMITS = (0.5, 1.0, 1.0, 2.0)
@@ -124,7 +131,10 @@ def plan_of(seed: int) -> Plan:
         "is_strict": chance("strict").random() < 0.6,
         "heals": chance("heals").random() < 0.2,
         "bounds": _draw_bounds(chance("bounds")),
-        "limits": {name: _draw_limit(chance(f"limit {name}"), name) for name in OPTIONS},
+        "limits": {
+            name: _draw_limit(chance(f"limit {name}"), name)
+            for name in (*OPTIONS, *FURTHER_OPTIONS)
+        },
         "moods": sorted(name for name in MOODS if chance(f"mood {name}").random() < 0.6)
         or ["good"],
         "first": chance("first").randrange(2**31),
@@ -148,6 +158,9 @@ def _draw_steps(seed: int, features: set[str], *, is_to_python: bool) -> list[An
         for kind, weight in kinds.items()
         for place, step in _steps_of(seed, kind, weight * length)
     ]
+    for name in sorted(features & _OPENERS.keys()):
+        chance = Random(f"{seed} opener {name}")
+        placed.append((chance.random() / 5, "", [3, _OPENERS[name], chance.randrange(2**31)]))
     return [step for _, _, step in sorted(placed)]
 
 
@@ -206,14 +219,28 @@ OPTIONS: Mapping[str, Sequence[Any]] = {
     "loopback_rows": ("consume", "consume", "leave"),
 }
 """What a publisher's options may be at a start."""
+FURTHER_OPTIONS: Mapping[str, Sequence[Any]] = {
+    "retry_max": (60, 60, 20, 300),
+    "noop_updates": ("drop", "drop", "emit"),
+    "column_map": (None, None, None, {name: name for name in LogRow._fields}),
+    "layout": ("2.x", "2.x", "3.5"),
+    "post_poll_statements": ((), (), ["UPDATE polled SET times = times + 1"]),
+    "time_of_day": (
+        *(None,) * 9,
+        ", ".join(f"{n // 60:02}:{n % 60:02}:00" for n in range(0, 1440, 2)),
+    ),
+}
+"""Options that only plans with limits have."""
 _OF_PUBLISHERS = ("delete_from_log", "handle_future_events")
 _OF_LOOPBACK = ("allow_loopback", "loopback_rows")
+OF_FORMATS = ("noop_updates",)
+"""The options that stand in the section of the format."""
 _FLIGHT_BYTES = (1200, 4000, 16 * 2**20, 16 * 2**20)
 
 
 def _draw_limit(chance: Random, name: str) -> list[Any]:
     """Return the values that an option may have in a run: all, or a few of them."""
-    values = list(OPTIONS[name])
+    values = list({**OPTIONS, **FURTHER_OPTIONS}[name])
     if chance.random() < 0.5:
         return values
     return [
@@ -238,8 +265,13 @@ def draw_options(
         *(() if sink == "python" else ("heartbeat_interval",)),
     }
     draw = _by_name(chance, plan["limits"]) if "limits" in plan else _in_turn(chance)
-    options = {name: draw(name, values) for name, values in OPTIONS.items() if name not in left_out}
-    return options, {"flight_bytes": draw("flight_bytes", _FLIGHT_BYTES)}
+    known = {**OPTIONS, **(FURTHER_OPTIONS if "limits" in plan else {})}
+    options = {name: draw(name, values) for name, values in known.items() if name not in left_out}
+    bounds = {"flight_bytes": draw("flight_bytes", _FLIGHT_BYTES)}
+    return {name: value for name, value in options.items() if value not in _UNSET}, bounds
+
+
+_UNSET = (None, (), "2.x")
 
 
 _Draw = Callable[[str, Sequence[Any]], Any]

@@ -8,7 +8,7 @@ steps, a delete removes. The *strict* one refuses what is behind a retry of the 
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -91,7 +91,7 @@ class Overtaking:
     """The events of an object that a receiver has applied although an earlier one got retry, and the
     disturbances until then; -1 = the publisher never got the answer."""
 
-    disturbances: int
+    disturbances: int = -1
     ahead: set[str] = field(default_factory=set)
 
 
@@ -212,13 +212,16 @@ class Receiver:
 
     def _note_overtaking(self, events: Sequence[Event], verdicts: Mapping[str, Verdict]) -> None:
         """Note which events were applied although an earlier one of their object has to come again."""
-        waiting: dict[Key, Overtaking] = {}
+        waiting: defaultdict[Key, list[Overtaking]] = defaultdict(list)
         for event in events:
             key, verdict = object_of(event), verdicts.get(event.event_id)
             if verdict is not None and verdict.level is Level.RETRY:
-                waiting[key] = self._overtaken[event.event_id] = Overtaking(self._disturbances)
-            elif key in waiting and event.event_id in self.replica.applied:
-                waiting[key].ahead.add(event.event_id)
+                one = self._overtaken.setdefault(event.event_id, Overtaking())
+                one.disturbances = self._disturbances
+                waiting[key].append(one)
+            elif event.event_id in self.replica.applied:
+                for one in waiting[key]:
+                    one.ahead.add(event.event_id)
 
     def _lose_overtaking(self, verdicts: Iterable[str]) -> None:
         """Note that the publisher never gets an answer, so that it sends the same event-ids again."""

@@ -154,6 +154,8 @@ class Scheduler:
 
     def __init__(self, seed: int, supervise: Callable[[], None]) -> None:
         self.now, self.points = 0.0, 0
+        self.leap = 0.0
+        """How far the clock on the wall is ahead of ``BEGIN + now``; it may leap, back and forth."""
         self.processes: dict[str, Process] = {}
         self.current: Task | None = None
         self.main = getcurrent()

@@ -32,7 +32,7 @@ from backlog import Directory
 from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS, take
-from plans import Plan, draw_options
+from plans import OF_FORMATS, Plan, draw_options
 from replicas import Readers, Receiver, Replica
 from scheduler import BusyLoop, Deadlock, Process, Scheduler
 
@@ -338,9 +338,10 @@ class World:
             self.start(name, Random(f"{self.plan['first']} {self.scheduler.points}"))
 
     def config_of(self, options: dict[str, Any], sink: str, consumer: str | None) -> dict[str, Any]:
+        of_format = {name: options[name] for name in OF_FORMATS if name in options}
         config: dict[str, Any] = {
             "database": {"url": f"sqlite:///{self.application.path}"},
-            "publisher": options,
+            "publisher": {name: value for name, value in options.items() if name not in of_format},
             "watch": self.application.configured.watches,
         }
         if consumer is not None:
@@ -348,7 +349,9 @@ class World:
                 "type": "eventlog", "consumer": consumer, "begin": self._begins[consumer],
             }  # fmt: skip
         if self.plan["format"] != "xds":
-            config["format"] = {"type": self.plan["format"]}
+            of_format["type"] = self.plan["format"]
+        if of_format:
+            config["format"] = of_format
         if self.plan["format"] == "qlik-messages":  # which stdout does not take
             config["sink"] = {"type": "python", "function": "receivers:receive"}
         if sink == "files":
@@ -680,7 +683,7 @@ def template(shape: Shape) -> Path:
         conn.execute("CREATE TABLE asked_rows (name text, rows text, at text)")
         conn.execute(
             "CREATE TRIGGER asked AFTER UPDATE OF requeued ON eventlog_consumer WHEN NEW.requeued IS NOT NULL BEGIN "
-            "INSERT INTO asked_rows VALUES (NEW.name, NEW.requeued, strftime('%s', 'now')); END"
+            "INSERT INTO asked_rows VALUES (NEW.name, NEW.requeued, strftime('%s', 'monotonic')); END"
         )
         conn.execute(
             "CREATE TABLE begun_consumers (name text, begins text, done text, removed integer)"
