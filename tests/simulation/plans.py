@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+from core import DEAD
 from replicas import MOODS
 
 from eventlog.model import LogRow
@@ -137,6 +138,7 @@ def plan_of(seed: int) -> Plan:
         },
         "moods": sorted(name for name in MOODS if chance(f"mood {name}").random() < 0.6)
         or ["good"],
+        "dead": _draw_dead(chance("dead")),
         "first": chance("first").randrange(2**31),
         "features": sorted(features),
         "steps": _draw_steps(seed, features, is_to_python=sink == "python"),
@@ -177,6 +179,11 @@ def _steps_of(seed: int, kind: str, expected: float) -> Iterator[tuple[float, li
             gap = f"@{chance.choice(PLACES)}*{chance.choice([1, 1, 1, 2, 3, 5])}"
         yield place, [gap, kind, chance.randrange(2**31)]
         until += chance.expovariate(1)
+
+
+def _draw_dead(chance: Random) -> list[str]:
+    """Return who is dead before the end, in some of the plans."""
+    return [one for one in DEAD if chance.random() < 0.4] if chance.random() < 0.2 else []
 
 
 def _draw_burst(chance: Random, seed: int) -> int:

@@ -29,6 +29,7 @@ import exit_codes
 from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, Shape
 from auditor import Auditor
 from backlog import Directory
+from core import live_with_a_core
 from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS, take
@@ -408,6 +409,8 @@ class World:
                 self.scheduler.run_on(gap)
             self._give_up_if_failed()
             take(self, kind, Random(seed), given[0] if given else {})
+        live_with_a_core(self)
+        self._give_up_if_failed()
         self._end()
         self.auditor.audit()
         self._give_up_if_failed()
@@ -434,8 +437,7 @@ class World:
         if "publisher" not in self.scheduler.processes:
             self.start("publisher", None)
         self.wait_for_commands()
-        while self.backlog is not None:
-            STEPS["hand_over"](self, Random(self.scheduler.points))
+        self.hand_over_backlog()
         if "loopback" in self.plan["features"]:  # rows of its own may be left N
             if "publisher" in self.scheduler.processes:
                 self.stop(self.scheduler.processes["publisher"])
@@ -527,6 +529,11 @@ class World:
                 self.scheduler.now += seconds + self.auditor.seconds_to_newest_row()
                 self._do("purge", "--older-than", "0s", "--yes")
                 self.auditor.audit_purged(is_first=seconds < _PURGES_AGAIN)
+
+    def hand_over_backlog(self) -> None:
+        """Give the receiver the directory whose rows are held, if there is one."""
+        while self.backlog is not None:
+            STEPS["hand_over"](self, Random(self.scheduler.points))
 
     def _due(self) -> list[Due]:
         """Return the resyncs that the database names as due: what an operator has to run."""
