@@ -531,8 +531,8 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
         put(SQLite, "are_open", lambda _, __, writers: writers <= set(world.application.late))
         put(os, "replace", _renaming(world, os.replace))
         put(objects_sink, "_Store", _store_of(world))
-        put(files_sink, "sync_file", lambda file: file.flush())
-        put(files_sink, "sync_path", lambda path: None)
+        put(files_sink, "sync_file", world.disk.sync_file)
+        put(files_sink, "sync_path", world.disk.sync_path)
         for sink in (files_sink.DocumentFiles, files_sink.LineFiles, objects_sink.ObjectsSink):
             put(sink, "send", _sending(world, sink.send))
         if world.plan["format"] == "qlik-messages":

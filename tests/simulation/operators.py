@@ -86,6 +86,27 @@ def _kill_command(world: World, chance: Random) -> None:
         world.kill(chance.choice(running))
 
 
+def _lose_power(world: World, chance: Random) -> None:
+    """The machine loses power: all processes end where they are, and the disk keeps what was synced. What
+    was committed is safe, since a database syncs it."""
+    if world.plan["sink"] == "files" and _running(world, "publisher"):
+        world.application.commit(chance)
+        world.scheduler.run_to(
+            chance.choice(["rename", "renamed", "send"]), chance.choice([1, 2]), 60
+        )
+    world.tell("POWER is lost")
+    if chance.random() < 0.5:
+        world.readers.look()
+    running = [process for process in world.scheduler.processes.values() if process.is_running]
+    for process in running:
+        world.kill(process)
+    for change in world.disk.lose_power(chance):
+        world.tell(f"  {change}")
+    for process in running:
+        if process.name == "publisher" or process.name in world.receivers:
+            world.start(process.name, chance)
+
+
 def _kill_and_rename(world: World, chance: Random) -> None:
     """The publisher is killed, mostly with something in flight, and a table of it goes before it is
     back."""
@@ -735,6 +756,7 @@ STEPS: Mapping[str, Callable[..., None]] = {
     "requeue_refused": _requeue_refused,
     "restart_parked": _restart_parked,
     "kill_renamed": _kill_renamed,
+    "lose_power": _lose_power,
     "kill_resync": _kill_resync,
     "end_late": lambda world, chance: world.application.end_late(chance),
     "look": lambda world, chance: world.readers.look(),

@@ -39,6 +39,7 @@ FEATURES: Mapping[str, Mapping[str, float]] = {
         "kill_command": 0.4,
         "kill_renamed": 0.3,
         "kill_resync": 0.2,
+        "lose_power": 0.5,
     },
     "faults": {"fault": 1.2},
     "schema": {

@@ -31,6 +31,7 @@ from auditor import Auditor
 from backlog import Directory
 from core import live_with_a_core
 from lines import Rows, sets_of
+from disk import Disk
 from machine import Stop, Watching, installed
 from operators import STEPS, take
 from plans import OF_FORMATS, Plan, draw_options
@@ -105,6 +106,7 @@ class World:
         self.receivers = {"receiver": Receiver(self, "receiver", is_strict=plan["is_strict"])}
         self.readers = Readers(self, self.directory / "out", plan["layout"])
         self.objects: dict[str, bytes] = {}
+        self.disk = Disk(self.directory / "out")
         self.away = 0.0
         self.copied: Any = None
         """The newest copy of the database: its last record_id, and what is not in the database."""
