@@ -35,7 +35,7 @@ from eventlog.core.clock import sleep
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, number_of
 from eventlog.publisher.explain import refused
-from eventlog.publisher.held_rows import sent_ids
+from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded, sent_ids
 from eventlog.publisher.ledger import ledger_of
 from eventlog.publisher.open_context import (
     find_log,
@@ -90,9 +90,10 @@ def requeue(
     record_ids.
 
     A row of type 1 to 4 is refused if later rows of its object were processed, a copy also if some
-    wait: it would bring an old value back, or delete an object that is there again. The exit code
-    is then 1; --force takes it all the same. Rows of an insert that go without its other rows go as
-    an update.
+    wait: it would bring an old value back, or delete an object that is there again. While a
+    finished directory of `eventlog backlog` holds rows, a row E or F up to their last record_id is
+    refused too. The exit code is then 1; --force takes it all the same. Rows of an insert that go
+    without its other rows go as an update.
 
     With --loopback the rows that were marked S unpublished, since the publisher's own database user
     made them, are logged anew without a user, so that they are published. publisher.driver_user
@@ -107,6 +108,7 @@ def requeue(
     letters = parse_letters(statuses or "E,F")
     ranges = None if ids is None else parse_ids(ids)
     would = "would be " if dry else ""
+    hold = None
     with reading(config) if dry else transaction(config) as db:
         log = find_log(db, config)
         if consumer is not None:
@@ -120,11 +122,13 @@ def requeue(
             done = rows.requeue_loopback(log, user, ranges, force=force, dry=dry)
             said = f" {would}set back to N, {done.copied} of {user!r} {would}logged anew"
         else:
+            _, hold = read_recorded(log)
             done = rows.requeue(
                 log,
                 letters,
                 ranges,
                 in_flight=sent_ids(log),
+                held=0 if hold is None else hold.last,
                 own_user=_user_set_apart(db, config),
                 force=force,
                 dry=dry,
@@ -146,6 +150,12 @@ def requeue(
         "KEY` logs the present state of an object instead, "
         "`eventlog resync CLASS --deleted` that objects are gone; or give --force"
     )
+    if hold is not None:
+        note(
+            f"{hold.in_words}. A row E or F up to that record_id is refused, because later rows of "
+            "its object would be sent before it; requeue it after "
+            f"{', '.join(HOLD_WAYS_OUT)}"
+        )
     return 1
 
 

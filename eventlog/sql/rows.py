@@ -186,6 +186,7 @@ def requeue(
     ids: Ranges | None = None,
     *,
     in_flight: RecordSet | frozenset[int] = frozenset(),
+    held: int = 0,
     own_user: str = "",
     force: bool = False,
     dry: bool = False,
@@ -195,9 +196,11 @@ def requeue(
     E and F go back to N in their old place. W and S are logged anew as copies with new record_ids,
     since their event-ids were applied. Rows of types 1 to 4 that ``judge`` finds stale are refused,
     unless ``force``; rows of an insert that does not go as a whole go as modifies. ``ids`` None =
-    all. ``in_flight`` are rows N that have been sent, or are about to be; ``own_user`` is the user
-    whose rows are loopback, empty = none is. With ``dry`` nothing is changed, and the numbers say
-    what would be. Raises ConfigError for a status that cannot be requeued.
+    all. ``in_flight`` are rows N that have been sent, or are about to be. ``held`` is the last
+    record_id that a finished directory holds, 0 = there is none: rows E and F up to it are refused,
+    unless ``force``. ``own_user`` is the user whose rows are loopback, empty = none is. With
+    ``dry`` nothing is changed, and the numbers say what would be. Raises ConfigError for a status
+    that cannot be requeued.
     """
     letters = set(statuses)
     if unknown := letters.difference(APPLIED, _FAILED):
@@ -221,7 +224,8 @@ def requeue(
     )
 
     def judge_now() -> Again:
-        return judge_all(read_objects(log, chosen, own_user), judged, force=force)
+        objects = read_objects(log, chosen, own_user)
+        return judge_all(objects, judged, held=held, force=force)
 
     if dry:
         again = judge_now()
@@ -371,12 +375,13 @@ def judge_all(
     judged: Callable[[ObjectRow], LoggedRow],
     *,
     whole: bool = False,
+    held: int = 0,
     force: bool = False,
 ) -> Again:
     """Judge the rows of all objects. ``judged`` says what each row is to the receiver.
 
-    Stale rows are refused, and with ``whole`` those of inserts that go in parts, too; with
-    ``force`` none is.
+    Stale rows are refused, those that would go back to a place up to ``held``, and with ``whole``
+    those of inserts that go in parts, too; with ``force`` none is.
     """
     ids: dict[Way, list[int]] = {way: [] for way in Way}
     in_parts: set[int] = set()
@@ -387,7 +392,8 @@ def judge_all(
         in_parts.update(judgement.in_parts)
         not_allowed = {*judgement.stale, *(judgement.in_parts if whole else ())}
         for row, (record_id, event_type, _, _, way) in zip(rows, logged, strict=True):
-            if way is not None and record_id in not_allowed and not force:
+            is_held = way is Way.BACK and record_id <= held
+            if way is not None and (is_held or record_id in not_allowed) and not force:
                 refused.append(
                     RefusedRow(record_id, event_type, str(row.table_name), str(row.table_key))
                 )
