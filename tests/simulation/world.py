@@ -118,7 +118,7 @@ class World:
         self.told_from: int | None = None
         """The newest flight at the start of a publisher that takes rows by their time: what commands
         tell it later stays until another one connects. None = the publisher takes rows by number."""
-        self._begins: dict[str, str] = {}
+        self.begins: dict[str, str] = {}
         self._chance = Random(f"world {plan['seed']}")
         self._commands = 0
 
@@ -162,7 +162,7 @@ class World:
         but for those that are ``given``."""
         is_consumer = name not in _PUBLISHERS
         if begin:
-            self._begins[name] = begin
+            self.begins[name] = begin
         sink = "python" if is_consumer else self.plan["sink"]
         has_own = "loopback" in self.plan["features"] and not is_consumer
         options, bounds = (
@@ -258,6 +258,11 @@ class World:
         self.scheduler.spawn(process, run)
         return process
 
+    def is_registered(self, consumer: str) -> bool:
+        """Return True if the log has a consumer of this name."""
+        sql = "SELECT 1 FROM eventlog_consumer WHERE name = ?"
+        return bool(self.application.session.execute(sql, (consumer,)).fetchone())
+
     def start_standby(self, name: str, chance: Random) -> None:
         """Start a second process of a consumer, let it wait for a while, and end it."""
         config = self.config_of(dict(_PLAIN), "python", name)
@@ -349,7 +354,7 @@ class World:
         }
         if consumer is not None:
             config["source"] = {
-                "type": "eventlog", "consumer": consumer, "begin": self._begins[consumer],
+                "type": "eventlog", "consumer": consumer, "begin": self.begins[consumer],
             }  # fmt: skip
         if self.plan["format"] != "xds":
             of_format["type"] = self.plan["format"]
