@@ -30,8 +30,8 @@ from application import KEYS, OWN_USER, SCHEMA, VIEW, VIEW_SCHEMA, Application, 
 from auditor import Auditor
 from backlog import Directory
 from core import live_with_a_core
-from lines import Rows, sets_of
 from disk import Disk
+from lines import Rows, sets_of
 from machine import Stop, Watching, installed
 from operators import STEPS, take
 from plans import OF_FORMATS, Plan, draw_options
