@@ -60,7 +60,7 @@ def _run(world: World, chance: Random, words: tuple[str, ...]) -> None:
         world.scheduler.run(_MOST_POINTS, lambda: not process.is_running)
     if process.is_running or process.is_dead:
         return
-    said = "".join(process.start["said"])
+    said = "".join(process.stdout)
     if process.exit_code not in ((0, 1) if words[0] in ("doctor", "show") else (0,)):
         world.fail(f"eventlog {' '.join(words)} ends with {process.exit_code}: {said[-300:]}")
     elif is_alone and words[-1] == "--json" and process.exit_code == 0:

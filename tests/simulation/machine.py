@@ -8,7 +8,6 @@ commit's point names the tables that it wrote, without the name of the log: ``CO
 from __future__ import annotations
 
 import dataclasses
-import io
 import json
 import os
 import random
@@ -16,7 +15,7 @@ import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import Executor, Future
-from contextlib import ExitStack, contextmanager, nullcontext, redirect_stdout
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -118,20 +117,6 @@ class _Tasks(Executor):
             scheduler.point(
                 "wait for threads", is_ready=lambda: all(future.done() for future in self._futures)
             )
-
-
-class Output(io.StringIO):
-    """Standard output: what a command prints is kept with its process, too."""
-
-    def __init__(self, world: World) -> None:
-        super().__init__()
-        self._world = world
-
-    def write(self, text: str) -> int:
-        written = super().write(text)
-        if (task := self._world.scheduler.current) is not None:
-            task.process.start.get("said", []).append(text)
-        return written
 
 
 # --- SQLite ---------------------------------------------------------------------------------------
@@ -491,7 +476,6 @@ def installed(world: World, seed: int, bounds: Mapping[str, int]) -> Iterator[No
 
     with ExitStack() as stack:
         stack.enter_context(clock.simulated(Machine(world, seed)))
-        stack.enter_context(redirect_stdout(Output(world)))
 
         def put(target: Any, name: str, value: Any) -> None:
             stack.enter_context(patch.object(target, name, value))

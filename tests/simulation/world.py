@@ -234,7 +234,7 @@ class World:
         """Run a command of an operator, as a process; ``of`` is the consumer of its configuration.
         ``refused`` is the text with which it must be refused, as a regular expression."""
         self._commands += 1
-        start = {"words": words, "top": self.application.top(), "told": len(self.story), "said": []}
+        start = {"words": words, "top": self.application.top(), "told": len(self.story)}
         process = Process(f"command{self._commands}", start)
         path = self.directory / f"{process.name}.toml"
         options = dict(_PLAIN)
