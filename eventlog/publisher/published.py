@@ -22,6 +22,10 @@ _INTERVAL: Final = 1.0
 """The least seconds between two remembered moments, and between two checks of the sequence."""
 _MOST_MOMENTS: Final = 1_000
 """The most remembered moments."""
+_LEAST_SKEW: Final = 2.0
+_SKEW: Final = 0.01
+"""The seconds, and the share of a duration, by which the clocks of this process and of the database
+may disagree. A row that commits hours after its number was drawn is as old as its number."""
 
 
 @dataclass(slots=True)
@@ -94,7 +98,8 @@ class Published:
             age = event_age(event_time, clock)
             if place == len(self.moments) or age is None:
                 continue
-            if 0 <= age < now - self.moments[place][1]:
+            known = now - self.moments[place][1]
+            if 0 <= age < known - max(_LEAST_SKEW, _SKEW * known):
                 return f"record_id {record_id} was published before its row was written"
         return None
 
