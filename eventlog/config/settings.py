@@ -157,8 +157,8 @@ class PublisherSettings:
     suspect_after: int = option(
         5,
         integer(1, 1000),
-        "failures of one envelope in a row, such as 500 or a time-out, until another one is tried; "
-        "if that is answered, the objects of the first are parked",
+        "failures of an envelope in a row, such as 500 or a time-out, while no other one is "
+        "answered, until it is sent in halves",
     )
     max_tries: int = option(
         0,

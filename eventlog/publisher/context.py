@@ -56,13 +56,14 @@ class PublisherOptions:
     delete_from_log: bool = False
     park: bool = True
     """True if retry parks one object instead of stopping the cycle (``on_retry``), and so does a
-    failure whose cause may be the document, after ``suspect_after`` of them.
+    failure whose cause may be the document.
     """
     max_parked: int = 1000
     suspect_after: int = 5
+    """The failures in a row, without any answer, after which a document is sent in halves."""
     max_tries: int = 0
-    """The most tries of an event that is parked after ``suspect_after`` failures, 0 = it is tried
-    until it is answered.
+    """The most tries of an event alone that the receiver fails for, 0 = it is tried until it is
+    answered.
     """
     retry_initial: float = 1.0
     retry_max: float = 60.0

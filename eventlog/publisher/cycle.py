@@ -27,7 +27,16 @@ from eventlog.errors import DatabaseAway, number_of
 from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
 from eventlog.publisher.context import Context, report_missing
 from eventlog.publisher.delivery import Delivered, FlightResult, deliver_flight
-from eventlog.publisher.flight import Flight, encode, note_try, numbered, pack, set_apart, unbuilt
+from eventlog.publisher.flight import (
+    Flight,
+    Tried,
+    encode,
+    note_try,
+    numbered,
+    pack,
+    set_apart,
+    unbuilt,
+)
 from eventlog.publisher.held_rows import read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
 from eventlog.publisher.marks import InflightLine, Marks, all_wait
@@ -80,7 +89,7 @@ def run_cycle(session: Session) -> Delivered:
     Raises DatabaseError or SQLAlchemy's errors when the database fails. The state of the open
     transaction is unknown then, and the caller connects and recovers again.
     """
-    return _ended(session.state, _run_cycle(session))
+    return _ended(session, _run_cycle(session))
 
 
 def _run_cycle(session: Session) -> Delivered:
@@ -114,20 +123,27 @@ def _run_cycle(session: Session) -> Delivered:
     return delivered if delivered.result is not FlightResult.DONE else delivered._replace(more=more)
 
 
-def _ended(state: State, cycle: Delivered) -> Delivered:
-    """Return how a cycle ended, once it is known what happens to an accused envelope: without
-    another envelope that is answered the receiver is away.
+def _ended(session: Session, cycle: Delivered) -> Delivered:
+    """Return how a cycle ended, once it is known what happens to an accused document: without
+    another document that is answered the receiver is unavailable.
     """
+    context, state = session.context, session.state
     if cycle.result is FlightResult.DONE and cycle.more and state.suspects.is_probing:
         return cycle  # the next window may have another one
-    freed, away = state.suspects.end()
+    freed, accused = state.suspects.end()
     if state.scan is not None:
         # The scan has passed over rows of the objects that are free now.
         state.freed.update(one for one in freed if one not in state.parking)
-    if cycle.result is not FlightResult.DONE or away is None:
+    if accused and cycle.result is FlightResult.DONE:
+        state.scan = None
+        cycle = Delivered.away(accused[0].away)._replace(is_suspicious=True)
+    if not accused or not cycle.is_suspicious:
         return cycle
-    state.scan = None
-    return Delivered.away(away)
+    sent_ids = state.suspects.to_cut(accused, context.options.suspect_after)
+    if sent_ids:
+        _cut(context, state, sent_ids)
+        return cycle._replace(retry_after=0.0)  # the halves are documents that have not failed yet
+    return cycle._replace(is_suspicious=sent_ids is not None)
 
 
 def _scan_to_read(context: Context, state: State) -> QueueScan | DueScan | None:
@@ -242,7 +258,7 @@ def _next_window(
 
 def send_in_flight(session: Session) -> Delivered:
     """Send the recorded flights whose objects do not wait. Errors as for ``run_cycle``."""
-    return _ended(session.state, _send_recorded(session))
+    return _ended(session, _send_recorded(session))
 
 
 def _send_recorded(session: Session) -> Delivered:
@@ -374,19 +390,30 @@ def _set_apart(context: Context, state: State) -> None:
     apart = state.suspects.apart
     if not apart:
         return
-    for number, before in state.flights.items():
+    for before in list(state.flights.values()):
         flight = before
         for one in apart:
             if one.is_tried:
                 flight = note_try(flight, next(iter(one.sent_ids)), one.answer)
             elif any(event.sent_id in one.sent_ids for event in flight.events()):
-                flight = set_apart(flight, one.sent_ids, one.answer)
+                flight = set_apart(flight, one.sent_ids, Tried(0, one.answer))
         if flight is not before:
-            line = encode(flight, context.ledger.consumer)
-            update_inflight(context.log, number, line)
-            state.flights[number] = flight
+            _record(context, state, flight)
     apart.clear()
     context.log.commit()
+
+
+def _cut(context: Context, state: State, sent_ids: frozenset[str]) -> None:
+    """Record the halves of an accused document as documents of their own, and commit."""
+    for flight in list(state.flights.values()):
+        if any(event.sent_id in sent_ids for event in flight.events()):
+            _record(context, state, set_apart(flight, sent_ids, None))
+    context.log.commit()
+
+
+def _record(context: Context, state: State, flight: Flight) -> None:
+    update_inflight(context.log, flight.number, encode(flight, context.ledger.consumer))
+    state.flights[flight.number] = flight
 
 
 def recorded_ids(flights: Iterable[Flight]) -> frozenset[int]:

@@ -198,7 +198,7 @@ def deliver(
                     result=FlightResult.AWAY,
                     reason=str(answer),
                     in_short=answer.in_short,
-                    is_suspicious=_is_suspicious(answer, sending) and not _is_probing(sending),
+                    is_suspicious=_is_suspicious(answer, sending),
                 )
             return set()
         judged = _judge(events, answer)
@@ -481,7 +481,7 @@ def _goes_on_without(
         return False
     tried = sending.tried(envelope)
     if tried is None:
-        return suspects.failed(events, away, options.suspect_after)
+        return suspects.failed(events, away)
     if why := suspects.tried(events, away, options.max_tries, tried.tries):
         _log.error("event %s: %s", events[0].sent_id, why, extra={"code": "receiver"})
         sending.parking.release(events[0].object_id)

@@ -161,9 +161,10 @@ def rest_of(flight: Flight, left: Mapping[int, Sequence[Outgoing]]) -> Flight:
     return flight._replace(envelopes=envelopes, last_number=last_number, suspects=suspects)
 
 
-def set_apart(flight: Flight, sent_ids: Container[str], answer: str = "") -> Flight:
+def set_apart(flight: Flight, sent_ids: Container[str], tried: Tried | None) -> Flight:
     """Return a flight in which the halves of these events, by their event-ids in the document, are
-    envelopes of their own, after this last answer. An event that is alone stays one envelope.
+    envelopes of their own, with these tries; None = they are envelopes as all others. An event that
+    is alone stays one envelope.
 
     The receiver may have applied any of them. An event behind another one of its object gets a new
     event-id, since it is sent apart from that one now (spec/event-log.md 7.4). The halves and all
@@ -178,7 +179,8 @@ def set_apart(flight: Flight, sent_ids: Container[str], answer: str = "") -> Fli
         for half in _halves(_sent_apart(chosen)):
             last_number += 1
             envelopes[last_number] = half
-            suspects[last_number] = Tried(0, answer[:_MOST_CHARACTERS])
+            if tried is not None:
+                suspects[last_number] = tried._replace(answer=tried.answer[:_MOST_CHARACTERS])
         if not rest:
             continue
         new_number = number

@@ -112,5 +112,13 @@ class Parking(dict[K, Parked]):
         return max(min(due), self.rests_until) if due else None
 
     def too_many(self, most: int) -> str:
-        """Return a sentence if more objects are parked than ``most``, else an empty one."""
-        return f"more than {number_of(most, 'object')} parked" if len(self) > most else ""
+        """Return a sentence if more objects are parked than ``most``, else an empty one. Of a
+        document or a part of one that the receiver failed for one object counts, the culprit's.
+        """
+        if len(self) <= most:
+            return ""
+        counted = {
+            object_id if parked.answers is None or parked.alone else parked.due
+            for object_id, parked in self.items()
+        }
+        return f"more than {number_of(most, 'object')} parked" if len(counted) > most else ""

@@ -1,12 +1,14 @@
-"""Envelopes that a receiver fails for, while it answers others (spec/event-log.md 8.4).
+"""Documents that a receiver fails for, while it answers others (spec/event-log.md 8.4).
 
 A failure is suspicious if the receiver got the document and gave no usable answer: the document may
-be the cause. An envelope that has failed so ``suspect_after`` times in a row is *accused*: its
-objects wait, and one other envelope without an object in common is sent, the *probe*. If that is
-answered, the receiver is there, and the accused envelope is parked: its objects wait as others that
-are parked, and its halves are tried by themselves. If it is not, the receiver is away.
+be the cause. It is *accused* at once: its objects wait, and one other document without an object in
+common is sent, the *probe*. If that is answered, the receiver is available, and the accused
+document waits for its second attempt while all others go on. If it fails again, it is *isolated*:
+its halves are tried by themselves. If the probe is not answered, or there is none, the receiver is
+unavailable. After ``suspect_after`` such failures in a row the accused document is cut in halves,
+which are each other's probe.
 
-All of it is in memory. What a restart has to know, which envelopes are such parts, is in the
+All of it is in memory. What a restart has to know, which documents are such parts, is in the
 in-flight line.
 """
 
@@ -43,38 +45,31 @@ class Apart(NamedTuple):
     is_tried: bool = False
 
 
-class _Row(NamedTuple):
-    """The failures of an event's envelope in a row. ``answers`` is the number of documents answered
-    before the first one.
-    """
-
-    failures: int
-    answers: int
-
-
-class _Accused(NamedTuple):
-    """An envelope that waits for the answer to the probe, and its last failure."""
+class Accused(NamedTuple):
+    """The events of a document that waits for the answer to another one, and its last failure."""
 
     events: Sequence[Sent]
     away: ReceiverAway
-    failures: int
 
 
 class Suspects:
     """The suspicious failures of a receiver, and what follows from them.
 
-    ``apart`` are the envelopes, or parts of one, that have been parked since the last look: the
-    owner of the in-flight lines records the halves of each as envelopes of their own, and a try of
-    an event that is alone.
+    ``apart`` are the documents, or parts of one, that have been isolated since they were last
+    recorded: the owner of the in-flight lines records the halves of each as envelopes of their own,
+    and a try of an event that is alone.
     """
 
     def __init__(self, parking: Parking[Any]) -> None:
         self.apart: list[Apart] = []
         self._parking = parking
-        self._failures: dict[str, _Row] = {}  # by the event-id in the document
+        # How many documents were answered before the first failure, by the event-id in the
+        # document.
+        self._failed: dict[str, int] = {}
         self._answers = 0  # the number of documents that were answered
-        self._accused: list[_Accused] = []
-        self._probe: frozenset[str] | None = None
+        self._in_vain = 0  # the number of cycles since, each with a failure and without an answer
+        self._accused: list[Accused] = []
+        self._probe: Sequence[Sent] = ()
         self._has_tried = False  # a part has failed in this cycle
         # Objects that wait until the cycle ends, and how they were parked before.
         self._aside: dict[Hashable, Parked | None] = {}
@@ -94,46 +89,47 @@ class Suspects:
         return not (self._accused or self._has_tried) and monotonic() >= self._parking.rests_until
 
     def chosen(self, events: Sequence[Sent]) -> bool:
-        """Return True if these events may be sent now. While a probe is looked for, an envelope
+        """Return True if these events may be sent now. While a probe is looked for, a document
         that has failed itself waits for the end of the cycle, and the first other one is the probe.
         """
         if not self._accused:
             return True
-        if any(event.sent_id in self._failures for event in events):
+        if any(event.sent_id in self._failed for event in events):
             self._set_aside(events, "it waits for the answer to another envelope")
             return False
-        self._probe = frozenset(event.sent_id for event in events)
+        self._probe = events
         return True
 
     # --- after it ---
 
     def answered(self, events: Sequence[Sent]) -> None:
-        """Note that the receiver has answered a document: what is accused is parked."""
-        self._answers += 1
-        if self._failures:
-            self._forget(event.sent_id for event in events)
-        self._park_accused()
-
-    def failed(self, events: Sequence[Sent], away: ReceiverAway, suspect_after: int) -> bool:
-        """Note a suspicious failure of an envelope. Return True if sending goes on without its
-        objects, False if the receiver is away.
+        """Note that the receiver has answered a document: it is available, and what is accused
+        waits for its second attempt.
         """
-        sent = frozenset(event.sent_id for event in events)
-        none = _Row(0, self._answers)
-        rows = [self._failures.get(sent_id, none) for sent_id in sent]
-        for sent_id, row in zip(sent, rows, strict=True):
-            self._failures[sent_id] = _Row(row.failures + 1, row.answers)
-        if self._accused and sent == self._probe:
+        self._answers += 1
+        self._in_vain = 0
+        if self._failed:
+            self._forget(event.sent_id for event in events)
+        for accused in self._accused:
+            self._put_back(accused)
+            # Others have as much time as the failure took.
+            self._parking.rests_until = monotonic() + accused.away.seconds
+            self._park(*accused, 1, self._answers)
+        self._accused, self._probe = [], ()
+
+    def failed(self, events: Sequence[Sent], away: ReceiverAway) -> bool:
+        """Note a suspicious failure of a document. Return True if sending goes on without its
+        objects, False if it was the probe.
+        """
+        first = [self._failed.setdefault(event.sent_id, self._answers) for event in events]
+        if self._accused and events is self._probe:
             return False
-        failures = min(row.failures for row in rows) + 1
-        if failures < suspect_after:
-            if self._accused:  # it was on its way before the accused one failed
-                self._set_aside(events, str(away))
-            return bool(self._accused)
-        self._accused.append(_Accused(events, away, failures))
-        self._set_aside(events, str(away))
-        if all(row.answers < self._answers for row in rows):
-            self._park_accused()  # another one was answered since its first failure: it decides
+        accused = Accused(events, away)
+        if all(answers < self._answers for answers in first):
+            self._isolate(accused)  # another one was answered since its first failure: it decides
+        else:
+            self._accused.append(accused)
+            self._set_aside(events, str(away))
         return True
 
     def tried(self, events: Sequence[Sent], away: ReceiverAway, max_tries: int, before: int) -> str:
@@ -177,50 +173,59 @@ class Suspects:
 
     # --- the end of a cycle ---
 
-    def end(self) -> tuple[list[Any], ReceiverAway | None]:
-        """End the waits for this cycle. Return the objects that wait no longer, and the failure of
-        an envelope that is accused still, since there was no other envelope; None = there is none.
+    def end(self) -> tuple[list[Any], list[Accused]]:
+        """End the waits for this cycle. Return the objects that wait no longer, and the documents
+        that are accused still, since no other one was answered.
         """
         objects = list(self._aside)
         for object_id in objects:
-            self._put_back(object_id)
+            self._restore(object_id)
         accused, probe = self._accused, self._probe
-        self._accused, self._probe, self._has_tried = [], None, False
-        if not accused or probe is not None:
-            return objects, None
-        # All others have failed too, each as a probe: each of them may be the probe again.
-        kept = {event.sent_id for one in accused for event in one.events}
-        self._forget(self._failures.keys() - kept)
-        return objects, accused[0].away
+        self._accused, self._probe, self._has_tried = [], (), False
+        if accused and not probe:
+            # All others have failed too, each as a probe: each of them may be the probe again.
+            kept = {event.sent_id for one in accused for event in one.events}
+            self._forget(self._failed.keys() - kept)
+        return objects, accused
+
+    def to_cut(self, accused: Sequence[Accused], suspect_after: int) -> frozenset[str] | None:
+        """Note that a cycle has ended without an answer. Return the event-ids of the accused
+        document to be cut in halves, none if it is too early; None if each is a single event, so
+        that further tries decide nothing.
+        """
+        self._in_vain += 1
+        if self._in_vain < suspect_after:
+            return frozenset()
+        for events, _ in accused:
+            if len(events) > 1:
+                sent = frozenset(event.sent_id for event in events)
+                self._forget(sent)
+                return sent
+        return None
 
     # --- parking ---
 
-    def _park_accused(self) -> None:
-        """Park the accused envelopes: the receiver has answered another one."""
-        for events, away, failures in self._accused:
-            sent = frozenset(event.sent_id for event in events)
-            first = events[0].sent_id
-            _log.warning(
-                "the receiver has failed %d times in a row for the envelope of %s from event %s "
-                "on, and answers another one: its objects are parked, and its halves are tried by "
-                "themselves (%s)",
-                failures,
-                number_of(len(events), "event"),
-                first,
-                away,
-                extra={"event_id": first, "code": "suspect_parked"},
-            )
-            for object_id in {event.object_id for event in events}:
-                self._put_back(object_id)
-            # A single event is the culprit by this answer; of several any of them may be.
-            self._park(events, away, failures, self._answers - (len(events) == 1))
-            self.apart.append(Apart(sent, str(away)))
-            self._forget(sent)
-        self._accused, self._probe = [], None
+    def _isolate(self, accused: Accused) -> None:
+        """Park an accused document: the receiver has answered another one."""
+        events, away = accused
+        first = events[0].sent_id
+        _log.warning(
+            "the receiver fails again for the document of %s from event %s on, and answers "
+            "another one: its objects are parked, and its halves are tried by themselves (%s)",
+            number_of(len(events), "event"),
+            first,
+            away,
+            extra={"event_id": first, "code": "suspect_parked"},
+        )
+        # A single event is the culprit by this answer; of several any of them may be.
+        self._park(events, away, 1, self._answers - (len(events) == 1))
+        sent = frozenset(event.sent_id for event in events)
+        self.apart.append(Apart(sent, str(away)))
+        self._forget(sent)
 
     def _forget(self, sent_ids: Iterable[str]) -> None:
         for sent_id in sent_ids:
-            self._failures.pop(sent_id, None)
+            self._failed.pop(sent_id, None)
 
     def _park(
         self, events: Sequence[Sent], away: ReceiverAway, tries: int, answers: int, alone: int = 0
@@ -242,9 +247,14 @@ class Suspects:
             before = self._parking.get(object_id)
             self._aside.setdefault(object_id, before)
             attempts = 0 if before is None else before.attempts
-            self._parking.put(object_id, Parked(attempts, now, reason, event.sent_id))
+            parked = Parked(attempts, now, reason, event.sent_id, 0, self._answers)
+            self._parking.put(object_id, parked)
 
-    def _put_back(self, object_id: Hashable) -> None:
+    def _put_back(self, accused: Accused) -> None:
+        for object_id in {event.object_id for event in accused.events}:
+            self._restore(object_id)
+
+    def _restore(self, object_id: Hashable) -> None:
         before = self._aside.pop(object_id, None)
         if before is None:
             self._parking.release(object_id)

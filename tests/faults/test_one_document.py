@@ -3,7 +3,7 @@ of the publisher (spec/event-log.md 8.4, *One document never holds the log*).
 
 All other objects arrive, the events of each in their order; the culprits are parked, or E after
 ``max_tries``; nothing is lost. How long an object waits has a bound: an object in no envelope with
-a culprit waits ``suspect_after`` failures for each envelope with one, and one that shares an
+a culprit waits two failures for each envelope with one, and one that shares an
 envelope with a culprit for the tries of halves too.
 """
 
@@ -27,7 +27,7 @@ from shared import execute, fetch, url_of
 
 from eventlog.config.load import load
 
-TIMEOUT, RETRY_MAX, SUSPECT_AFTER = 0.4, 0.2, 5
+TIMEOUT, RETRY_MAX, FAILURES = 0.4, 0.2, 2
 LATE = 60.0
 """Seconds that a loaded machine may take for a start and for everything that does not fail."""
 
@@ -201,12 +201,12 @@ def _check_bounds(failing: Failing, begun: float, batch_size: int, concurrency: 
         if envelope in with_culprit:
             most = _bound_of_sharing(before + 1, batch_size, len(with_culprit), concurrency)
         else:
-            most = before * SUSPECT_AFTER
+            most = before * FAILURES
         assert at - begun <= LATE + most * (TIMEOUT + RETRY_MAX), key
         if envelope not in with_culprit and concurrency == 1:
             failed = sum(one < at for one in failing.failures)
             halves = math.ceil(math.log2(batch_size)) * 2 * before
-            assert failed <= before * (SUSPECT_AFTER + 1) + halves, (key, failed)
+            assert failed <= before * (FAILURES + 1) + halves, (key, failed)
 
 
 def _bound_of_sharing(before: int, batch_size: int, envelopes: int, concurrency: int) -> int:
@@ -215,4 +215,4 @@ def _bound_of_sharing(before: int, batch_size: int, envelopes: int, concurrency:
     is cut.
     """
     cuts = math.ceil(math.log2(batch_size))
-    return (before + concurrency) * (SUSPECT_AFTER + 1) + cuts * 2 * envelopes
+    return (before + concurrency) * (FAILURES + 1) + cuts * 2 * envelopes

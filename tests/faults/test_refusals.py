@@ -172,11 +172,13 @@ def test_retry_after_is_bounded_by_the_longest_back_off(log: sa.Engine, tmp_path
         wait_until(lambda: set(statuses(log).values()) == {"S"}, "all is published")
 
 
-@pytest.mark.parametrize(("code", "tries"), [(301, 1), (404, 1), (500, 5)])
+@pytest.mark.parametrize(("code", "tries"), [(301, 1), (404, 1), (500, 7)])
 def test_other_refusals_leave_every_row_new(
     log: sa.Engine, tmp_path: Path, code: int, tries: int
 ) -> None:
-    """The cause of 500 may be one document, so it is tried up to ``suspect_after``."""
+    """The cause of 500 may be one document, so it is tried ``suspect_after`` times, and then in
+    halves.
+    """
     write(log, 1, 2)
     with Receiver(lambda _: reply(code)) as receiver:
         assert publish(log, tmp_path, receiver, retry_initial=0.01, retry_max=0.1) == 1
@@ -184,3 +186,12 @@ def test_other_refusals_leave_every_row_new(
         receiver.script = lambda _: OK
         assert publish(log, tmp_path, receiver) == 0
     assert statuses(log) == {1: "S", 2: "S"}
+
+
+def test_one_run_delivers_all_others_of_the_only_document(log: sa.Engine, tmp_path: Path) -> None:
+    """Nothing else is in the queue, so its halves tell that the receiver is available."""
+    write(log, *range(1, 17))
+    fails = lambda request: reply(500) if "11" in ids(request) else OK  # noqa: E731
+    with Receiver(fails) as receiver:
+        assert publish(log, tmp_path, receiver, retry_initial=0.01, retry_max=0.1) == 1
+    assert {row for row, letter in statuses(log).items() if letter == "N"} == {11}

@@ -14,7 +14,7 @@ from samples import row
 
 from eventlog.errors import ReceiverAway
 from eventlog.model import Answer, Document, Level, Verdict
-from eventlog.publisher.delivery import Delivered, FlightResult
+from eventlog.publisher.delivery import FlightResult
 from eventlog.publisher.session import State
 
 
@@ -40,46 +40,93 @@ class Failing(Receiver):
         return super().send(document)
 
 
-def cycles(fake: FakePublisher, state: State, receiver: Failing, most: int) -> Delivered:
-    """Cycles up to the first one that is done."""
-    for _ in range(most):
-        ended = fake.cycle(state, receiver)
-        if ended.result is FlightResult.DONE:
-            return ended
-    raise AssertionError(ended)
+def isolate(fake: FakePublisher, state: State, receiver: Failing) -> None:
+    """Cycles until the first document is isolated."""
+    for _ in range(10):
+        fake.cycle(state, receiver)
+        if any(flight.suspects for flight in state.flights.values()):
+            return
+    raise AssertionError(receiver.tried)
 
 
-def test_after_five_failures_in_a_row_another_envelope_is_sent_and_the_first_is_parked(
+def test_after_one_failure_another_document_is_sent_and_after_the_second_the_first_is_isolated(
     new_world: NewWorld,
 ) -> None:
-    fake = new_world(deletes(*"12345678"), batch_size=4, retry_initial=1000, retry_max=1000)
+    fake = new_world(deletes(*"12345678"), batch_size=4)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    for _ in range(4):
-        ended = fake.cycle(state, receiver)
-        assert (ended.result, ended.reason) == (FlightResult.AWAY, "answers 500")
-    assert (receiver.sent, len(state.parking)) == ([], 0)
     assert fake.cycle(state, receiver).result is FlightResult.DONE
-    assert receiver.tried == [["1", "2", "3", "4"]] * 5
+    assert receiver.tried == [["1", "2", "3", "4"]]
     assert receiver.sent == [["5", "6", "7", "8"]]
-    # Its halves stand in the line as envelopes with new numbers.
+    fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
+    assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert receiver.tried == [["1", "2", "3", "4"]] * 2
+    # Its halves stand in the line as documents with new numbers.
     assert [[n, [one[0] for one in events]] for n, events in fake.in_flight()[1]] == [
         [3, ["1", "2"]],
         [4, ["3", "4"]],
     ]
     assert len(state.parking) == 4
     # Later events of its objects wait, all others go on.
-    fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
-    fake.cycle(state, receiver)
     assert receiver.sent[1:] == [["10"]]
+
+
+def test_a_document_that_failed_once_is_not_isolated(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"1234"), batch_size=2)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    fake.cycle(state, receiver)
+    receiver.culprits = ()
+    fake.run(receiver, state)
+    assert (receiver.sent, len(state.parking)) == ([["3", "4"], ["1", "2"]], 0)
+
+
+@pytest.mark.parametrize("objects", ["12345678", "87654321"])
+def test_without_another_document_the_halves_are_the_probe_of_each_other(
+    new_world: NewWorld, objects: str
+) -> None:
+    fake = new_world(deletes(*objects), batch_size=8)
+    receiver, state = Failing(culprits={"2"}), fake.start()
+    for _ in range(5):
+        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    assert not state.parking
+    for _ in range(12):
+        fake.cycle(state, receiver)
+    assert receiver.applied.keys() == set("13456789") - {"9"}
+    assert [one.event_id for one in state.parking.values()] == ["2"]
+
+
+def test_with_a_culprit_in_each_document_all_others_arrive(new_world: NewWorld) -> None:
+    names = [str(number) for number in range(1, 65)]
+    culprits = {"3", "12", "19", "35", "51"}  # two are in different halves of the first document
+    fake = new_world(deletes(*names), batch_size=16)
+    receiver, state = Failing(culprits=culprits), fake.start()
+    for _ in range(60):
+        fake.cycle(state, receiver)
+    assert receiver.applied.keys() == set(names) - culprits
+
+
+@pytest.mark.parametrize("batch_size", [2, 4, 8])
+def test_a_receiver_that_is_unavailable_parks_nothing_and_gives_nothing_up(
+    new_world: NewWorld, batch_size: int
+) -> None:
+    fake = new_world(deletes(*"12345678"), batch_size=batch_size, max_tries=1)
+    receiver, state = Failing(is_down=True), fake.start()
+    for _ in range(40):
+        assert fake.cycle(state, receiver).result is FlightResult.AWAY
+    assert (receiver.sent, len(state.parking)) == ([], 0)
+    # The first document alone is cut, until one event of it is alone.
+    assert len(fake.in_flight()[1]) == 8 // batch_size + batch_size.bit_length() - 1
+    receiver.is_down = False
+    fake.run(receiver, state)
+    assert fake.statuses() == dict.fromkeys(range(1, 9), "S")
 
 
 def test_halves_are_tried_until_the_culprit_is_alone(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"12345678"), batch_size=4)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    cycles(fake, state, receiver, 5)
+    isolate(fake, state, receiver)
     for _ in range(6):
         fake.cycle(state, receiver)
-    assert receiver.tried[5:8] == [["1", "2"], ["2"], ["2"]]
+    assert receiver.tried[2:5] == [["1", "2"], ["2"], ["2"]]
     assert sorted(map(tuple, receiver.sent)) == [("1",), ("3", "4"), ("5", "6", "7", "8")]
     assert [(one.event_id, one.reason) for one in state.parking.values()] == [("2", "answers 500")]
     # Answered at last, it is done as all others.
@@ -93,7 +140,7 @@ def test_one_failing_part_is_tried_in_a_cycle(new_world: NewWorld) -> None:
     """So that others get their turn between two of them."""
     fake = new_world(deletes(*"12345678"), batch_size=4)
     receiver, state = Failing(culprits={"2", "3"}), fake.start()
-    cycles(fake, state, receiver, 5)
+    isolate(fake, state, receiver)
     del receiver.tried[:]
     for cycle in range(1, 5):
         fake.cycle(state, receiver)
@@ -101,17 +148,14 @@ def test_one_failing_part_is_tried_in_a_cycle(new_world: NewWorld) -> None:
 
 
 def test_receiver_that_answers_no_other_envelope_is_away(new_world: NewWorld) -> None:
-    fake = new_world(deletes(*"12345678"), batch_size=2)
+    fake = new_world(deletes(*"12345678"), batch_size=2, suspect_after=10)
     receiver, state = Failing(is_down=True), fake.start()
-    for _ in range(12):
+    for _ in range(6):
         assert fake.cycle(state, receiver).result is FlightResult.AWAY
     assert (receiver.sent, len(state.parking)) == ([], 0)
     # Nobody knows which envelope another failure would have been of: each is a probe in its turn.
     probes = [ids for ids in receiver.tried if ids != ["1", "2"]]
-    assert probes[:6] == [["3", "4"], ["5", "6"], ["7", "8"], ["3", "4"], ["5", "6"], ["7", "8"]]
-    receiver.is_down = False
-    fake.run(receiver, state)
-    assert receiver.sent == [["1", "2"], ["3", "4"], ["5", "6"], ["7", "8"]]
+    assert probes[:5] == [["3", "4"], ["5", "6"], ["7", "8"], ["3", "4"], ["5", "6"]]
 
 
 def test_an_envelope_without_another_one_is_not_parked(new_world: NewWorld) -> None:
@@ -127,9 +171,9 @@ def test_an_envelope_without_another_one_is_not_parked(new_world: NewWorld) -> N
 
 
 def test_an_envelope_with_an_object_in_common_is_sent_without_it(new_world: NewWorld) -> None:
-    fake = new_world(deletes("1", "2", "1", "3"), batch_size=2, retry_initial=99, retry_max=99)
+    fake = new_world(deletes("1", "2", "1", "3"), batch_size=2)
     receiver, state = Failing(culprits={"1"}), fake.start()
-    cycles(fake, state, receiver, 5)
+    isolate(fake, state, receiver)
     assert receiver.sent == [["4"]]
     assert sorted(flights_of(state)) == ["1", "2", "3"]
 
@@ -142,8 +186,8 @@ def test_several_envelopes_with_culprits_are_parked_one_after_the_other(
     for _ in range(30):
         fake.cycle(state, receiver)
     whole = [ids for ids in receiver.tried if len(ids) == 2]
-    # Each failed five times, and the first once more after each probe that failed.
-    assert len(whole) == 3 * 5 + 2
+    # Each failed twice, and the first again for each probe that failed.
+    assert len(whole) == 3 * 2 + 2
     assert {name for ids in receiver.sent for name in ids} == {"2", "3", "6", "7", "8", "9", "10"}
     assert {one.event_id for one in state.parking.values()} == {"1", "4", "5"}
 
@@ -215,7 +259,7 @@ def test_a_later_event_of_an_object_in_the_envelope_gets_a_new_id_when_it_is_sen
     """The receiver may have applied it, and not the earlier one."""
     fake = new_world(deletes("1", "2", "1", "1", "5", "6"), batch_size=4)
     receiver, state = Failing(culprits={"1"}), fake.start()
-    cycles(fake, state, receiver, 5)
+    isolate(fake, state, receiver)
     assert [[one[0], *one[3:]] for _, events in fake.in_flight()[1] for one in events] == [
         ["1"],
         ["2"],
@@ -232,7 +276,7 @@ def test_a_later_event_of_an_object_in_the_envelope_gets_a_new_id_when_it_is_sen
 def test_a_restart_tries_the_parts_once_and_lets_the_others_go_on(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"12345678"), batch_size=4)
     receiver, state = Failing(culprits={"2", "3"}), fake.start()
-    cycles(fake, state, receiver, 5)
+    isolate(fake, state, receiver)
     del receiver.tried[:], receiver.documents[:]
     fake.log([row(9, 4, "idu=3"), row(10, 4, "idu=9")])
     state = fake.start()
@@ -249,18 +293,18 @@ def test_after_max_tries_alone_the_event_is_an_error_with_the_last_answer(
 ) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2, max_tries=3)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    cycles(fake, state, receiver, 5)
+    isolate(fake, state, receiver)
     fake.log([row(5, 4, "idu=2")])
     fake.run(receiver, state)
     assert fake.statuses() == {1: "S", 2: "E", 3: "S", 4: "S", 5: "S"}
     assert fake.errors() == [(2, "receiver", "given up after 3 tries alone: answers 500")]
-    assert receiver.tried == [["1", "2"]] * 5 + [["2"]] * 3
+    assert receiver.tried == [["1", "2"]] * 2 + [["2"]] * 3
 
 
 def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2, max_tries=4)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    cycles(fake, state, receiver, 5)
+    isolate(fake, state, receiver)
     for _ in range(3):
         fake.cycle(state, receiver)
     tries = len([ids for ids in receiver.tried if ids == ["2"]])
@@ -279,7 +323,7 @@ def test_tries_alone_and_the_last_answer_outlive_a_restart(new_world: NewWorld) 
 def test_nothing_is_given_up_while_the_receiver_answers_nobody(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2, max_tries=2)
     receiver, state = Failing(culprits={"1", "2"}), fake.start()
-    cycles(fake, state, receiver, 5)
+    isolate(fake, state, receiver)
     receiver.is_down = True
     for _ in range(20):
         fake.cycle(state, receiver)
@@ -299,8 +343,6 @@ def test_any_other_failure_of_the_other_envelope_means_that_the_receiver_is_away
 ) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    for _ in range(4):
-        fake.cycle(state, receiver)
     receiver.judge = judge(e3="away")
     assert fake.cycle(state, receiver).reason == "away"
     assert not state.parking
@@ -311,8 +353,6 @@ def test_any_other_failure_of_the_other_envelope_means_that_the_receiver_is_away
 def test_retry_of_the_other_envelope_parks_nothing(new_world: NewWorld) -> None:
     fake = new_world(deletes(*"1234"), batch_size=2)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    for _ in range(4):
-        fake.cycle(state, receiver)
     later = Answer({}, Verdict(Level.RETRY))
     send, receiver_send = Receiver.send, receiver.send
     receiver.send = lambda document: later if "3" in document.event_ids else receiver_send(document)  # type: ignore[method-assign]
@@ -320,12 +360,22 @@ def test_retry_of_the_other_envelope_parks_nothing(new_world: NewWorld) -> None:
     assert (send is Receiver.send, len(state.parking)) == (True, 0)
 
 
-def test_more_than_max_parked_objects_stop_the_cycle(new_world: NewWorld) -> None:
-    fake = new_world(deletes(*"123456"), batch_size=3, max_parked=2, retry_initial=99, retry_max=99)
+def test_an_isolated_document_and_each_part_of_it_count_as_one_parked_object(
+    new_world: NewWorld,
+) -> None:
+    fake = new_world(deletes(*"123456789"), batch_size=3, max_parked=2)
     receiver, state = Failing(culprits={"2"}), fake.start()
-    for _ in range(5):
+    for _ in range(12):
+        assert fake.cycle(state, receiver).result is FlightResult.DONE
+    assert receiver.applied.keys() == set("13456789")
+
+
+def test_more_culprits_than_max_parked_stop_the_cycle(new_world: NewWorld) -> None:
+    fake = new_world(deletes(*"123456789"), batch_size=3, max_parked=1)
+    receiver, state = Failing(culprits={"2", "5"}), fake.start()
+    for _ in range(20):
         ended = fake.cycle(state, receiver)
-    assert (ended.result, ended.reason) == (FlightResult.RETRY, "more than 2 objects parked")
+    assert (ended.result, ended.reason) == (FlightResult.RETRY, "more than 1 object parked")
 
 
 def test_documents_of_one_event_are_judged_each_by_itself(new_world: NewWorld) -> None:
@@ -335,4 +385,4 @@ def test_documents_of_one_event_are_judged_each_by_itself(new_world: NewWorld) -
     for _ in range(8):
         fake.cycle(state, receiver)
     assert sorted(receiver.sent) == [["1"], ["3"], ["4"], ["5"], ["6"]]
-    assert fake.in_flight() == {1: [[6, [["2", [[2, 2]]]]]]}
+    assert fake.in_flight() == {1: [[4, [["2", [[2, 2]]]]]]}
