@@ -6,6 +6,7 @@ the simulation finds to be so. A reason that does not hold is a failure, and so 
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -104,6 +105,15 @@ def _is_resync_over(ended: Ended) -> bool:
     return not any(re.search(rf"as type {kind}$", line) for (line,) in lines)
 
 
+def _has_findings(ended: Ended) -> bool:
+    told = json.loads("".join(ended.process.stdout))
+    return bool(told["errors"] or told["warnings"])
+
+
+def _has_backlog(ended: Ended) -> bool:
+    return ended.world.backlog is not None
+
+
 def _always(_: Ended) -> bool:
     return True
 
@@ -113,6 +123,8 @@ REASONS = (
     Reason("", 1, r"database is locked", _always),
     Reason("requeue", 1, r"bring old values back|parts? of an insert", _always),
     Reason("requeue", 1, r"is open for more than", _has_late),
+    Reason("requeue", 1, r"held in \S+ since", _has_backlog),
+    Reason("doctor", 1, r"", _has_findings),
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"were removed from the log", _begins_below_removed),
