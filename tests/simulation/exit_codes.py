@@ -123,7 +123,7 @@ REASONS = (
     Reason("", 1, r"database is locked", _always),
     Reason("requeue", 1, r"bring old values back|parts? of an insert", _always),
     Reason("requeue", 1, r"is open for more than", _has_late),
-    Reason("requeue", 1, r"held in \S+ since", _has_backlog),
+    Reason("requeue", 1, r"A row E or F up to that record_id is refused", _has_backlog),
     Reason("doctor", 1, r"", _has_findings),
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
