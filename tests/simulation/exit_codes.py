@@ -90,6 +90,13 @@ def _has_no_such_row(ended: Ended) -> bool:
     return not ended.world.application.session.execute(sql, (ended.words[1],)).fetchone()[0]
 
 
+def _has_no_new_row(ended: Ended) -> bool:
+    """Return True if the event's first row is done or gone."""
+    row = ended.words[1].partition(".")[0]
+    sql = "SELECT count(*) FROM eventlog WHERE record_id = ? AND status = 'N'"
+    return not ended.world.application.session.execute(sql, (row,)).fetchone()[0]
+
+
 def _begins_below_removed(ended: Ended) -> bool:
     sql = "SELECT count(*) FROM removed_rows WHERE record_id >= ?"
     begin = ended.words[ended.words.index("--begin") + 1]
@@ -128,6 +135,7 @@ REASONS = (
     Reason("requeue", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"has no consumer", _has_no_such_consumer),
     Reason("consumers", 2, r"were removed from the log", _begins_below_removed),
+    Reason("skip", 2, r"its rows are done already, or gone", _has_no_new_row),
     Reason("skip", 2, r"no event \S+ is in flight", _is_not_in_flight),
     Reason("resync", 1, r"the log has no rows of", _had_no_rows),
     Reason("resync", 2, r"there is no unfinished resync", _is_resync_over),
