@@ -25,7 +25,7 @@ from lines import Request, Rows
 from replicas import Key, Replica, class_of, object_of
 from scheduler import BEGIN
 
-from eventlog.errors import AnotherPublisher, DatabaseError, EventlogError, FatalAnswer
+from eventlog.errors import AnotherPublisher, ConfigError, DatabaseError, EventlogError, FatalAnswer
 from eventlog.model import Event, Level, Verdict
 
 if TYPE_CHECKING:
@@ -328,6 +328,8 @@ class Auditor:
                 return bool(process.answers["fatal"])
             case AnotherPublisher():
                 return "second" in self._world.scheduler.processes or process.name == "second"
+            case ConfigError():  # a registration that a restore has lost
+                return self._is_restored and "the next record_id" in str(error)
             case DatabaseError():
                 # A command that waits for a transaction keeps the lock of the file meanwhile.
                 is_locked = "database is locked" in str(error) and self._world.has_commands()

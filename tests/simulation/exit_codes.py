@@ -121,6 +121,13 @@ def _has_backlog(ended: Ended) -> bool:
     return ended.world.backlog is not None
 
 
+def _is_resync_begun(ended: Ended) -> bool:
+    sql = (
+        "SELECT count(*) FROM eventlog_resync WHERE class_name = ? AND selection NOT LIKE 'due: %'"
+    )
+    return bool(ended.world.application.session.execute(sql, (ended.words[1],)).fetchone()[0])
+
+
 def _always(_: Ended) -> bool:
     return True
 
@@ -142,6 +149,9 @@ REASONS = (
     Reason("show", 1, r"the log \S+ has no row", _has_no_such_row),
     Reason("publish", 1, r"no such (table|column)", _has_no_such_class),
     Reason("resync", 2, r"is not a class", _has_no_such_class),
+    Reason("resync", 1, r"no such (table|column)", _has_no_such_class),
+    Reason("resync", 1, r"unknown_(table|column) at offset", _always),
+    Reason("resync", 2, r"is not finished: ", _is_resync_begun),
     Reason("triggers", 1, r"there is no table or view", _has_no_such_class),
 )
 
