@@ -20,7 +20,7 @@ from typing import NamedTuple
 from eventlog.core.catalog import ObjectId
 from eventlog.core.checks import BadRow, Remark, check_rows
 from eventlog.core.clock import monotonic
-from eventlog.core.event_ids import raised_at, record_id_of
+from eventlog.core.event_ids import raised_at
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseAway, number_of
@@ -39,7 +39,7 @@ from eventlog.publisher.flight import (
 )
 from eventlog.publisher.held_rows import read_recorded, warn_of
 from eventlog.publisher.ledger import QueueScan
-from eventlog.publisher.marks import InflightLine, Marks, all_wait
+from eventlog.publisher.marks import InflightLine, Marks, all_wait, keep_next_sendings
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import (
     DueScan,
@@ -560,7 +560,9 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     log_rows = {
         row.record_id: row for row in present if row.status.rstrip() in context.ledger.statuses
     }
-    _keep_sendings(context, recorded, present)
+    if not context.ledger.consumer:
+        refused = {row.record_id for row in present if row.status.rstrip() == Status.ERROR}
+        keep_next_sendings(context, recorded, refused)
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))
     bad = {row.record_id: row for row in checked.bad}
@@ -591,19 +593,6 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
         )
     waiting = frozenset(checked.waiting)
     return Rebuilt(events, decided, bad, log_rows, checked.remarks, waiting, missing)
-
-
-def _keep_sendings(
-    context: Context, recorded: Sequence[Outgoing], present: Iterable[LogRow]
-) -> None:
-    """Keep the next number of events that were given up by hand: if their rows go once more, the
-    receiver may know the last one (spec/event-log.md 7.4).
-    """
-    refused = {row.record_id for row in present if row.status.rstrip() == Status.ERROR}
-    if refused and not context.ledger.consumer:
-        for event in recorded:
-            if (first := record_id_of(event.event_id)) in refused:
-                context.options.events.sendings[first] = event.sendings + 1
 
 
 # --- dry run --------------------------------------------------------------------------------------

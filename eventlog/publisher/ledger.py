@@ -58,6 +58,15 @@ class QueueScan(NamedTuple):
         return self.is_begun or self.passes
 
 
+class Unmarked(NamedTuple):
+    """The rows that a mark has not changed."""
+
+    gone: int = 0
+    """How many of them are gone from the log."""
+    taken: frozenset[int] = frozenset()
+    """Those that have another status than N: somebody has given it to them by hand."""
+
+
 class Ledger(Protocol):
     """The done rows of a log.
 
@@ -138,9 +147,9 @@ class Ledger(Protocol):
         *,
         deletes: bool = False,
         ended: int | None = None,
-    ) -> int:
-        """Record that rows are done, by their letters, and return how many of them are gone from
-        the log, as far as the ledger looks.
+    ) -> Unmarked:
+        """Record that rows are done, by their letters, and return which of them were not changed,
+        as far as the ledger looks.
 
         With ``deletes`` rows S and W are deleted, except the ``retained`` ones, which become S.
         ``ended`` is the number of a flight that is done: its line goes.
@@ -303,21 +312,22 @@ class StatusLedger:
         *,
         deletes: bool = False,
         ended: int | None = None,
-    ) -> int:
+    ) -> Unmarked:
         """Write one statement for each letter, and one more where fewer rows than that changed."""
         # A consumer that has not read the row would lose it (spec/event-log.md 13.4).
         deletes = deletes and not are_registered(self.log)
-        removed = missing = 0
+        removed = 0
+        unmarked: list[Unmarked] = []
         for letter, record_ids in letters.items():
             ranges = to_ranges(sorted(record_ids))
             if ranges and deletes and letter in (Status.SUCCESS, Status.WARNING):
                 deleted = self.log.delete(ranges)
-                missing += _missing(self.log, ranges, deleted, is_deleted=True)
+                unmarked.append(_unmarked(self.log, ranges, deleted))
                 removed = max(removed, ranges[-1][1])
             elif ranges:
-                missing += _mark(self.log, letter, ranges)
+                unmarked.append(_mark(self.log, letter, ranges))
         if retained:
-            missing += _mark(self.log, Status.SUCCESS, to_ranges(sorted(retained)))
+            unmarked.append(_mark(self.log, Status.SUCCESS, to_ranges(sorted(retained))))
         if removed:
             note_removed(self.log, removed)
             self.highest = 0
@@ -325,31 +335,25 @@ class StatusLedger:
             strike_inflight(self.log, ended)
         if self.followed is not None:
             self.followed.add(to_ranges(sorted(chain(retained, *letters.values()))))
-        return missing
+        taken = (one.taken for one in unmarked)
+        return Unmarked(sum(one.gone for one in unmarked), frozenset().union(*taken))
 
 
-def _mark(log: OpenLog, letter: str, ranges: Ranges) -> int:
-    """Mark the rows of ranges, and return how many of them are gone."""
-    return _missing(log, ranges, log.mark(letter, ranges))
+def _mark(log: OpenLog, letter: str, ranges: Ranges) -> Unmarked:
+    """Mark the rows of ranges, and return those that were not changed."""
+    return _unmarked(log, ranges, log.mark(letter, ranges), letter)
 
 
-def _missing(
-    log: OpenLog,
-    ranges: Ranges,
-    changed: int,
-    *,
-    is_deleted: bool = False,
-) -> int:
-    """Return how many rows of ranges are gone, after a statement that ``changed`` the others;
-    ``is_deleted`` says that it has deleted them.
-
-    A row that was not changed may be there: somebody has given it another letter by hand.
+def _unmarked(log: OpenLog, ranges: Ranges, changed: int, letter: str | None = None) -> Unmarked:
+    """Return the rows of ranges that are left after a statement that ``changed`` the others: it has
+    given them this status, None = it has deleted them.
     """
     rows = length(ranges)
     if changed >= rows:
-        return 0
-    present = len(log.read_columns(ranges, ("record_id",)))
-    return rows - present - (changed if is_deleted else 0)
+        return Unmarked()
+    present = log.read_columns(ranges, ("record_id", "status"))
+    taken = frozenset(int(row) for row, status in present if str(status).rstrip(" ") != letter)
+    return Unmarked(rows - len(present) - (changed if letter is None else 0), taken)
 
 
 def are_registered(log: OpenLog) -> bool:
@@ -465,7 +469,7 @@ class SetLedger:
         *,
         deletes: bool = False,
         ended: int | None = None,
-    ) -> int:
+    ) -> Unmarked:
         """Write the set if there is a change, in the line of the flight that has ``ended``, or in
         a new one. The log is not looked at.
 
@@ -475,7 +479,7 @@ class SetLedger:
         if not ranges and not self.is_changed:
             if ended is not None:
                 strike_inflight(self.log, ended)
-            return 0
+            return Unmarked()
         self.followed.add(ranges)
         done, recent = self.followed.done, self.recent
         if recent is not None:
@@ -491,7 +495,7 @@ class SetLedger:
             self.recent, self.is_changed = RecordSet(), False
         else:
             self.lines = consumers.write_recent(self.log, line, recent, ended)
-        return 0
+        return Unmarked()
 
 
 def ledger_of(

@@ -48,6 +48,8 @@ class Marks:
     """The event-ids under which refused events go once more, by the record_id that names them,
     where they are not the first ones.
     """
+    answered: list[Sequence[Outgoing]] = field(default_factory=list)
+    """The events that were answered."""
 
     def add(self, letter: Status, record_ids: Iterable[int]) -> None:
         self.letters.setdefault(letter, []).extend(record_ids)
@@ -69,6 +71,7 @@ class Marks:
 
         Rows that precedence dropped are S with any answer.
         """
+        self.answered.append(events)
         special = [fates for fates in map(_fates_of, events) if fates is not None]
         contributed = [event.contributed for event in events] if special else map(_ids_of, events)
         record_ids = list(chain.from_iterable(contributed))
@@ -111,14 +114,28 @@ class Marks:
         one statement. ``ended`` is the number of a flight that is done.
         """
         deletes = context.options.delete_from_log
-        missing = context.ledger.write(self.letters, self.retained, deletes=deletes, ended=ended)
-        if missing:
+        unmarked = context.ledger.write(self.letters, self.retained, deletes=deletes, ended=ended)
+        if unmarked.gone:
             record_ids = [*chain(self.retained, *self.letters.values())]
-            report_missing(context, missing, min(record_ids), max(record_ids))
+            report_missing(context, unmarked.gone, min(record_ids), max(record_ids))
+        if unmarked.taken:
+            # Given up by hand while they were in the air: the receiver may know this sending.
+            keep_next_sendings(context, chain.from_iterable(self.answered), unmarked.taken)
         if self.errors:
             add_errors(context.log, self.errors, context.ledger.consumer, self.next_ids)
             known = context.options.events.sendings
             known.update((row, sending_of(event_id)) for row, event_id in self.next_ids.items())
+
+
+def keep_next_sendings(
+    context: Context, events: Iterable[Outgoing], given_up: Container[int]
+) -> None:
+    """Keep the next number of the events whose first rows were given up by hand: if the rows go
+    again, the receiver may know the last one (spec/event-log.md 7.4).
+    """
+    for event in events:
+        if (first := record_id_of(event.event_id)) in given_up:
+            context.options.events.sendings[first] = event.sendings + 1
 
 
 def send_document(

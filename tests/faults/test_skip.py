@@ -88,6 +88,27 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
     assert sink.event_ids[-1] == "2.2"
 
 
+def test_an_event_that_is_given_up_while_it_is_in_the_air_goes_under_another_id(
+    log: sa.Engine, run: Run
+) -> None:
+    """The receiver has applied it under its id, and the running publisher is not told."""
+
+    def give_up(document: Document) -> None:
+        sink.on_send = lambda _: None
+        skipped = run("--database-url", url_of(log), "skip", "1", "--why", "no need")
+        assert skipped[0] == 0
+
+    sink = Collecting(give_up)
+    write(log, 1)
+    with opened(configuration(log)) as context:
+        session = Session(context, recover(context), sink)
+        run_cycle(session)
+        assert fetch(log, "SELECT status FROM eventlog") == [("E",)]
+        assert run("--database-url", url_of(log), "requeue")[0] == 0
+        run_cycle(session)
+    assert sink.event_ids == ["1", "1.2"]
+
+
 def test_only_what_is_in_flight_can_be_given_up(log: sa.Engine, run: Run) -> None:
     write(log, 1)
     code, _, error = run("--database-url", url_of(log), "skip", "1", "--why", "no need")
