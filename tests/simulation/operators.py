@@ -662,8 +662,15 @@ def _hand_over(world: World, chance: Random) -> None:
 
 
 def _leap(world: World, chance: Random) -> None:
-    """Somebody sets the clock on the wall, back or forth. The time that has passed is another one."""
+    """Somebody sets the clock on the wall, back or forth. The time that has passed is another one.
+
+    Rows that a publisher takes by their time come in another order than that of their numbers if the
+    clock goes back, so the two never meet."""
     seconds = chance.choice([-300.0, -61.0, -1.5, -0.3, 0.4, 61.0, 3600.0, 40 * 86400.0])
+    if seconds < 0:
+        if not world.is_ordered:
+            return
+        world.has_gone_back = True
     world.scheduler.leap += seconds
     world.tell(f"the clock on the wall leaps by {seconds:g} s")
 

@@ -115,6 +115,8 @@ class World:
         self.converting: Directory | None = None
         self.has_removed = False
         self.is_ordered = True
+        self.has_gone_back = False
+        """True once the clock on the wall has gone back."""
         self.told_from: int | None = None
         """The newest flight at the start of a publisher that takes rows by their time: what commands
         tell it later stays until another one connects. None = the publisher takes rows by number."""
@@ -186,6 +188,8 @@ class World:
                 if name in options
             }
             bounds = {}
+        if self.has_gone_back and "handle_future_events" in options:
+            options["handle_future_events"] = False
         self.has_removed |= bool(options.get("delete_from_log"))
         self.is_ordered &= not options.get("handle_future_events")
         config = self.config_of(options, sink, name if is_consumer else None)
