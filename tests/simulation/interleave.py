@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parent))
 
 from interleaved.faults import FAULTS, faulty

@@ -106,7 +106,7 @@ class Process:
         if not connection.invalidated:
             connection.invalidate()
         connection.rollback()
-        while self.world.control.execute(_IS_THERE, (self._pid,)).fetchone():
+        while self.world.control.execute(_IS_THERE, (self._pid,)).fetchone() is not None:
             pass
 
     def leave(self) -> None:

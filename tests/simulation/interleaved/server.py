@@ -16,6 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 import psycopg
+from shared import temporary_servers
 from sqlalchemy import make_url
 
 from eventlog import cli
@@ -52,9 +53,9 @@ _SCHEDULES_OF_A_FILE = 100
 @contextmanager
 def server() -> Iterator[str]:
     """Yield the URL of an embedded PostgreSQL whose data is in memory, as far as there is room."""
-    memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="il-", dir=memory) as made:
-        directory = Path(made) / "pg"
+    memory = Path("/dev/shm")
+    with temporary_servers("il-", memory if memory.is_dir() else None) as made:
+        directory = made / "pg"
         url = embedded.start(directory)
         with closing(psycopg.connect(_conninfo(url), autocommit=True)) as admin:
             for name, value in _SETTINGS.items():
