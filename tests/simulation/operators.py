@@ -197,15 +197,21 @@ def _slow_beside_failing(world: World, chance: Random) -> None:
     if not _running(world, name) or (name == "publisher" and world.plan["sink"] != "python"):
         return
     several = {"concurrency": chance.choice([2, 4]), "batch_size": chance.choice([2, 3, 5])}
-    given = {**several, "suspect_after": chance.choice([1, 2]), "on_retry": "park"}
+    given = {**several, "suspect_after": chance.choice([1, 2, 5]), "on_retry": "park"}
+    given |= {"query_limit": 10_000, "flight_rows": chance.choice([10, 10_000])}
+    given["fold_distance"] = chance.choice([0, 0, 1000])
     world.stop(world.scheduler.processes[name])
+    for _ in range(3):  # so that a flight has several events of an object
+        world.application.burst_of(chance.choice([2, 5]))
     world.start(name, chance, given=given)
     receiver = world.receivers["receiver" if name == "publisher" else name]
     receiver.mood = dict(MOODS[chance.choice(["slow stumbles", "slow errors", "slow losses"])])
     receiver.seed = chance.randrange(2**31)
     for _ in range(chance.choice([4, 8])):
         world.application.commit(chance)
-        world.scheduler.run(chance.choice([5, 15, 40]))
+        if chance.random() < 0.7:  # the same few objects change again and again
+            world.application.burst_of(chance.choice([2, 5]))
+        world.scheduler.run(chance.choice([0, 5, 15, 40]))
 
 
 def _late_in_a_scan(world: World, chance: Random) -> None:
