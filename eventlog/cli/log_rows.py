@@ -91,7 +91,7 @@ def requeue(
 
     A row of type 1 to 4 is refused if later rows of its object were processed, a copy also if some
     wait: it would bring an old value back, or delete an object that is there again. While a
-    finished directory of `eventlog backlog` holds rows, a row E or F up to their last record_id is
+    finished directory of `backlog run` holds rows, a row E or F up to their last record_id is
     refused too. The exit code is then 1; --force takes it all the same. Rows of an insert that go
     without its other rows go as an update.
 

@@ -22,7 +22,7 @@ _INTERVAL: Final = 1.0
 """The least seconds between two remembered moments, and between two checks of the sequence."""
 _MOST_MOMENTS: Final = 1_000
 """The most remembered moments."""
-_LEAST_SKEW: Final = 2.0
+_LEAST_SKEW: Final = 1.0
 _SKEW: Final = 0.01
 """The seconds, and the share of a duration, by which the clocks of this process and of the database
 may disagree. A row that commits hours after its number was drawn is as old as its number."""

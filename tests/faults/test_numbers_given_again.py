@@ -96,8 +96,9 @@ def test_a_running_publisher_sends_no_row_that_has_a_published_number(log: sa.En
 
 
 def test_a_row_with_a_published_number_is_found_though_the_sequence_has_passed_it(
-    log: sa.Engine, caplog: pytest.LogCaptureFixture
+    log: sa.Engine, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(published, "_LEAST_SKEW", 0.0)
     used, sink = Used(), Collecting()
     write(log, 1, 2, 3)
     with open_context(configuration(log), Counters(), used) as context:

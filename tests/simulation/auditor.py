@@ -350,7 +350,11 @@ class Auditor:
         ]
         told = ",".join(map(str, [*refused, *self._skipped]))
         gone = self._ask(
-            f"SELECT table_name, table_key FROM removed_rows WHERE record_id IN ({told})"
+            f"SELECT table_name, table_key FROM removed_rows WHERE record_id IN ({told}) "
+            # Of removed rows ``requeue`` knows nothing (docs/spec/event-log.md 11).
+            "UNION SELECT table_name, table_key FROM removed_rows AS removed WHERE EXISTS ("
+            "SELECT 1 FROM eventlog WHERE eventlog.table_name = removed.table_name AND "
+            "eventlog.table_key = removed.table_key AND eventlog.record_id < removed.record_id)"
         )
         replica = self._world.replica_of(receiver)
         replica.refused = {*named, *((class_of(table), key) for table, key in gone)}

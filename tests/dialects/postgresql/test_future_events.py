@@ -73,6 +73,11 @@ def write(engine: sa.Engine, *rows: tuple[int, str | None, int], **more: object)
         for record_id, event_time, idu in rows:
             own = {"record_id": record_id, "event_time": event_time, "table_key": f"idu={idu}"}
             conn.execute(sa.text(statement), {**same, **own, "new_value": str(record_id)})
+        conn.execute(
+            sa.text(
+                "SELECT setval('eventlog_record_id_seq', greatest(max(record_id), 1)) FROM eventlog"
+            )
+        )
 
 
 def publisher(engine: sa.Engine, **options: object) -> Any:
