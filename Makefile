@@ -8,7 +8,7 @@
 #              patches of the product: which of them do the schedules that reach their lines find?
 # make interleave  fresh schedules of real PostgreSQL sessions for SECONDS (60); SEED=7 and SHRINK=7 as above
 # make bench   the benchmarks, an hour and more; bench/RESULTS.md holds what they printed
-# make lint    ruff, mypy and import-linter alone
+# make lint    ruff, mypy, import-linter and the check of our prose alone
 # make reference  what the documentation repeats of the code: options, commands, error codes
 # make diagrams   docs/diagrams to docs/pictures, with Graphviz; make recording: the first scenes of the demo there
 # make docs    the documentation as a site in site/, strict: a broken link fails; make docs-serve shows it on localhost:8000
@@ -45,6 +45,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/prose.py
 
 docs: setup
 	$(SITE) build
