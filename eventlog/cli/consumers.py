@@ -21,12 +21,11 @@ from eventlog.cli.context import (
 from eventlog.config.kinds import BEGIN
 from eventlog.errors import ConfigError, ConsumerRuns
 from eventlog.publisher.consumers import consumer_statuses
-from eventlog.publisher.held_rows import consumer_lines
 from eventlog.publisher.open_context import find_log
 from eventlog.sql import consumers as lines
 from eventlog.sql.doctor import age
+from eventlog.sql.internal_tables import delete_entries_of
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import strike_inflight
 
 
 @click.group(cls=Group)
@@ -104,7 +103,7 @@ def reset(context: CommandContext, name: str, begin: str, yes: bool, as_json: bo
         log = find_log(db, config)
         _take(log, name)
         confirm(f"Consumer {name} of the log {log} starts again ({begins}).", yes=yes)
-        _strike(log, name)
+        delete_entries_of(log, name)
         lines.reset(log, name, begins)
         log.commit()
     if as_json:
@@ -128,7 +127,7 @@ def drop(context: CommandContext, name: str, yes: bool, as_json: bool) -> None:
         log = find_log(db, config)
         _take(log, name)
         confirm(f"Consumer {name} of the log {log} is forgotten.", yes=yes)
-        _strike(log, name)
+        delete_entries_of(log, name)
         lines.forget(log, name)
         log.commit()
     if as_json:
@@ -149,8 +148,3 @@ def _take(log: OpenLog, name: str) -> None:
     log.commit()
     if not is_ours:
         raise ConsumerRuns(f"consumer {name!r} of the log {log} runs: stop it first")
-
-
-def _strike(log: OpenLog, name: str) -> None:
-    for number in consumer_lines(log, name):
-        strike_inflight(log, number)

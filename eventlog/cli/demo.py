@@ -38,7 +38,8 @@ from eventlog.publisher.sinks import open_sink
 from eventlog.publisher.trigger_plan import planned_triggers
 from eventlog.sql import embedded, migrations
 from eventlog.sql.connection import connect
-from eventlog.sql.rows import count_by_status, read_inflight, tail
+from eventlog.sql.internal_tables import EntryKind, read_entries
+from eventlog.sql.rows import count_by_status, tail
 from eventlog.sql.triggers import LOCK_TIMEOUT
 from eventlog.xds.format import read_events
 from eventlog.xds.writer import write_event
@@ -368,7 +369,7 @@ def _show_status(console: Console, config: Config) -> None:
     with open_context(config, Counters()) as context:
         counts = count_by_status(context.log)
         waiting = tail(context.log) is not None
-        in_flight = len(read_inflight(context.log))
+        in_flight = len(read_entries(context.log, EntryKind.DELIVERY))
         errors = context.log.connection.execute(
             text("SELECT count(*) FROM hr.eventlog_error")
         ).scalar_one()

@@ -56,7 +56,7 @@ from eventlog.publisher.queue import (
 from eventlog.publisher.read_back import Built, built_flights, with_current_rows
 from eventlog.publisher.session import Session, State, begin_flight
 from eventlog.publisher.snapshot import Loading, load_chunk
-from eventlog.sql.rows import update_inflight, write_inflight
+from eventlog.sql.internal_tables import EntryKind, add_entry, replace_content
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -412,7 +412,7 @@ def _cut(context: Context, state: State, sent_ids: frozenset[str]) -> None:
 
 
 def _record(context: Context, state: State, flight: Flight) -> None:
-    update_inflight(context.log, flight.number, encode(flight, context.ledger.consumer))
+    replace_content(context.log, EntryKind.DELIVERY, flight.number, encode(flight))
     state.flights[flight.number] = flight
 
 
@@ -462,14 +462,12 @@ def _prepare(session: Session, built: Built, origins: Origins, marks: Marks) -> 
             flight = flight._replace(origins=Origins(_event_times(context, firsts), {}))
         if current_rows:
             flight = flight._replace(current_rows=current_rows)
-        write_inflight(
+        add_entry(
             context.log,
+            EntryKind.DELIVERY,
             flight.number,
-            encode(
-                flight,
-                context.ledger.consumer,
-                is_plain=not special and not context.options.events.sendings,
-            ),
+            encode(flight, is_plain=not special and not context.options.events.sendings),
+            context.ledger.consumer,
         )
     marks.write(context)
     context.log.commit()

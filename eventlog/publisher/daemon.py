@@ -40,6 +40,7 @@ from eventlog.publisher.catalog_watcher import CatalogDrifted, CatalogWatcher
 from eventlog.publisher.context import Context, Counters, Reports, Used, summary, warn_at_start
 from eventlog.publisher.cycle import recover, run_cycle, send_in_flight
 from eventlog.publisher.delivery import Delivered, FlightResult, send_heartbeat
+from eventlog.publisher.held_rows import remove_marked_claims
 from eventlog.publisher.ledger import ranges_of
 from eventlog.publisher.liveness import ReportingSink, reported_liveness
 from eventlog.publisher.observer import SILENT, Doing, Observer, ParkedObject, measure_queue
@@ -264,6 +265,8 @@ def _begin_session(
         _measure_if_due(session)
 
     context = watcher.context
+    if not context.ledger.consumer:
+        remove_marked_claims(context.log)
     session = Session(context, recover(context), sink, stop.is_set, before_flight, watcher)
     return session
 

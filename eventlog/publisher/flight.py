@@ -32,13 +32,6 @@ LINE_FORMAT: Final = 1
 Each line names it, so that an eventlog of another version refuses the line.
 """
 
-KIND: Final = "publisher"
-"""The kind of a line of the publisher itself."""
-
-_CONSUMER: Final = "consumer"
-"""The kind of a line of a consumer, which it names (spec/event-log.md 13.1)."""
-
-
 _MOST_CHARACTERS: Final = 300
 """The most characters of a last answer that a line keeps."""
 
@@ -252,10 +245,10 @@ def placed(events: Iterable[Outgoing], places: Iterator[int]) -> list[Outgoing]:
 # --- the line -------------------------------------------------------------------------------------
 
 
-def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str:
-    """Return the composition text of the in-flight line.
+def encode(flight: Flight, *, is_plain: bool = False) -> str:
+    """Return the content of the entry of kind ``delivery``.
 
-    ``{"line_format": 1, "kind": "publisher", "envelopes": [...]}``, with ``"first"`` in a numbered
+    ``{"line_format": 1, "envelopes": [...]}``, with ``"first"`` in a numbered
     flight, with ``"epoch"`` under one, and with ``"last_number"`` if an envelope that is gone had a
     greater number than those that are left. An envelope has its ``number``, the record_ids of its
     events one after the other as ranges (``rows``), the number of ids of each event (``counts``),
@@ -263,12 +256,10 @@ def encode(flight: Flight, consumer: str = "", *, is_plain: bool = False) -> str
     event's index: an ``id`` other than the first record_id and the epoch, rows that precedence
     ``dropped``, the number of ``sendings``, a ``place`` that does not follow the previous one. An
     envelope of ``suspects`` has ``"suspect": {"tries": 2, "answer": "..."}``.
-    ``consumer`` is the owner of the line, empty = the publisher. ``is_plain`` says that no event
+    ``is_plain`` says that no event
     has an exception, as in nearly all new flights, and skips the search.
     """
-    line: dict[str, object] = {"line_format": LINE_FORMAT, "kind": KIND}
-    if consumer:
-        line |= {"kind": _CONSUMER, "consumer": consumer}
+    line: dict[str, object] = {"line_format": LINE_FORMAT}
     if flight.epoch:
         line["epoch"] = flight.epoch
     if flight.first:
@@ -312,34 +303,25 @@ def _special(
     return special
 
 
-def consumer_of(number: int, composition: str) -> str:
-    """Return the consumer that owns a line; empty for a line of another kind.
-
-    Raises DatabaseError if it names none.
+def refuse_newer(number: int, line: Mapping[str, Any]) -> None:
+    """Raise DatabaseError for the content of an entry that a newer version wrote, KeyError for one
+    without a format.
     """
-    if f'"kind":"{_CONSUMER}"' not in composition[:40].replace(" ", ""):
-        return ""
-    try:
-        return str(json.loads(composition)["consumer"])
-    except (TypeError, ValueError, KeyError) as error:
+    if line["line_format"] != LINE_FORMAT:
         raise DatabaseError(
-            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
-        ) from None
+            f"in-flight line {number} is of format {line['line_format']}: a newer version of "
+            "eventlog wrote it. Start that version until the entry is processed"
+        )
 
 
-def decode(number: int, composition: str) -> Flight:
-    """Return a flight from its line; its events have to be built.
+def decode(number: int, content: str) -> Flight:
+    """Return a flight from its entry; its events have to be built.
 
     Raises DatabaseError for an unknown line.
     """
     try:
-        line = json.loads(composition)
-        if line["line_format"] != LINE_FORMAT or line["kind"] not in (KIND, _CONSUMER):
-            raise DatabaseError(
-                f"in-flight line {number} is of format {line['line_format']}, kind "
-                f"{line['kind']!r}, which this version does not know: a later version wrote it; "
-                "start that one, and let it finish the flight"
-            )
+        line = json.loads(content)
+        refuse_newer(number, line)
         epoch = str(line.get("epoch", ""))
         suffix = epoch_suffix(epoch)
         envelopes = {

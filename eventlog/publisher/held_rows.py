@@ -1,9 +1,13 @@
-"""The in-flight lines of a log, and the rows that a line of kind ``backlog`` holds
+"""What is in flight for a reader of a log, and the rows that a backlog job has claimed
 (spec/event-log.md 8.6).
 
-A line of kind ``backlog`` holds rows that a backlog job has converted into a finished directory and
-that are not marked yet. The publisher passes over them and over all later rows of their objects. So
-nothing is sent twice and nothing overtakes the documents of the directory.
+A claim names rows that a backlog job has converted into a finished directory and that are not
+marked yet. The publisher passes over them and over all later rows of their objects. So nothing is
+sent twice and nothing overtakes the documents of the directory.
+
+A claim may also name recorded flights whose documents are in the directory. The job does not write
+``<log>_inflight``: it marks the rows of these flights, then the claim itself. The next publisher
+removes a marked claim together with the entries of its flights.
 """
 
 from __future__ import annotations
@@ -14,18 +18,20 @@ from typing import Any, Final, NamedTuple
 
 from eventlog.core.catalog import ObjectId
 from eventlog.core.ranges import RecordSet, to_ranges
-from eventlog.errors import DatabaseError, number_of
-from eventlog.publisher.flight import LINE_FORMAT, Flight, consumer_of, decode
+from eventlog.errors import number_of
+from eventlog.publisher.flight import LINE_FORMAT, Flight, decode, refuse_newer
 from eventlog.publisher.ledger import Writers
-from eventlog.sql.consumers import is_of_set
+from eventlog.sql.internal_tables import (
+    Entry,
+    EntryKind,
+    delete_entry,
+    read_entries,
+    refuse_unknown_kinds,
+    unreadable,
+)
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.purge import is_note
-from eventlog.sql.rows import read_inflight
 
 _log = logging.getLogger("eventlog.publisher")
-
-_BACKLOG: Final = "backlog"
-"""The kind of the in-flight line that holds rows."""
 
 HOLD_WAYS_OUT: Final = (
     "eventlog backlog mark --out DIR, when the receiver has the documents",
@@ -35,10 +41,10 @@ HOLD_WAYS_OUT: Final = (
 
 
 class Hold(NamedTuple):
-    """One line of kind ``backlog``."""
+    """A claim: one entry of kind ``claim``."""
 
     number: int
-    """The line's number."""
+    """The entry's number."""
     job: str
     directory: str
     """The names of the job and of the place of its documents."""
@@ -55,6 +61,10 @@ class Hold(NamedTuple):
     """The transactions that had written the log and were open at the job's snapshot."""
     is_marking: bool = False
     """True if marking has begun."""
+    is_marked: bool = False
+    """True if all rows are marked: the claim and the entries of its flights wait for the next
+    publisher to delete them.
+    """
 
     @property
     def in_words(self) -> str:
@@ -68,32 +78,50 @@ class Hold(NamedTuple):
 
 
 def encode_hold(hold: Hold) -> str:
-    """Return the composition text of the line."""
-    line = hold._asdict() | {"writers": None if hold.writers is None else sorted(hold.writers)}
-    del line["number"]
-    return json.dumps({"line_format": LINE_FORMAT, "kind": _BACKLOG, **line}, separators=(",", ":"))
+    """Return the content of the entry."""
+    content = hold._asdict() | {"writers": None if hold.writers is None else sorted(hold.writers)}
+    del content["number"]
+    return json.dumps({"line_format": LINE_FORMAT, **content}, separators=(",", ":"))
+
+
+def read_claims(log: OpenLog) -> list[Hold]:
+    """Return all claims of a log, oldest first, those that are marked too.
+
+    Raises DatabaseError for an entry that this version cannot read.
+    """
+    refuse_unknown_kinds(log, EntryKind.CLAIM)
+    return [_decode_hold(log, entry) for entry in read_entries(log, EntryKind.CLAIM)]
 
 
 def read_recorded(log: OpenLog, consumer: str = "") -> tuple[list[Flight], Hold | None]:
-    """Return the contents of a log's in-flight lines: the flights that a publisher sends, oldest
-    first, and the hold.
+    """Return what is in flight for the publisher, oldest first, and the claim on rows.
 
-    ``consumer`` selects its own flights, which have no hold; empty = the publisher's. Raises
-    DatabaseError for a line that this version does not know.
+    ``consumer`` selects its own flights, for which there is no claim; empty = the publisher's.
+    Raises DatabaseError for an entry that this version cannot read.
     """
-    lines = [
-        line
-        for line in read_inflight(log)
-        if consumer_of(*line) == consumer and not is_of_set(line[1]) and not is_note(line[1])
-    ]
-    holds = {number: hold for number, text in lines if (hold := _hold_of(number, text)) is not None}
-    converted = {flight for hold in holds.values() for flight in hold.flights}
+    refuse_unknown_kinds(log, EntryKind.DELIVERY)
+    # The claims are read first: who deletes a marked one deletes the entries of its flights with
+    # it, so an entry that is read afterwards is still to be sent.
+    claims = [] if consumer else read_claims(log)
+    converted = {flight for claim in claims for flight in claim.flights}
     flights = [
-        decode(number, text)
-        for number, text in lines
-        if number not in holds and number not in converted
+        decode(entry.number, entry.content)
+        for entry in read_entries(log, EntryKind.DELIVERY, consumer)
+        if entry.number not in converted
     ]
-    return flights, next(iter(holds.values()), None)
+    return flights, next((claim for claim in claims if not claim.is_marked), None)
+
+
+def remove_marked_claims(log: OpenLog) -> None:
+    """Delete the claims whose rows are all marked, and the entries of their flights.
+
+    The caller holds the lock of the log, so that no flight of them is sent meanwhile.
+    """
+    for claim in read_claims(log):
+        if claim.is_marked:
+            for flight in claim.flights:
+                delete_entry(log, EntryKind.DELIVERY, flight)
+            delete_entry(log, EntryKind.CLAIM, claim.number)
 
 
 def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:
@@ -109,28 +137,20 @@ def sent_ids(log: OpenLog, consumer: str = "") -> RecordSet:
     return RecordSet(0 if hold is None else hold.last, to_ranges(ids))
 
 
-def consumer_lines(log: OpenLog, consumer: str) -> list[int]:
-    """Return the numbers of a consumer's in-flight lines."""
-    return [number for number, text in read_inflight(log) if consumer_of(number, text) == consumer]
-
-
-def _hold_of(number: int, composition: str) -> Hold | None:
-    """Return the hold in a line, None if the line is of another kind."""
-    if f'"kind":"{_BACKLOG}"' not in composition[:40].replace(" ", ""):
-        return None
+def _decode_hold(log: OpenLog, entry: Entry) -> Hold:
     try:
-        line: dict[str, Any] = json.loads(composition)
-        if line.pop("line_format") != LINE_FORMAT or line.pop("kind") != _BACKLOG:
-            return None  # ``decode`` refuses it
-        writers = line.pop("writers")
-        flights = tuple(line.pop("flights"))
+        content: dict[str, Any] = json.loads(entry.content)
+        refuse_newer(entry.number, content)
+        del content["line_format"]
+        writers, flights = content.pop("writers"), tuple(content.pop("flights"))
         return Hold(
-            number, flights=flights, writers=None if writers is None else frozenset(writers), **line
+            entry.number,
+            flights=flights,
+            writers=None if writers is None else frozenset(writers),
+            **content,
         )
     except (TypeError, ValueError, KeyError) as error:
-        raise DatabaseError(
-            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
-        ) from None
+        raise unreadable(log, EntryKind.CLAIM, entry.number, error) from None
 
 
 _BITS: Final = 2**27

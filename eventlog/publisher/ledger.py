@@ -24,8 +24,9 @@ from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
+from eventlog.sql.internal_tables import EntryKind, delete_entry
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import count_queue, pop_told, strike_inflight, tail
+from eventlog.sql.rows import count_queue, tail, take_requests
 from eventlog.sql.windows import Window
 
 Writers = frozenset[str] | None
@@ -245,7 +246,7 @@ class StatusLedger:
         self.followed = None
         if not self.locked:
             return
-        pop_told(self.log)
+        take_requests(self.log)
         if self.by_number and consumers.is_followable(self.log):
             top = consumers.highest_row(self.log) or 0
             self.followed = FollowedSet(top=top, rows=Window(1, None, None, self.leave_user))
@@ -267,7 +268,7 @@ class StatusLedger:
             # among the writers, or visible.
             self.writers = self.log.open_writers() if is_long and last else None
             return None if last is None else QueueScan(1, last, self.writers)
-        followed.discard(pop_told(self.log))
+        followed.discard(take_requests(self.log))
         last = consumers.highest_row(self.log) if is_long else followed.done.top
         followed.look(self.log)
         self.writers = self.log.open_writers() if is_long else None
@@ -332,7 +333,7 @@ class StatusLedger:
             note_removed(self.log, removed)
             self.highest = 0
         if ended is not None:
-            strike_inflight(self.log, ended)
+            delete_entry(self.log, EntryKind.DELIVERY, ended)
         if self.followed is not None:
             self.followed.add(to_ranges(sorted(chain(retained, *letters.values()))))
         taken = (one.taken for one in unmarked)
@@ -478,7 +479,7 @@ class SetLedger:
         ranges = to_ranges(sorted(chain(retained, *letters.values())))
         if not ranges and not self.is_changed:
             if ended is not None:
-                strike_inflight(self.log, ended)
+                delete_entry(self.log, EntryKind.DELIVERY, ended)
             return Unmarked()
         self.followed.add(ranges)
         done, recent = self.followed.done, self.recent

@@ -26,7 +26,8 @@ from eventlog.publisher.flight import NO_ORIGINS, Flight, Tried, encode, rest_of
 from eventlog.publisher.parking import Parking
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
-from eventlog.sql.rows import add_errors, update_inflight
+from eventlog.sql.internal_tables import EntryKind, replace_content
+from eventlog.sql.rows import add_errors
 
 _ids_of: Final = itemgetter(Outgoing._fields.index("ids"))
 _fates_of: Final = itemgetter(Outgoing._fields.index("fates"))
@@ -274,12 +275,11 @@ class InflightLine:
             origins=NO_ORIGINS, current_rows={}, waiting=self._waiting
         )
         log = self._context.log
-        consumer = self._context.ledger.consumer
         # Once: the line of a flight that has ended may be a set's.
         is_over = not rest.envelopes and bool(self.recorded.envelopes)
         marks.write(self._context, self.flight if is_over else None)
         if rest.envelopes and (marks.letters or encode(rest) != encode(self.recorded)):
-            update_inflight(log, self.flight, encode(rest, consumer))
+            replace_content(log, EntryKind.DELIVERY, self.flight, encode(rest))
         log.commit()
         self.recorded = rest
 

@@ -45,10 +45,11 @@ from eventlog.sql.epoch import (
     read_removed,
     write_epoch,
 )
+from eventlog.sql.internal_tables import next_number
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.record_ids import next_given
-from eventlog.sql.rows import next_flight, read_sendings, refuse_large_ids
+from eventlog.sql.rows import read_sendings, refuse_large_ids
 
 _log = logging.getLogger("eventlog.publisher")
 
@@ -200,7 +201,7 @@ def _numbers_that_come_again(context: Context, following: int | None) -> list[st
     """
     log, used = context.log, context.used
     found = []
-    if used.flight and (flight := next_flight(log)) <= used.flight:
+    if used.flight and (flight := next_number(log)) <= used.flight:
         found.append(f"flight number {flight} lies behind {used.flight}, which was used before")
     if used.given_again is not None:
         found.append(used.given_again)

@@ -19,7 +19,7 @@ from eventlog.publisher.parking import Parking
 from eventlog.publisher.queue import DueScan
 from eventlog.publisher.sinks import Sink
 from eventlog.publisher.suspects import Suspects
-from eventlog.sql.rows import next_flight
+from eventlog.sql.internal_tables import next_number
 
 if TYPE_CHECKING:
     from eventlog.publisher.snapshot import Loading
@@ -86,7 +86,7 @@ def draw_flight(context: Context) -> int:
     restored to an earlier state, and the log gets a new epoch at the next connection
     (spec/event-log.md 7.4).
     """
-    number = next_flight(context.log)
+    number = next_number(context.log)
     if number <= context.used.flight:
         raise DatabaseAway(
             f"flight number {number} of the log {context.log} lies behind {context.used.flight}, "

@@ -12,8 +12,9 @@ from eventlog.model import Status
 from eventlog.publisher.flight import Flight, encode, rest_of
 from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import Ledger
+from eventlog.sql.internal_tables import EntryKind, delete_entry, replace_content
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import add_errors, strike_inflight, update_inflight
+from eventlog.sql.rows import add_errors
 
 CODE = "skipped"
 """The code of the error lines."""
@@ -53,7 +54,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     lines = [(record_id, CODE, message) for record_id in refused]
     add_errors(log, lines, ledger.consumer, next_ids)
     if ledger.consumer:  # no letter tells a consumer that a row is done
-        _strike(log, ledger.consumer, flight, event)
+        _strike(log, flight, event)
     return Skipped(event.sent_id, len(refused), 0 if tried is None else tried.tries, answer)
 
 
@@ -74,13 +75,13 @@ def _found(flights: list[Flight], event_id: str) -> tuple[Flight, int, Outgoing]
     raise ConfigError(f"no event {event_id} is in flight; see which are: {there}")
 
 
-def _strike(log: OpenLog, consumer: str, flight: Flight, skipped: Outgoing) -> None:
+def _strike(log: OpenLog, flight: Flight, skipped: Outgoing) -> None:
     left = {
         number: [event for event in events if event.event_id != skipped.event_id]
         for number, events in flight.envelopes.items()
     }
     rest = rest_of(flight, left)
     if rest.envelopes:
-        update_inflight(log, flight.number, encode(rest, consumer))
+        replace_content(log, EntryKind.DELIVERY, flight.number, encode(rest))
     else:
-        strike_inflight(log, flight.number)
+        delete_entry(log, EntryKind.DELIVERY, flight.number)

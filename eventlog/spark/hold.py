@@ -39,16 +39,15 @@ from eventlog.spark.job import BadLine, FlightReport, OutputFile, PartReport, pa
 from eventlog.spark.session import Progress, shown
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.epoch import note_removed
-from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import (
-    add_errors,
-    next_flight,
-    read_inflight,
-    strike_inflight,
-    tail,
-    update_inflight,
-    write_inflight,
+from eventlog.sql.internal_tables import (
+    EntryKind,
+    add_entry,
+    delete_entry,
+    next_number,
+    replace_content,
 )
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rows import add_errors, tail
 
 # --- the manifest ---------------------------------------------------------------------------------
 
@@ -219,11 +218,11 @@ def hold_rows(
             )
         now = utc_now().isoformat(sep=" ", timespec="seconds")
         rows = manifest.totals.get("rows_read", 0) + manifest.totals.get("rows_in_flight", 0)
-        number = next_flight(log)
+        number = next_number(log)
         hold = Hold(
             number, manifest.job, _name_of(directory), sha256, now, last, rows, flights, writers
         )
-        write_inflight(log, number, encode_hold(hold))
+        add_entry(log, EntryKind.CLAIM, number, encode_hold(hold))
 
 
 def _name_of(directory: Directory) -> str:
@@ -254,9 +253,14 @@ def refuse_if_held(context: Context, directory: Directory) -> None:
 
 
 def _release(context: Context, hold: Hold) -> None:
-    """Remove the line: its rows are marked, or return to the publisher."""
+    """Delete the claim; its rows are marked, or are given back to the publisher."""
     with _committed(context):
-        strike_inflight(context.log, hold.number)
+        delete_entry(context.log, EntryKind.CLAIM, hold.number)
+
+
+def _write_hold(context: Context, hold: Hold) -> None:
+    with _committed(context):
+        replace_content(context.log, EntryKind.CLAIM, hold.number, encode_hold(hold))
 
 
 def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
@@ -322,8 +326,8 @@ def mark(
         )
     threads = connections or min(4, os.cpu_count() or 1)
     _verify(directory, manifest, hold, threads)
-    with _committed(context):
-        update_inflight(context.log, hold.number, encode_hold(hold._replace(is_marking=True)))
+    hold = hold._replace(is_marking=True)
+    _write_hold(context, hold)
     seen = [0]
     total = manifest.totals.get("rows_read", 0)
 
@@ -341,7 +345,10 @@ def mark(
         except BaseException as error:
             error.add_note("marking has begun: the same command marks the rest, each row once")
             raise
-    _release(context, hold)
+    if hold.flights:  # the next publisher deletes the claim with the entries of its flights
+        _write_hold(context, hold._replace(is_marked=True))
+    else:
+        _release(context, hold)
     return marked
 
 
@@ -376,7 +383,7 @@ def _mark_rows(
     connections: int,
     done: Callable[[int], None],
 ) -> int:
-    """Mark or delete the rows of a directory, remove its flights, and return the number of changed
+    """Mark or delete the rows of a directory and of its flights, and return the number of changed
     rows.
 
     ``context`` holds the lock of the log; ``done`` gets the number of rows that have been handled.
@@ -391,7 +398,7 @@ def _mark_rows(
             raise DatabaseAway(f"the lock of the log {context.log} is lost")
 
     still_locked()
-    changed = _strike_flights(context, directory, manifest)
+    changed = _mark_flights(context, directory, manifest)
     waiting = [part for part in manifest.parts if not directory.exists(_done(part.part))]
     done(manifest.totals.get("rows_read", 0) - sum(part.rows_read for part in waiting))
 
@@ -421,22 +428,19 @@ def _done(part: int) -> str:
     return f"{MARKED}/part-{part:06d}"
 
 
-def _strike_flights(context: Context, directory: Directory, manifest: Manifest) -> int:
-    """Mark the rows of each recorded flight and remove its line, in one transaction. A missing line
-    was handled before. Returns the number of changed rows.
+def _mark_flights(context: Context, directory: Directory, manifest: Manifest) -> int:
+    """Mark the rows of each recorded flight in one transaction, and return the number of changed
+    rows. A flight that is listed in ``_marked`` was marked by an earlier run.
     """
     changed = 0
-    connection = context.log.connection
-    with as_database_errors(connection):
-        recorded: set[int] = set()
-        if manifest.in_flight:
-            recorded = {number for number, _ in read_inflight(context.log)}
-        for flight in manifest.in_flight:
-            if flight.flight in recorded:
-                for good, bad, _ in _batches(directory, flight.ids):
-                    changed += _write(context.log, context.options, good, bad)
-                strike_inflight(context.log, flight.flight)
-            connection.commit()
+    for flight in manifest.in_flight:
+        listed = f"{MARKED}/flight-{flight.flight}"
+        if directory.exists(listed):
+            continue
+        with _committed(context):
+            for good, bad, _ in _batches(directory, flight.ids):
+                changed += _write(context.log, context.options, good, bad)
+        directory.write(listed, b"")
     return changed
 
 

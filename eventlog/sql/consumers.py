@@ -24,6 +24,15 @@ from eventlog.core.requeue import LoggedRow, RowState, Way
 from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql.doctor import Numbering, ask_log
 from eventlog.sql.epoch import read_removed
+from eventlog.sql.internal_tables import (
+    EntryKind,
+    add_entry,
+    delete_entry,
+    end_delivery,
+    next_number,
+    read_entries,
+    unreadable,
+)
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.record_ids import next_unused
@@ -37,29 +46,21 @@ from eventlog.sql.rows import (
     column_of,
     is_in,
     judge_all,
-    read_inflight_like,
     read_objects,
     readable_id,
-    renew_inflight,
     runs_of_ranges,
-    strike_inflight,
-    write_inflight,
 )
 from eventlog.sql.windows import Window
 
 _log = logging.getLogger("eventlog.publisher")
 
-COLUMNS: Final = ("name", "begun", "begins", "done", "recent", "moved", "requeued", "loaded")
+COLUMNS: Final = ("name", "begun", "begins", "done", "moved", "requeued", "loaded")
 """The columns of ``<log>_consumer``."""
 NOW: Final = "now"
 FIRST: Final = "first"
 SNAPSHOT: Final = "snapshot"
 _KNOWN: Final = "eventlog_consumers"
 """The key in ``Connection.info`` of the logs whose table of consumers was found."""
-_SET: Final = '{"line_format":1,"kind":"consumer","set":'
-"""The beginning of an in-flight line that has a set. For an earlier state of this version it is a
-flight of the consumer without events.
-"""
 
 
 class Again(NamedTuple):
@@ -218,7 +219,7 @@ def read_consumer(log: OpenLog, name: str) -> ConsumerLine | None:
     Raises DatabaseError for an unreadable line.
     """
     line = _read_line(log, name)
-    return None if line is None else _with_set(line, read_lines_of_sets(log))
+    return None if line is None else _with_set(line, read_lines_of_sets(log, name))
 
 
 def _read_line(log: OpenLog, name: str) -> ConsumerLine | None:
@@ -229,11 +230,9 @@ def _read_line(log: OpenLog, name: str) -> ConsumerLine | None:
 
 
 def _line(row: Sequence[Any]) -> ConsumerLine:
-    name, begun, begins, done, recent, moved, requeued, loaded = row
+    name, begun, begins, done, moved, requeued, loaded = row
     try:
         record_set = decode(done)
-        if recent is not None:  # of a version before the sets stood in lines of their own
-            record_set.add(decode(recent).spans)
         again, place = Again.decode(requeued), None if loaded is None else json.loads(loaded)
         return ConsumerLine(str(name), begun, str(begins), record_set, moved, again, place)
     except (KeyError, TypeError, ValueError) as error:
@@ -267,23 +266,18 @@ def _unreadable(name: str, error: Exception) -> DatabaseError:
     )
 
 
-def is_of_set(composition: str) -> bool:
-    """Return True if an in-flight line has a consumer's set, and no flight."""
-    return composition.startswith(_SET)
-
-
-def read_lines_of_sets(log: OpenLog) -> list[SetLine]:
-    """Return the in-flight lines that have sets of consumers, oldest first."""
+def read_lines_of_sets(log: OpenLog, name: str | None = None) -> list[SetLine]:
+    """Return the entries with what consumers have done, oldest first; ``name`` None = of all
+    consumers.
+    """
     lines = []
-    for number, started, composition in read_inflight_like(log, _SET):
+    for entry in read_entries(log, EntryKind.DONE, name):
         try:
-            told = json.loads(composition)
-            own = str(told["consumer"]), told["set"] == "whole", str(told["rows"])
+            content = json.loads(entry.content)
+            is_whole, rows = content["set"] == "whole", str(content["rows"])
         except (TypeError, ValueError, KeyError) as error:
-            raise DatabaseError(
-                f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
-            ) from None
-        lines.append(SetLine(number, *own, started))
+            raise unreadable(log, EntryKind.DONE, entry.number, error) from None
+        lines.append(SetLine(entry.number, entry.owner, is_whole, rows, entry.started))
     return lines
 
 
@@ -330,9 +324,8 @@ def register(log: OpenLog, name: str, begins: str) -> None:
     removed, or that lies above the next one.
     """
     log.dialect.lock_registering(log.connection, log.table)
-    for former in read_lines_of_sets(log):  # its line was deleted by hand
-        if former.consumer == name:
-            strike_inflight(log, former.number)
+    for former in read_entries(log, EntryKind.DONE, name):  # its row was deleted by hand
+        delete_entry(log, EntryKind.DONE, former.number)
     table = _consumers(log.table)
     line = {"name": name, "begins": begins, "done": first_set(log, begins).encode()}
     if begins == SNAPSHOT:
@@ -435,7 +428,7 @@ def write_done(
     number = _write_set(log, line.name, "whole", done, ended)
     for former in line.lines:
         if former != number:
-            strike_inflight(log, former)
+            delete_entry(log, EntryKind.DONE, former)
     return (number,)
 
 
@@ -451,7 +444,7 @@ def write_recent(
     whole, *former = line.lines
     number = _write_set(log, line.name, "recent", recent, ended)
     for one in former:
-        strike_inflight(log, one)
+        delete_entry(log, EntryKind.DONE, one)
     return whole, number
 
 
@@ -462,11 +455,10 @@ def _write_set(
     rows: RecordSet,
     ended: int | None,
 ) -> int:
-    told = {"consumer": name, "envelopes": [], "rows": rows.encode()}
-    composition = f'{_SET}"{what}",{json.dumps(told, separators=(",", ":"))[1:]}'
-    number = log.dialect.next_flight(log.connection, log.table) if ended is None else ended
-    if ended is None or not renew_inflight(log, ended, composition):
-        write_inflight(log, number, composition)
+    content = json.dumps({"set": what, "rows": rows.encode()}, separators=(",", ":"))
+    number = next_number(log) if ended is None else ended
+    if ended is None or not end_delivery(log, ended, content):
+        add_entry(log, EntryKind.DONE, number, content, name)
     return number
 
 

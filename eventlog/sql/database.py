@@ -454,7 +454,7 @@ class SqlDatabase(ABC):
             *self.lacking(
                 conn, log, log.error_table, ("SELECT", "INSERT"), self.spelled("record_id")
             ),
-            *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
+            *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("entry_no")),
             *self.lacking(
                 conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")
             ),
@@ -476,7 +476,8 @@ class SqlDatabase(ABC):
             *self.lacking(
                 conn, log, log.error_table, ("SELECT", "INSERT"), self.spelled("record_id")
             ),
-            *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("flight_no")),
+            *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("entry_no")),
+            *self.lacking(conn, log, log.state_table, _ALL_RIGHTS, self.spelled("entry_no")),
             *self.lacking(
                 conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")
             ),
@@ -583,6 +584,10 @@ class SqlDatabase(ABC):
 
         ``index`` is the name of its index.
         """
+        return ()
+
+    def after_state(self, log: LogTable) -> Sequence[str]:
+        """Return the statements that complete ``<log>_state``."""
         return ()
 
     def after_consumers(self, log: LogTable, index: str) -> Sequence[str]:

@@ -80,6 +80,11 @@ class LogTable:
         return self._companion("_inflight", self.max_identifier)
 
     @property
+    def state_table(self) -> str:
+        """The name ``<log>_state`` (spec/event-log.md 10)."""
+        return self._companion("_state", self.max_identifier)
+
+    @property
     def flight_sequence(self) -> str:
         """The name ``<log>_flight`` of the sequence, or table, that numbers flights and never
         restarts (spec/event-log.md 10).
@@ -125,6 +130,7 @@ class LogTable:
             self.name,
             self.error_table,
             self.inflight_table,
+            self.state_table,
             self.flight_sequence,
             self.resync_table,
             self.epoch_table,
@@ -360,7 +366,7 @@ def _find_table(
 
 
 def _refuse_without_companions(inspector: sa.Inspector, schema: str | None, log: LogTable) -> None:
-    for companion in (log.error_table, log.inflight_table, log.epoch_table):
+    for companion in (log.error_table, log.inflight_table, log.state_table, log.epoch_table):
         if not inspector.has_table(quoted(companion), schema):
             place = companion if schema is None else f"{schema}.{companion}"
             raise LogTableError(
@@ -393,6 +399,9 @@ def _existing(inspector: sa.Inspector, schema: str | None, name: str) -> str | N
 
 
 # --- the columns of a log -------------------------------------------------------------------------
+
+ENTRY_COLUMNS: Final = ("entry_no", "owner", "kind", "started", "content")
+"""The columns of ``<log>_inflight`` and ``<log>_state`` (``eventlog.sql.internal_tables``)."""
 
 LAYOUTS: Final[Mapping[str, tuple[str, ...]]] = {
     "2.x": LogRow._fields,

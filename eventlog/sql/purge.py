@@ -1,7 +1,7 @@
 """Rows of a log, and lines of its error table, that are removed by age (spec/event-log.md 10, 11).
 
-What was removed is noted in a line of ``<log>_inflight``, so that the next purge does not read it
-again: beside an old snapshot the dead rows are still in the table and its index.
+What was removed is recorded in an entry of ``<log>_state``, so that the next purge does not read it
+again: while an old snapshot is open, the dead rows are still in the table and its index.
 
 No function commits: the caller decides what belongs to one transaction.
 """
@@ -24,6 +24,14 @@ from eventlog.errors import DatabaseAway, DatabaseError
 from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, is_refused
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
+from eventlog.sql.internal_tables import (
+    EntryKind,
+    add_entry,
+    delete_entry,
+    next_number,
+    read_entries,
+    unreadable,
+)
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rows import (
     APPLIED,
@@ -32,18 +40,13 @@ from eventlog.sql.rows import (
     count,
     errors_of,
     is_in,
-    read_inflight_like,
     rows_of,
     runs_of_ranges,
-    strike_inflight,
-    write_inflight,
 )
 
 _ONE, _ZERO = (sa.literal_column(number, sa.Integer()) for number in ("1", "0"))
-_NOTE: Final = '{"line_format":1,"kind":"purge","set":"removed",'
-"""The beginning of the in-flight line that notes what was removed."""
 _MOST_NOTED: Final = 1000
-"""The number of ranges in the line: more are read again."""
+"""The most ranges in the entry: purge reads the rest again."""
 
 
 class Purged(NamedTuple):
@@ -230,39 +233,32 @@ def _deleted(
 def read_noted(log: OpenLog) -> Noted | None:
     """Return what earlier purges have removed, None if nothing is known of them.
 
-    Raises DatabaseError for an unreadable line.
+    Raises DatabaseError for an unreadable entry.
     """
-    lines = read_inflight_like(log, _NOTE)
-    if not lines:
+    entries = read_entries(log, EntryKind.REMOVED)
+    if not entries:
         return None
-    number, _, composition = lines[-1]
+    newest = entries[-1]
     try:
-        told = json.loads(composition)
-        return Noted(decode(str(told["rows"])), datetime.fromisoformat(told["whole"]))
+        content = json.loads(newest.content)
+        return Noted(decode(str(content["rows"])), datetime.fromisoformat(content["whole"]))
     except (TypeError, ValueError, KeyError) as error:
-        raise DatabaseError(
-            f"in-flight line {number} cannot be read ({error}); was it changed by hand?"
-        ) from None
+        raise unreadable(log, EntryKind.REMOVED, newest.number, error) from None
 
 
 def write_noted(log: OpenLog, noted: Noted) -> None:
-    """Note what purges have removed, in place of what was noted before.
+    """Record what purges have removed, in place of the earlier record.
 
-    Nothing is noted by who may not write the line: the next purge reads more.
+    Nothing is recorded by a role that may not write the entry: the next purge reads more.
     """
     known = RecordSet(noted.rows.floor, noted.rows.ranges[:_MOST_NOTED])
-    told = {"rows": known.encode(), "whole": noted.whole.isoformat()}
+    content = {"rows": known.encode(), "whole": noted.whole.isoformat()}
     try:
         with log.connection.begin_nested():
-            for number, *_ in read_inflight_like(log, _NOTE):
-                strike_inflight(log, number)
-            composition = _NOTE + json.dumps(told, separators=(",", ":"))[1:]
-            write_inflight(log, log.dialect.next_flight(log.connection, log.table), composition)
+            for former in read_entries(log, EntryKind.REMOVED):
+                delete_entry(log, EntryKind.REMOVED, former.number)
+            text = json.dumps(content, separators=(",", ":"))
+            add_entry(log, EntryKind.REMOVED, next_number(log), text)
     except DBAPIError as error:
         if not is_refused(log.connection, error):
             raise
-
-
-def is_note(composition: str) -> bool:
-    """Return True if an in-flight line is that of the purges."""
-    return composition.startswith(_NOTE)

@@ -1,4 +1,4 @@
-"""The rows of a log and the lines of its companions: counted, requeued, removed (spec/event-log.md
+"""The rows of a log and the rows of its error table: counted, requeued, removed (spec/event-log.md
 10, 11).
 
 The statements here are those that every database understands; the dialect has reading, marking and
@@ -27,6 +27,14 @@ from eventlog.core.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError, LogTableError
 from eventlog.model import EventType, LogRow, Status
 from eventlog.sql.connection import is_refused
+from eventlog.sql.internal_tables import (
+    EntryKind,
+    add_entry,
+    delete_entry,
+    next_number,
+    read_entries,
+    unreadable,
+)
 from eventlog.sql.log_table import LogTable, quoted, schema_of, storable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.open_writers import wait_for, writers_to_await
@@ -235,7 +243,7 @@ def requeue(
     again, copied = _copied(log, judge_now, {"status": _NEW}, force=force)
     set_back = _set_back(log, again.back, again.in_parts)
     if again.back:
-        tell_requeued(log, again.back)
+        request_requeued(log, again.back)
     return Requeued(set_back, copied, again.refused)
 
 
@@ -570,27 +578,15 @@ def _insert_copies(
     )
 
 
-# --- the companions -------------------------------------------------------------------------------
+# --- errors and requests --------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=32)
 def errors_of(log: LogTable) -> sa.TableClause:
     """Return ``<log>_error`` with its columns for a statement."""
-    """Return ``<log>_error`` for a statement."""
     others = ("record_id", "code", "message", "consumer", "event_id")
     columns = [sa.column("error_time", sa.TIMESTAMP()), *map(sa.column, others)]
     return sa.table(quoted(log.error_table), *columns, schema=schema_of(log))
-
-
-@lru_cache(maxsize=32)
-def _inflight(log: LogTable) -> sa.TableClause:
-    return sa.table(
-        quoted(log.inflight_table),
-        sa.column("flight_no"),
-        sa.column("started", sa.TIMESTAMP()),
-        sa.column("composition", sa.Text()),
-        schema=schema_of(log),
-    )
 
 
 def add_errors(
@@ -653,104 +649,38 @@ def read_sendings(log: OpenLog, consumer: str = "") -> dict[int, int]:
     return sendings
 
 
-def tell_requeued(log: OpenLog, ids: Sequence[int]) -> None:
-    """Tell a publisher that runs which rows were set back to N (spec/event-log.md 8.1), in a line
-    with a negative number.
+def request_requeued(log: OpenLog, ids: Sequence[int]) -> None:
+    """Leave a request for the publisher: these rows were set back to N (spec/event-log.md 8.1).
 
-    Nothing is told where no publisher remembers which rows are done, nor by who may not write the
-    line: the publisher finds the rows later.
+    No request is left where no publisher remembers which rows are done, nor by a role that may not
+    write it: the publisher finds the rows later.
     """
     if "consumers" not in log.dialect.capabilities:
         return
-    composition = json.dumps({"kind": "requeued", "rows": to_ranges(ids)})
     try:
         with log.connection.begin_nested():
-            write_inflight(log, -next_flight(log), composition)
+            content = json.dumps({"ranges": to_ranges(ids)})
+            add_entry(log, EntryKind.REQUEST, next_number(log), content)
     except DBAPIError as error:
         if not is_refused(log.connection, error):
             raise
 
 
-def pop_told(log: OpenLog) -> list[tuple[int, int]]:
-    """Return the rows that ``tell_requeued`` has told of, as ranges, and delete its lines."""
-    inflight = _inflight(log.table)
-    log.dialect.choose_plans(log.connection)  # as the window behind it
-    # Once the table is analyzed, PostgreSQL's planner searches the end of the index at each poll,
-    # over all dead entries there. The value of a subquery it does not know.
-    zero = sa.select(sa.literal(0)).scalar_subquery()
-    lines = log.connection.execute(
-        sa.select(inflight.c.flight_no, inflight.c.composition).where(inflight.c.flight_no < zero)
-    ).all()
-    told: list[tuple[int, int]] = []
-    for flight_no, composition in lines:
-        rows = json.loads(composition).get("rows", ())
-        told += [(int(first), int(last)) for first, last in rows]
-        strike_inflight(log, int(flight_no))
-    return told
+def take_requests(log: OpenLog) -> list[tuple[int, int]]:
+    """Return the rows of all requests of ``request_requeued``, as ranges, and delete the requests.
 
-
-def next_flight(log: OpenLog) -> int:
-    """Return a flight number that was never given before."""
-    return log.dialect.next_flight(log.connection, log.table)
-
-
-def write_inflight(log: OpenLog, flight_no: int, composition: str) -> None:
-    """Write the line of a flight. ``composition`` is JSON."""
-    log.connection.execute(
-        sa.insert(_inflight(log.table)).values(flight_no=flight_no, composition=composition)
-    )
-
-
-def update_inflight(log: OpenLog, flight_no: int, composition: str) -> None:
-    """Replace the line of a flight by the part that is left of it."""
-    inflight = _inflight(log.table)
-    log.connection.execute(
-        sa.update(inflight).where(inflight.c.flight_no == flight_no).values(composition=composition)
-    )
-
-
-def renew_inflight(log: OpenLog, flight_no: int, composition: str) -> bool:
-    """Replace the line of a flight by another one that begins now, and return whether there was
-    one.
+    Raises DatabaseError for a request that cannot be read.
     """
-    inflight = _inflight(log.table)
-    values = {"composition": composition, "started": sa.literal_column(log.dialect.utc_now)}
-    renewed = sa.update(inflight).where(inflight.c.flight_no == flight_no).values(values)
-    return log.connection.execute(renewed).rowcount > 0
-
-
-def strike_inflight(log: OpenLog, flight_no: int) -> None:
-    """Delete the line of a flight that is done."""
-    inflight = _inflight(log.table)
-    log.connection.execute(sa.delete(inflight).where(inflight.c.flight_no == flight_no))
-
-
-def read_inflight(log: OpenLog) -> list[tuple[int, str]]:
-    """Return the lines (flight_no, composition) of all unfinished flights, oldest first."""
-    inflight = _inflight(log.table)
-    statement = (
-        sa.select(inflight.c.flight_no, inflight.c.composition)
-        .where(inflight.c.flight_no > 0)
-        .order_by(inflight.c.flight_no)
-    )
-    return [
-        (int(flight_no), str(composition))
-        for flight_no, composition in log.connection.execute(statement)
-    ]
-
-
-def read_inflight_like(log: OpenLog, beginning: str) -> list[tuple[int, datetime, str]]:
-    """Return the lines whose composition begins so, with the time (UTC) of each, oldest first."""
-    inflight = _inflight(log.table)
-    statement = (
-        sa.select(inflight.c.flight_no, inflight.c.started, inflight.c.composition)
-        .where(inflight.c.flight_no > 0, inflight.c.composition.like(f"{beginning}%"))
-        .order_by(inflight.c.flight_no)
-    )
-    return [
-        (int(flight_no), started, str(composition))
-        for flight_no, started, composition in log.connection.execute(statement)
-    ]
+    log.dialect.choose_plans(log.connection)  # as for the window after it
+    rows: list[tuple[int, int]] = []
+    for request in read_entries(log, EntryKind.REQUEST):
+        try:
+            ranges = json.loads(request.content)["ranges"]
+            rows += [(int(first), int(last)) for first, last in ranges]
+        except (TypeError, ValueError, KeyError) as error:
+            raise unreadable(log, EntryKind.REQUEST, request.number, error) from None
+        delete_entry(log, EntryKind.REQUEST, request.number)
+    return rows
 
 
 class ErrorLine(NamedTuple):

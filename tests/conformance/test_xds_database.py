@@ -36,6 +36,8 @@ from eventlog.sql.log_table import LogTable
 
 BASE_SCHEMA = "base of views"
 
+_ENTRY_TEXTS = ("owner", "kind", "content")
+
 
 @dataclass(frozen=True)
 class Target:
@@ -210,8 +212,12 @@ def build(target: Target, conn: sa.Connection, case: Case, log: LogTable) -> Non
         "record_id bigint NOT NULL", f"error_time timestamp DEFAULT {now} NOT NULL",
     )  # fmt: skip
     create_table(
-        target, conn, schema, log.inflight_table, [("composition", "text")],
-        "flight_no bigint PRIMARY KEY", f"started timestamp DEFAULT {now} NOT NULL",
+        target, conn, schema, log.inflight_table, [(name, "text") for name in _ENTRY_TEXTS],
+        "entry_no bigint PRIMARY KEY", f"started timestamp DEFAULT {now} NOT NULL",
+    )  # fmt: skip
+    create_table(
+        target, conn, schema, log.state_table, [(name, "text") for name in _ENTRY_TEXTS],
+        "entry_no bigint NOT NULL", f"started timestamp DEFAULT {now} NOT NULL",
     )  # fmt: skip
     create_table(
         target,
@@ -347,7 +353,7 @@ def test_case(case: Case, target: Target, tmp_path: Path) -> None:
     with target.engine.connect() as conn:
         statuses = dict(conn.execute(select(schema, log.name, record_id, status)).all())
         errors = conn.execute(select(schema, log.error_table, "record_id", "code")).all()
-        in_flight = conn.execute(select(schema, log.inflight_table, "composition")).all()
+        in_flight = conn.execute(select(schema, log.inflight_table, "content")).all()
     before = {row[record_id]: row[status] for row in case.log_rows}
     assert {**dict.fromkeys(before, "deleted"), **statuses} == {**before, **case.statuses}
     assert sorted(map(tuple, errors)) == case.errors

@@ -18,6 +18,14 @@ from eventlog.model import Status
 from eventlog.publisher.context import Counters
 from eventlog.publisher.open_context import open_context
 from eventlog.sql.dialect import Dialect, RowChunks
+from eventlog.sql.internal_tables import (
+    EntryKind,
+    add_entry,
+    delete_entry,
+    next_number,
+    read_entries,
+    replace_content,
+)
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.purge import (
@@ -36,16 +44,11 @@ from eventlog.sql.rows import (
     column_of,
     count_by_status,
     extent,
-    next_flight,
     read_errors,
-    read_inflight,
     read_sendings,
     requeue,
     rows_of,
-    strike_inflight,
     tail,
-    update_inflight,
-    write_inflight,
 )
 from eventlog.sql.windows import Window
 
@@ -200,17 +203,17 @@ def test_what_waits_for_its_time_is_exactly_what_is_not_read(log: Log) -> None:
 
 def test_flights_are_numbered_once(log: Log) -> None:
     conn, table = log.conn, log.table
-    first = next_flight(opened_log(conn, table))
-    write_inflight(opened_log(conn, table), first, '{"a": 1}')
-    second = next_flight(opened_log(conn, table))
+    first = next_number(opened_log(conn, table))
+    add_entry(opened_log(conn, table), EntryKind.DELIVERY, first, '{"a": 1}')
+    second = next_number(opened_log(conn, table))
     assert second > first
-    write_inflight(opened_log(conn, table), second, "{}")
-    update_inflight(opened_log(conn, table), first, "x" * 5000)
-    assert read_inflight(opened_log(conn, table)) == [(first, "x" * 5000), (second, "{}")]
-    strike_inflight(opened_log(conn, table), first)
-    strike_inflight(opened_log(conn, table), second)
-    assert read_inflight(opened_log(conn, table)) == []
-    assert next_flight(opened_log(conn, table)) > second
+    add_entry(opened_log(conn, table), EntryKind.DELIVERY, second, "{}")
+    replace_content(opened_log(conn, table), EntryKind.DELIVERY, first, "x" * 5000)
+    assert _in_flight(opened_log(conn, table)) == [(first, "x" * 5000), (second, "{}")]
+    delete_entry(opened_log(conn, table), EntryKind.DELIVERY, first)
+    delete_entry(opened_log(conn, table), EntryKind.DELIVERY, second)
+    assert _in_flight(opened_log(conn, table)) == []
+    assert next_number(opened_log(conn, table)) > second
 
 
 def test_error_lines_keep_their_words(log: Log) -> None:
@@ -262,7 +265,7 @@ def test_what_purges_have_removed_is_noted_in_one_line(log: Log) -> None:
     found = read_noted(opened_log(conn, table))
     assert found is not None
     assert (found.rows.spans, found.whole) == (noted.rows.spans, moment)
-    assert len(read_inflight(opened_log(conn, table))) == 1
+    assert len(read_entries(opened_log(conn, table), EntryKind.REMOVED)) == 1
 
 
 def test_one_publisher_a_log(platform: Platform) -> None:
@@ -349,3 +352,7 @@ def test_a_part_of_an_insert_goes_once_more_as_a_modify(log: Log) -> None:
     assert requeue(opened_log(log.conn, log.table), "S") == Requeued(
         0, 0, (RefusedRow(first, 1, "keyed", "a=1"), RefusedRow(second, 1, "keyed", "a=1"))
     )
+
+
+def _in_flight(log: OpenLog) -> list[tuple[int, str]]:
+    return [(one.number, one.content) for one in read_entries(log, EntryKind.DELIVERY)]

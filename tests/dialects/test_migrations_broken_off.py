@@ -30,6 +30,7 @@ ENDINGS = (
     "_flight",
     "_inflight",
     "_resync",
+    "_state",
     "_version",
 )
 NAMES = [f"eventlog{ending}" for ending in ENDINGS]

@@ -140,7 +140,7 @@ def test_triggers_of_a_renamed_log_are_replaced_and_each_change_is_logged_once(
     usr_platform: Platform,
 ) -> None:
     usr_platform.watch("usr")
-    for of_log in ("", "_error", "_inflight", "_epoch"):
+    for of_log in ("", "_error", "_inflight", "_state", "_epoch"):
         usr_platform.run(f"ALTER TABLE eventlog{of_log} RENAME TO journal{of_log}")
     usr_platform.watches = [USR]
     usr_platform.settings["database"] = {

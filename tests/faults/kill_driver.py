@@ -64,7 +64,7 @@ def fsynced(file: Any) -> str:
 def publish(config: Config, steps: Steps) -> None:
     steps.around(os, "link", after="the directory is owned")
     steps.around(cycle, "read_window", after="the window is read")
-    steps.around(cycle, "write_inflight", after="the line is written")
+    steps.around(cycle, "add_entry", after="the line is written")
     steps.around(cycle, "_deliver", before="the line is committed", after="the flight has ended")
     steps.around(
         delivery, "_send", before="before an envelope is sent", after="after an envelope is sent"
@@ -84,9 +84,9 @@ def publish(config: Config, steps: Steps) -> None:
         after="after the state is put",
     )
     steps.around(
-        marks, "update_inflight", before="rows are marked", after="a part of the line is struck"
+        marks, "replace_content", before="rows are marked", after="a part of the line is struck"
     )
-    steps.around(ledger, "strike_inflight", before="rows are marked", after="the line is struck")
+    steps.around(ledger, "delete_entry", before="rows are marked", after="the line is struck")
     steps.around(
         marks.InflightLine, "_write", before="before the marks", after="the marks are committed"
     )

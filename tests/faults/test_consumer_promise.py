@@ -239,8 +239,8 @@ def has_done_all(server: Server, name: str) -> bool:
     if name == "publisher":
         return server.value("SELECT count(*) FROM eventlog WHERE status = 'N'") == 0
     lines = server.rows(
-        "SELECT line->>'rows' FROM (SELECT composition::json AS line FROM eventlog_inflight) AS lines "
-        f"WHERE line->>'set' = 'whole' AND line->>'consumer' = '{name}'"
+        "SELECT content::json->>'rows' FROM eventlog_inflight WHERE kind = 'done' "
+        f"AND owner = '{name}' AND content::json->>'set' = 'whole'"
     )
     done = [decode(str(text)) for (text,) in lines]
     last = server.value("SELECT max(record_id) FROM eventlog")

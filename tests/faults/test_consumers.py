@@ -114,7 +114,7 @@ def the_set(engine: sa.Engine, name: str = "search") -> tuple[int, list[tuple[in
 
 def written_sets(engine: sa.Engine) -> list[dict[str, str]]:
     """The lines of sets: ``whole``, then what has joined it since."""
-    lines = fetch(engine, "SELECT composition FROM eventlog_inflight ORDER BY flight_no")
+    lines = fetch(engine, "SELECT content FROM eventlog_inflight ORDER BY entry_no")
     return [{line["set"]: line["rows"]} for (text,) in lines if "set" in (line := json.loads(text))]
 
 
@@ -389,20 +389,6 @@ def test_of_a_set_of_many_ranges_what_has_joined_it_is_written(
     assert len(consume(consumer(pg_log))) == 1  # its rows are one event's
 
 
-def test_a_consumer_goes_on_where_an_earlier_version_has_left_its_set(log: sa.Engine) -> None:
-    write(log, 1, 2, 3, 4)
-    assert consume(consumer(log)) == ["1", "2", "3", "4"]
-    execute(
-        log,
-        "DELETE FROM eventlog_inflight",
-        "UPDATE eventlog_consumer SET done = '[1,2,0]', recent = '[0,2,0]'",
-    )
-    assert the_set(log) == (3, [])
-    assert consume(consumer(log)) == ["4"]
-    assert written_sets(log) == [{"whole": "[4]"}]
-    assert fetch(log, "SELECT done, recent FROM eventlog_consumer") == [("[1,2,0]", "[0,2,0]")]
-
-
 def test_the_set_stays_if_each_answer_is_marked_at_once(log: sa.Engine) -> None:
     write(log, 1, 2)
     assert consume(consumer(log), mark_interval=0.0, batch_size=1) == ["1", "2"]
@@ -431,8 +417,7 @@ def test_an_event_that_a_crash_left_is_sent_under_its_id_with_its_rows(log: sa.E
 
     with pytest.raises(Killed):
         consume(consumer(log), die)
-    ((line,),) = fetch(log, "SELECT composition FROM eventlog_inflight")
-    assert (json.loads(line)["kind"], json.loads(line)["consumer"]) == ("consumer", "search")
+    assert fetch(log, "SELECT kind, owner FROM eventlog_inflight") == [("delivery", "search")]
     execute(log, ROW.format(1, "Jim"))
     assert consume(configuration(log)) == [
         "1"
@@ -685,7 +670,7 @@ def test_doctor_names_a_consumer_whose_set_lies_above_the_next_record_id(
     write(log, 1, 2)
     consume(consumer(log))
     assert "consumer_beyond" not in command("doctor", "--json")[1]
-    execute(log, "UPDATE eventlog_inflight SET composition = REPLACE(composition, '[2]', '[900]')")
+    execute(log, "UPDATE eventlog_inflight SET content = REPLACE(content, '[2]', '[900]')")
     assert the_set(log) == (900, [])
     (finding,) = (
         one
@@ -1059,13 +1044,13 @@ def test_rows_e_that_the_publisher_puts_back_are_unseen_by_consumers(
 def test_rows_that_a_finished_directory_holds_concern_no_consumer(log: sa.Engine) -> None:
     write(log, 1, 2)
     line = {
-        "line_format": 1, "kind": "backlog", "job": "b", "directory": "out", "manifest": "0" * 64,
+        "line_format": 1, "job": "b", "directory": "out", "manifest": "0" * 64,
         "last": 1, "rows": 1, "since": "2026-11-22 00:00:00", "flights": [], "writers": [],
         "is_marking": False,
     }  # fmt: skip
     with log.begin() as conn:
         held = sa.text(
-            "INSERT INTO eventlog_inflight (flight_no, composition) VALUES (1000, :line)"
+            "INSERT INTO eventlog_state (entry_no, kind, content) VALUES (1000, 'claim', :line)"
         )
         conn.execute(held, {"line": json.dumps(line)})
     assert consume(configuration(log)) == ["2"]

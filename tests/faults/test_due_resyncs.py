@@ -398,21 +398,6 @@ def test_apply_without_a_right_to_write_the_positions_says_it_all_the_same(
     assert site.due() == []
 
 
-def test_a_log_of_an_earlier_revision_is_brought_up_and_filled_by_the_next_apply(
-    database: sa.Engine, site: Site
-) -> None:
-    assert site.run("db", "downgrade", "companions@companions_1", "--yes")[0] == 0
-    execute(database, "ALTER TABLE usr ADD mail text DEFAULT 'x'")
-    code, told, _ = site.run("triggers", "apply")
-    assert (code, MAIL in told) == (0, True)
-    assert "eventlog_captured, which `eventlog db upgrade` makes" in told
-    assert site.run("db", "upgrade")[0] == 0
-    captured = "SELECT table_name FROM eventlog_captured ORDER BY 1"
-    assert fetch(database, captured) == []
-    assert "Nothing to do." in site.run("triggers", "apply")[1]
-    assert [name for (name,) in fetch(database, captured)] == [*("gear", "phone", "usr")]
-
-
 SQLITE: dict[str, tuple[tuple[str, ...], list[str]]] = {
     "a new column": (("ALTER TABLE usr ADD mail text DEFAULT 'x'",), [MAIL]),
     "a missing trigger": (("DROP TRIGGER tgr_usr_d_1",), WHOLE),

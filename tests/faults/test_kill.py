@@ -106,8 +106,8 @@ class Publisher:
 
     def look(self) -> None:
         """No event-id means two sets of rows, in the line or in a document."""
-        for (composition,) in fetch(self.database, "SELECT composition FROM eventlog_inflight"):
-            for event in decode(0, composition).events():
+        for (content,) in fetch(self.database, "SELECT content FROM eventlog_inflight"):
+            for event in decode(0, content).events():
                 made_of = list(event.ids), list(event.dropped), event.sendings
                 assert self.rows_of.setdefault(event.event_id, made_of) == made_of
         for body in self.bodies():

@@ -45,7 +45,7 @@ def config_of_publisher(database: sa.Engine, empty_home: Path, run: Run) -> Iter
         f"CREATE ROLE {role} LOGIN",
         f"GRANT SELECT, UPDATE (status) ON eventlog TO {role}",
         f"GRANT SELECT, INSERT ON eventlog_error TO {role}",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON eventlog_inflight TO {role}",
+        f"GRANT SELECT, INSERT, UPDATE, DELETE ON eventlog_inflight, eventlog_state TO {role}",
         f"GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO {role}",
         f"GRANT SELECT ON eventlog_captured, eventlog_consumer, usr TO {role}",
         f"GRANT USAGE ON SEQUENCE eventlog_flight TO {role}",

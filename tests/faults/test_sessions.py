@@ -147,7 +147,7 @@ def test_rows_of_one_event_with_a_gap_are_recorded_and_marked_without_it(
 
         def look(document: Document) -> None:
             seen.extend(
-                text for (text,) in fetch(database, "SELECT composition FROM eventlog_inflight")
+                text for (text,) in fetch(database, "SELECT content FROM eventlog_inflight")
             )
             late.commit()
 
@@ -581,7 +581,7 @@ def test_a_signal_in_the_middle_of_a_flight_marks_what_was_answered_and_ends_wel
     assert process.returncode == 0, errors
     assert received.read_text().split() == ["1", "2"]
     assert statuses(database) == {1: "S", 2: "S", 3: "N", 4: "N"}
-    [(line,)] = fetch(database, "SELECT composition FROM eventlog_inflight")
+    [(line,)] = fetch(database, "SELECT content FROM eventlog_inflight")
     left = [
         (number, [list(event.ids) for event in events])
         for number, events in decode(1, line).envelopes.items()

@@ -76,7 +76,7 @@ def test_a_parked_event_is_given_up_by_hand_and_later_ones_of_its_object_go_on(
     assert (record_id, code_of_line, event_id) == (2, "skipped", "2.2")
     assert str(message).startswith("given up by hand by ")
     assert str(message).endswith(": the mailbox is gone; the last answer: answers 500")
-    flights = "SELECT count(*) FROM eventlog_inflight WHERE composition NOT LIKE '%\"set\":%'"
+    flights = "SELECT count(*) FROM eventlog_inflight WHERE kind = 'delivery'"
     assert fetch(log, flights) == [(0,)]
     assert "the mailbox is gone" in command("errors", *of_consumer)[1]
     # Put back, it is another event for a receiver that may have applied it.

@@ -497,15 +497,15 @@ class Auditor:
             "SELECT record_id, table_name, table_key FROM eventlog WHERE status = 'N' LIMIT 10"
         ):
             self._world.fail(f"rows are left N: {left}")
-        # A consumer's set stands in such a line, too.
         told_from = self._world.told_from
-        which = "" if told_from is None else f"AND flight_no >= {-told_from}"
-        lines = ask(
-            "SELECT * FROM eventlog_inflight WHERE composition NOT LIKE '%\"set\":%' "
-            f"{which} LIMIT 3"
-        )
+        which = "" if told_from is None else f"AND entry_no <= {told_from}"
+        lines = [
+            *ask("SELECT * FROM eventlog_inflight WHERE kind = 'delivery' LIMIT 3"),
+            *ask("SELECT * FROM eventlog_state WHERE kind = 'claim' LIMIT 3"),
+            *ask(f"SELECT * FROM eventlog_state WHERE kind = 'request' {which} LIMIT 3"),
+        ]
         if lines:
-            self._world.fail(f"lines in flight are left: {lines}")
+            self._world.fail(f"entries in flight, claims or requests are left: {lines}")
         if unexplained := ask(
             "SELECT record_id FROM eventlog WHERE status IN ('E', 'F') AND record_id NOT IN "
             "(SELECT record_id FROM eventlog_error WHERE consumer IS NULL) LIMIT 10"

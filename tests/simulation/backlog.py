@@ -49,10 +49,9 @@ class Directory:
             ]
             flights = [
                 number
-                for number, line in copy.execute(
-                    "SELECT flight_no, composition FROM eventlog_inflight"
+                for (number,) in copy.execute(
+                    "SELECT entry_no FROM eventlog_inflight WHERE kind = 'delivery' AND owner IS NULL"
                 )
-                if json.loads(line)["kind"] == "publisher"
             ]
         copy.close()
         if not waiting:
@@ -80,7 +79,7 @@ class Directory:
 
     def _write_line(self, last: int) -> None:
         line = {
-            "line_format": 1, "kind": "backlog", "job": "job", "directory": "directory", "manifest": "0" * 64,
+            "line_format": 1, "job": "job", "directory": "directory", "manifest": "0" * 64,
             "since": "2023-11-14 22:13:20", "last": last, "rows": len(self.letters), "flights": self.flights,
             "writers": sorted(self.world.application.late), "is_marking": False,
         }  # fmt: skip
@@ -93,7 +92,7 @@ class Directory:
             ).fetchone()[0]
             run("DELETE FROM eventlog_flight")
             run(
-                "INSERT INTO eventlog_inflight (flight_no, composition) VALUES (?, ?)",
+                "INSERT INTO eventlog_state (entry_no, kind, content) VALUES (?, 'claim', ?)",
                 (self.number, json.dumps(line, separators=(",", ":"))),
             )
             run("COMMIT")
@@ -121,19 +120,19 @@ class Directory:
             run = self.world.application.session.execute
             run("BEGIN IMMEDIATE")
             (line,) = run(
-                "SELECT composition FROM eventlog_inflight WHERE flight_no = ?", (self.number,)
+                "SELECT content FROM eventlog_state WHERE entry_no = ?", (self.number,)
             ).fetchone()
             line = json.dumps({**json.loads(line), "is_marking": True}, separators=(",", ":"))
             run(
-                "UPDATE eventlog_inflight SET composition = ? WHERE flight_no = ?",
+                "UPDATE eventlog_state SET content = ? WHERE entry_no = ?",
                 (line, self.number),
             )
             for flight in self.flights:
-                run("DELETE FROM eventlog_inflight WHERE flight_no = ?", (flight,))
+                run("DELETE FROM eventlog_inflight WHERE entry_no = ?", (flight,))
             for row in rows:
                 run("UPDATE eventlog SET status = 'S' WHERE record_id = ? AND status = 'N'", (row,))
             if most is None:
-                run("DELETE FROM eventlog_inflight WHERE flight_no = ?", (self.number,))
+                run("DELETE FROM eventlog_state WHERE entry_no = ?", (self.number,))
             run("COMMIT")
 
         self.is_marking = True
@@ -146,6 +145,6 @@ class Directory:
         self.world.tell("the directory is given up")
         self.world.application.when_free(
             lambda: self.world.application.session.execute(
-                "DELETE FROM eventlog_inflight WHERE flight_no = ?", (self.number,)
+                "DELETE FROM eventlog_state WHERE entry_no = ?", (self.number,)
             )
         )

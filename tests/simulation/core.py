@@ -134,7 +134,7 @@ def _purge(world: World) -> None:
 def _in_flight(world: World) -> set[int]:
     """Return the rows of the publisher's documents that have no answer yet."""
     lines = world.application.session.execute(
-        'SELECT flight_no, composition FROM eventlog_inflight WHERE composition LIKE \'%"kind":"publisher"%\''
+        "SELECT entry_no, content FROM eventlog_inflight WHERE kind = 'delivery' AND owner IS NULL"
     ).fetchall()
     return set(recorded_ids([decode(number, text) for number, text in lines]))
 

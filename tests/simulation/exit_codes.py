@@ -77,12 +77,12 @@ def _is_not_in_flight(ended: Ended) -> bool:
     claimed = [0] if directory is None else [0, *directory.flights]
     ask = ended.world.application.session.execute
     lines = ask(
-        "SELECT composition FROM eventlog_inflight WHERE flight_no > 0 "
-        f"AND flight_no NOT IN ({','.join(map(str, claimed))})"
+        "SELECT owner, content FROM eventlog_inflight WHERE kind = 'delivery' "
+        f"AND entry_no NOT IN ({','.join(map(str, claimed))})"
     ).fetchall()
     whose = ended.words[ended.words.index("--consumer") + 1] if "--consumer" in ended.words else ""
-    own = f'"consumer":"{whose}"' if whose else '"kind":"publisher"'
-    return not any(row in rows_in_flight(line) for (line,) in lines if own in line)
+    own = [content for owner, content in lines if (owner or "") == whose]
+    return not any(row in rows_in_flight(content) for content in own)
 
 
 def _has_no_such_row(ended: Ended) -> bool:

@@ -51,19 +51,20 @@ class Request(NamedTuple):
         return cls(Rows((first, last) for first, last in told["rows"]), tuple(told["objects"]))
 
 
-def sets_of(first_sets: Iterable[tuple[str, str]], lines: Iterable[str]) -> dict[str, Rows]:
-    """Return the rows that each consumer has done, by what stands in its line and in the lines of sets:
-    the newest whole one, if there is one, with those that have joined it."""
+def sets_of(
+    first_sets: Iterable[tuple[str, str]], entries: Iterable[tuple[str, str]]
+) -> dict[str, Rows]:
+    """Return the rows that each consumer has done, by its row and by its entries (consumer, content): the
+    newest whole set, if there is one, with the rows that have joined it."""
     done = {name: Rows.of(text) for name, text in first_sets}
-    told = [json.loads(line) for line in lines]
-    for line in sorted(told, key=lambda line: line["set"] != "whole"):
-        rows = Rows.of(line["rows"])
-        name = line["consumer"]
-        done[name] = rows if line["set"] == "whole" else done[name] | rows
+    contents = [(name, json.loads(content)) for name, content in entries]
+    for name, content in sorted(contents, key=lambda one: one[1]["set"] != "whole"):
+        rows = Rows.of(content["rows"])
+        done[name] = rows if content["set"] == "whole" else done[name] | rows
     return done
 
 
-def rows_in_flight(composition: str) -> Rows:
-    """Return the rows that a line in flight names."""
-    envelopes = json.loads(composition).get("envelopes", ())
+def rows_in_flight(content: str) -> Rows:
+    """Return the rows that an entry in flight names."""
+    envelopes = json.loads(content).get("envelopes", ())
     return Rows((first, last) for one in envelopes for first, last in one["rows"])

@@ -110,15 +110,12 @@ def done_of_consumers(world: World) -> dict[str, RecordSet]:
         name: decode(first)
         for name, first in _ask(world, "SELECT name, done FROM eventlog_consumer")
     }
-    lines = _ask(
-        world,
-        'SELECT composition FROM eventlog_inflight WHERE composition LIKE \'%"kind":"consumer","set":%\'',
-    )
-    sets = [json.loads(line) for (line,) in lines]
-    for line in sorted(sets, key=lambda line: line["set"] != "whole"):
-        if line["set"] == "whole":
-            done[line["consumer"]] = RecordSet()
-        done[line["consumer"]].add(decode(line["rows"]).spans)
+    entries = _ask(world, "SELECT owner, content FROM eventlog_inflight WHERE kind = 'done'")
+    sets = [(name, json.loads(content)) for name, content in entries]
+    for name, content in sorted(sets, key=lambda one: one[1]["set"] != "whole"):
+        if content["set"] == "whole":
+            done[name] = RecordSet()
+        done[name].add(decode(content["rows"]).spans)
     return done
 
 

@@ -25,6 +25,7 @@ from eventlog.publisher import (
 from eventlog.publisher.sinks import names
 from eventlog.sql import consumers, followed_set, open_writers, resync, rows
 from eventlog.sql.dialects.sqlite import SQLite
+from eventlog.sql.internal_tables import EntryKind, delete_entry
 
 
 class Mutation(NamedTuple):
@@ -90,7 +91,7 @@ def _marks_before_flush() -> Mapping[tuple[Any, str], Any]:
 
 
 def _no_line() -> Mapping[tuple[Any, str], Any]:
-    return {(cycle, "write_inflight"): lambda *_: None}
+    return {(cycle, "add_entry"): lambda *_: None}
 
 
 def _sendings_stay() -> Mapping[tuple[Any, str], Any]:
@@ -234,7 +235,7 @@ def _scan_outlives_its_writers() -> Mapping[tuple[Any, str], Any]:
 def _recent_rows_are_not_written() -> Mapping[tuple[Any, str], Any]:
     def forget(log: Any, line: Any, rows: Any, ended: Any = None) -> Any:
         if ended is not None:
-            consumers.strike_inflight(log, ended)
+            delete_entry(log, EntryKind.DONE, ended)
         return line.lines
 
     return {(consumers, "write_recent"): forget}
@@ -339,7 +340,7 @@ def _line_goes_before_the_marks() -> Mapping[tuple[Any, str], Any]:
 
     def strike_first(self: Any, own: Any) -> None:
         if not any(self._left.values()):
-            rows.strike_inflight(self._context.log, self.flight)
+            delete_entry(self._context.log, EntryKind.DELIVERY, self.flight)
             self._context.log.commit()
         write(self, own)
 

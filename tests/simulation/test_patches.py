@@ -73,8 +73,8 @@ def test_the_set_of_a_consumer_is_its_newest_lines() -> None:
     sets = sets_of(
         [("one", "[9]"), ("other", "[3]")],
         [
-            '{"consumer":"one","set":"recent","rows":"[0,7,0]"}',
-            '{"consumer":"one","set":"whole","rows":"[2]"}',
+            ("one", '{"set":"recent","rows":"[0,7,0]"}'),
+            ("one", '{"set":"whole","rows":"[2]"}'),
         ],
     )
     assert {name: list(rows) for name, rows in sets.items()} == {

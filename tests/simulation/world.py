@@ -60,8 +60,7 @@ _FAIR_SECONDS = 30.0
 """Simulated seconds within which all is delivered that does not wait for an object of its own."""
 _PURGES_AGAIN = 8 * 86_400.0
 """Simulated seconds after which a purge begins with the first row again."""
-_SETS = """SELECT composition FROM eventlog_inflight
-WHERE composition LIKE '%"kind":"consumer","set":%'"""
+_SETS = "SELECT owner, content FROM eventlog_inflight WHERE kind = 'done'"
 _PLAIN = {"allow_loopback": True}
 _PUBLISHERS = ("publisher", "second")
 _MANY = 200
@@ -612,7 +611,8 @@ class World:
         ask = self.application.session.execute
         for what in (
             "eventlog WHERE status = 'N'",
-            "eventlog_inflight WHERE flight_no > 0 AND composition NOT LIKE '%\"set\":%'",
+            "eventlog_inflight WHERE kind = 'delivery'",
+            "eventlog_state WHERE kind = 'claim'",
             "eventlog_consumer WHERE loaded IS NOT NULL OR requeued IS NOT NULL",
         ):
             if count := ask(f"SELECT count(*) FROM {what}").fetchone()[0]:
@@ -630,7 +630,7 @@ class World:
     def _done_by_consumers(self) -> dict[str, Rows]:
         ask = self.application.session.execute
         first_sets = ask("SELECT name, done FROM eventlog_consumer").fetchall()
-        return sets_of(first_sets, [line for (line,) in ask(_SETS)])
+        return sets_of(first_sets, ask(_SETS))
 
     def undone_rows(self, consumer: str) -> list[int]:
         """Return the rows that a consumer, or the publisher, has not done."""

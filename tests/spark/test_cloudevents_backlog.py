@@ -96,10 +96,10 @@ def test_events_keep_the_ids_that_they_were_sent_under(log: sa.Engine, tmp_path:
         log, [(number, 4, "app", "usr", f"idu={number}", None, None, None) for number in (1, 2, 3)]
     )
     leave_in_flight(config_of(log), documents=0)
-    ((composition,),) = fetch(log, f"SELECT composition FROM {LOG}_inflight")
-    line = json.loads(str(composition))
+    ((content,),) = fetch(log, f"SELECT content FROM {LOG}_inflight")
+    line = json.loads(str(content))
     line["envelopes"][0]["events"] = {"1": {"sendings": 2}}
-    execute(log, f"UPDATE {LOG}_inflight SET composition = '{json.dumps(line)}'")
+    execute(log, f"UPDATE {LOG}_inflight SET content = '{json.dumps(line)}'")
     convert(
         config_of(log),
         tmp_path / "out",

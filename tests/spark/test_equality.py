@@ -85,7 +85,6 @@ def test_the_recorded_flight_comes_first_and_as_it_was_recorded(
         str(i) for i in again
     }
     assert set(statuses(log).values()) == {"S", "E"}
-    assert fetch(log, f"SELECT * FROM {LOG}_inflight") == []
 
 
 def test_under_an_epoch_a_job_sends_the_ids_that_the_publisher_would(

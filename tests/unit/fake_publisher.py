@@ -79,7 +79,12 @@ class FakePublisher:
             "(record_id INTEGER, code TEXT, message TEXT, consumer TEXT, event_id TEXT)"
         )
         self.connection.exec_driver_sql(
-            "CREATE TABLE eventlog_inflight (flight_no INTEGER, composition TEXT)"
+            "CREATE TABLE eventlog_inflight "
+            "(entry_no INTEGER, owner TEXT, kind TEXT, started TEXT, content TEXT)"
+        )
+        self.connection.exec_driver_sql(
+            "CREATE TABLE eventlog_state "
+            "(entry_no INTEGER, owner TEXT, kind TEXT, started TEXT, content TEXT)"
         )
         self.connection.exec_driver_sql(
             "CREATE TABLE eventlog_epoch (epoch TEXT, server TEXT, raised TEXT, removed INTEGER)"
@@ -113,9 +118,7 @@ class FakePublisher:
         event-id and ranges of record_ids, followed by what precedence dropped and the number of
         sendings where these say anything.
         """
-        lines = self._fetch(
-            "SELECT flight_no, composition FROM eventlog_inflight ORDER BY flight_no"
-        )
+        lines = self._fetch("SELECT entry_no, content FROM eventlog_inflight ORDER BY entry_no")
         return {
             number: [
                 [envelope, list(map(_short, events))]
@@ -150,12 +153,12 @@ class FakePublisher:
     @contextmanager
     def numbering_flights(self) -> Iterator[None]:
         """SQLite has no sequences."""
-        original = session.next_flight
-        session.next_flight = lambda _log: next(self._flights)
+        original = session.next_number
+        session.next_number = lambda _log: next(self._flights)
         try:
             yield
         finally:
-            session.next_flight = original
+            session.next_number = original
 
     def run(self, sink: Any, state: State | None = None, most: int = 200) -> Delivered:
         """Cycles until there is nothing left to do: no pass, nothing parked. Stops on anything but

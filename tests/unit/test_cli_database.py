@@ -24,13 +24,14 @@ CREATE TABLE eventlog (
 CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text,
     event_id text);
 CREATE SEQUENCE eventlog_flight;
-CREATE TABLE eventlog_inflight (flight_no bigint, started timestamp, composition text);
+CREATE TABLE eventlog_inflight (entry_no bigint, owner text, kind text, started timestamp, content text);
+CREATE TABLE eventlog_state (entry_no bigint, owner text, kind text, started timestamp DEFAULT now(), content text);
 CREATE TABLE eventlog_epoch (epoch text, server text, raised timestamp, removed bigint);
 INSERT INTO eventlog (record_id, status, event_type, table_name, table_key, column_name, new_value) VALUES
     (1, 'S', 1, 'usr', 'idu=1', 'fname', 'a'), (2, 'E', 2, 'usr', 'idu=1', 'fname', 'b'),
     (3, 'S', 2, 'usr', 'idu=1', 'fname', 'c'), (4, 'F', 4, 'usr', 'idu=1', NULL, NULL),
     (5, 'N', 2, 'usr', 'idu=2', 'fname', 'd'), (6, 'E', 2, 'usr', 'idu=2', 'fname', 'e');
-INSERT INTO eventlog_inflight VALUES (7, now(), '{"line_format":1,"kind":"publisher","envelopes":[
+INSERT INTO eventlog_inflight VALUES (7, NULL, 'delivery', now(), '{"line_format":1,"envelopes":[
     {"number":1,"rows":[[5,5]],"counts":[1],"events":{"0":{"sendings":2}}}]}');
 """
 

@@ -148,7 +148,7 @@ class Terminal(io.StringIO):
         ),
         (("db", "downgrade", "log@base"), "This drops the log eventlog with all its rows."),
         (
-            ("db", "downgrade", "companions@base"),
+            ("db", "downgrade", "internal@base"),
             "takes away from the log eventlog what the migrations after",
         ),
         (

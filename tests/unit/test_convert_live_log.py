@@ -26,7 +26,8 @@ CREATE TABLE eventlog (
 );
 CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text,
     event_id text);
-CREATE TABLE eventlog_inflight (flight_no bigint, started timestamp, composition text);
+CREATE TABLE eventlog_inflight (entry_no bigint, owner text, kind text, started timestamp, content text);
+CREATE TABLE eventlog_state (entry_no bigint, owner text, kind text, started timestamp DEFAULT now(), content text);
 CREATE TABLE eventlog_epoch (epoch text, server text, raised timestamp, removed bigint);
 INSERT INTO usr VALUES (1, 'John', 1.50, '\\xbbbb');
 INSERT INTO usr_phone VALUES (1, '555-2'), (1, '555-1');

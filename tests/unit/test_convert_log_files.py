@@ -38,7 +38,8 @@ CREATE TABLE eventlog (
 );
 CREATE TABLE eventlog_error (record_id bigint, error_time timestamp, code text, message text, consumer text,
     event_id text);
-CREATE TABLE eventlog_inflight (flight_no bigint, started timestamp, composition text);
+CREATE TABLE eventlog_inflight (entry_no bigint, owner text, kind text, started timestamp, content text);
+CREATE TABLE eventlog_state (entry_no bigint, owner text, kind text, started timestamp, content text);
 CREATE TABLE eventlog_epoch (epoch text, server text, raised timestamp, removed bigint);
 """
 

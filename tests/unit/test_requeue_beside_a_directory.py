@@ -45,7 +45,8 @@ def log(tmp_path: Path) -> sqlite3.Connection:
         session.execute("INSERT INTO part (id) VALUES (?)", (key,))
     session.execute("UPDATE eventlog SET status = 'E' WHERE record_id <> 2")
     session.execute(
-        "INSERT INTO eventlog_inflight (flight_no, composition) VALUES (1, ?)", (encode_hold(HOLD),)
+        "INSERT INTO eventlog_state (entry_no, kind, content) VALUES (1, 'claim', ?)",
+        (encode_hold(HOLD),),
     )
     return session
 
@@ -77,7 +78,7 @@ def test_the_message_names_the_directory_and_the_ways_out(requeue: Run) -> None:
 
 
 def test_it_goes_once_no_row_is_held_any_more(requeue: Run, log: sqlite3.Connection) -> None:
-    log.execute("DELETE FROM eventlog_inflight")
+    log.execute("DELETE FROM eventlog_state")
     assert requeue()["letters"] == {1: "N", 2: "N", 3: "N"}
 
 

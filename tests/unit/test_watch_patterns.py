@@ -138,7 +138,8 @@ def test_neither_this_log_nor_another_one_is_matched() -> None:
         for name, columns in (
             (log, " ".join(LogRow._fields)),
             (f"{log}_error", "record_id error_time code message"),
-            (f"{log}_inflight", "flight_no started composition"),
+            (f"{log}_inflight", "entry_no owner kind started content"),
+            (f"{log}_state", "entry_no owner kind started content"),
             (f"{log}_flight", "flight_no"),
             (f"{log}_resync", "digest class_name selection started position rows_written"),
             (f"{log}_version", "version_num"),
@@ -146,7 +147,7 @@ def test_neither_this_log_nor_another_one_is_matched() -> None:
     ]
     others += [
         table("theirs", "id status kind", "id"),  # somebody else's log, known by its companions
-        table("theirs_inflight", "flight_no started composition", "flight_no"),
+        table("theirs_inflight", "entry_no owner kind started content", "entry_no"),
         table("eventlog_position", "source token flight_no saved", "source"),
         table("eventlog_position_error", "source event_id error_time code message content"),
         table("alembic_version", "version_num", "version_num"),

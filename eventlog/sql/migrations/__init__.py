@@ -1,6 +1,6 @@
-"""The log, its companions and its functions as Alembic migrations, run from code.
+"""The log, its internal tables and its functions as Alembic migrations, run from code.
 
-There are two branches, so that each knows its own objects: ``companions`` (the tables of
+There are two branches, each with its own objects: ``internal`` (the tables of
 spec/event-log.md 10) and ``log`` (the table itself, its trigger and the key quoting function).
 ``--companions-only`` runs the first alone, for a log that another program made. A downgrade removes
 the objects of the upgrade and nothing else. The table ``<log>_version`` beside the log holds the
@@ -29,7 +29,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ClauseElement, Executable
 
-from eventlog.errors import ConfigError, DatabaseError, LogTableError
+from eventlog.errors import ConfigError, DatabaseError, LogTableError, number_of
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.database import Storage
 from eventlog.sql.dialect import Dialect
@@ -37,7 +37,7 @@ from eventlog.sql.log_table import LogTable, new_log, quoted, refuse_schema, sch
 
 _NO_STORAGE: Final = Storage()
 _LOG_BRANCH: Final = "log"
-_COMPANIONS_BRANCH: Final = "companions"
+_INTERNAL_BRANCH: Final = "internal"
 _SCRIPTS: Final = str(Path(__file__).parent)
 
 
@@ -74,7 +74,7 @@ def upgrade(
         return
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
-        refuse_unknown(log, _heads(conn, log))
+        refuse_unknown(log, _heads(conn, log), conn)
         _check_before_upgrade(conn, log, companions_only)
         with _alembic_errors():
             command.upgrade(
@@ -103,7 +103,7 @@ def downgrade(
     if sql is not None:
         dialect = _dialect(target, dialect_name)
         log = _offline_log(log_table, schema, dialect)
-        branches = [_COMPANIONS_BRANCH] if companions_only else [_LOG_BRANCH, _COMPANIONS_BRANCH]
+        branches = [_INTERNAL_BRANCH] if companions_only else [_LOG_BRANCH, _INTERNAL_BRANCH]
         with _alembic_errors(), _script(sql, dialect) as printed:
             config = _config(log, dialect, None, printed, companions_only)
             for branch in branches:
@@ -115,7 +115,7 @@ def downgrade(
     with _connection(target) as conn:
         log = _online_log(conn, log_table, schema)
         reached = _heads(conn, log)
-        refuse_unknown(log, reached)
+        refuse_unknown(log, reached, conn)
         with _alembic_errors():
             command.downgrade(
                 _config(log, _dialect(conn), conn, None, not _is_ours(reached)), revision
@@ -169,18 +169,33 @@ def unknown(reached: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(reached) - known))
 
 
-def refuse_unknown(log: LogTable, reached: Iterable[str]) -> None:
-    """Raise LogTableError if a log has reached a revision that this eventlog does not know."""
+def refuse_unknown(log: LogTable, reached: Iterable[str], conn: Connection | None = None) -> None:
+    """Raise LogTableError if a log has reached a revision that this eventlog does not know. With
+    ``conn`` the error includes how many deliveries are recorded there.
+    """
     if revisions := unknown(reached):
+        recorded = 0 if conn is None else _count_in_flight(conn, log)
+        waiting = (
+            f" Otherwise the {number_of(recorded, 'row')} of {log.inflight_table} would be lost."
+            if recorded
+            else ""
+        )
         raise LogTableError(
             f"the log {log} is at revision {', '.join(revisions)}, which this eventlog does not "
-            f"know: {OTHER_EVENTLOG}"
+            f"know: {OTHER_EVENTLOG}.{waiting}"
         )
 
 
+def _count_in_flight(conn: Connection, log: LogTable) -> int:
+    if not sa.inspect(conn).has_table(quoted(log.inflight_table), schema_of(log)):
+        return 0
+    table = sa.table(quoted(log.inflight_table), schema=schema_of(log))
+    return int(conn.execute(sa.select(sa.func.count()).select_from(table)).scalar_one())
+
+
 OTHER_EVENTLOG: Final = (
-    "where a newer eventlog made the log, install that one; where one from before the first "
-    "release made it, publish what waits and take the log away with that one (`eventlog db "
+    "if a newer eventlog made the log, install that one; if an eventlog from before the first "
+    "release made it, publish what waits with that one, remove the log with it (`eventlog db "
     "downgrade base`), then make it with `eventlog db upgrade` of this one"
 )
 """The advice for a log at an unknown revision."""
@@ -308,7 +323,7 @@ def _drop_at_the_end(printed: io.StringIO, table: str) -> None:
 
 def _revision(revision: str | tuple[str, ...], companions_only: bool) -> Any:
     if companions_only:
-        return f"{_COMPANIONS_BRANCH}@{revision}"
+        return f"{_INTERNAL_BRANCH}@{revision}"
     return "heads" if revision == "head" else revision
 
 

@@ -13,7 +13,7 @@ from eventlog.core.catalog import Database, Table, match_name
 from eventlog.core.catalog_builder import key_columns, missing_table, value_column
 from eventlog.errors import ConfigError, TriggerError, together
 from eventlog.model import LogRow
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import ENTRY_COLUMNS, LogTable
 
 Style = Literal["field", "remove_all", "field_query_back", "row_query_back"]
 
@@ -165,7 +165,7 @@ _OWN_COLUMNS: Final = tuple(
     frozenset(columns.split())
     for columns in (
         "record_id error_time code message",
-        "flight_no started composition",
+        " ".join(ENTRY_COLUMNS),
         "epoch server raised",
         "digest class_name selection started position rows_written",
         "schema_name table_name captured content",
@@ -275,8 +275,8 @@ def internal_tables(database: Database, log: LogTable) -> frozenset[str]:
         columns = frozenset(column.name.casefold() for column in table.columns)
         if columns >= frozenset(LogRow._fields) or columns in _OWN_COLUMNS:
             internal.add(table.name)
-        if columns == frozenset(("flight_no", "started", "composition")):
-            name = re.sub("_inflight$", "", table.name, flags=re.IGNORECASE)
+        if columns == frozenset(ENTRY_COLUMNS):
+            name = re.sub("_(inflight|state)$", "", table.name, flags=re.IGNORECASE)
             internal |= {*LogTable(None, name, (), (), log.max_identifier, log.upper).own_tables}
     return frozenset(internal)
 

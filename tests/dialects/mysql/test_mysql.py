@@ -13,7 +13,7 @@ from platforms import Logged, Platform
 from shared import opened_log
 
 from eventlog.sql.connection import load_dialect
-from eventlog.sql.rows import next_flight
+from eventlog.sql.internal_tables import next_number
 
 pytestmark = pytest.mark.soak
 
@@ -167,7 +167,7 @@ def test_flights_go_on_after_a_crash_although_their_table_is_empty(
 ) -> None:
     mysql_server.run("SET GLOBAL innodb_flush_log_at_trx_commit = 1")
     with mysql.session() as (conn, log):
-        first = [next_flight(opened_log(conn, log)) for _ in range(3)][-1]
+        first = [next_number(opened_log(conn, log)) for _ in range(3)][-1]
         conn.commit()
         conn.exec_driver_sql("DELETE FROM eventlog_flight")
         conn.commit()
@@ -175,7 +175,7 @@ def test_flights_go_on_after_a_crash_although_their_table_is_empty(
     mysql_server.stop(kill=True)
     mysql_server.start()
     with mysql.session() as (conn, log):
-        assert next_flight(opened_log(conn, log)) > first
+        assert next_number(opened_log(conn, log)) > first
 
 
 def test_rights_that_a_role_gives_count(

@@ -26,10 +26,11 @@ from eventlog.model import EventType, LogRow
 from eventlog.publisher.stream import Failure
 from eventlog.publisher.stream import position as positions
 from eventlog.publisher.stream.position import Saved, TablePosition, _position_tables, position_ddl
-from eventlog.sql import epoch, purge, resync, rows
+from eventlog.sql import epoch, internal_tables, purge, resync, rows
 from eventlog.sql.dialects.oracle import DIALECT
 from eventlog.sql.dialects.oracle.session import has_log
 from eventlog.sql.doctor import ask, repairs
+from eventlog.sql.internal_tables import EntryKind
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.statements import statements
@@ -98,15 +99,25 @@ def _rows() -> Mapping[str, Run]:
             _log(conn), [("snapshot.1", "receiver", "no")], "search"
         ),
         "read_sendings": lambda conn: rows.read_sendings(_log(conn), "search"),
-        "tell_requeued": lambda conn: rows.tell_requeued(_log(conn), [1, 2, 4]),
-        "pop_told": lambda conn: rows.pop_told(_log(conn)),
-        "next_flight": lambda conn: rows.next_flight(_log(conn)),
-        "write_inflight": lambda conn: rows.write_inflight(_log(conn), 1, "{}"),
-        "update_inflight": lambda conn: rows.update_inflight(_log(conn), 1, "{}"),
-        "renew_inflight": lambda conn: rows.renew_inflight(_log(conn), 1, "{}"),
-        "strike_inflight": lambda conn: rows.strike_inflight(_log(conn), 1),
-        "read_inflight": lambda conn: rows.read_inflight(_log(conn)),
-        "read_inflight_like": lambda conn: rows.read_inflight_like(_log(conn), "{"),
+        "request_requeued": lambda conn: rows.request_requeued(_log(conn), [1, 2, 4]),
+        "take_requests": lambda conn: rows.take_requests(_log(conn)),
+        "next_number": lambda conn: internal_tables.next_number(_log(conn)),
+        "add_entry": lambda conn: internal_tables.add_entry(
+            _log(conn), EntryKind.DELIVERY, 1, "{}", "crm"
+        ),
+        "replace_content": lambda conn: internal_tables.replace_content(
+            _log(conn), EntryKind.DELIVERY, 1, "{}"
+        ),
+        "end_delivery": lambda conn: internal_tables.end_delivery(_log(conn), 1, "{}"),
+        "delete_entry": lambda conn: internal_tables.delete_entry(
+            _log(conn), EntryKind.DELIVERY, 1
+        ),
+        "delete_entries_of": lambda conn: internal_tables.delete_entries_of(_log(conn), "crm"),
+        "read_entries": lambda conn: internal_tables.read_entries(_log(conn), EntryKind.DELIVERY),
+        "read_claims": lambda conn: internal_tables.read_entries(_log(conn), EntryKind.CLAIM, None),
+        "refuse_unknown_kinds": lambda conn: internal_tables.refuse_unknown_kinds(
+            _log(conn), EntryKind.DELIVERY
+        ),
         "read_errors": lambda conn: rows.read_errors(_log(conn), 1),
         "newest_errors": lambda conn: rows.newest_errors(_log(conn), 20),
     }
@@ -320,9 +331,13 @@ def _answer(statement: str) -> Sequence[Sequence[Any]] | None:
         return [(None, "{}")]
     if "EVENTLOG_FLIGHT" in statement:
         return [(next(_FLIGHTS),)]
-    if "EVENTLOG_INFLIGHT" in statement:
+    if "EVENTLOG_INFLIGHT" in statement or "EVENTLOG_STATE" in statement:
+        if " NOT IN " in statement:
+            return []
+        if "kind = 'request'" in statement:
+            return [(1, None, _MOMENT, '{"ranges":[[1,2]]}')]
         noted = '{"rows":"[9]","whole":"2026-05-06T07:08:09"}'
-        return [(1, _MOMENT, noted) if "started" in statement.lower() else (1, "{}")]
+        return [(1, None, _MOMENT, noted) if "started" in statement.lower() else (1, "{}")]
     if '"APP"."USR"' in statement:
         return []
     return None

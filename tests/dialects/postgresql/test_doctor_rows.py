@@ -111,8 +111,8 @@ def test_what_is_in_flight_is_no_fault_while_a_publisher_runs(
     rows(examined, GOOD, GOOD)
     execute(
         examined,
-        """INSERT INTO hr.eventlog_inflight (flight_no, composition)
-        VALUES (7, '{"line_format":1,"kind":"publisher","envelopes":[{"number":1,"rows":[[1,2]],"counts":[2]}]}')""",
+        """INSERT INTO hr.eventlog_inflight (entry_no, kind, content)
+        VALUES (7, 'delivery', '{"line_format":1,"envelopes":[{"number":1,"rows":[[1,2]],"counts":[2]}]}')""",
     )
     _, found = doctor()
     assert found["in_flight_left"][0]["text"].startswith("1 event of 2 rows in flight")

@@ -240,7 +240,7 @@ def test_an_event_is_rebuilt_in_the_order_that_it_was_sent_in(log: sa.Engine) ->
     with pytest.raises(ReceiverAway):
         publish(log, Receiver({"2": "away"}))
     with log.connect() as conn:
-        line = conn.execute(sa.text("SELECT composition FROM eventlog_inflight")).scalar_one()
+        line = conn.execute(sa.text("SELECT content FROM eventlog_inflight")).scalar_one()
     assert [(event.event_id, list(event.ids)) for event in decode(1, line).events()] == [
         ("2", [2, 3, 1])
     ]

@@ -15,19 +15,17 @@ from eventlog.errors import LogTableError
 from eventlog.model import LogRow
 from eventlog.sql import migrations
 from eventlog.sql.dialects.postgresql import DIALECT
+from eventlog.sql.internal_tables import (
+    EntryKind,
+    add_entry,
+    delete_entry,
+    next_number,
+    read_entries,
+    replace_content,
+)
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenLog
-from eventlog.sql.rows import (
-    add_errors,
-    count_by_status,
-    next_flight,
-    read_inflight,
-    requeue,
-    strike_inflight,
-    tail,
-    update_inflight,
-    write_inflight,
-)
+from eventlog.sql.rows import add_errors, count_by_status, requeue, tail
 from eventlog.sql.windows import Window
 
 # Opening
@@ -90,6 +88,7 @@ GRANTS = {
     "SELECT on table eventlog_error": "GRANT SELECT ON eventlog_error TO PUBLIC",
     "INSERT on table eventlog_error": "GRANT INSERT ON eventlog_error TO PUBLIC",
     "DELETE on table eventlog_inflight": "GRANT ALL ON eventlog_inflight TO PUBLIC",
+    "DELETE on table eventlog_state": "GRANT ALL ON eventlog_state TO PUBLIC",
     "UPDATE on table eventlog_epoch": "GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO PUBLIC",
     "SELECT on table eventlog_consumer": "GRANT SELECT ON eventlog_consumer TO PUBLIC",
     "USAGE on sequence eventlog_flight": "GRANT USAGE ON SEQUENCE eventlog_flight TO PUBLIC",
@@ -115,11 +114,11 @@ def test_every_right_that_is_missing_is_named_until_there_is_none(conn: Connecti
     conn.execute(sa.text("SET ROLE pg_monitor"))
     opened = locate_with_rights(conn)
     # and they are enough
-    flight = next_flight(opened_log(conn, opened))
-    write_inflight(opened_log(conn, opened), flight, "{}")
-    update_inflight(opened_log(conn, opened), flight, "[]")
-    assert read_inflight(opened_log(conn, opened)) == [(flight, "[]")]
-    strike_inflight(opened_log(conn, opened), flight)
+    flight = next_number(opened_log(conn, opened))
+    add_entry(opened_log(conn, opened), EntryKind.DELIVERY, flight, "{}")
+    replace_content(opened_log(conn, opened), EntryKind.DELIVERY, flight, "[]")
+    assert _in_flight(opened_log(conn, opened)) == [(flight, "[]")]
+    delete_entry(opened_log(conn, opened), EntryKind.DELIVERY, flight)
     add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
     assert DIALECT.read_window(conn, opened, EVERYTHING) == []
     assert DIALECT.mark(conn, opened, "S", [(1, 9)]) == DIALECT.delete(conn, opened, [(1, 9)]) == 0
@@ -184,6 +183,12 @@ def test_names_that_attack_the_statements_are_only_names(conn: Connection) -> No
     assert DIALECT.mark(conn, opened, "E", [(1, 1)]) == DIALECT.delete(conn, opened, [(1, 2)]) == 1
     assert requeue(opened_log(conn, opened), "E").set_back == 1
     assert tail(opened_log(conn, opened)) == 1
-    write_inflight(opened_log(conn, opened), next_flight(opened_log(conn, opened)), "{}")
+    add_entry(
+        opened_log(conn, opened), EntryKind.DELIVERY, next_number(opened_log(conn, opened)), "{}"
+    )
     add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
     assert DIALECT.try_lock(conn, opened)
+
+
+def _in_flight(log: OpenLog) -> list[tuple[int, str]]:
+    return [(one.number, one.content) for one in read_entries(log, EntryKind.DELIVERY)]

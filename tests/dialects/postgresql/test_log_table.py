@@ -11,20 +11,17 @@ from written_log import EVERYTHING, ids, statuses, write
 from eventlog.errors import ConfigError
 from eventlog.model import LogRow
 from eventlog.sql.dialects.postgresql import DIALECT
-from eventlog.sql.log_table import LogTable
-from eventlog.sql.rows import (
-    RefusedRow,
-    Requeued,
-    add_errors,
-    count_by_status,
-    next_flight,
-    read_inflight,
-    requeue,
-    strike_inflight,
-    tail,
-    update_inflight,
-    write_inflight,
+from eventlog.sql.internal_tables import (
+    EntryKind,
+    add_entry,
+    delete_entry,
+    next_number,
+    read_entries,
+    replace_content,
 )
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rows import RefusedRow, Requeued, add_errors, count_by_status, requeue, tail
 from eventlog.sql.windows import Window
 
 # Reading
@@ -167,10 +164,10 @@ def test_what_is_marked_is_not_committed_by_us(
     conn.commit()
     DIALECT.mark(conn, opened, "S", [(1, 1)])
     add_errors(opened_log(conn, opened), [(1, "receiver", "no")])
-    write_inflight(opened_log(conn, opened), 1, "[]")
+    add_entry(opened_log(conn, opened), EntryKind.DELIVERY, 1, "[]")
     conn.rollback()
     assert statuses(conn) == {1: "N"}
-    assert read_inflight(opened_log(conn, opened)) == []
+    assert _in_flight(opened_log(conn, opened)) == []
     assert conn.execute(sa.text("SELECT count(*) FROM eventlog_error")).scalar() == 0
 
 
@@ -193,22 +190,22 @@ def test_a_row_that_another_session_took_meanwhile_is_not_marked(
 
 
 def test_flights_are_numbered_without_going_back(conn: Connection, opened: LogTable) -> None:
-    first = next_flight(opened_log(conn, opened))
+    first = next_number(opened_log(conn, opened))
     conn.rollback()
-    assert next_flight(opened_log(conn, opened)) > first
+    assert next_number(opened_log(conn, opened)) > first
 
 
 def test_inflight_lines_are_kept_in_order_until_struck(conn: Connection, opened: LogTable) -> None:
-    one, two = next_flight(opened_log(conn, opened)), next_flight(opened_log(conn, opened))
-    write_inflight(opened_log(conn, opened), two, '{"b": "%s {0} :x \u2603"}')
-    write_inflight(opened_log(conn, opened), one, '{"a": 1}')
-    assert read_inflight(opened_log(conn, opened)) == [
+    one, two = next_number(opened_log(conn, opened)), next_number(opened_log(conn, opened))
+    add_entry(opened_log(conn, opened), EntryKind.DELIVERY, two, '{"b": "%s {0} :x \u2603"}')
+    add_entry(opened_log(conn, opened), EntryKind.DELIVERY, one, '{"a": 1}')
+    assert _in_flight(opened_log(conn, opened)) == [
         (one, '{"a": 1}'),
         (two, '{"b": "%s {0} :x \u2603"}'),
     ]
-    update_inflight(opened_log(conn, opened), one, "{}")
-    strike_inflight(opened_log(conn, opened), two)
-    assert read_inflight(opened_log(conn, opened)) == [(one, "{}")]
+    replace_content(opened_log(conn, opened), EntryKind.DELIVERY, one, "{}")
+    delete_entry(opened_log(conn, opened), EntryKind.DELIVERY, two)
+    assert _in_flight(opened_log(conn, opened)) == [(one, "{}")]
 
 
 def test_error_messages_hold_what_a_text_column_takes(conn: Connection, opened: LogTable) -> None:
@@ -296,3 +293,7 @@ def test_only_done_rows_can_be_requeued(conn: Connection, opened: LogTable) -> N
     with pytest.raises(ConfigError, match="status 'N' cannot be requeued"):
         requeue(opened_log(conn, opened), "EN")
     assert requeue(opened_log(conn, opened), "EFSW", []) == Requeued(0, 0, ())
+
+
+def _in_flight(log: OpenLog) -> list[tuple[int, str]]:
+    return [(one.number, one.content) for one in read_entries(log, EntryKind.DELIVERY)]

@@ -5,6 +5,7 @@ trace.
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
@@ -15,8 +16,8 @@ from eventlog.errors import ConfigError, DatabaseError, LogTableError
 from eventlog.sql import doctor, migrations
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.doctor import findings
+from eventlog.sql.internal_tables import next_number
 from eventlog.sql.log_table import locate_log
-from eventlog.sql.rows import next_flight
 from eventlog.sql.windows import Window
 
 CATALOGUE = """
@@ -66,7 +67,7 @@ def test_a_downgrade_leaves_the_catalogue_as_it_was(
         assert made > before
         assert migrations.current(conn, log_table=log_table, schema=schema) == migrations.heads()
         log = locate_log(conn, DIALECT, name=log_table, schema=schema)
-        assert next_flight(opened_log(conn, log)) == 1
+        assert next_number(opened_log(conn, log)) == 1
         migrations.upgrade(conn, log_table=log_table, schema=schema)
         assert catalogue(conn) == made
         migrations.downgrade(conn, log_table=log_table, schema=schema)
@@ -196,14 +197,14 @@ def test_no_check_is_compiled_for_the_statements_of_writers_and_the_doctor_takes
         assert conn.execute(sa.text(found)).all() == []
 
 
-@pytest.mark.parametrize("branch", ["log", "companions"])
+@pytest.mark.parametrize("branch", ["log", "internal"])
 def test_a_branch_alone_is_taken_away_and_made_again(database: Engine, branch: str) -> None:
     with database.connect() as conn:
         migrations.upgrade(conn, log_table="eventlog")
         made = catalogue(conn)
         migrations.downgrade(conn, log_table="eventlog", revision=f"{branch}@base")
         (left,) = migrations.current(conn, log_table="eventlog")
-        assert left == {"log": "companions_2", "companions": "log_1"}[branch]
+        assert left == {"log": "internal_1", "internal": "log_1"}[branch]
         migrations.upgrade(conn, log_table="eventlog")
         assert names(catalogue(conn)) == names(made)
 
@@ -302,7 +303,7 @@ def test_an_unknown_revision_is_refused(database: Engine) -> None:
 
 UNKNOWN = (
     r"the log public\.eventlog is at revision 0008, 0011, which this eventlog does not know: "
-    r"where a newer eventlog made the log, install that one; .*`eventlog db downgrade base`\), "
+    r"if a newer eventlog made the log, install that one; .*`eventlog db downgrade base`\), "
     r"then make it with `eventlog db upgrade`"
 )
 
@@ -318,6 +319,28 @@ def test_a_log_of_another_eventlog_is_left_alone_and_what_to_do_is_said(database
                 work(conn, log_table="eventlog")
         assert catalogue(conn) == before
         assert migrations.current(conn, log_table="eventlog") == ("0008", "0011")
+
+
+def test_a_database_of_the_tables_before_these_is_refused_and_loses_nothing(
+    database: Engine,
+) -> None:
+    earlier = Path(__file__).parent / "earlier" / "companions_2.sql"
+    with database.connect() as conn:
+        conn.execute(sa.text("CREATE SCHEMA earlier"))
+        conn.commit()
+        statements = earlier.read_text().replace("BEGIN;", "", 1).replace("COMMIT;", "")
+        conn.connection.cursor().execute(statements)
+        conn.exec_driver_sql(
+            "INSERT INTO earlier.eventlog_inflight (flight_no, composition) VALUES (7, '{}')"
+        )
+        conn.commit()
+        for work in (migrations.upgrade, migrations.downgrade):
+            with pytest.raises(LogTableError) as refused:
+                work(conn, log_table="eventlog", schema="earlier")
+            assert "publish what waits with that one" in str(refused.value)
+            assert "the 1 row of eventlog_inflight would be lost" in str(refused.value)
+        left = conn.exec_driver_sql("SELECT flight_no FROM earlier.eventlog_inflight")
+        assert left.scalars().all() == [7]
 
 
 def test_two_logs_live_in_one_schema(database: Engine) -> None:

@@ -119,8 +119,8 @@ def test_each_batch_is_a_transaction_of_its_own(
 def test_rows_in_flight_stay_whatever_their_letter(home: sa.Engine, purge: Purge) -> None:
     execute(
         home,
-        """INSERT INTO hr.eventlog_inflight (flight_no, composition)
-        VALUES (1, '{"line_format":1,"kind":"publisher",
+        """INSERT INTO hr.eventlog_inflight (entry_no, kind, content)
+        VALUES (1, 'delivery', '{"line_format":1,
             "envelopes":[{"number":1,"rows":[[1,1],[7,8]],"counts":[3]}]}')""",
     )
     assert purge("--older-than", "30d")["rows"] == 1

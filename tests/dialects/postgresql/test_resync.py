@@ -413,7 +413,8 @@ class TestLogs:
             hr,
             f"""CREATE ROLE {user} LOGIN; GRANT USAGE ON SCHEMA hr TO {user};
             GRANT SELECT, UPDATE ON hr.eventlog TO {user}; GRANT SELECT ON hr.usr TO {user};
-            GRANT SELECT, INSERT, UPDATE, DELETE ON hr.eventlog_inflight, hr.eventlog_error TO {user};
+            GRANT SELECT, INSERT, UPDATE, DELETE ON hr.eventlog_inflight, hr.eventlog_state, hr.eventlog_error
+                TO {user};
             GRANT SELECT, INSERT, UPDATE ON hr.eventlog_epoch TO {user};
             GRANT SELECT ON hr.eventlog_consumer TO {user};
             GRANT USAGE ON SEQUENCE hr.eventlog_flight TO {user}""",

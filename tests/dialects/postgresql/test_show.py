@@ -190,8 +190,12 @@ def test_a_row_in_flight_is_shown_as_it_was_recorded(home: sa.Engine, show: Show
     )
     events = '{"0":{"dropped":[[1,1]],"sendings":3}}'
     envelope = f'{{"number":4,"rows":[[1,2]],"counts":[2],"events":{events}}}'
-    line = f'{{"line_format":1,"kind":"publisher","envelopes":[{envelope}]}}'
-    execute(home, f"INSERT INTO hr.eventlog_inflight (flight_no, composition) VALUES (7, '{line}')")
+    line = f'{{"line_format":1,"envelopes":[{envelope}]}}'
+    execute(
+        home,
+        "INSERT INTO hr.eventlog_inflight (entry_no, kind, content) "
+        f"VALUES (7, 'delivery', '{line}')",
+    )
     found = show(1)
     assert found["in_flight"] == {"flight": 7, "envelope": 4, "event_id": "1.3", "sendings": 3}
     assert (found["source"], found["event_id"]) == ("in_flight", "1.3")

@@ -99,10 +99,10 @@ def test_a_binary_column_is_read_back_whatever_it_holds(file: Platform) -> None:
 
 def test_what_the_publisher_itself_writes_feeds_no_view(file: Platform) -> None:
     file.run(
-        "CREATE VIEW flights AS SELECT flight_no AS pk_flight_no, started AS sv_started FROM "
+        "CREATE VIEW flights AS SELECT entry_no AS pk_entry_no, started AS sv_started FROM "
         "eventlog_inflight"
     )
-    base = {"eventlog_inflight": {"flight_no": "pk_flight_no", "started": "sv_started"}}
+    base = {"eventlog_inflight": {"entry_no": "pk_entry_no", "started": "sv_started"}}
     with pytest.raises(TriggerError, match="eventlog_inflight is the log, or belongs to it"):
         file.plan({"view": "flights", "base": base})
 

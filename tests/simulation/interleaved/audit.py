@@ -21,11 +21,9 @@ if TYPE_CHECKING:
 PUBLISHER = "publisher"
 _LOG = "SELECT record_id, status, table_key, new_value FROM eventlog ORDER BY record_id"
 _FLIGHTS = """
-    SELECT composition FROM eventlog_inflight
-    WHERE flight_no > 0 AND composition::json ->> 'set' IS NULL"""
+    SELECT content FROM eventlog_inflight WHERE kind = 'delivery'"""
 _SETS = """
-    SELECT composition::json ->> 'rows' FROM eventlog_inflight
-    WHERE flight_no > 0 AND composition::json ->> 'set' IS NOT NULL
+    SELECT content::json ->> 'rows' FROM eventlog_inflight WHERE kind = 'done'
     UNION ALL
     SELECT done FROM eventlog_consumer"""
 _ASKED = "SELECT requeued FROM eventlog_consumer WHERE name = %s"

@@ -187,13 +187,13 @@ def _publisher_begins_at_its_first_row() -> Replacements:
 
 
 def _told_rows_are_not_taken_up() -> Replacements:
-    pop_told = rows.pop_told
+    take_requests = rows.take_requests
 
     def popped(log: Any) -> list[Any]:
-        pop_told(log)
+        take_requests(log)
         return []
 
-    return {(ledger, "pop_told"): popped}
+    return {(ledger, "take_requests"): popped}
 
 
 def _requests_of_a_consumer_are_not_taken_up() -> Replacements:
@@ -207,7 +207,7 @@ def _requests_of_a_consumer_are_not_taken_up() -> Replacements:
 
 
 def _requeue_tells_nobody() -> Replacements:
-    return {(rows, "tell_requeued"): lambda *_: None}
+    return {(rows, "request_requeued"): lambda *_: None}
 
 
 def _request_made_meanwhile_is_cleared() -> Replacements:

@@ -39,7 +39,13 @@ _SETTINGS = {
     "autovacuum": "off",
 }
 _TABLE = "CREATE TABLE part (id integer PRIMARY KEY, v text)"
-_TABLES = ("eventlog", "eventlog_inflight", "eventlog_error", "eventlog_consumer")
+_TABLES = (
+    "eventlog",
+    "eventlog_inflight",
+    "eventlog_state",
+    "eventlog_error",
+    "eventlog_consumer",
+)
 _EMPTY = f"""
     {"".join(f"DELETE FROM {table};" for table in _TABLES)}
     UPDATE part SET v = '';

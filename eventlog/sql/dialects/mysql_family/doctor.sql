@@ -52,6 +52,7 @@ CREATE UNIQUE INDEX {row_index} ON {log} ({record_id});
 GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
 GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {state} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
 GRANT SELECT ON {consumer} TO {user};
 GRANT SELECT ON {captured} TO {user};
@@ -71,6 +72,7 @@ GRANT SELECT ON {epoch} TO {user};
 GRANT SELECT ON {log} TO {user};
 GRANT SELECT ON {error} TO {user};
 GRANT SELECT ON {inflight} TO {user};
+GRANT SELECT ON {state} TO {user};
 GRANT SELECT ON {epoch} TO {user};
 GRANT SELECT ON {consumer} TO {user};
 GRANT SELECT ON {captured} TO {user};
@@ -78,7 +80,7 @@ GRANT SELECT ON {resync} TO {user};
 GRANT SELECT ON {version} TO {user};
 
 -- name: inflight
-SELECT TIMESTAMPDIFF(MICROSECOND, started, UTC_TIMESTAMP(6)) / 1000000 FROM {inflight} WHERE flight_no = :flight;
+SELECT TIMESTAMPDIFF(MICROSECOND, started, UTC_TIMESTAMP(6)) / 1000000 FROM {inflight} WHERE entry_no = :flight;
 
 -- name: tables
 SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE();

@@ -445,6 +445,7 @@ def _storage(conn: Connection, log: LogTable) -> Iterator[Sequence[object]]:
         log.name: "log",
         log.error_table: "error",
         log.inflight_table: "inflight",
+        log.state_table: "state",
         log.consumer_table: "consumer",
         log.epoch_table: "epoch",
         log.captured_table: "captured",

@@ -68,6 +68,7 @@ CREATE UNIQUE INDEX {schema}.{row_index} ON {log} ({record_id}) ONLINE
 GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
 GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {state} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
 GRANT SELECT ON {consumer} TO {user};
 GRANT SELECT ON {captured} TO {user};
@@ -88,6 +89,7 @@ GRANT SELECT ON {epoch} TO {user}
 GRANT SELECT ON {log} TO {user};
 GRANT SELECT ON {error} TO {user};
 GRANT SELECT ON {inflight} TO {user};
+GRANT SELECT ON {state} TO {user};
 GRANT SELECT ON {epoch} TO {user};
 GRANT SELECT ON {consumer} TO {user};
 GRANT SELECT ON {captured} TO {user};
@@ -109,7 +111,7 @@ WHERE sequence_owner = :owner AND sequence_name = :name AND scale_flag = 'Y'
 -- name: inflight
 SELECT (CAST(SYS_EXTRACT_UTC(SYSTIMESTAMP) AS DATE) - CAST(started AS DATE)) * 86400
 FROM {inflight}
-WHERE flight_no = :flight
+WHERE entry_no = :flight
 
 -- name: rights
 SELECT privilege

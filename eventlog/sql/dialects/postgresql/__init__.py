@@ -285,6 +285,15 @@ class PostgreSQL(PostgresSessions, PostgresObjects):
         identity = f"ALTER TABLE {table} REPLICA IDENTITY USING INDEX {quote_identifier(index)}"
         return [_set(log, log.resync_table, _RESYNC), identity]
 
+    def after_state(self, log: LogTable) -> list[str]:
+        # A request is deleted by the next poll, a claim by its end. The owner may be NULL, so the
+        # whole row is the identity by which the table can be replicated.
+        table = qualified(log.schema, log.state_table)
+        return [
+            _set(log, log.state_table, _INFLIGHT),
+            f"ALTER TABLE {table} REPLICA IDENTITY FULL",
+        ]
+
     def after_captured(self, log: LogTable) -> list[str]:
         # Written by `triggers apply` alone. A row identity allows replication of the table.
         return [f"ALTER TABLE {qualified(log.schema, log.captured_table)} REPLICA IDENTITY FULL"]

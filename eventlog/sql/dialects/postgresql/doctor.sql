@@ -87,9 +87,9 @@ WHERE s.seqrelid IN (
 ORDER BY 1;
 
 -- name: inflight
--- The age of an in-flight line; started is UTC.
+-- The age of an entry in flight; started is UTC.
 SELECT extract(epoch FROM (clock_timestamp() AT TIME ZONE 'UTC') - started)::float8 AS seconds FROM {inflight}
-WHERE flight_no = :flight;
+WHERE entry_no = :flight;
 
 -- name: transactions
 -- Open transactions of other sessions. Rows that they wrote to the log are seen when they commit.
@@ -157,8 +157,8 @@ SELECT t.part, t.name, sum(s.n_live_tup) AS live, sum(s.n_dead_tup) AS dead,
        current_setting('autovacuum')::boolean AND NOT coalesce(
            bool_or(c.reloptions::text[] && ARRAY['autovacuum_enabled=false', 'autovacuum_enabled=off']), false) AS autovacuum,
        sum(pg_catalog.pg_total_relation_size(c.oid)) AS bytes
-FROM (VALUES (1, 'log', :log), (2, 'error', :error), (3, 'inflight', :inflight), (4, 'consumer', :consumer),
-             (5, 'epoch', :epoch), (6, 'captured', :captured), (7, 'resync', :resync)) AS t (place, part, name)
+FROM (VALUES (1, 'log', :log), (2, 'error', :error), (3, 'inflight', :inflight), (4, 'state', :state), (5, 'consumer', :consumer),
+             (6, 'epoch', :epoch), (7, 'captured', :captured), (8, 'resync', :resync)) AS t (place, part, name)
 CROSS JOIN LATERAL (SELECT to_regclass(t.name) UNION SELECT p.relid FROM pg_catalog.pg_partition_tree(to_regclass(t.name)) p)
     AS parts (relid)
 JOIN pg_catalog.pg_class c ON c.oid = parts.relid
@@ -255,6 +255,7 @@ GRANT USAGE ON SCHEMA {schema} TO {user};
 GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
 GRANT SELECT, INSERT ON {error} TO {user};
 GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
+GRANT SELECT, INSERT, UPDATE, DELETE ON {state} TO {user};
 GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
 GRANT SELECT ON {consumer} TO {user};
 GRANT SELECT ON {captured} TO {user};
@@ -279,7 +280,7 @@ GRANT SELECT ON {log}, {epoch} TO {user};
 -- name: monitor_grants
 -- Shown, not run: lets a user look at the log and change nothing: status, top, errors, consumers list, triggers plan.
 GRANT USAGE ON SCHEMA {schema} TO {user};
-GRANT SELECT ON {log}, {error}, {inflight}, {epoch}, {consumer}, {captured}, {resync}, {version} TO {user};
+GRANT SELECT ON {log}, {error}, {inflight}, {state}, {epoch}, {consumer}, {captured}, {resync}, {version} TO {user};
 
 -- name: read_grants
 -- Shown, not run: lets a user read tables of the classes back.

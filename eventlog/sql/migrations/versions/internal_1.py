@@ -1,24 +1,18 @@
-"""The tables beside a log: failures, flights, resyncs, the epoch, consumers (spec/event-log.md 7.4,
-10, 11, 13).
+"""The internal tables of a log: failures, what is in flight, what commands leave for others,
+resyncs, the epoch, consumers, captured tables (spec/event-log.md 7.4, 10, 11, 13).
 
-Grants: the publisher's user needs SELECT, INSERT on ``<log>_error``; SELECT, INSERT, UPDATE, DELETE
-on ``<log>_inflight``; USAGE on the sequence ``<log>_flight``; SELECT, INSERT, UPDATE on
-``<log>_epoch``. The user of ``eventlog resync`` needs SELECT, INSERT, UPDATE, DELETE on
-``<log>_resync``, and INSERT on the log; the user of ``eventlog db new-epoch`` the rights on
-``<log>_epoch``. A consumer's user needs SELECT on the log; the publisher's rights on
-``<log>_error``, ``<log>_inflight``, the sequence and ``<log>_epoch``; SELECT, INSERT, UPDATE on
-``<log>_consumer``. People who look into failures need SELECT on ``<log>_error`` and
-``<log>_inflight``. No other user needs any right on these tables.
+`eventlog grants` prints the rights that each role needs on them.
 
 A log that another program made gets the trigger that wakes a sleeping publisher here
 (``--companions-only``), and only if this session has the rights of the log's owner. Without them
-the publisher looks for rows every ``polling_interval`` seconds, and says so. Printed SQL always has
-the trigger, for the owner to run.
+the publisher looks for rows every ``polling_interval`` seconds and logs a warning. Printed SQL
+always has the trigger, for the owner to run.
 """
 
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import sqlalchemy as sa
 from alembic import context, op
@@ -28,9 +22,9 @@ from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import LogTable, quoted, schema_of
 from eventlog.sql.migrations import execute, log_and_dialect
 
-revision = "companions_1"
+revision = "internal_1"
 down_revision = None
-branch_labels = ("companions",)
+branch_labels = ("internal",)
 depends_on = None
 
 
@@ -70,33 +64,17 @@ def upgrade() -> None:
     op.create_index(index, quoted(log.error_table), ["record_id"], schema=schema_of(log))
     op.create_table(
         quoted(log.inflight_table),
-        sa.Column(
-            "flight_no",
-            types["integer"],
-            primary_key=True,
-            autoincrement=False,
-            comment="Number of the flight, never reused",
-        ),
-        sa.Column(
-            "started",
-            types["time"],
-            nullable=False,
-            server_default=now,
-            comment="When it started, in UTC",
-        ),
-        sa.Column(
-            "composition",
-            types["text"],
-            nullable=False,
-            comment="JSON: its envelopes, their events and the rows of each",
-        ),
+        *_entry_columns(dialect, is_key=True),
         schema=schema_of(log),
-        comment=f"What the publisher of {log.name} has sent and not yet marked: one line a flight",
+        comment=f"What the readers of {log.name} have sent and not yet marked, and what its "
+        "consumers have done",
     )
     execute(dialect.after_companions(log))
+    _create_state(log, dialect)
     _create_resync(log, dialect)
     _create_epoch(log, dialect)
     _create_consumers(log, dialect)
+    _create_captured(log, dialect)
     if wake := _wake(log, dialect):
         execute(wake.create(log))
 
@@ -105,12 +83,59 @@ def downgrade() -> None:
     log, dialect = log_and_dialect()
     if wake := _wake(log, dialect):
         execute(wake.drop(log))
+    op.drop_table(quoted(log.captured_table), schema=schema_of(log))
     op.drop_table(quoted(log.consumer_table), schema=schema_of(log))
     op.drop_table(quoted(log.epoch_table), schema=schema_of(log))
     op.drop_table(quoted(log.resync_table), schema=schema_of(log))
+    op.drop_table(quoted(log.state_table), schema=schema_of(log))
     execute(dialect.drop_after_companions(log))
     op.drop_table(quoted(log.inflight_table), schema=schema_of(log))
     op.drop_table(quoted(log.error_table), schema=schema_of(log))
+
+
+def _entry_columns(dialect: Dialect, *, is_key: bool) -> list[sa.Column[Any]]:
+    """Return the columns of a table of entries (``eventlog.sql.internal_tables``)."""
+    types, now = dialect.column_types, sa.text(dialect.utc_now)
+    return [
+        sa.Column(
+            "entry_no",
+            types["integer"],
+            primary_key=is_key,
+            nullable=False,
+            autoincrement=False,
+            comment="Number of the entry, never reused",
+        ),
+        sa.Column("owner", types["code"], comment="Consumer; NULL: the publisher, or a command"),
+        sa.Column("kind", types["code"], nullable=False, comment="Purpose of the entry"),
+        sa.Column(
+            "started",
+            types["time"],
+            nullable=False,
+            server_default=now,
+            comment="When it was written as it is, in UTC",
+        ),
+        sa.Column("content", types["text"], nullable=False, comment="JSON"),
+    ]
+
+
+def _create_state(log: LogTable, dialect: Dialect) -> None:
+    index = log.own_name("idx_{}_7")
+    # There is no primary key: a table with one would be a class of its schema. The index begins
+    # with the kind, so that a poll for requests passes no entry of another kind.
+    op.create_table(
+        quoted(log.state_table),
+        *_entry_columns(dialect, is_key=False),
+        schema=schema_of(log),
+        comment=f"What commands leave for others of {log.name}: claims, removed rows, requests",
+    )
+    op.create_index(
+        quoted(index),
+        quoted(log.state_table),
+        ["kind", "owner", "entry_no"],
+        unique=True,
+        schema=schema_of(log),
+    )
+    execute(dialect.after_state(log))
 
 
 def _create_resync(log: LogTable, dialect: Dialect) -> None:
@@ -231,12 +256,7 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
             "done",
             types["text"],
             nullable=False,
-            comment="JSON: the set of record_ids that it has done",
-        ),
-        sa.Column(
-            "recent",
-            types["text"],
-            comment="JSON: what has joined it since done was written; NULL: nothing",
+            comment="JSON: the record_ids that it had done when it was registered",
         ),
         sa.Column(
             "moved", types["time"], comment="When rows last joined the set, in UTC; NULL: never"
@@ -256,3 +276,29 @@ def _create_consumers(log: LogTable, dialect: Dialect) -> None:
         quoted(index), quoted(log.consumer_table), ["name"], unique=True, schema=schema_of(log)
     )
     execute(dialect.after_consumers(log, index))
+
+
+def _create_captured(log: LogTable, dialect: Dialect) -> None:
+    types, now = dialect.column_types, sa.text(dialect.utc_now)
+    # There is no primary key: a table with one would be a class of its schema.
+    op.create_table(
+        quoted(log.captured_table),
+        sa.Column("schema_name", types["name"], comment="Schema of the table; NULL: there is none"),
+        sa.Column("table_name", types["name"], nullable=False, comment="Name of the table"),
+        sa.Column(
+            "captured",
+            types["time"],
+            nullable=False,
+            server_default=now,
+            comment="When this was last written, in UTC",
+        ),
+        sa.Column(
+            "content",
+            types["text"],
+            nullable=False,
+            comment="JSON: the table as it was when its triggers were applied",
+        ),
+        schema=schema_of(log),
+        comment=f"Tables that {log.name} captures: one line each, written by triggers apply",
+    )
+    execute(dialect.after_captured(log))
