@@ -163,7 +163,7 @@ INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
 SELECT 'log_1' FROM DUAL
 WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('log_1'));
 
--- Running upgrade  -> companions_1
+-- Running upgrade  -> internal_1
 BEGIN
     EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_ERROR" (
     record_id NUMBER(38, 0) NOT NULL,
@@ -207,10 +207,12 @@ END;
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_INFLIGHT" (
-    flight_no NUMBER(38, 0) NOT NULL,
+    entry_no NUMBER(38, 0) NOT NULL,
+    owner VARCHAR2(64 CHAR),
+    kind VARCHAR2(64 CHAR) NOT NULL,
     started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
-    composition CLOB NOT NULL,
-    CONSTRAINT "PK_EVENTLOG_INFLIGHT" PRIMARY KEY (flight_no)
+    content CLOB NOT NULL,
+    CONSTRAINT "PK_EVENTLOG_INFLIGHT" PRIMARY KEY (entry_no)
 )';
 EXCEPTION
     WHEN OTHERS THEN
@@ -220,19 +222,61 @@ EXCEPTION
 END;
 /
 
-COMMENT ON TABLE "LOGS"."EVENTLOG_INFLIGHT" IS 'What the publisher of EVENTLOG has sent and not yet marked: one line a flight';
+COMMENT ON TABLE "LOGS"."EVENTLOG_INFLIGHT" IS 'What the readers of EVENTLOG have sent and not yet marked, and what its consumers have done';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".flight_no IS 'Number of the flight, never reused';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".entry_no IS 'Number of the entry, never reused';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".started IS 'When it started, in UTC';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".owner IS 'Consumer; NULL: the publisher, or a command';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".composition IS 'JSON: its envelopes, their events and the rows of each';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".kind IS 'Purpose of the entry';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".started IS 'When it was written as it is, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_INFLIGHT".content IS 'JSON';
 
 BEGIN
     EXECUTE IMMEDIATE 'CREATE SEQUENCE "LOGS"."EVENTLOG_FLIGHT" CACHE 1000 ORDER';
 EXCEPTION
     WHEN OTHERS THEN
         IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_STATE" (
+    entry_no NUMBER(38, 0) NOT NULL,
+    owner VARCHAR2(64 CHAR),
+    kind VARCHAR2(64 CHAR) NOT NULL,
+    started TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
+    content CLOB NOT NULL
+)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE <> -955 THEN
+            RAISE;
+        END IF;
+END;
+/
+
+COMMENT ON TABLE "LOGS"."EVENTLOG_STATE" IS 'What commands leave for others of EVENTLOG: claims, removed rows, requests';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".entry_no IS 'Number of the entry, never reused';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".owner IS 'Consumer; NULL: the publisher, or a command';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".kind IS 'Purpose of the entry';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".started IS 'When it was written as it is, in UTC';
+
+COMMENT ON COLUMN "LOGS"."EVENTLOG_STATE".content IS 'JSON';
+
+BEGIN
+    EXECUTE IMMEDIATE 'CREATE UNIQUE INDEX "LOGS"."IDX_EVENTLOG_7" ON "LOGS"."EVENTLOG_STATE" (kind, owner, entry_no)';
+EXCEPTION
+    WHEN OTHERS THEN
+        IF SQLCODE NOT IN (-955, -1408) THEN
             RAISE;
         END IF;
 END;
@@ -314,7 +358,6 @@ BEGIN
     begun TIMESTAMP DEFAULT SYS_EXTRACT_UTC(SYSTIMESTAMP) NOT NULL,
     begins VARCHAR2(64 CHAR) NOT NULL,
     done CLOB NOT NULL,
-    recent CLOB,
     moved TIMESTAMP,
     requeued CLOB,
     loaded CLOB
@@ -335,9 +378,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begun IS 'When it was registered, i
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".begins IS 'Where it began: now, first, snapshot, a record_id';
 
-COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".done IS 'JSON: the set of record_ids that it has done';
-
-COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".recent IS 'JSON: what has joined it since done was written; NULL: nothing';
+COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".done IS 'JSON: the record_ids that it had done when it was registered';
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CONSUMER".moved IS 'When rows last joined the set, in UTC; NULL: never';
 
@@ -355,11 +396,6 @@ EXCEPTION
 END;
 /
 
-INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
-SELECT 'companions_1' FROM DUAL
-WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('companions_1', 'companions_2'));
-
--- Running upgrade companions_1 -> companions_2
 BEGIN
     EXECUTE IMMEDIATE 'CREATE TABLE "LOGS"."EVENTLOG_CAPTURED" (
     schema_name VARCHAR2(261 CHAR),
@@ -385,13 +421,7 @@ COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".captured IS 'When this was last wri
 
 COMMENT ON COLUMN "LOGS"."EVENTLOG_CAPTURED".content IS 'JSON: the table as it was when its triggers were applied';
 
-BEGIN
-    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''companions_2'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''companions_1''';
-EXCEPTION
-    WHEN OTHERS THEN
-        IF SQLCODE <> -942 THEN
-            RAISE;
-        END IF;
-END;
-/
+INSERT INTO "LOGS"."EVENTLOG_VERSION" (version_num)
+SELECT 'internal_1' FROM DUAL
+WHERE NOT EXISTS (SELECT 1 FROM "LOGS"."EVENTLOG_VERSION" WHERE version_num IN ('internal_1'));
 COMMIT;

@@ -10,43 +10,54 @@ BEGIN
         IF SQLCODE <> -4043 THEN
 -- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG"';
--- lines 390 to 396 of migrations
--- lines 53 to 54 of trigger_field
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
 -- lines 20 to 27 of sequences
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''log_1''';
--- lines 390 to 396 of migrations
-
--- Running downgrade companions_2 -> companions_1
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 15 to 19 of migrations
+-- Running downgrade internal_1 ->
 BEGIN
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_CAPTURED"';
--- lines 390 to 396 of migrations
--- lines 53 to 54 of trigger_field
-    EXECUTE IMMEDIATE 'UPDATE "LOGS"."EVENTLOG_VERSION" SET version_num=''companions_1'' WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''companions_2''';
--- lines 390 to 396 of migrations
-
--- Running downgrade companions_1 ->
-BEGIN
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_CONSUMER"';
--- lines 390 to 396 of migrations
--- lines 53 to 54 of trigger_field
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_EPOCH"';
--- lines 390 to 396 of migrations
--- lines 53 to 54 of trigger_field
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_RESYNC"';
--- lines 390 to 396 of migrations
--- lines 53 to 54 of trigger_field
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
+    EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_STATE"';
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP SEQUENCE "LOGS"."EVENTLOG_FLIGHT"';
 -- lines 21 to 27 of sequences
 -- lines 53 to 54 of trigger_field
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_INFLIGHT"';
--- lines 390 to 396 of migrations
--- lines 53 to 54 of trigger_field
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_ERROR"';
--- lines 390 to 396 of migrations
--- lines 53 to 54 of trigger_field
-    EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''companions_1''';
--- lines 390 to 396 of migrations
--- lines 53 to 54 of trigger_field
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
+    EXECUTE IMMEDIATE 'DELETE FROM "LOGS"."EVENTLOG_VERSION" WHERE "LOGS"."EVENTLOG_VERSION".version_num = ''internal_1''';
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 26 to 31 of migrations
     EXECUTE IMMEDIATE 'DROP TABLE "LOGS"."EVENTLOG_VERSION"';
--- lines 390 to 397 of migrations
+-- lines 12 to 13 of migrations
+        IF SQLCODE <> -942 THEN
+-- lines 15 to 18 of migrations
+COMMIT;
