@@ -61,6 +61,7 @@ from eventlog.publisher.observer import QUEUE_CAP, Measured  # noqa: E402
 from eventlog.publisher.stream.open_source import refusal_of  # noqa: E402
 from eventlog.registry import FORMATS, SINKS, SOURCES, format_named, names, source_named  # noqa: E402
 from eventlog.sql.doctor import TableStorage  # noqa: E402
+from eventlog.sql.rights import Addition, Part, Purpose, Right, rights_for  # noqa: E402
 
 _LONG: Final = 80
 """Characters from which on an example is left out."""
@@ -553,6 +554,45 @@ def _trigger_functions(capture: str) -> list[str]:
     )
 
 
+_LETTERS: Final = {
+    Right.SELECT: "S",
+    Right.INSERT: "I",
+    Right.UPDATE: "U",
+    Right.DELETE: "D",
+    Right.MARK: "U (status)",
+    Right.REWRITE: "U (event_type, old_value)",
+    Right.DRAW: "draws",
+    Right.LOCK: "locks",
+}
+_RIGHTS_OF: Final = {
+    Part.LOG: "log",
+    Part.ERROR: "`_error`",
+    Part.INFLIGHT: "`_inflight`",
+    Part.STATE: "`_state`",
+    Part.EPOCH: "`_epoch`",
+    Part.CONSUMER: "`_consumer`",
+    Part.CAPTURED: "`_captured`",
+    Part.RESYNC: "`_resync`",
+    Part.VERSION: "`_version`",
+    Part.NUMBERS: "delivery numbers",
+    Part.RECORD_IDS: "record_ids",
+    Part.CLASSES: "tables",
+    Part.TABLES: "tables with child tables",
+}
+
+
+def _rights() -> Iterator[str]:
+    yield f"| `--for` | for | {' | '.join(_RIGHTS_OF.values())} |"
+    yield "|---" * (2 + len(_RIGHTS_OF)) + "|"
+    for purpose in Purpose:
+        rights = rights_for(purpose, Addition.POSITION)
+        cells = [
+            ", ".join(letter for right, letter in _LETTERS.items() if right in rights.get(part, ()))
+            for part in _RIGHTS_OF
+        ]
+        yield f"| `{purpose}` | {purpose.work} | {' | '.join(cells)} |"
+
+
 PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "settings": _settings,
     "formats": _formats,
@@ -565,6 +605,7 @@ PARTS: Final[dict[str, Callable[[], Iterator[str]]]] = {
     "rules": _rules,
     "cells": _cells,
     "triggers": _triggers,
+    "rights": _rights,
 }
 
 

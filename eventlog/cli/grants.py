@@ -6,7 +6,8 @@ import click
 
 from eventlog.cli import Command
 from eventlog.cli.context import CommandContext, json_option, print_json, reading, result
-from eventlog.publisher.grants import PURPOSES, grants_for
+from eventlog.publisher.grants import grants_for
+from eventlog.sql.rights import Purpose
 
 
 def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> str:
@@ -20,10 +21,15 @@ def _named(_context: click.Context, _parameter: click.Parameter, role: str) -> s
 @click.option(
     "--for",
     "purpose",
-    type=click.Choice(list(PURPOSES)),
+    type=click.Choice([purpose.value for purpose in Purpose]),
+    metavar="PURPOSE",
     default="publisher",
-    help="What the role does: publisher (default); consumer, beside the publisher; stream, by "
-    "Spark; monitor: status, top, errors, `consumers list`, `triggers plan`.",
+    help="What the role does: "
+    + "; ".join(
+        f"{purpose}{' (default)' if purpose is Purpose.PUBLISHER else ''}: {purpose.work}"
+        for purpose in Purpose
+    )
+    + ".",
 )
 @json_option
 @click.pass_obj
@@ -35,7 +41,7 @@ def grants(context: CommandContext, role: str, purpose: str, as_json: bool) -> N
     """
     config = context.config()
     with reading(config) as db:
-        statements = grants_for(db, config, role, purpose)
+        statements = grants_for(db, config, role, Purpose(purpose))
     if as_json:
         print_json({"role": role, "for": purpose, "grants": statements})
         return

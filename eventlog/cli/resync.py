@@ -32,7 +32,6 @@ from eventlog.errors import (
     ConfigError,
     DatabaseAway,
     DatabaseError,
-    LogTableError,
     number_of,
 )
 from eventlog.files.text import spooled
@@ -43,6 +42,7 @@ from eventlog.sql import resync as batches
 from eventlog.sql.connection import as_database_errors
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.resync import Unfinished, WriteBatch
+from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.windows import Batch, Selection
 
 SHOWN: Final = 20
@@ -244,11 +244,7 @@ def _opened(config: Config, class_name: str, *, resumable: bool) -> Iterator[Ope
         cls = class_of(catalog, class_name)
         if resumable:
             batches.check_table(log)
-        if missing := log.dialect.missing_resync_rights(log.connection, log.table, resumable):
-            raise LogTableError(
-                f"user {log.dialect.current_user(log.connection)} lacks rights on the log {log} "
-                f"for a resync: {'; '.join(missing)}; have its owner grant them"
-            )
+        log.check_rights(Purpose.RESYNC, *([Addition.POSITION] if resumable else []))
         yield Opened(log, catalog, cls)
 
 

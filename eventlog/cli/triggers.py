@@ -60,6 +60,7 @@ from eventlog.sql.connection import load_dialect
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.log_table import new_log, quoted, split_name
 from eventlog.sql.open_log import OpenDatabase
+from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.triggers import LOCK_TIMEOUT, TriggerPlan
 from eventlog.sql.triggers.watch import WatchedTable
 
@@ -218,7 +219,7 @@ def _note_due(db: OpenDatabase, config: Config, planned: TriggerPlan) -> None:
     has_table = sa.inspect(db.connection).has_table(
         quoted(log.table.resync_table), log.table.schema
     )
-    if has_table and not db.dialect.missing_resync_rights(db.connection, log.table, resumable=True):
+    if has_table and not log.missing_rights(Purpose.RESYNC, Addition.POSITION):
         if batches.due_now(log):
             batches.settle_lost(log, present_catalog(log, config))
         batches.note_due(log, batches.due_for(planned.gaps))

@@ -48,7 +48,12 @@ from eventlog.publisher.flight import Flight
 from eventlog.publisher.grants import command_of, grants_to_read
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, read_recorded
 from eventlog.publisher.ledger import is_at_work, ledger_of
-from eventlog.publisher.open_context import find_log, publisher_options, publisher_user
+from eventlog.publisher.open_context import (
+    additions_of,
+    find_log,
+    publisher_options,
+    publisher_user,
+)
 from eventlog.publisher.output import event_writer
 from eventlog.publisher.trigger_plan import unlike_recorded
 from eventlog.sql import doctor, migrations, resync
@@ -66,6 +71,7 @@ from eventlog.sql.epoch import read_epoch
 from eventlog.sql.log_table import new_log, quoted, split_name
 from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.record_ids import next_unused
+from eventlog.sql.rights import Addition, Part, Purpose, Right, rights_for
 from eventlog.sql.rows import refuse_large_ids
 from eventlog.sql.triggers import TriggerPlan
 from eventlog.sql.triggers.declared import declared_triggers
@@ -152,6 +158,13 @@ class Case:
     def grants(self) -> str:
         """The command that prints all grants of the connected user, as a line of a cure."""
         return command_of(self.user, self.consumer)
+
+    def grants_of(self, purpose: Purpose, *additions: Addition) -> Sequence[str]:
+        """Return the statements that grant the connected user the rights of a purpose."""
+        user = self.dialect.quote(self.user)
+        return self.dialect.grants(
+            self.connection, self.log.table, rights_for(purpose, *additions), user
+        )
 
     @property
     def schema(self) -> str:
@@ -256,27 +269,15 @@ def _rights_on_unseen(case: Case) -> None:
 
 
 def _rights(case: Case) -> Iterator[Finding]:
-    if case.consumer is not None:
-        case.missing_rights = case.dialect.missing_consumer_rights(case.connection, case.log.table)
-        grants = (
-            case.repairs("consumer_grants", user=case.dialect.quote(case.user))
-            if case.missing_rights
-            else ()
-        )
-        yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
-        if not case.missing_rights and "roles" in case.dialect.capabilities:
-            table, column = case.log.table.consumer_table, case.dialect.spelled("name")
-            missing = case.dialect.lacking(
-                case.connection, case.log.table, table, ("DELETE",), column
-            )
-            grants = case.repairs("reset_grant", user=case.dialect.quote(case.user))
-            yield from doctor.judge_rights_to_reset(missing, case.user, grants)
-        return
-    deletes = case.config.publisher.delete_from_log
-    case.missing_rights = case.dialect.missing_rights(case.connection, case.log.table, deletes)
-    names = {"user": case.dialect.quote(case.user), "delete": ", DELETE" if deletes else ""}
-    grants = case.repairs("grants", **names)
+    purpose = Purpose.PUBLISHER if case.consumer is None else Purpose.CONSUMER
+    additions = additions_of(case.config)
+    case.missing_rights = case.log.missing_rights(purpose, *additions)
+    grants = case.grants_of(purpose, *additions) if case.missing_rights else ()
     yield from doctor.judge_rights(case.missing_rights, case.user, grants, case.grants)
+    if case.consumer is not None and not case.missing_rights:
+        missing = case.log.missing_rights(Purpose.RESET)
+        grants = case.grants_of(Purpose.RESET) if missing else ()
+        yield from doctor.judge_rights_to_reset(missing, case.user, grants)
 
 
 def _revision(case: Case) -> Iterator[Finding]:
@@ -456,9 +457,7 @@ def _due(case: Case) -> Iterator[Finding]:
         quoted(log.resync_table), log.schema
     ):
         return
-    if not case.dialect.lacking(
-        case.connection, log, log.resync_table, ("SELECT",), case.dialect.spelled("position")
-    ):
+    if not case.log.lacking([(Part.RESYNC, Right.SELECT)]):
         names = {cls.name for cls in case.catalog.classes}
         due = [one for one in resync.due_now(case.log) if one.selection.class_name in names]
         yield from findings.judge_resyncs(due)

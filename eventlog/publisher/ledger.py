@@ -26,6 +26,7 @@ from eventlog.sql.epoch import note_removed
 from eventlog.sql.followed_set import FollowedSet
 from eventlog.sql.internal_tables import EntryKind, delete_entry
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import count_queue, tail, take_requests
 from eventlog.sql.windows import Window
 
@@ -93,8 +94,13 @@ class Ledger(Protocol):
         """
         ...
 
-    def check_rights(self, *, deletes: bool) -> None:
-        """Raise LogTableError that names the rights which this session lacks."""
+    @property
+    def purpose(self) -> Purpose:
+        """The purpose whose rights the work with the ledger needs (spec/event-log.md 11.1)."""
+        ...
+
+    def check_possible(self) -> None:
+        """Raise ConfigError if the database has no such ledger."""
         ...
 
     def recover(self) -> None:
@@ -238,8 +244,12 @@ class StatusLedger:
             "another log"
         )
 
-    def check_rights(self, *, deletes: bool) -> None:
-        self.log.check_rights(delete=deletes)
+    @property
+    def purpose(self) -> Purpose:
+        return Purpose.PUBLISHER
+
+    def check_possible(self) -> None:
+        """Every database has statuses."""
 
     def recover(self) -> None:
         # What the memory held may be wrong: marks are lost with a transaction, or by a failover.
@@ -411,11 +421,12 @@ class SetLedger:
         log.commit()
         return holder
 
-    def check_rights(self, *, deletes: bool) -> None:
+    @property
+    def purpose(self) -> Purpose:
+        return Purpose.CONSUMER
+
+    def check_possible(self) -> None:
         consumers.check_possible(self.log)
-        self.log.check_rights(
-            missing=self.log.dialect.missing_consumer_rights(self.log.connection, self.log.table),
-        )
 
     def recover(self) -> None:
         line = consumers.read_consumer(self.log, self.consumer)

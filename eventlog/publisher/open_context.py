@@ -49,20 +49,33 @@ from eventlog.sql.internal_tables import next_number
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.record_ids import next_given
+from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.rows import read_sendings, refuse_large_ids
 
 _log = logging.getLogger("eventlog.publisher")
 
 
+def additions_of(config: Config) -> tuple[Addition, ...]:
+    """Return the additions to the rights that the settings ask for."""
+    return (Addition.DELETE_FROM_LOG,) if config.publisher.delete_from_log else ()
+
+
 @contextmanager
-def open_context(config: Config, counters: Counters, used: Used | None = None) -> Iterator[Context]:
+def open_context(
+    config: Config,
+    counters: Counters,
+    used: Used | None = None,
+    purpose: Purpose | None = None,
+) -> Iterator[Context]:
     """Open a context that holds the lock of the log until the block ends, under an epoch of its
     own.
 
-    ``used`` has the numbers that this process has used of the log before, None = none. Raises
+    ``used`` has the numbers that this process has used of the log before, None = none. The session
+    needs the rights of ``purpose``, None = those of the publisher or the consumer. Raises
     ConfigError, DatabaseError, LogTableError, and AnotherPublisher when the log is locked.
     """
     with open_unlocked(config, counters) as context:
+        context.log.check_rights(purpose or context.ledger.purpose, *additions_of(config))
         if why := context.log.dialect.read_only(context.log.connection):
             place = describe(connection_url(config.database))
             raise DatabaseError(
@@ -134,7 +147,8 @@ def open_unlocked(config: Config, counters: Counters) -> Iterator[Context]:
             by_number=not options.handle_future_events,
             leave_user=options.leave_user,
         )
-        ledger.check_rights(deletes=config.publisher.delete_from_log)
+        ledger.check_possible()
+        log.check_rights_to_read(ledger.purpose)
         refuse_large_ids(log)
         catalog = read_catalog(log, config)
         options = replace(options, classes=wanted_classes(config, catalog))

@@ -94,6 +94,7 @@ from eventlog.spark.session import (
 )
 from eventlog.spark.write import IDS, REPORT_SCHEMA, Recorded, write_flights, write_part
 from eventlog.sql.connection import as_database_errors, describe
+from eventlog.sql.rights import Purpose
 
 _log = logging.getLogger("eventlog.backlog")
 
@@ -177,7 +178,7 @@ def run(config: Config, request: Request) -> Report:
     with ExitStack() as stack:
         with _noted("nothing was marked"):
             directory = Directory(request.out)
-            context = stack.enter_context(open_context(config, Counters()))
+            context = stack.enter_context(open_context(config, Counters(), purpose=Purpose.BACKLOG))
             settings = _settings(config, request, context)
             manifest = _finished(context, directory)
             is_resumed = manifest is not None
@@ -219,7 +220,7 @@ def mark_finished(
     """
     config = _acknowledging(config, acknowledge)
     began = monotonic()
-    with open_context(config, Counters()) as context:
+    with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:
         with _noted("nothing was marked"):
             directory = Directory(out)
             manifest = _finished(context, directory)

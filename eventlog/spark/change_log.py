@@ -57,6 +57,7 @@ from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenDatabase, OpenLog
 from eventlog.sql.open_writers import Looks
 from eventlog.sql.record_ranges import count_rows, shown_ranges
+from eventlog.sql.rights import Purpose
 from eventlog.sql.windows import ANY_LETTER
 
 EARLIEST: Final = "earliest"
@@ -354,11 +355,7 @@ class ChangeLog:
                 "writing it: the server is a standby; read from its primary"
             )
         log.dialect.begin_publishing(log.connection)
-        log.check_rights(
-            missing=log.dialect.lacking(
-                log.connection, log.table, log.table.name, ("SELECT",), log.table.column("status")
-            ),
-        )
+        log.check_rights(Purpose.STREAM)
         line = read_epoch(log)
         if reasons := differing(line.server, log.dialect.server_parts(log.connection, log.table)):
             raise OtherEpoch(
@@ -369,7 +366,8 @@ class ChangeLog:
 
     def _enter_as_consumer(self, log: OpenLog, config: Config, consumer: str) -> None:
         ledger = SetLedger(log, consumer, _BEGINS.get(self.starting, self.starting))
-        ledger.check_rights(deletes=False)
+        ledger.check_possible()
+        log.check_rights(Purpose.CONSUMER)
         log.dialect.begin_publishing(log.connection)
         server = log.dialect.server_parts(log.connection, log.table)
         ledger.lock()

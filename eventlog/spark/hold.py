@@ -47,6 +47,7 @@ from eventlog.sql.internal_tables import (
     replace_content,
 )
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import add_errors, tail
 
 # --- the manifest ---------------------------------------------------------------------------------
@@ -270,7 +271,7 @@ def abandon(config: Config, out: str, *, force: bool = False) -> Hold:
     marked already are not sent again.
     """
     directory = Directory(out)
-    with open_context(config, Counters()) as context:
+    with open_context(config, Counters(), purpose=Purpose.BACKLOG) as context:
         hold = _held_rows(context)
         if hold is None:
             raise ConfigError(

@@ -33,6 +33,7 @@ from eventlog.sql.connection import connect, dialect_of, parse_url
 from eventlog.sql.dialect import is_letter
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import refuse_large_ids
 
 
@@ -249,7 +250,7 @@ class _LogReader(DataSourceReader):
                 column_sort=self.options.get("column_sort", "bytes"),
             )
             log = OpenLog(conn, dialect, table)
-            log.check_rights()
+            log.check_rights(Purpose.STREAM)
             refuse_large_ids(log)
             rows = self._integer("partition_rows", PARTITION_ROWS)
             parts = dialect.log_parts(conn, table, self.status, self.first, self.last, rows, 1)

@@ -8,7 +8,7 @@ a log, and its lock.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -21,7 +21,8 @@ from sqlalchemy.types import TypeEngine
 from eventlog.core.catalog import Catalog, Column, Database
 from eventlog.core.values import Kind
 from eventlog.errors import ConfigError
-from eventlog.sql.log_table import LogTable, quoted
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rights import Part, Right, Rights, name_of
 from eventlog.sql.statements import (
     fetch,
     fetch_chunks,
@@ -80,8 +81,6 @@ CAPABILITIES: Final[Mapping[str, str]] = {
     ),
 }
 """The capabilities of databases: names for ``SqlDatabase.capabilities``, and their meanings."""
-
-_ALL_RIGHTS: Final = ("SELECT", "INSERT", "UPDATE", "DELETE")
 
 
 class Keepalive(NamedTuple):
@@ -447,68 +446,50 @@ class SqlDatabase(ABC):
         one.
         """
 
-    def missing_consumer_rights(self, conn: Connection, log: LogTable) -> list[str]:
-        """Return the rights that this session lacks to be a consumer of the log, in words."""
-        missing = [
-            *self.lacking(conn, log, log.name, ("SELECT",), log.column("status")),
-            *self.lacking(
-                conn, log, log.error_table, ("SELECT", "INSERT"), self.spelled("record_id")
-            ),
-            *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("entry_no")),
-            *self.lacking(
-                conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")
-            ),
-            *self.lacking(
-                conn, log, log.consumer_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("name")
-            ),
-        ]
-        return list(dict.fromkeys(missing))
-
     # Rights
 
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        """Return the rights that this session lacks to publish the log, in words. ``deletes`` says
-        that rows will be deleted.
-        """
-        needed = ("SELECT", "UPDATE", "DELETE") if deletes else ("SELECT", "UPDATE")
-        missing = [
-            *self.lacking(conn, log, log.name, needed, log.column("status")),
-            *self.lacking(
-                conn, log, log.error_table, ("SELECT", "INSERT"), self.spelled("record_id")
-            ),
-            *self.lacking(conn, log, log.inflight_table, _ALL_RIGHTS, self.spelled("entry_no")),
-            *self.lacking(conn, log, log.state_table, _ALL_RIGHTS, self.spelled("entry_no")),
-            *self.lacking(
-                conn, log, log.epoch_table, ("SELECT", "INSERT", "UPDATE"), self.spelled("epoch")
-            ),
-        ]
-        if deletes and sa.inspect(conn).has_table(quoted(log.consumer_table), log.schema):
-            missing += self.lacking(
-                conn, log, log.consumer_table, ("SELECT",), self.spelled("name")
-            )
-        return list(dict.fromkeys(missing))
-
-    def missing_resync_rights(self, conn: Connection, log: LogTable, resumable: bool) -> list[str]:
-        """Return the rights that this session lacks for a resync, in words.
-
-        ``resumable`` says that it keeps its position.
-        """
-        missing = self.lacking(conn, log, log.name, ("INSERT",), log.column("status"))
-        if resumable:
-            missing += self.lacking(
-                conn, log, log.resync_table, _ALL_RIGHTS, self.spelled("position")
-            )
-        return list(dict.fromkeys(missing))
+    drawing: ClassVar[str] = "SELECT"
+    """The rights, as in a GRANT, that let a role draw the numbers of deliveries."""
 
     @abstractmethod
     def lacking(
-        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
     ) -> list[str]:
-        """Return the rights among SELECT, INSERT, UPDATE, DELETE that this session lacks on a table
-        of a log, in words.
+        """Return which of these rights on parts of a log this session lacks, in words."""
 
-        ``column`` is one of the table's; for the log itself it is the one that is updated.
+    def grants(self, conn: Connection, log: LogTable, rights: Rights, user: str) -> list[str]:
+        """Return the statements that grant a quoted user rights on the parts of a log, without
+        ``Part.TABLES``.
         """
+        return [
+            f"GRANT {self._granted(log, part, wanted)} ON {name} TO {user}"
+            for part, wanted in rights.items()
+            for name in self._granted_on(conn, log, part)
+            if wanted - {Right.LOCK}
+        ]
+
+    def _granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
+        """Return rights on a part as a GRANT lists them."""
+        if part is Part.NUMBERS:
+            return self.drawing
+        columns = [
+            self.quote(log.column(field))
+            for right in Right
+            if right in rights
+            for field in right.columns
+        ]
+        words = {
+            right.statement: f"UPDATE ({', '.join(columns)})" if right.columns else right.value
+            for right in Right
+            if right in rights and right is not Right.LOCK
+        }
+        return ", ".join(words.values())
+
+    def _granted_on(self, conn: Connection, log: LogTable, part: Part) -> Sequence[str]:
+        """Return how a GRANT names a part of a log; empty if there is nothing to grant."""
+        if part in (Part.CLASSES, Part.TABLES, Part.RECORD_IDS):
+            return ()
+        return (self.qualified(log.schema, name_of(log, part)),)
 
     # The parts of a log's tables (spec/triggers.md 7, spec/event-log.md 10). The statements of
     # ``before_...`` and ``after_...`` run beside Alembic's own; the statements of ``drop_...``

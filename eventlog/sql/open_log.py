@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from eventlog.core.ranges import Ranges
 from eventlog.errors import LogTableError
 from eventlog.model import LogRow
 from eventlog.sql.dialect import Dialect, RowChunks
-from eventlog.sql.log_table import LogTable
+from eventlog.sql.log_table import LogTable, quoted
+from eventlog.sql.rights import Addition, Part, Purpose, Right, demanded, name_of
 from eventlog.sql.windows import Window
+
+_LATER: Final = frozenset({Part.CONSUMER, Part.CAPTURED, Part.RESYNC, Part.VERSION})
+"""The parts that a log may lack: whoever needs them asks for them first."""
 
 
 class OpenDatabase(NamedTuple):
@@ -89,16 +94,37 @@ class OpenLog:
         """
         return self.dialect.open_writers(self.connection, self.table)
 
-    def check_rights(self, *, delete: bool = False, missing: Sequence[str] | None = None) -> None:
-        """Raise LogTableError that names the rights which this session lacks to publish the log.
+    def lacking(self, needed: Iterable[tuple[Part, Right]]) -> list[str]:
+        """Return which of these rights on parts of the log this session lacks, in words."""
+        return self.dialect.lacking(self.connection, self.table, needed)
 
-        ``delete`` says that rows will be deleted (``delete_from_log``). ``missing`` are the rights
-        that it lacks for another purpose.
+    def missing_rights(self, purpose: Purpose, *additions: Addition) -> list[str]:
+        """Return the rights without which this session cannot do the work of a purpose, in words.
+
+        A table that an older log lacks is not asked for.
         """
-        if missing is None:
-            missing = self.dialect.missing_rights(self.connection, self.table, delete)
-        if missing:
+        return self.lacking(self._present(demanded(purpose, *additions)))
+
+    def _present(self, needed: Iterable[tuple[Part, Right]]) -> Iterator[tuple[Part, Right]]:
+        has_table = sa.inspect(self.connection).has_table
+        for part, right in needed:
+            name, schema = quoted(name_of(self.table, part)), self.table.schema
+            if part not in _LATER or has_table(name, schema):
+                yield part, right
+
+    def check_rights(self, purpose: Purpose, *additions: Addition) -> None:
+        """Raise LogTableError that names the rights which this session lacks for a purpose."""
+        self._refuse_without(demanded(purpose, *additions), purpose)
+
+    def check_rights_to_read(self, purpose: Purpose) -> None:
+        """Raise LogTableError that names what this session may not read and a purpose reads."""
+        needed = demanded(purpose)
+        self._refuse_without([one for one in needed if one[1] is Right.SELECT], purpose)
+
+    def _refuse_without(self, needed: Iterable[tuple[Part, Right]], purpose: Purpose) -> None:
+        if missing := self.lacking(self._present(needed)):
             raise LogTableError(
                 f"user {self.dialect.current_user(self.connection)} lacks rights on the log "
-                f"{self}: {'; '.join(missing)}; have its owner grant them"
+                f"{self}: {'; '.join(missing)}; have its owner grant them, as `eventlog grants "
+                f"--for {purpose}` prints them"
             )

@@ -20,8 +20,8 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from eventlog.core.ranges import Range, RecordSet, decode
-from eventlog.errors import DatabaseAway, DatabaseError
-from eventlog.sql.connection import TO_THE_PRIMARY, as_database_errors, is_refused
+from eventlog.errors import DatabaseError
+from eventlog.sql.connection import TO_THE_PRIMARY, is_refused
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.epoch import note_removed
 from eventlog.sql.internal_tables import (
@@ -33,9 +33,9 @@ from eventlog.sql.internal_tables import (
     unreadable,
 )
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Purpose
 from eventlog.sql.rows import (
     APPLIED,
-    NEVER,
     column_of,
     count,
     errors_of,
@@ -105,22 +105,12 @@ def _before(now: datetime, age: timedelta) -> datetime:
 
 
 def check_purge_rights(log: OpenLog) -> None:
-    """Raise DatabaseError that names the table from which this session may not delete, or why it
-    cannot write.
+    """Raise LogTableError that names the rights which this session lacks for a purge, and
+    DatabaseError if the database cannot be written.
     """
     if why := log.dialect.read_only(log.connection):
         raise DatabaseError(f"the log {log} cannot be purged here: {why}; {TO_THE_PRIMARY}")
-    for table in (rows_of(log.table), errors_of(log.table)):
-        try:
-            with as_database_errors(log.connection), log.connection.begin_nested():
-                log.connection.execute(sa.delete(table).where(NEVER))
-        except DatabaseAway:
-            raise
-        except DatabaseError as error:
-            raise DatabaseError(
-                f"user {log.dialect.current_user(log.connection)} lacks the right DELETE on "
-                f"{table.name} ({error}): purge as its owner, or have it granted"
-            ) from error
+    log.check_rights(Purpose.PURGE)
 
 
 def purge_rows(

@@ -231,5 +231,5 @@ def test_the_grants_of_the_compose_file_are_those_of_the_page() -> None:
     statements = re.findall(
         r"(?m)^GRANT [^;]*;", (ROOT / "docker" / "grants.sql").read_text(encoding="utf-8")
     )
-    assert len(statements) == 8
+    assert len(statements) == 10
     assert [statement for statement in statements if statement not in granted] == []

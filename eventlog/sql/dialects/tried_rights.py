@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
+
+from eventlog.sql.database import SqlDatabase
+from eventlog.sql.log_table import LogTable
+from eventlog.sql.rights import Part, Right, name_of, tried_columns
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +39,23 @@ class TriedRights:
         return True
 
     def lacking(
-        self, conn: Connection, table: str, rights: Sequence[str], names: Mapping[str, str]
+        self,
+        conn: Connection,
+        log: LogTable,
+        needed: Iterable[tuple[Part, Right]],
+        dialect: SqlDatabase,
     ) -> list[str]:
-        """Return the rights that this session lacks on a table, in words.
-
-        ``names`` has the quoted names of the table and of its column, as ``table`` and ``column``.
-        """
-        return [
-            f"{right} on table {table}"
-            for right in rights
-            if not self.may_run(conn, self.statements[right].format(**names))
+        """Return which rights on tables of a log this session lacks, in words."""
+        missing = [
+            f"{right.statement} on table {name_of(log, part)}"
+            for part, right in needed
+            for column in tried_columns(log, part, right, dialect.spelled)
+            if not self.may_run(
+                conn,
+                self.statements[right.statement].format(
+                    table=dialect.qualified(log.schema, name_of(log, part)),
+                    column=dialect.quote(column),
+                ),
+            )
         ]
+        return list(dict.fromkeys(missing))

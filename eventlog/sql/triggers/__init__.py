@@ -32,6 +32,7 @@ from eventlog.errors import (
 from eventlog.sql.connection import AS_OWNER, as_database_errors, load_dialect
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Part, Purpose, Right, rights_for
 from eventlog.sql.triggers.captured import (
     CapturedTable,
     Identity,
@@ -390,16 +391,17 @@ class Triggers(ABC):
         """Return what was captured by the lines of ``<log>_captured``; empty if there is no such
         table, or if this session may not read it.
         """
-        return read_captured(_open(conn, log)) if not self._unreadable(conn, log, "SELECT") else ()
+        return (
+            read_captured(_open(conn, log)) if not self._unreadable(conn, log, Right.SELECT) else ()
+        )
 
-    def _unreadable(self, conn: Connection, log: LogTable, *rights: str) -> list[str]:
+    def _unreadable(self, conn: Connection, log: LogTable, *rights: Right) -> list[str]:
         opened, what = _open(conn, log), log.captured_table
-        column = opened.dialect.spelled("table_name")
         try:
             with conn.begin_nested():
                 if not has_table(opened):
                     return [f"the table {what}, which `eventlog db upgrade` makes"]
-                return opened.dialect.lacking(conn, log, what, rights, column)
+                return opened.lacking((Part.CAPTURED, right) for right in rights)
         except DBAPIError as error:  # a role that may not even use the schema of the log
             if error.connection_invalidated:
                 raise
@@ -410,7 +412,8 @@ class Triggers(ABC):
         this session lacks for it, in words. The caller commits.
         """
         log = self.find_log(conn, log)
-        rights = ("SELECT", "INSERT", "UPDATE", "DELETE")
+        needed = rights_for(Purpose.TRIGGERS)[Part.CAPTURED]
+        rights = [right for right in Right if right in needed]
         if plan.captured and not (missing := self._unreadable(conn, log, *rights)):
             digests = self.digests(conn, log)
             now = (replace(one, digest=digests.get(one.name)) for one in plan.captured)

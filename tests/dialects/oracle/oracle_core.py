@@ -33,6 +33,7 @@ from eventlog.sql.doctor import ask, repairs
 from eventlog.sql.internal_tables import EntryKind
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Addition, Purpose, demanded, rights_for
 from eventlog.sql.statements import statements
 from eventlog.sql.windows import Batch, Selection
 
@@ -123,11 +124,22 @@ def _rows() -> Mapping[str, Run]:
     }
 
 
+def _lacking(conn: sa.Connection, purpose: Purpose) -> object:
+    """What the rights of a purpose are tried with."""
+    return DIALECT.lacking(conn, LOG, demanded(purpose, *Addition))
+
+
+def _grants(conn: sa.Connection, purpose: Purpose) -> None:
+    """The statements that grant the rights of a purpose, as if they were sent."""
+    driver: Any = conn.connection.driver_connection
+    statements = DIALECT.grants(conn, LOG, rights_for(purpose, *Addition), '"ANN"')
+    driver.server.sent += statements
+
+
 def _purges() -> Mapping[str, Run]:
     """Every function of ``sql.purge`` that sends a statement, by its name."""
     return {
         "purge_cutoff": lambda conn: purge.purge_cutoff(_log(conn), "utc", timedelta(days=30)),
-        "check_purge_rights": lambda conn: purge.check_purge_rights(_log(conn)),
         "purge_rows": lambda conn: [
             purge.purge_rows(_log(conn), (1, 1000), 1000, _MOMENT, range(2), dry=False),
             purge.purge_rows(_log(conn), (1, 1000), 1000, _MOMENT, [], dry=True),
@@ -232,10 +244,7 @@ def _doctor() -> Mapping[str, Run]:
         "perpetrator": "ANN",
     }
     mends = {
-        "grants": {"delete": ", DELETE", "user": '"ANN"'},
         "read_grants": {"classes": '"HR"', "tables": '"HR"."USR"', "user": '"ANN"'},
-        "stream_grants": {"user": '"ANN"'},
-        "monitor_grants": {"user": '"ANN"'},
         "reading_index": {},
         "row_index": {},
     }
@@ -253,8 +262,11 @@ def _doctor() -> Mapping[str, Run]:
         "numbering": partial(_ask, name="numberings", about={}),
         "index": partial(_ask, name="indexes", about={}),
         "has_log": lambda conn: has_log(conn, '"LOGS"."EVENTLOG"'),
-        "rights": lambda conn: DIALECT.missing_rights(conn, LOG, deletes=True),
-        "resync_rights": lambda conn: DIALECT.missing_resync_rights(conn, LOG, resumable=True),
+        **{
+            f"rights_{purpose}": partial(_lacking, purpose=purpose)
+            for purpose in (Purpose.PUBLISHER, Purpose.RESYNC, Purpose.PURGE)
+        },
+        **{f"grants_{purpose}": partial(_grants, purpose=purpose) for purpose in Purpose},
         "rights_to_apply": lambda conn: list(
             DIALECT.answers["rights_to_apply"](conn, schema="APP")
         ),

@@ -74,5 +74,5 @@ def test_no_function_that_sends_a_statement_is_forgotten(module: ModuleType, cas
         and {"Connection", "OpenLog"} & set(list(inspect.get_annotations(function).values())[:1])
         and not name.startswith("_")
     }
-    asks_sqlalchemy = {"check_table"}
+    asks_sqlalchemy = {"check_table", "check_purge_rights"}
     assert sends - asks_sqlalchemy <= MODULES[case]().keys()

@@ -25,6 +25,7 @@ from eventlog.sql.internal_tables import (
 )
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.rows import add_errors, count_by_status, requeue, tail
 from eventlog.sql.windows import Window
 
@@ -88,7 +89,7 @@ GRANTS = {
     "SELECT on table eventlog_error": "GRANT SELECT ON eventlog_error TO PUBLIC",
     "INSERT on table eventlog_error": "GRANT INSERT ON eventlog_error TO PUBLIC",
     "DELETE on table eventlog_inflight": "GRANT ALL ON eventlog_inflight TO PUBLIC",
-    "DELETE on table eventlog_state": "GRANT ALL ON eventlog_state TO PUBLIC",
+    "DELETE on table eventlog_state": "GRANT SELECT, DELETE ON eventlog_state TO PUBLIC",
     "UPDATE on table eventlog_epoch": "GRANT SELECT, INSERT, UPDATE ON eventlog_epoch TO PUBLIC",
     "SELECT on table eventlog_consumer": "GRANT SELECT ON eventlog_consumer TO PUBLIC",
     "USAGE on sequence eventlog_flight": "GRANT USAGE ON SEQUENCE eventlog_flight TO PUBLIC",
@@ -97,7 +98,7 @@ GRANTS = {
 
 def locate_with_rights(conn: Connection) -> LogTable:
     log = locate_log(conn, DIALECT, name="eventlog", schema="public")
-    OpenLog(conn, DIALECT, log).check_rights(delete=True)
+    OpenLog(conn, DIALECT, log).check_rights(Purpose.PUBLISHER, Addition.DELETE_FROM_LOG)
     return log
 
 

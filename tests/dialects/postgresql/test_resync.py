@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 from resyncs import LOG, Receiver, class_named, keys, positions, rows, stopped, users
-from shared import Run, execute
+from shared import Run, execute, opened_log
 
 from eventlog.cli.resync import batch_size, read_lines
 from eventlog.errors import BadTableKey
@@ -21,6 +21,7 @@ from eventlog.sql import resync as batches
 from eventlog.sql.dialects.postgresql import DIALECT
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.resync import pause
+from eventlog.sql.rights import Addition, Purpose
 from eventlog.sql.windows import Selection
 
 
@@ -422,11 +423,9 @@ class TestLogs:
         try:
             with hr.connect() as conn:
                 conn.exec_driver_sql(f"SET ROLE {user}")
-                log = LogTable("hr", "eventlog", LogRow._fields)
-                assert DIALECT.missing_resync_rights(conn, log, resumable=False) == [
-                    "INSERT on table eventlog"
-                ]
-                assert DIALECT.missing_resync_rights(conn, log, resumable=True) == [
+                log = opened_log(conn, LogTable("hr", "eventlog", LogRow._fields))
+                assert log.missing_rights(Purpose.RESYNC) == ["INSERT on table eventlog"]
+                assert log.missing_rights(Purpose.RESYNC, Addition.POSITION) == [
                     "INSERT on table eventlog",
                     *(
                         f"{right} on table eventlog_resync"

@@ -45,7 +45,7 @@ class MariaDB(Family):
     }
     reading_limit = "SET SESSION max_statement_time = {seconds}"
     transaction_read_only = "@@SESSION.tx_read_only"
-    flight_rights = "SELECT, INSERT"
+    drawing = "SELECT, INSERT"
     byte_collation = "utf8mb4_nopad_bin"
     triggers = MariaDBTriggers()
     answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log)}
@@ -79,12 +79,14 @@ class MariaDB(Family):
             return {**database, "cluster": str(cluster[0][0])}
         return {**database, "server_id": str(fetch(conn, "SELECT @@GLOBAL.server_id", {})[0][0])}
 
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
+    def lacking_to_draw(self, conn: Connection, log: LogTable) -> list[str]:
         # A right on a sequence shows in the grants alone: no harmless statement needs it.
         name = log.flight_sequence
         granted = rights_on(conn, name)[name]
-        return super().missing_rights(conn, log, deletes) + [
-            f"{right} on sequence {name}" for right in ("SELECT", "INSERT") if right not in granted
+        return [
+            f"{right} on sequence {name}"
+            for right in self.drawing.split(", ")
+            if right not in granted
         ]
 
     def after_companions(self, log: LogTable) -> list[str]:

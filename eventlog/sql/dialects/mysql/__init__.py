@@ -24,6 +24,7 @@ from eventlog.sql.dialects.mysql_family.session import (
 )
 from eventlog.sql.dialects.stepwise import trigger_answers
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.rights import Part, Right
 from eventlog.sql.statements import fetch
 
 _LEAST_VERSION: Final = (8, 4)
@@ -55,7 +56,7 @@ class MySQL(Family):
     }
     reading_limit = "SET SESSION max_execution_time = {seconds}000"
     transaction_read_only = "@@SESSION.transaction_read_only"
-    flight_rights = "SELECT, INSERT, DELETE"
+    drawing = "SELECT, INSERT, DELETE"
     byte_collation = "utf8mb4_0900_bin"
     triggers = MySQLTriggers()
     answers: ClassVar = {**ANSWERS, **trigger_answers(triggers, has_log)}
@@ -90,11 +91,9 @@ class MySQL(Family):
         server = str(fetch(conn, "SELECT @@GLOBAL.server_uuid", {})[0][0])
         return {"database": self.identity(conn, log), "server_uuid": server}
 
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        rights = self.flight_rights.split(", ")
-        return super().missing_rights(conn, log, deletes) + self.lacking(
-            conn, log, log.flight_sequence, rights, "flight_no"
-        )
+    def lacking_to_draw(self, conn: Connection, log: LogTable) -> list[str]:
+        rights = (Right(right) for right in self.drawing.split(", "))
+        return self.rights_by_trying(conn, log, ((Part.NUMBERS, right) for right in rights))
 
     def after_companions(self, log: LogTable) -> list[str]:
         # The server draws the comment, so that a script gives each log its own.

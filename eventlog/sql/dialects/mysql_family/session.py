@@ -12,7 +12,7 @@ import re
 import socket
 from abc import abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, ClassVar, Final
 
@@ -27,6 +27,7 @@ from eventlog.sql.dialects.mysql_family.text import USER, bindable, in_text, quo
 from eventlog.sql.dialects.tried_rights import TriedRights
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.rights import Part, Right
 from eventlog.sql.statements import fetch, qualified, statements
 
 _logger = logging.getLogger(__name__)
@@ -106,8 +107,6 @@ class FamilySessions(Dialect):
     """The statement that limits the time of a session's statements to ``{seconds}``."""
     transaction_read_only: str
     """SQL that is 1 if the session's transactions may write nothing."""
-    flight_rights: str
-    """The rights that a publisher needs on the source of flight numbers."""
     byte_collation: ClassVar[str]
     """The collation of utf8mb4 that compares bytes, trailing blanks too."""
 
@@ -125,10 +124,9 @@ class FamilySessions(Dialect):
     @property
     def doctor_sql(self) -> Mapping[str, str]:
         both = {**_SQL, **super().doctor_sql}
-        words = {"byte_collation": self.byte_collation, "flight_rights": self.flight_rights}
-        for word, value in words.items():
-            both = {name: sql.replace(f"{{{word}}}", value) for name, sql in both.items()}
-        return both
+        return {
+            name: sql.replace("{byte_collation}", self.byte_collation) for name, sql in both.items()
+        }
 
     def connect_args(self, timeout: int) -> dict[str, object]:
         return {
@@ -229,10 +227,25 @@ class FamilySessions(Dialect):
     # Rights
 
     def lacking(
-        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
     ) -> list[str]:
-        names = {"table": quote_identifier(table), "column": quote_identifier(column)}
-        return _RIGHTS.lacking(conn, table, rights, names)
+        needed = list(needed)
+        missing = _RIGHTS.lacking(
+            conn, log, [one for one in needed if one[0] is not Part.NUMBERS], self
+        )
+        if any(part is Part.NUMBERS for part, _ in needed):
+            missing += self.lacking_to_draw(conn, log)
+        return missing
+
+    @abstractmethod
+    def lacking_to_draw(self, conn: Connection, log: LogTable) -> list[str]:
+        """Return the rights that this session lacks to draw the numbers of deliveries, in words."""
+
+    def rights_by_trying(
+        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
+    ) -> list[str]:
+        """Return which rights on tables of a log this session lacks, in words."""
+        return _RIGHTS.lacking(conn, log, needed, self)
 
 
 def _keep_alive(end: socket.socket) -> None:

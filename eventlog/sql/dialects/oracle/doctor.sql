@@ -63,38 +63,9 @@ CREATE INDEX {schema}.{queue_index} ON {log} (CASE {status} WHEN 'N' THEN {recor
 -- Shown, not run: makes the index by which single rows are found.
 CREATE UNIQUE INDEX {schema}.{row_index} ON {log} ({record_id}) ONLINE
 
--- name: grants
--- Shown, not run: lets a user publish the log (spec/event-log.md 8.4, 10).
-GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
-GRANT SELECT, INSERT ON {error} TO {user};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {state} TO {user};
-GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
-GRANT SELECT ON {consumer} TO {user};
-GRANT SELECT ON {captured} TO {user};
-GRANT SELECT ON {flights} TO {user};
-GRANT EXECUTE ON SYS.DBMS_LOCK TO {user}
-
 -- name: read_grants
 -- Shown, not run: lets a user read a table of the classes back.
 GRANT SELECT ON {tables} TO {user}
-
--- name: stream_grants
--- Shown, not run: lets a user read the log by Spark (docs/spark.md).
-GRANT SELECT ON {log} TO {user};
-GRANT SELECT ON {epoch} TO {user}
-
--- name: monitor_grants
--- Shown, not run: lets a user look at the log and change nothing: status, top, errors, consumers list, triggers plan.
-GRANT SELECT ON {log} TO {user};
-GRANT SELECT ON {error} TO {user};
-GRANT SELECT ON {inflight} TO {user};
-GRANT SELECT ON {state} TO {user};
-GRANT SELECT ON {epoch} TO {user};
-GRANT SELECT ON {consumer} TO {user};
-GRANT SELECT ON {captured} TO {user};
-GRANT SELECT ON {resync} TO {user};
-GRANT SELECT ON {version} TO {user}
 
 -- name: numberings
 -- The sequences that stand in the default of record_id cannot be asked for, since the default is a LONG: ours by its name.

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, ClassVar, Final, TypeVar
 
@@ -16,10 +16,11 @@ from sqlalchemy.exc import DBAPIError
 from eventlog.errors import DatabaseError
 from eventlog.sql.dialect import Dialect
 from eventlog.sql.dialects.oracle.address import arguments_of
-from eventlog.sql.dialects.oracle.text import NUMBERS, qualified, quote_identifier
+from eventlog.sql.dialects.oracle.text import NUMBERS, qualified
 from eventlog.sql.dialects.tried_rights import TriedRights
 from eventlog.sql.doctor import Answer, AnswerFunction, Numbering
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.rights import Part, Right, Rights
 from eventlog.sql.statements import fetch as fetch_rows
 from eventlog.sql.statements import literal, statements
 
@@ -252,20 +253,39 @@ class OracleSessions(Dialect):
             with suppress(_Refused):
                 _call_lock(conn, release_block(log))
 
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        missing = super().missing_rights(conn, log, deletes)
-        if not may_run(
+    def lacking(
+        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
+    ) -> list[str]:
+        needed = list(needed)
+        tables = [one for one in needed if one[0] is not Part.NUMBERS]
+        missing = _RIGHTS.lacking(conn, log, tables, self)
+        if len(tables) < len(needed) and not may_run(
             conn,
             f"SELECT {qualified(log.schema, log.flight_sequence)}.NEXTVAL FROM DUAL WHERE 1 = 0",  # noqa: S608
         ):
             missing.append(f"SELECT on sequence {log.flight_sequence}")
         return missing
 
-    def lacking(
-        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
-    ) -> list[str]:
-        names = {"table": qualified(log.schema, table), "column": quote_identifier(column)}
-        return _RIGHTS.lacking(conn, table, rights, names)
+    def grants(self, conn: Connection, log: LogTable, rights: Rights, user: str) -> list[str]:
+        statements = super().grants(conn, log, rights, user)
+        if Right.LOCK in rights.get(Part.LOG, ()):
+            # A session without DBMS_LOCK locks the row of the version table.
+            version = qualified(log.schema, log.version_table)
+            statements += [
+                f"GRANT SELECT ON {version} TO {user}",
+                f"GRANT EXECUTE ON SYS.DBMS_LOCK TO {user}",
+            ]
+        return statements
+
+    def _granted_on(self, conn: Connection, log: LogTable, part: Part) -> Sequence[str]:
+        if part is Part.RECORD_IDS:
+            return [numbering.name for numbering in _numberings(conn, log)]
+        return super()._granted_on(conn, log, part)
+
+    def _granted(self, log: LogTable, part: Part, rights: Collection[Right]) -> str:
+        if part is Part.RECORD_IDS:
+            return "SELECT"  # also draws
+        return super()._granted(log, part, rights)
 
 
 # --- statements and errors ------------------------------------------------------------------------

@@ -249,47 +249,10 @@ JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname = asked.colum
 WHERE NOT has_column_privilege(c.oid, a.attnum, 'SELECT')
 GROUP BY asked.table_name ORDER BY asked.table_name COLLATE "C";
 
--- name: grants
--- Shown, not run: lets a user publish the log (spec/event-log.md 8.4, 10).
-GRANT USAGE ON SCHEMA {schema} TO {user};
-GRANT SELECT, UPDATE ({status}){delete} ON {log} TO {user};
-GRANT SELECT, INSERT ON {error} TO {user};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {state} TO {user};
-GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
-GRANT SELECT ON {consumer} TO {user};
-GRANT SELECT ON {captured} TO {user};
-GRANT USAGE ON SEQUENCE {flights} TO {user};
-
--- name: consumer_grants
--- Shown, not run: lets a user be a consumer of the log (spec/event-log.md 13).
-GRANT USAGE ON SCHEMA {schema} TO {user};
-GRANT SELECT ON {log} TO {user};
-GRANT SELECT, INSERT ON {error} TO {user};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {inflight} TO {user};
-GRANT SELECT, INSERT, UPDATE ON {epoch} TO {user};
-GRANT SELECT, INSERT, UPDATE, DELETE ON {consumer} TO {user};
-GRANT SELECT ON {captured} TO {user};
-GRANT USAGE ON SEQUENCE {flights} TO {user};
-
--- name: stream_grants
--- Shown, not run: lets a user read the log as a stream of Spark (docs/spark.md).
-GRANT USAGE ON SCHEMA {schema} TO {user};
-GRANT SELECT ON {log}, {epoch} TO {user};
-
--- name: monitor_grants
--- Shown, not run: lets a user look at the log and change nothing: status, top, errors, consumers list, triggers plan.
-GRANT USAGE ON SCHEMA {schema} TO {user};
-GRANT SELECT ON {log}, {error}, {inflight}, {state}, {epoch}, {consumer}, {captured}, {resync}, {version} TO {user};
-
 -- name: read_grants
 -- Shown, not run: lets a user read tables of the classes back.
 GRANT USAGE ON SCHEMA {classes} TO {user};
 GRANT SELECT ON {tables} TO {user};
-
--- name: reset_grant
--- Shown, not run: lets a user of `consumers reset` and `consumers drop` take a consumer's line away.
-GRANT DELETE ON {consumer} TO {user};
 
 -- name: rights_to_apply
 -- What this role lacks to apply triggers to tables. COMMENT ON TRIGGER needs the table's ownership.

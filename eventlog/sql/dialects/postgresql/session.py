@@ -9,7 +9,7 @@ share the lock sends a notification.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, Final
 
@@ -22,6 +22,7 @@ from eventlog.sql.dialects.postgresql.refusals import refusal_of
 from eventlog.sql.dialects.postgresql.text import MAX_IDENTIFIER, TEXT_SETTINGS, bindable, literal
 from eventlog.sql.doctor import Numbering, ask
 from eventlog.sql.log_table import LogTable
+from eventlog.sql.rights import Part, Right, Rights, name_of
 from eventlog.sql.statements import qualified, quote_identifier, statements
 
 _TIMELINE: Final = (
@@ -219,36 +220,57 @@ class PostgresSessions(Dialect):
             )
         return max(following, default=None)
 
-    def missing_consumer_rights(self, conn: Connection, log: LogTable) -> list[str]:
-        if log.schema is not None and not _has_right(conn, "schema", log.schema, "USAGE"):
-            return [f"USAGE on schema {log.schema}"]
-        missing = super().missing_consumer_rights(conn, log)
-        if not _has_right(conn, "sequence", qualified(log.schema, log.flight_sequence), "USAGE"):
-            missing.append(f"USAGE on sequence {log.flight_sequence}")
-        return missing
-
-    def missing_rights(self, conn: Connection, log: LogTable, deletes: bool) -> list[str]:
-        if log.schema is not None and not _has_right(conn, "schema", log.schema, "USAGE"):
-            return [f"USAGE on schema {log.schema}"]
-        missing = super().missing_rights(conn, log, deletes)
-        if not _has_right(conn, "sequence", qualified(log.schema, log.flight_sequence), "USAGE"):
-            missing.append(f"USAGE on sequence {log.flight_sequence}")
-        return missing
+    drawing = "USAGE"
 
     def lacking(
-        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
     ) -> list[str]:
-        name, missing = qualified(log.schema, table), []
-        for right in rights:
-            if right == "UPDATE" and table == log.name:  # only its status is updated
+        if log.schema is not None and not _has_right(conn, "schema", log.schema, "USAGE"):
+            return [f"USAGE on schema {log.schema}"]
+        missing = []
+        for part, right in needed:
+            name = name_of(log, part)
+            there = qualified(log.schema, name)
+            if part is Part.NUMBERS:
+                if not _has_right(conn, "sequence", there, self.drawing):
+                    missing.append(f"{self.drawing} on sequence {name}")
+            elif right.columns:
                 statement = "SELECT has_column_privilege(%(name)s, %(column)s::text, 'UPDATE')"
-                has_it = conn.exec_driver_sql(statement, {"name": name, "column": column}).scalar()
-                what = f"column {column} of table {table}"
-            else:
-                has_it, what = _has_right(conn, "table", name, right), f"table {table}"
-            if not has_it:
-                missing.append(f"{right} on {what}")
+                for column in map(log.column, right.columns):
+                    names = {"name": there, "column": column}
+                    if not conn.exec_driver_sql(statement, names).scalar():
+                        missing.append(f"UPDATE on column {column} of table {name}")
+            elif not _has_right(conn, "table", there, right.statement):
+                missing.append(f"{right.statement} on table {name}")
         return missing
+
+    def grants(self, conn: Connection, log: LogTable, rights: Rights, user: str) -> list[str]:
+        statements = super().grants(conn, log, rights, user)
+        if log.schema is not None:
+            statements.insert(0, f"GRANT USAGE ON SCHEMA {self.quote(log.schema)} TO {user}")
+        # Without a right on the schema nobody sees what numbers the rows.
+        if Part.RECORD_IDS in rights and (
+            log.schema is None or _has_right(conn, "schema", log.schema, "USAGE")
+        ):
+            # An identity column draws its numbers without a right on its sequence.
+            is_identity = conn.execute(
+                text(_IS_IDENTITY),
+                {"log": qualified(log.schema, log.name), "column": log.column("record_id")},
+            ).scalar()
+            words = {Right.SELECT: "SELECT", Right.DRAW: "" if is_identity else "USAGE"}
+            granted = ", ".join(
+                words[one] for one in words if one in rights[Part.RECORD_IDS] and words[one]
+            )
+            statements += [
+                f"GRANT {granted} ON SEQUENCE {numbering.name} TO {user}"
+                for numbering in ask(conn, self, "numberings", Numbering, log)
+                if granted
+            ]
+        return statements
+
+    def _granted_on(self, conn: Connection, log: LogTable, part: Part) -> Sequence[str]:
+        named = super()._granted_on(conn, log, part)
+        return [f"SEQUENCE {name}" for name in named] if part is Part.NUMBERS else named
 
 
 # --- the lock and the rights ----------------------------------------------------------------------
@@ -260,6 +282,9 @@ _DATABASE_AND_FLIGHTS: Final = """
 _DATABASE: Final = (
     "SELECT d.oid FROM pg_catalog.pg_database AS d WHERE d.datname = current_database()"
 )
+_IS_IDENTITY: Final = """
+    SELECT attidentity <> '' FROM pg_catalog.pg_attribute
+    WHERE attrelid = to_regclass(:log) AND attname = :column"""
 _MAY_ASK: Final = "SELECT has_function_privilege('pg_catalog.pg_control_system()', 'EXECUTE')"
 _CLUSTER: Final = "SELECT system_identifier FROM pg_catalog.pg_control_system()"
 

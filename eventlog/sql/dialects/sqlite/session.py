@@ -11,7 +11,7 @@ import errno
 import os
 import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from eventlog.sql.doctor import Answer, AnswerFunction
 from eventlog.sql.epoch import read_epoch, write_epoch
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.open_log import OpenLog
+from eventlog.sql.rights import Part, Right, Rights
 from eventlog.sql.statements import quote_identifier, statements
 
 _LEAST_VERSION: Final = (3, 38, 0)
@@ -232,8 +233,13 @@ class SQLiteSessions(Dialect):
         if file is not None and path is not None:
             _give_back(file, path)
 
+    def grants(self, conn: Connection, log: LogTable, rights: Rights, user: str) -> list[str]:
+        # A command in place of a GRANT: it lets this process write the file and its directory.
+        file = _file_of(conn)
+        return [] if file is None else [f"chmod u+rw {file} && chmod u+rwx {file.parent}"]
+
     def lacking(
-        self, conn: Connection, log: LogTable, table: str, rights: Sequence[str], column: str
+        self, conn: Connection, log: LogTable, needed: Iterable[tuple[Part, Right]]
     ) -> list[str]:
         file = _file_of(conn)
         if file is None:
@@ -439,18 +445,7 @@ def _rights_to_apply(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
         yield (f"write access to {str(file)!r}",)
 
 
-def _grants(conn: Connection, **_: Any) -> Iterator[tuple[str]]:
-    """Yield a command that lets this process publish: rights to write file and directory."""
-    file = _file_of(conn)
-    if file is not None:
-        yield (f"chmod u+rw {file} && chmod u+rwx {file.parent}",)
-
-
 ANSWERS: Final[Mapping[str, AnswerFunction]] = {
-    "grants": _grants,
-    "consumer_grants": _grants,
-    "stream_grants": _grants,
-    "monitor_grants": _grants,
     "indexes": _indexes,
     "rights_to_apply": _rights_to_apply,
 }

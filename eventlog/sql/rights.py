@@ -1,0 +1,266 @@
+"""The rights of the roles that work with a log, by purpose and part of the log (spec/event-log.md
+11.1).
+
+This is the only place that lists them. The checks at a start, `eventlog grants`, `doctor` and the
+pages take them from here. A dialect states how a GRANT is written, and asks the database whether a
+session has a right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from eventlog.sql.log_table import LogTable
+
+
+class Part(StrEnum):
+    """A part of a log that a role needs rights on."""
+
+    LOG = "log"
+    ERROR = "error"
+    INFLIGHT = "inflight"
+    STATE = "state"
+    EPOCH = "epoch"
+    CONSUMER = "consumer"
+    CAPTURED = "captured"
+    RESYNC = "resync"
+    VERSION = "version"
+    NUMBERS = "flight"
+    """The sequence, or table, that numbers deliveries."""
+    RECORD_IDS = "record_ids"
+    """The sequence that numbers the rows of the log, if there is one."""
+    CLASSES = "classes"
+    """The watched tables without their child tables."""
+    TABLES = "tables"
+    """The watched tables with their child tables."""
+
+
+class Right(StrEnum):
+    """A right on a part of a log."""
+
+    SELECT = "SELECT"
+    INSERT = "INSERT"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+    MARK = "UPDATE of status"
+    """UPDATE of a row's status alone."""
+    REWRITE = "UPDATE of event_type, old_value"
+    """UPDATE that makes a part of an insert an update."""
+    DRAW = "draw"
+    """The right to draw the next number."""
+    LOCK = "lock"
+    """The right to lock the log, where the database has one."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The fields of ``LogRow`` whose columns may be updated; empty for all other rights."""
+        return _COLUMNS.get(self, ())
+
+    @property
+    def statement(self) -> str:
+        """The kind of statement that needs the right on a table."""
+        return "UPDATE" if self.columns else self.value
+
+
+_COLUMNS: Final[Mapping[str, tuple[str, ...]]] = {
+    Right.MARK: ("status",),
+    Right.REWRITE: ("event_type", "old_value"),
+}
+
+
+class Purpose(StrEnum):
+    """What a role does with a log."""
+
+    PUBLISHER = "publisher"
+    CONSUMER = "consumer"
+    STREAM = "stream"
+    MONITOR = "monitor"
+    BACKLOG = "backlog"
+    REQUEUE = "requeue"
+    SKIP = "skip"
+    RESYNC = "resync"
+    PURGE = "purge"
+    RESET = "reset"
+    EPOCH = "epoch"
+    TRIGGERS = "triggers"
+
+    @property
+    def work(self) -> str:
+        """What a role of this purpose does, for the pages and the help."""
+        return _WORK[self]
+
+
+_WORK: Final[Mapping[str, str]] = {
+    Purpose.PUBLISHER: "`publish`",
+    Purpose.CONSUMER: "`publish` as a consumer",
+    Purpose.STREAM: "reads the log by Spark",
+    Purpose.MONITOR: (
+        "`status`, `top`, `errors`, `show`, `doctor`, `consumers list`, `triggers plan`"
+    ),
+    Purpose.BACKLOG: "`backlog run`, `mark` and `abandon`",
+    Purpose.REQUEUE: "`requeue`",
+    Purpose.SKIP: "`skip`",
+    Purpose.RESYNC: "`resync`",
+    Purpose.PURGE: "`purge`",
+    Purpose.RESET: "`consumers reset` and `drop`",
+    Purpose.EPOCH: "`db new-epoch`",
+    Purpose.TRIGGERS: "`triggers apply` by the owner of the tables, if another role owns the log",
+}
+
+
+class Addition(StrEnum):
+    """What a role needs further rights for."""
+
+    DELETE_FROM_LOG = "delete_from_log"
+    """The option of ``[publisher]``: rows are deleted in place of being marked S."""
+    POSITION = "position"
+    """A resync of a class keeps its position, so that it can go on."""
+
+
+Rights = Mapping[Part, frozenset[Right]]
+
+
+def _rights(**parts: str) -> Rights:
+    return MappingProxyType(
+        {
+            Part(part): frozenset(Right[right] for right in rights.split())
+            for part, rights in parts.items()
+        }
+    )
+
+
+_ALL: Final = "SELECT INSERT UPDATE DELETE"
+
+RIGHTS: Final[Mapping[Purpose, Rights]] = MappingProxyType(
+    {
+        Purpose.PUBLISHER: _rights(
+            log="SELECT MARK LOCK", error="SELECT INSERT", inflight=_ALL, state="SELECT DELETE",
+            epoch="SELECT INSERT UPDATE", consumer="SELECT", captured="SELECT",
+            flight="DRAW", record_ids="SELECT", tables="SELECT",
+        ),
+        Purpose.CONSUMER: _rights(
+            log="SELECT", error="SELECT INSERT", inflight=_ALL, epoch="SELECT INSERT UPDATE",
+            consumer="SELECT INSERT UPDATE", captured="SELECT", flight="DRAW",
+            record_ids="SELECT", tables="SELECT",
+        ),
+        Purpose.STREAM: _rights(log="SELECT", epoch="SELECT", tables="SELECT"),
+        Purpose.MONITOR: _rights(
+            log="SELECT", error="SELECT", inflight="SELECT", state="SELECT", epoch="SELECT",
+            consumer="SELECT", captured="SELECT", resync="SELECT", version="SELECT",
+            record_ids="SELECT", tables="SELECT",
+        ),
+        Purpose.BACKLOG: _rights(
+            log="SELECT MARK LOCK", error="SELECT INSERT", inflight="SELECT", state=_ALL,
+            epoch="SELECT INSERT UPDATE", flight="DRAW", record_ids="SELECT", tables="SELECT",
+        ),
+        Purpose.REQUEUE: _rights(
+            log="SELECT INSERT MARK REWRITE", error="SELECT INSERT", inflight="SELECT",
+            state="SELECT INSERT", consumer="SELECT UPDATE", flight="DRAW", record_ids="DRAW",
+        ),
+        Purpose.SKIP: _rights(
+            log="SELECT MARK", error="INSERT", inflight=_ALL, state="SELECT", consumer="SELECT",
+            flight="DRAW",
+        ),
+        Purpose.RESYNC: _rights(
+            log="SELECT INSERT", error="SELECT", record_ids="DRAW", classes="SELECT"
+        ),
+        Purpose.PURGE: _rights(
+            log="SELECT DELETE", error="SELECT DELETE", inflight="SELECT",
+            state="SELECT INSERT DELETE", epoch="SELECT UPDATE", consumer="SELECT", flight="DRAW",
+        ),
+        Purpose.RESET: _rights(
+            log="SELECT", inflight="SELECT DELETE", consumer="SELECT INSERT DELETE",
+            epoch="SELECT", record_ids="SELECT",
+        ),
+        Purpose.EPOCH: _rights(
+            log="SELECT LOCK", epoch="SELECT INSERT UPDATE", consumer="SELECT",
+            flight="DRAW",
+        ),
+        Purpose.TRIGGERS: _rights(log="INSERT", captured=_ALL, tables="SELECT"),
+    }
+)  # fmt: skip
+"""What a role of each purpose may do with each part."""
+
+ADDITIONS: Final[Mapping[tuple[Purpose, Addition], Rights]] = MappingProxyType(
+    {
+        (Purpose.PUBLISHER, Addition.DELETE_FROM_LOG): _rights(log="DELETE"),
+        (Purpose.BACKLOG, Addition.DELETE_FROM_LOG): _rights(log="DELETE", consumer="SELECT"),
+        (Purpose.RESYNC, Addition.POSITION): _rights(resync=_ALL),
+    }
+)
+"""What a role needs besides."""
+
+OPTIONAL: Final[Mapping[tuple[Part, Right], str]] = MappingProxyType(
+    {
+        (Part.CAPTURED, Right.SELECT): "tables that no trigger has captured are not reported",
+        (Part.VERSION, Right.SELECT): "the revision of the log is not shown",
+        (Part.RECORD_IDS, Right.SELECT): "a sequence that was set back is seen later, by its rows",
+        (Part.RECORD_IDS, Right.DRAW): "the database itself refuses a row without it",
+        (Part.LOG, Right.LOCK): "the log is locked in another way",
+        (Part.CLASSES, Right.SELECT): "the columns that are needed depend on the class",
+        (Part.TABLES, Right.SELECT): "the columns that are needed depend on the classes",
+    }
+)
+"""The rights that no check at a start demands, with the reason: what is lost without them."""
+
+
+def rights_for(purpose: Purpose, *additions: Addition) -> Rights:
+    """Return the rights of a purpose with these additions, in the order of the parts."""
+    rights = dict(RIGHTS[purpose])
+    for addition in additions:
+        for part, more in ADDITIONS.get((purpose, addition), {}).items():
+            rights[part] = rights.get(part, frozenset()) | more
+    return {part: rights[part] for part in Part if part in rights}
+
+
+def demanded(purpose: Purpose, *additions: Addition) -> list[tuple[Part, Right]]:
+    """Return the rights without which the work of a purpose fails."""
+    return [
+        (part, right)
+        for part, rights in rights_for(purpose, *additions).items()
+        for right in Right
+        if right in rights and (part, right) not in OPTIONAL
+    ]
+
+
+_NAMES: Final[Mapping[Part, str]] = {
+    Part.LOG: "name",
+    Part.NUMBERS: "flight_sequence",
+    **{
+        Part(part): f"{part}_table"
+        for part in (
+            "error", "inflight", "state", "epoch", "consumer", "captured", "resync", "version",
+        )
+    },
+}  # fmt: skip
+_A_COLUMN: Final[Mapping[Part, str]] = {
+    Part.ERROR: "record_id",
+    Part.INFLIGHT: "entry_no",
+    Part.STATE: "entry_no",
+    Part.EPOCH: "epoch",
+    Part.CONSUMER: "name",
+    Part.CAPTURED: "table_name",
+    Part.RESYNC: "position",
+    Part.VERSION: "version_num",
+    Part.NUMBERS: "flight_no",
+}
+"""A column of each internal table, for statements that try a right."""
+
+
+def name_of(log: LogTable, part: Part) -> str:
+    """Return the name of a part of a log that is one table or sequence."""
+    return str(getattr(log, _NAMES[part]))
+
+
+def tried_columns(
+    log: LogTable, part: Part, right: Right, spelled: Callable[[str], str]
+) -> tuple[str, ...]:
+    """Return the columns by which a right on a part is tried. ``spelled`` returns a name as the
+    database keeps it.
+    """
+    if part is Part.LOG:
+        return tuple(map(log.column, right.columns or ("status",)))
+    return (spelled(_A_COLUMN[part]),)
