@@ -48,6 +48,18 @@ class Status(StrEnum):
     FATAL = "F"
 
 
+def unpadded(status: object) -> str:
+    """Return a status as the database has it, without the blanks by which CHAR(n) pads it
+    (spec/event-log.md 2).
+    """
+    return str(status).rstrip(" ")
+
+
+def is_status(text: str) -> bool:
+    """Return True if a text can be the status of a row: one letter of ASCII."""
+    return len(text) == 1 and text.isascii() and text.isalpha()
+
+
 class LogRow(NamedTuple):
     """One row of the event log, fields in the order of layout 2.x (spec/event-log.md 1).
 

@@ -47,7 +47,18 @@ from eventlog.core.typed import ReadValue, moment_reader, value_reader
 from eventlog.core.values import ColumnType, Kind, check_unicode
 from eventlog.errors import BadTableKey, BadValue, FormatError, RowError, with_location
 from eventlog.log.storage import LogReaderOptions
-from eventlog.model import ALL, All, Change, ChangeOp, LogRow, Status, Value, full_name, queue_rows
+from eventlog.model import (
+    ALL,
+    All,
+    Change,
+    ChangeOp,
+    LogRow,
+    Status,
+    Value,
+    full_name,
+    queue_rows,
+    unpadded,
+)
 
 _LETTERS: Final[frozenset[str]] = frozenset(Status)
 
@@ -106,7 +117,7 @@ def _ascending(rows: Iterable[LogRow], source: str, report: Report) -> Iterator[
 def _of_status(rows: Iterable[LogRow], letters: frozenset[str], report: Report) -> Iterator[LogRow]:
     """Yield the rows of the wanted statuses; CHAR padding is ignored (spec/event-log.md 2)."""
     for row in rows:
-        status = row.status.rstrip(" ")
+        status = unpadded(row.status)
         if status in letters:
             yield row if status == row.status else row._replace(status=status)
         else:

@@ -24,7 +24,7 @@ from eventlog.core.event_ids import raised_at
 from eventlog.core.events import Decided, Fates, Outgoing, build_event, decide, ids_of
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import DatabaseAway, number_of
-from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows
+from eventlog.model import LogRow, Origins, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.context import Context, report_missing
 from eventlog.publisher.delivery import Delivered, FlightResult, deliver_flight
 from eventlog.publisher.flight import (
@@ -556,10 +556,10 @@ def build_recorded(context: Context, recorded: Sequence[Outgoing]) -> Rebuilt:
     present = context.log.read_rows(ranges)
     missing = _ids_in(recorded).difference(map(itemgetter(0), present))
     log_rows = {
-        row.record_id: row for row in present if row.status.rstrip() in context.ledger.statuses
+        row.record_id: row for row in present if unpadded(row.status) in context.ledger.statuses
     }
     if not context.ledger.consumer:
-        refused = {row.record_id for row in present if row.status.rstrip() == Status.ERROR}
+        refused = {row.record_id for row in present if unpadded(row.status) == Status.ERROR}
         keep_next_sendings(context, recorded, refused)
     checked = check_rows(queue_rows(log_rows.values()), context.catalog, None)
     good = dict(zip(ids_of(checked.good), checked.good, strict=True))

@@ -29,7 +29,7 @@ from eventlog.core.events import (
 from eventlog.core.fold import first_id, fold, object_of, reach, reach_of_span
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import BadTableKey, DatabaseError, LogTableError
-from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows
+from eventlog.model import QUEUE_FIELDS, LogRow, Status, origins_of, queue_rows, unpadded
 from eventlog.publisher.context import Context, remark_in_words, unavailable_in_words
 from eventlog.publisher.cycle import build_recorded, preview, recorded_ids
 from eventlog.publisher.flight import Flight
@@ -551,7 +551,7 @@ def _members(built: _Built) -> Iterable[Member]:
             row.record_id: f"bad ({row.code}): {row.message}" for row in built.event.fates.bad
         }
     for row in built.rows:
-        letter = row.status.rstrip(" ")
+        letter = unpadded(row.status)
         done = f"done: status {letter}"
         fate = fates.get(row.record_id, done)
         yield Member(
@@ -624,7 +624,7 @@ def read_refusals(log: OpenLog, most: int, consumer: str = "") -> list[Refusals]
     rows, objects = refused(log, most, consumer)
     groups: dict[tuple[str, str | None, str], list[int]] = {}
     for row in log.read_rows(to_ranges(sorted(rows))):
-        status = Status.ERROR.value if consumer else row.status.rstrip(" ")
+        status = Status.ERROR.value if consumer else unpadded(row.status)
         if status in (Status.ERROR, Status.FATAL):
             groups.setdefault((rows[row.record_id].code, row.table_name, status), []).append(
                 row.record_id

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from eventlog.core.clock import monotonic
 from eventlog.core.ranges import Ranges, RecordSet, length, to_ranges
 from eventlog.errors import AnotherPublisher, ConsumerRuns, LostSession
-from eventlog.model import Status
+from eventlog.model import Status, unpadded
 from eventlog.sql import consumers
 from eventlog.sql.database import LockHolder
 from eventlog.sql.dialect import Dialect
@@ -363,7 +363,7 @@ def _unmarked(log: OpenLog, ranges: Ranges, changed: int, letter: str | None = N
     if changed >= rows:
         return Unmarked()
     present = log.read_columns(ranges, ("record_id", "status"))
-    taken = frozenset(int(row) for row, status in present if str(status).rstrip(" ") != letter)
+    taken = frozenset(int(row) for row, status in present if unpadded(status) != letter)
     return Unmarked(rows - len(present) - (changed if letter is None else 0), taken)
 
 
@@ -540,7 +540,7 @@ def is_at_work(log: OpenLog, consumer: str) -> bool:
 
 def letter_of(ledger: Ledger, record_id: int, status: str) -> str:
     """Return N if the row is not done, else its result as far as the ledger knows it."""
-    letter = status.rstrip(" ")
+    letter = unpadded(status)
     if not isinstance(ledger, SetLedger) or letter not in ledger.statuses:
         return letter
     return (Status.SUCCESS if record_id in ledger.followed.done else Status.NEW).value

@@ -8,7 +8,7 @@ from eventlog.core.event_ids import record_id_of
 from eventlog.core.events import Outgoing
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, first_of
-from eventlog.model import Status
+from eventlog.model import Status, unpadded
 from eventlog.publisher.flight import Flight, encode, rest_of
 from eventlog.publisher.held_rows import read_recorded
 from eventlog.publisher.ledger import Ledger
@@ -41,7 +41,7 @@ def skip(log: OpenLog, ledger: Ledger, event_id: str, why: str) -> Skipped:
     flights, _ = read_recorded(log, ledger.consumer)
     flight, envelope, event = _found(flights, event_id)
     present = log.read_columns(to_ranges(event.ids), ("record_id", "status"))
-    waiting = {int(number) for number, status in present if str(status).rstrip() in ledger.statuses}
+    waiting = {int(number) for number, status in present if unpadded(status) in ledger.statuses}
     dropped = [record_id for record_id in event.dropped if record_id in waiting]
     refused = sorted(waiting.difference(dropped))
     if not refused:

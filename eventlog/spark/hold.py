@@ -28,7 +28,7 @@ from eventlog.core.clock import utc_now
 from eventlog.core.options import toml
 from eventlog.core.ranges import to_ranges
 from eventlog.errors import ConfigError, DatabaseAway, number_of
-from eventlog.model import Status
+from eventlog.model import Status, unpadded
 from eventlog.publisher.context import Context, Counters, PublisherOptions
 from eventlog.publisher.held_rows import HOLD_WAYS_OUT, Hold, encode_hold, read_recorded
 from eventlog.publisher.ledger import Writers, are_registered
@@ -483,7 +483,9 @@ def _write(
         ids = [(record_id, record_id) for record_id, _, _ in bad]
         # Only rows that this run marks get a line, so that a failure has one line however often the
         # command is run.
-        waiting = {row.record_id for row in log.read_rows(ids) if _is_new(row.status)}
+        waiting = {
+            row.record_id for row in log.read_rows(ids) if unpadded(row.status) == Status.NEW
+        }
         changed += log.mark(Status.ERROR, ids)
         add_errors(log, [line for line in bad if line[0] in waiting])
     return changed
@@ -505,10 +507,6 @@ def _keep_loopback(log: OpenLog, options: PublisherOptions, good: Sequence[_Rang
     loopback = [
         row.record_id
         for row in rows
-        if is_of(row.perpetrator, options.driver_user) and _is_new(row.status)
+        if is_of(row.perpetrator, options.driver_user) and unpadded(row.status) == Status.NEW
     ]
     return log.mark(Status.SUCCESS, to_ranges(loopback)) if loopback else 0
-
-
-def _is_new(status: str) -> bool:
-    return status.rstrip(" ") == Status.NEW

@@ -28,9 +28,8 @@ from eventlog.config.load import Config, load
 from eventlog.config.settings import MonitorSettings, SinkSettings, SourceSettings
 from eventlog.errors import ConfigError
 from eventlog.files.text import read_secret
-from eventlog.model import LogRow
+from eventlog.model import LogRow, is_status
 from eventlog.sql.connection import connect, dialect_of, parse_url
-from eventlog.sql.dialect import is_letter
 from eventlog.sql.log_table import LogTable, locate_log
 from eventlog.sql.open_log import OpenLog
 from eventlog.sql.rights import Purpose
@@ -213,7 +212,7 @@ class _LogReader(DataSourceReader):
         # Spark ignores the case of option names, not of their values.
         self.options = {name.lower(): value for name, value in options.items()}
         self.status = self.options.get("status")
-        if self.status is not None and not is_letter(self.status):
+        if self.status is not None and not is_status(self.status):
             raise ConfigError(
                 f"option status = {self.status!r} of format eventlog is not a letter, such as N"
             )
@@ -274,7 +273,7 @@ class _FilteringReader(_LogReader):
         """Take the filters that the database applies: a status letter, and bounds of record_id."""
         for each in filters:
             match each:
-                case ds.EqualTo(("status",), str(letter)) if is_letter(letter) and self.status in (
+                case ds.EqualTo(("status",), str(letter)) if is_status(letter) and self.status in (
                     None,
                     letter,
                 ):

@@ -29,7 +29,7 @@ from eventlog.core.catalog import Attribute, ChildTable, Column, ObjectClass
 from eventlog.core.ranges import Ranges, length
 from eventlog.core.values import ColumnType
 from eventlog.errors import BadValue, ConfigError
-from eventlog.model import LogRow, log_row
+from eventlog.model import LogRow, is_status, log_row
 from eventlog.sql.database import SqlDatabase, Wake
 from eventlog.sql.log_table import LogTable
 from eventlog.sql.statements import run_many, statements, without_collector
@@ -622,7 +622,7 @@ class Dialect(SqlDatabase):
         """
         if status is None:
             return "1 = 1"
-        if not is_letter(status):
+        if not is_status(status):
             raise ConfigError(f"status {status!r} is not a letter: use N, S, W, E or F")
         return f"{self.quote(log.column('status'))} = '{status}'"
 
@@ -740,11 +740,6 @@ def _number_words(dialect: Dialect, log: LogTable, record_id: str) -> Mapping[st
         return {"number_column": "", "number": ""}
     number = dialect.bindable(dialect.next_number(*log.sequence))
     return {"number_column": f"{record_id}, ", "number": f"{number}, "}
-
-
-def is_letter(status: str) -> bool:
-    """Return True if this can be the status of a row."""
-    return len(status) == 1 and status.isascii() and status.isalpha()
 
 
 def arrow_schema(fields: Sequence[str]) -> pa.Schema:

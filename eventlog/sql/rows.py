@@ -25,7 +25,7 @@ from eventlog.core.event_ids import sending_of
 from eventlog.core.ranges import Ranges, RecordSet, to_ranges
 from eventlog.core.requeue import LoggedRow, RowState, Way, judge
 from eventlog.errors import ConfigError, LogTableError
-from eventlog.model import EventType, LogRow, Status
+from eventlog.model import EventType, LogRow, Status, unpadded
 from eventlog.sql.connection import is_refused
 from eventlog.sql.internal_tables import (
     EntryKind,
@@ -140,7 +140,7 @@ def count_by_status(log: OpenLog) -> dict[str, int]:
     for letter, number in log.connection.execute(
         sa.select(status, sa.func.count()).group_by(status)
     ):
-        counts[str(letter).rstrip(" ")] += number
+        counts[unpadded(letter)] += number
     return dict(counts)
 
 
@@ -162,7 +162,7 @@ def count_newest(log: OpenLog, most: int) -> list[tuple[str | None, str, int]]:
     counted = sa.select(newest.c.table_name, newest.c.status, sa.func.count()).group_by(*newest.c)
     counts: Counter[tuple[str | None, str]] = Counter()
     for table_name, letter, number in log.connection.execute(counted):
-        counts[table_name, str(letter).rstrip(" ")] += number
+        counts[table_name, unpadded(letter)] += number
     return sorted(
         ((*kind, number) for kind, number in counts.items()), key=lambda one: (one[0] or "", one[1])
     )
@@ -352,7 +352,7 @@ def read_objects(
                 table,
                 key,
                 column,
-                str(letter).rstrip(" "),
+                unpadded(letter),
                 bool(is_one),
                 bool(is_of_user),
             )

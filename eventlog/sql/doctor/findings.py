@@ -14,7 +14,7 @@ from eventlog.core.catalog_builder import key_columns
 from eventlog.core.checks import BadRow
 from eventlog.core.options import toml
 from eventlog.errors import RowError, first_of, number_of
-from eventlog.model import EventType, Status
+from eventlog.model import EventType, Status, unpadded
 from eventlog.sql.database import LockHolder
 from eventlog.sql.doctor import (
     Answer,
@@ -500,7 +500,7 @@ def judge_statuses(statuses: Answer, log: str, column: str, limits: Limits) -> I
         else ""
     )
     for status, rows, first, last in statuses:
-        letter = None if status is None else status.rstrip(" ")
+        letter = None if status is None else unpadded(status)
         span = (
             "no record_id"
             if first is None
